@@ -1,14 +1,14 @@
-"""Which of tinygrad's methods the user called: the frames that run now, up to his own."""
+"""Finds the tinygrad methods that the user called: the frames on the stack, up to the user's frame."""
 from __future__ import annotations
 import sys
 
-# who observes the methods stands between them, too
+# an observer's frames may be between tinygrad's frames
 INSIDE = ("tinygrad.", "tinygrad_overlay.", "contextlib", "functools", "vmapdbg.")
 
 def called_methods() -> list[str]:
-  """The Tensor methods that run now, and TinyJit; the one that the user called last.
+  """Returns the Tensor methods (and TinyJit) on the stack, innermost first: the last name is the method that the user called.
 
-  The note of who makes an op (_METADATA) would say it too, but not for TinyJit, and only the one that the user called.
+  tinygrad's _METADATA has only the method that the user called, and never TinyJit.
   """
   frame, names = sys._getframe(1), []
   while frame is not None and (module:=frame.f_globals.get("__name__", "")).startswith(INSIDE):

@@ -1,8 +1,8 @@
-"""How tinygrad is changed: what is replaced is declared, the shape of each thing is checked, then all of them are rebound.
+"""Changes tinygrad: each change is declared, what it replaces is checked, then all changes are applied.
 
-The changes of one module are declared in a `with Changes(...)` block, in an overlay file's `patch(module)` or by who observes tinygrad. Each
-declaration checks what is there; only the end of the block rebinds, so that a thing of an unknown shape leaves nothing half patched. This module
-needs nothing else of the overlay: the tool's observers use it where stock tinygrad runs, too.
+The changes of one module are declared in a `with Changes(...)` block, in an overlay file's `patch(module)` or by an observer of tinygrad. Each
+declaration checks tinygrad's current definition. Only the end of the block applies the changes, so an unknown definition leaves nothing half patched.
+This module imports nothing from the overlay, because the tool's observers also use it with stock tinygrad.
 """
 from __future__ import annotations
 import functools, inspect
@@ -11,12 +11,12 @@ from types import FunctionType
 from typing import Any, Callable, Iterable
 
 class UnknownShape(ImportError):
-  """A thing that is to be replaced is not what tinygrad 0.12.0 has there."""
+  """A definition to be replaced differs from tinygrad 0.12.0's."""
 
 @dataclass(frozen=True)
 class Change:
-  """One thing that was changed: `by` which patches or observer, `where` (module, or module and class), its name, the kind of change, and the
-  shape that was expected there."""
+  """One applied change: `by` which patches or observer, `where` (module, or module and class), the name, the kind of change, and the definition that
+  was expected there."""
   by: str
   where: str
   name: str
@@ -24,19 +24,19 @@ class Change:
   expected: str
   def __str__(self) -> str: return f"{self.where}.{self.name}  {self.kind}  expected {self.expected}  by {self.by}"
 
-# all that was changed in this process, in order
+# every change applied in this process, in order
 made: dict[Change, None] = {}
 
 class Changes:
-  """The changes that one module, or one observer, makes. Each method declares one, and raises UnknownShape where tinygrad has another thing there."""
+  """The changes of one module or one observer. Each method declares a change, and raises UnknownShape if tinygrad's definition is unexpected."""
   def __init__(self, by:str):
-    # whose changes are declared now: patches of the overlay, or an observer
+    # the patches or the observer whose changes are declared now
     self.by = by
-    # what to call for each change when all are declared
+    # each change, and the function that applies it
     self.declared: list[tuple[Change, Callable[[], None]]] = []
-    # matchers that will be rebound, by owner and name: several rules of one may change
+    # changed matchers by owner and name: several rules of one matcher may change
     self.matchers: dict[tuple[int, str], Any] = {}
-    # owner, name, what it was, what it is now
+    # owner, name, old value, new value
     self.rebound: list[tuple[Any, str, Any, Any]] = []
 
   def __enter__(self) -> Changes: return self
@@ -49,7 +49,7 @@ class Changes:
   # *** functions and methods, known by the names of their parameters
 
   def expect(self, owner:Any, name:str, *parameters:str) -> Any:
-    """Returns `owner.name`, which is used and not replaced: a callable with just these parameters, decorators apart."""
+    """Returns `owner.name` without replacing it: a callable with exactly these parameters, ignoring decorators."""
     found = getattr(owner, name, None)
     have = find_parameters(found)
     shape = describe(owner, name) if have is None else list_parameters(have)
@@ -57,13 +57,13 @@ class Changes:
     return found
 
   def replace(self, owner:Any, name:str, new:Callable, *parameters:str) -> Any:
-    """`new` takes the place of a function or a method. Returns what is there."""
+    """Replaces a function or a method by `new`. Returns the old one."""
     old = self.expect(owner, name, *parameters)
     self.declare(owner, name, "replaced", list_parameters(parameters), lambda: self.set_attribute(owner, name, new))
     return old
 
   def wrap(self, owner:Any, name:str, around:Callable, *parameters:str) -> None:
-    """For who observes: `around` is called with the function or method that is there and the arguments, calls it and returns what it returns."""
+    """For observers: `around` is called with the stock function and its arguments; it calls the function and returns its result."""
     stock = self.expect(owner, name, *parameters)
     @functools.wraps(stock)
     def calling(*args, **kwargs): return around(stock, *args, **kwargs)
@@ -72,30 +72,30 @@ class Changes:
   # *** values, known by their type
 
   def replace_value(self, owner:Any, name:str, kind:type, make:Callable[[Any], Any]) -> Any:
-    """What `make` returns for a value takes its place. Returns what is there."""
+    """Replaces a value by `make(value)`. Returns the old value."""
     old = getattr(owner, name, None)
     check(isinstance(old, kind), owner, name, kind.__name__, describe(owner, name))
     self.declare(owner, name, "value", kind.__name__, lambda: self.set_attribute(owner, name, make(old)))
     return old
 
   def add(self, owner:Any, name:str, new:Any, bind:Callable[[Any, str, Any], None]|None=None) -> None:
-    """tinygrad has nothing of this name. `bind` puts it there, where it takes more than to set the attribute."""
+    """Adds a name that tinygrad does not have. Pass `bind` if it takes more than setting the attribute."""
     check(not hasattr(owner, name), owner, name, "nothing", describe(owner, name))
     self.declare(owner, name, "added", "nothing", lambda: (bind or self.set_attribute)(owner, name, new))
 
   def add_entry(self, owner:Any, name:str, key:Any, value:Any) -> None:
-    """A key that the dict has not gets a value; the dict stays the same object."""
+    """Adds a new key to a dict, in place."""
     found: Any = getattr(owner, name, None)
     expected = f"dict without {key}"
     check(isinstance(found, dict) and key not in found, owner, name, expected, describe(owner, name))
     self.declare(owner, name, "entry", expected, lambda: found.__setitem__(key, value))
 
-  # *** rules of a PatternMatcher. It freezes its functions and their globals when it is built: a rebound name changes no matcher, so it is built anew
+  # *** rules of a PatternMatcher. It freezes its functions and their globals when it is built, so a changed rule needs a new matcher
 
   def replace_rule(self, owner:Any, name:str, old:Callable, new:Callable) -> Any:
-    """`new` takes the place of `old` in each rule that calls it, itself or in a lambda. Returns the new matcher.
+    """Replaces `old` by `new` in each rule that calls it, directly or in a lambda. Returns the new matcher.
 
-    `new` must be a plain module-level function: closures are refused and wrappers bypassed.
+    `new` must be a plain module-level function: matchers refuse closures and bypass wrappers.
     """
     def is_old(function:Callable) -> bool: return function is old or (function.__name__ == "<lambda>" and old.__name__ in function.__code__.co_names)
     expected = f"a PatternMatcher with a rule that calls {old.__name__}"
@@ -104,7 +104,7 @@ class Changes:
     return self.rebuild(owner, name, f"rule {old.__name__}", expected, replace_rules(matcher, is_old, new))
 
   def add_rules(self, owner:Any, name:str, rules:Any, at:int|None=None) -> Any:
-    """The matcher `rules` stands before the rule with the number `at`, None: after the last. Returns the new matcher."""
+    """Inserts the matcher `rules` before rule number `at` (None: after the last rule). Returns the new matcher."""
     expected = "a PatternMatcher" if not at else f"a PatternMatcher with {at} or more rules"
     matcher = self.find_matcher(owner, name, expected)
     at = len(matcher.patterns) if at is None else at
@@ -113,7 +113,7 @@ class Changes:
 
   def find_matcher(self, owner:Any, name:str, expected:str) -> Any:
     found = self.matchers.get((id(owner), name), getattr(owner, name, None))
-    # not by its class: tinygrad.uop.ops is not imported yet when the first things are changed
+    # not isinstance: tinygrad.uop.ops is not imported yet when the first changes are declared
     check(hasattr(found, "patterns"), owner, name, expected, describe(owner, name))
     return found
 
@@ -128,12 +128,12 @@ class Changes:
     self.declared.append((Change(self.by, locate(owner), name, kind, expected), rebind))
 
   def set_attribute(self, owner:Any, name:str, new:Any) -> None:
-    # not by getattr, which would unpack a staticmethod and find what is inherited
+    # not getattr: it unpacks a staticmethod and finds inherited names
     self.rebound.append((owner, name, vars(owner).get(name, NOTHING), new))
     setattr(owner, name, new)
 
   def undo(self) -> None:
-    """Puts back what was there, except where somebody else has rebound it since. Not for `add_entry`, and `add` with a `bind` of its own."""
+    """Restores the old values, except where other code has replaced ours since. It does not undo `add_entry` or an `add` with `bind`."""
     for owner,name,old,new in reversed(self.rebound):
       if vars(owner).get(name) is not new: continue
       if old is NOTHING: delattr(owner, name)
@@ -152,11 +152,11 @@ def describe(owner:Any, name:str) -> str: return type(getattr(owner, name)).__na
 
 def list_parameters(names:Iterable[str]) -> str: return f"parameters ({', '.join(names)})"
 
-# what tinygrad's decorators that do not use functools.wraps call the function they stand around
+# the names that tinygrad's decorators without functools.wraps give to the decorated function
 DECORATED = ("fxn", "func", "fn")
 
 def find_parameters(function:Any) -> tuple[str, ...]|None:
-  """Returns the names of the parameters, seen through decorators that take `*args, **kwargs`; None for what has none that can be known."""
+  """Returns the names of the parameters, seen through decorators with `*args, **kwargs`; None if they cannot be known."""
   if not callable(function): return None
   try: signature = inspect.signature(function:=inspect.unwrap(function))
   except ValueError: return None  # written in C

@@ -1,7 +1,7 @@
-"""The overlay's state in this process: which patches are on, who watches, and what lives longer than a pass.
+"""The overlay's state in this process: the patches that are on, the observer, and caches that outlive a pass.
 
-The first two are set before tinygrad is imported and not changed after that: tinygrad's schedule cache does not know
-about patches, so another state is another process.
+Patches and observer are set before tinygrad is imported and never change after that: tinygrad's schedule cache does not
+know about patches, so another set of patches needs another process.
 """
 from __future__ import annotations
 import itertools
@@ -14,14 +14,14 @@ from weakref import WeakKeyDictionary, ref
 patches: frozenset[str] = frozenset()
 patches_spec: str = ""
 
-# Hears what the overlay alone knows; see vmapdbg/install/observer.py. The overlay calls it and never needs an answer: the decisions are the same
-# with `nobody`, whose methods do nothing. The installer sets both.
+# The observer receives what only the overlay knows; see vmapdbg/install/observer.py. It never answers: the overlay decides the same with `nobody`, an
+# observer whose methods do nothing. The installer sets both.
 nobody: Any = None
 observer: Any = None
 
 @contextmanager
 def unwatched() -> Iterator[None]:
-  """The stages that run in this block only try something out: they are not what the schedule is made of."""
+  """The observer hears nothing in this block: its stages only try something, and the schedule does not use their result."""
   global observer
   before, observer = observer, nobody
   before.pause()
@@ -30,55 +30,55 @@ def unwatched() -> Iterator[None]:
     observer = before
     before.resume()
 
-# returns the renderer whose limits the scheduler keeps to. None: that of the device; the tool renders for a target that need not be there.
+# returns the renderer whose limits the scheduler respects; None: the device's renderer. The tool also renders for targets that are not installed
 find_renderer: Callable[[], Any]|None = None
 
-# *** what lives as long as the process. What belongs to one run of the scheduler's stages is in its Pass (schedule/_pass.py)
+# *** state of the whole process. The state of one run of the scheduler's stages is in its Pass (schedule/_pass.py)
 
 @dataclass
 class Process:
-  """What outlives every pass, each with the reason."""
-  # ids and numbers that no two things share: a graph may hold what was made at any time before
+  """State that outlives every pass; each comment says why."""
+  # unique ids and numbers: a graph may hold RANGEs and marks from any earlier time
   own_ids: Iterator[int]
   padded_ids: Iterator[int]
   mark_numbers: Iterator[int] = field(default_factory=itertools.count)
-  # the RANGEs that tinygrad.func made and the inputs that it marked, as long as any graph has them: without any, no graph is searched for them
+  # tinygrad.func's RANGEs and marked inputs that are still alive: if there are none, no graph is searched for them
   own_ranges: set[ref] = field(default_factory=set)
   marks: set[ref] = field(default_factory=set)
-  # the variables that OUTER scopes gave to their kernels, by name: the schedule cache and a JIT run kernels of passes that are long over
+  # names of the variables that OUTER scopes gave to kernels: the schedule cache and a JIT run kernels of earlier passes
   outer_variables: set[str] = field(default_factory=set)
-  # what was found out about kernels, by their ASTs: an attempt has most of its kernels from the one before, and a model its layers from each other
+  # results for kernels, by AST: most kernels of an attempt were in the attempt before, and the layers of a model share kernels
   kernel_works: dict[tuple, Any] = field(default_factory=dict)
   kernel_verdicts: dict[tuple, Any] = field(default_factory=dict)
   kernel_reduces: dict[bytes, Any] = field(default_factory=dict)
-  # part of a graph -> what was decided in it, by the places of its nodes
+  # part of a graph -> its decisions, by the positions of its nodes
   parts: dict[tuple, Any] = field(default_factory=dict)
-  # how many ops of a target an op becomes
+  # (op, dtype, target) -> number of the target's ops that it becomes
   op_weights: dict[tuple, int] = field(default_factory=dict)
-  # SparsityPattern or Coloring -> what was made of it: a call that uses it again copies nothing to the device, and so does a replay of TinyJit
+  # SparsityPattern or Coloring -> its tensors: another call, or a replay of TinyJit, copies nothing to the device again
   made_of_pattern: WeakKeyDictionary[Any, dict] = field(default_factory=WeakKeyDictionary)
 
-# The ids of the RANGEs that tinygrad.func makes: below those that anyone writes by hand. The first of each kind stand for them in the key of the
-# schedule cache (engine/schedule.py), the others are given out. A schedule that is made renames them (name_own_ranges in schedule/_scopes.py)
+# The ids of tinygrad.func's RANGEs are below all ids that a user writes. The first KEY_IDS ids of each kind appear only in the keys of the schedule
+# cache (engine/schedule.py); make_range uses the others. The scheduler renames them all (name_own_ranges in schedule/_scopes.py)
 FIRST_OWN_ID, FIRST_PADDED_ID, KEY_IDS = -(1<<20), -(1<<40), 1<<20
 
-# a WeakSet, but for the calls of Python that one takes for each
+# faster than a WeakSet, which needs several Python calls for each element
 def remember(kept:set[ref], u:Any) -> None: kept.add(ref(u, kept.discard))
 
 process = Process(itertools.count(FIRST_OWN_ID-KEY_IDS, -1), itertools.count(FIRST_PADDED_ID-KEY_IDS, -1))
 
-# *** the functions of the user's that tinygrad.func runs now, in this thread
+# *** the user's functions that tinygrad.func runs now, in this thread
 
-# not frozen: there is one for each call of a function, and that takes three times as long to make
+# not frozen: each call of a function makes one, and a frozen dataclass takes three times as long to make
 @dataclass(eq=False, slots=True)
 class Running:
-  # the RANGE that a mapped function is mapped over, or the marks of the inputs of one that is differentiated
+  # the RANGE of a mapped function, or the marked inputs of a differentiated function
   inputs: tuple[Any, ...]
-  # the first Tensor made for it: the Tensors that are older are from outside of it. None: it was given nothing
+  # the first Tensor made for this function: older Tensors are from outside. None: the function has no inputs
   first: Any
-  # of the mapped batch, an int or a Variable; None: it is differentiated
+  # size of the mapped batch, an int or a Variable; None: the function is differentiated
   size: Any = None
-  # what a random call does in a mapped function, and what takes the slices of a batch's first axis into its scope
+  # what a random call does in a mapped function, and the function that brings the slices of a batch's first axis into its scope
   randomness: str = "error"
   enter: Callable[[Any], Any] = lambda x: x
 
@@ -88,7 +88,7 @@ class Running:
 running: ContextVar[tuple[Running, ...]] = ContextVar("running", default=())
 
 class Within:
-  """Something stands behind the others of a context variable while a block runs."""
+  """Appends a value to the tuple of a context variable while a block runs."""
   def __init__(self, others:ContextVar[tuple], last:Any): self.others, self.last = others, last
   def __enter__(self) -> None: self.token = self.others.set((*self.others.get(), self.last))
   def __exit__(self, *error) -> None: self.others.reset(self.token)
@@ -99,7 +99,7 @@ def run_function(function:Running) -> Within: return Within(running, function)
 
 @dataclass
 class StateCall:
-  """The Tensors of a module that is called with other values, by their ids, and those that it wrote to. A write to one of them makes its new value."""
+  """A module that is called with other values: its Tensors by id, and the ids of the Tensors it wrote to. A write makes a new value."""
   tensors: dict[int, Any]
   written: set[int] = field(default_factory=set)
 
@@ -108,7 +108,7 @@ state_calls: ContextVar[tuple[StateCall, ...]] = ContextVar("state_calls", defau
 def run_state_call(call:StateCall) -> Within: return Within(state_calls, call)
 
 def find_state_call(x:Any) -> StateCall|None:
-  """The innermost one that `x` is the state of."""
+  """Returns the innermost call whose state includes `x`."""
   return next((call for call in reversed(state_calls.get()) if id(x) in call.tensors), None)
 
 def start(spec:str, nobody_there:Any) -> None:

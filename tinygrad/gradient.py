@@ -7,29 +7,29 @@ from tinygrad_overlay._patching import Changes
 from tinygrad_overlay.schedule._scopes import collect_batch, vmap_ranges
 
 def leave_scope(ctx:UOp, ret:UOp) -> tuple:
-  # each step of the RANGE read its own slice: the slices of the gradient are collected again
+  # each step of the RANGE read one slice: collect the slices of the gradient
   return (UOp(Ops.VMAPOUT, ctx.dtype, (ctx,)+ret.src[1:]),)+(None,)*(len(ret.src)-1)
 
 def put_slice_back(grad:UOp, vmapin:UOp, around:dict) -> UOp:
-  """The gradient of what a VMAPIN slices, where the whole gradient is inside that scope: the step's own slice in its place, zero elsewhere."""
+  """Returns the gradient of a VMAPIN's source if the whole gradient is inside that scope: this step's slice in its place, zero elsewhere."""
   varg = vmapin.src[1:]
   if left:=tuple(a for a in varg if a not in around):
     grad = UOp(Ops.VMAPOUT, grad.dtype, (grad,)+left) if any(a.op is Ops.RANGE for a in left) else grad
   shape = vmapin.src[0].shape
   grad = grad.reshape(tuple(1 if a in around else s for a,s in zip(varg, shape)))
-  # a buffer: codegen folds a reduce over offsets that depend on a RANGE in a wrong way
+  # a buffer, because codegen wrongly folds a reduce over offsets that depend on a RANGE
   return grad.pad(tuple((a, s-1-a) if a in around else (0, 0) for a,s in zip(varg, shape))).contiguous()
 
 def enter_scope(ctx:UOp, ret:UOp) -> tuple: return (UOp(Ops.VMAPIN, ctx.dtype, (ctx,)+ret.src[1:]),)+(None,)*(len(ret.src)-1)
 
-# stock never asks for that of an ASSIGN
+# stock never uses the gradient of an ASSIGN
 def pass_to_value(ctx:UOp, ret:UOp) -> tuple: return (None, ctx)+(None,)*(len(ret.src)-2)
 
 vmap_gradient = PatternMatcher([(UPat(Ops.VMAPIN, name="ret"), leave_scope), (UPat(Ops.VMAPOUT, name="ret"), enter_scope),
                                 (UPat(Ops.ASSIGN, name="ret"), pass_to_value)])
 
 def find_path(root:UOp, targets:set[UOp], named:frozenset[UOp]) -> list[UOp]:
-  """The nodes between the targets and root, sources first. Stock ends at each ASSIGN; inside a scope an ASSIGN is the value that it writes."""
+  """Returns the nodes between the targets and root, sources first. Stock ends at each ASSIGN; inside a scope the path goes to the written value."""
   on_path: dict[UOp, None] = {}
   for u in root.toposort():
     if u.op is Ops.DETACH or (u.op is Ops.ASSIGN and not any(r in named for r in u.ranges)): continue
@@ -37,16 +37,15 @@ def find_path(root:UOp, targets:set[UOp], named:frozenset[UOp]) -> list[UOp]:
   return list(on_path)
 
 def sum_over(grad:UOp, ranges:list[UOp]) -> UOp:
-  """The sum of an inner gradient over steps of RANGEs: (4,) inside a scope of size 3 is (3, 4) after VMAPOUT, and (4,) summed."""
+  """Sums an inner gradient over the steps of RANGEs: (4,) inside a scope of size 3 is (3, 4) after VMAPOUT, and (4,) summed."""
   if not ranges: return grad
   return collect_batch(grad, ranges).r(Ops.ADD, tuple(range(len(ranges)))).reshape(grad.shape)
 
 def compute_gradient(root:UOp, root_grad:UOp, targets:set[UOp]) -> dict[UOp, UOp]:
-  """Stock's, and for a graph with vmap scopes: node -> its gradient.
+  """Returns node -> gradient like stock, also for graphs with vmap scopes.
 
-  A value from outside a scope that is used inside it is used by every step: where its gradient leaves the scope it is summed over the
-  RANGE. That must happen on the edge, before it meets gradients from outside. Ranges that are open in root or in root_grad
-  are those of a scope around the whole gradient: every step has a gradient of its own.
+  Every step of a scope uses a value from outside, so its gradient is summed over the RANGE at the edge of the scope, before it meets gradients from
+  outside. Ranges open in root or root_grad belong to a scope around the whole gradient: each of its steps has a separate gradient.
   """
   named = vmap_ranges(UOp.sink(root, root_grad).toposort())
   if not named: return stock_compute_gradient(root, root_grad, targets)
@@ -68,7 +67,7 @@ def gradients_of_sources(node:UOp, grad:UOp, around:dict) -> tuple:
   return found
 
 def end_other_ranges(grad:UOp, named:frozenset[UOp], around:dict) -> UOp:
-  # ranges that no vmap scope brought are ended as stock ends them
+  # like stock, for ranges that belong to no vmap scope
   others = [r for r in grad.ranges if r not in named and r not in around]
   return grad.reduce(*others, arg=Ops.ADD) if others else grad
 

@@ -1,4 +1,4 @@
-"""Tensor.vmapin and Tensor.vmapout, and what a tensor cannot do as usual inside a vmap scope (patch vmap-ops)."""
+"""Tensor.vmapin and Tensor.vmapout, and Tensor methods that behave differently inside a vmap scope (patch vmap-ops)."""
 from __future__ import annotations
 import functools
 from types import ModuleType
@@ -31,9 +31,9 @@ def vmapout(self, varg:tuple[UOp, ...]):
   return self._apply_uop(UOp.vmapout, extra_args=(varg,))
 
 class NotedAs:
-  """In this block the note of who makes a UOp is that of a Tensor method. The wrapper around each method takes it and does not time itself.
+  """Sets tinygrad's _METADATA for a block, so that the wrapper around each Tensor method neither replaces it nor measures the time.
 
-  For what vmap does many times in each call. Who looks closer has each method by itself: with its line, or its time.
+  For methods that vmap calls many times. With line numbers, profiling or an observer each method keeps its own metadata.
   """
   def __init__(self, note:Metadata): self.note, self.is_set = note, False
   def __enter__(self) -> None:
@@ -46,20 +46,20 @@ class NotedAs:
 ENTERING, LEAVING = Metadata(name="vmapin", caller=""), Metadata(name="vmapout", caller="")
 
 def enter_axis(x, rng:UOp, axis:int):
-  """(3, 6) with axis 0 -> (6,): a slice for each step of a RANGE that was made for this axis."""
+  """(3, 6) with axis 0 -> (6,): one slice for each step of a RANGE that was made for this axis."""
   if is_looked_at(): return x.vmapin(axis_varg(rng, axis, x.ndim))
   return x._apply_uop(vmapin_axis, extra_args=(rng, axis))
 
 def leave_axis(x, rng:UOp, axis:int):
-  """(6,) with axis 0 -> (3, 6): the slices of all steps along a new axis."""
+  """(6,) with axis 0 -> (3, 6): collects the slices of all steps along a new axis."""
   if is_looked_at(): return x.vmapout(axis_varg(rng, axis, x.ndim+1))
   return x._apply_uop(vmapout_axis, extra_args=(rng, axis))
 
-# there is no note, or somebody has methods of his own in the place of these
+# no metadata is set, or an observer has replaced the methods
 def is_looked_at() -> bool: return _state.observer.listens or upstream._METADATA.get() is None
 
 class ProfiledMethod:
-  """Stock's profile of a Tensor method. Where the method raises, the note of it goes: stock leaves it there, for all that is made after that."""
+  """Stock's profile of a Tensor method. If the method raises, this clears _METADATA: stock leaves it set for all later UOps."""
   def __init__(self, profile:Any): self.profile = profile
   def __enter__(self) -> Any: return self.profile.__enter__()
   def __exit__(self, error:type[BaseException]|None, *rest) -> Any:
@@ -71,14 +71,14 @@ def cpu_profile(name:Any, device="TINY", is_copy=False, display=True) -> Any:
   # the wrapper around each method
   return ProfiledMethod(profile) if device == "USER" else profile
 
-# the bases whose assign writes memory that was there before the scope
+# bases whose assign writes memory from before the scope
 OUTSIDE_BASES = {Ops.BUFFER, Ops.VMAPIN, Ops.MSTACK}
 
 def refuse_outside(name:str, target, ranges:list[UOp], functions:list[Running]) -> None:
-  """Refuses a write to `target` of what depends on the RANGEs of scopes, and on the inputs of functions that run."""
+  """Refuses a write to `target` if the value depends on RANGEs of scopes, or on inputs of running functions, that `target` is outside of."""
   is_memory = target.uop.base.op in OUTSIDE_BASES
   outside = [f for f in functions if is_memory or is_older(target, f.first)]
-  # a scope by hand has no function
+  # a scope written by hand has no function
   if ranges and (is_memory or any(not f.is_differentiated for f in outside)):
     raise VmapScopeError(f"{name} to a tensor of shape {target.shape} from outside the vmap scope of {name_ranges(ranges)}: every element would write"
                          " the same memory; write to a tensor made inside the scope, x.contiguous() or x*1 make one")
@@ -87,37 +87,37 @@ def refuse_outside(name:str, target, ranges:list[UOp], functions:list[Running]) 
                        " write to a .clone() that the function makes of it")
 
 def is_older(x, than) -> bool:
-  # tinygrad lists the Tensors in the order in which they were made
+  # tinygrad lists Tensors in the order of their creation
   for ref in reversed(upstream.all_tensors):
     if (made:=ref()) is x: return False
     if made is than: return True
   return False
 
 def functions_of(*us:UOp) -> list[Running]:
-  """The functions that run now on whose inputs any of the values depends."""
+  """Returns the running functions on whose inputs any of the values depends."""
   if not (functions:=_state.running.get()): return []
-  # a RANGE has to be open, a mark may be anywhere below
+  # a RANGE must be open; a mark may be anywhere below
   opened = {r for u in us for r in u.ranges}
   below = UOp.sink(*us).toposort() if is_differentiated(functions) else {}
   return [f for f in functions if any(x in (below if f.is_differentiated else opened) for x in f.inputs)]
 
 def is_differentiated(functions:Iterable[Running]) -> bool: return any(f.is_differentiated for f in functions)
 
-# *** the state of a module that functional_call calls: a write to it makes its new value
+# *** the state of a module in functional_call: a write to it makes a new value
 
 def replace(self, x, allow_shape_mismatch=False):
   if (call:=_state.find_state_call(self)) is not None: call.written.add(id(self))
   return stock_replace(self, x, allow_shape_mismatch)
 
 def write_to_view(view, x):
-  """Writes to the state that `view` shows a part of. None: it shows no state."""
-  # a constant has no memory that two could share
+  """Writes to the state of which `view` is a view. Returns None if it is no view of a state."""
+  # a constant has no shared memory
   if (base:=view.uop.base).op is Ops.CONST: return None
   states = [t for call in reversed(_state.state_calls.get()) for t in call.tensors.values() if t.uop.base is base]
   if not states: return None
   target = states[0]
   if base.op not in OUTSIDE_BASES and not is_mark(base):
-    # another Tensor that is made in the same way has the same UOp
+    # an unrelated Tensor with the same computation has the same UOp
     raise NotImplementedError(f"assign to a view of the state of shape {render_shape(target.shape)}, which has no memory yet: realize the state before"
                               " the call")
   if not is_view_of(view.uop, target.uop):
@@ -132,7 +132,7 @@ def is_view_of(view:UOp, whole:UOp) -> bool:
   return view is whole
 
 def as_value_of(target, x):
-  """A value that may take the place of that of `target`, as stock's assign takes it."""
+  """Returns `x` as a value that can replace the value of `target`, by the rules of stock's assign."""
   if not isinstance(x, Tensor): x = Tensor(x, device=target.device, dtype=target.dtype)
   if least_upper_dtype(target.dtype, x.dtype) == target.dtype: x = x._broadcast_to(target.shape).cast(target.dtype)
   if (target.shape, target.dtype, target.device) != (x.shape, x.dtype, x.device):
@@ -148,12 +148,12 @@ def assign(self, x):
   ranges, functions = open_vmap_ranges(self.uop, x.uop), functions_of(self.uop, x.uop)
   refuse_outside("assign", self, ranges, functions)
   if not is_differentiated(functions): return stock_assign(self, x)
-  # an ASSIGN has no derivative, the value has: nobody outside of the function has seen the old one
+  # an ASSIGN has no derivative, but its value has; no code outside of the function has seen the old value
   assigned = stock_assign(Tensor(self.uop, device=self.device), x)
   return self.replace(Tensor(assigned.uop.src[1], device=self.device))
 
 def clone(self):
-  # inside a scope there is no memory to clone into: the scheduler makes the buffer, with the batch. An ASSIGN has no derivative
+  # inside a scope there is no memory to clone into: the scheduler makes the buffer, with the batch. And an ASSIGN has no derivative
   if not open_vmap_ranges(self.uop) and not is_differentiated(functions_of(self.uop)): return stock_clone(self)
   ret = self.contiguous()
   if self.grad is not None: ret.grad = self.grad.clone()
@@ -168,7 +168,7 @@ def refuse_truth(self):
 def rand(*shape, device=None, dtype=None, contiguous=True, **kwargs):
   functions = _state.running.get()
   if refused:=[f.size for f in functions if f.size is not None and f.randomness == "error"]: refuse_random(refused[-1], tuple(argfix(*shape)))
-  # each element has its own: numbers for the whole batch, of which it takes a slice
+  # numbers for the whole batch; each element takes a slice
   if different:=[f for f in functions if f.randomness == "different"]:
     if symbolic:=[f.size for f in different if isinstance(f.size, UOp)]:
       raise VmapScopeError(f"randomness='different' needs a batch of fixed size, not {render_size(symbolic[0])}: draw the numbers before the vmap and"
@@ -180,7 +180,7 @@ def rand(*shape, device=None, dtype=None, contiguous=True, **kwargs):
 
 def refuse_random(size:sint, shape:tuple) -> None:
   methods = called_methods() or ["Tensor.rand"]
-  # these draw two uniform numbers for each of theirs
+  # these draw two uniform numbers for each of their numbers
   if not {"Tensor.randn", "Tensor.randn_like"}.isdisjoint(methods): shape = shape[1:]
   raise VmapScopeError(f"{methods[-1]} draws random numbers of shape {shape} inside a function that vmap maps over {render_size(size)} elements, and every element"
                        f" would get the same ones; draw shape {render_shape((size, *shape))} before the vmap and map it, or {shape} before it if they shall be the same,"
@@ -189,7 +189,7 @@ def refuse_random(size:sint, shape:tuple) -> None:
 def tensors_of(indices:Any) -> list: return [i for i in (indices if isinstance(indices, (tuple, list)) else (indices,)) if isinstance(i, Tensor)]
 
 def setitem(self, indices, v) -> None:
-  """Inside a scope a setitem makes the new value: there is no memory of one element's own to write to. So it does where it is differentiated."""
+  """Inside a scope or a differentiated function, a setitem makes a new value: an element has no separate memory to write to."""
   read = [self.uop, *[t.uop for t in (v, *tensors_of(indices)) if isinstance(t, Tensor)]]
   ranges, functions = open_vmap_ranges(*read), functions_of(*read)
   call = _state.find_state_call(self)
@@ -203,13 +203,13 @@ def setitem(self, indices, v) -> None:
   self.replace(write_entries(self, entries, v, place).cast(self.dtype))
 
 def write_entries(target, entries:list, v, place:str):
-  """Returns `target` with `v` in the place that the entries of an index say."""
+  """Returns `target` with `v` at the index `entries`."""
   are_lists = [is_list_index(i) for i in entries]
   if not any(are_lists): return write_view(target, target._getitem(tuple(entries)), v)
   if not all(is_list or isinstance(i, slice) for is_list,i in zip(are_lists, entries)):
     raise VmapScopeError(f"setitem inside {place} cannot mix an int or None with indices by tensors or lists;"
                          " write a slice such as 0:1 for the int")
-  # the slices make a view, the lists write to it: an index by lists gives the whole new value of what it indexes
+  # the slices make a view; the index by lists returns the complete new value of that view
   view = target._getitem(tuple(slice(None) if is_list else i for is_list,i in zip(are_lists, entries)))
   return write_view(target, view, view._getitem(tuple(i if is_list else slice(None) for is_list,i in zip(are_lists, entries)), v))
 
@@ -220,14 +220,14 @@ def expand_ellipsis(entries:list, ndim:int) -> list:
 def is_list_index(index:Any) -> bool: return isinstance(index, (Tensor, list, tuple))
 
 def write_view(target, view, v):
-  """Returns `target` with `v` in the place of its `view`, which is made of movement ops: their transpose puts v back in place."""
+  """Returns `target` with its `view` replaced by `v`. The view consists of movement ops: their transpose puts v in place."""
   v = v.cast(view.dtype)._broadcast_to(view.shape)
   if view.uop is target.uop: return v
   placed, written = (put_back(target.uop, view.uop, u) for u in (v.uop, v.ones_like().uop))
   return Tensor(written, device=target.device).cast(dtypes.bool).where(Tensor(placed, device=target.device), target)
 
 def put_back(target:UOp, view:UOp, value:UOp) -> UOp:
-  """The transpose of the movement ops from `target` to `view`, applied to `value`: the value in its place, zero elsewhere."""
+  """Applies the transpose of the movement ops from `target` to `view` to `value`: the value in its place, zero elsewhere."""
   return gradient.compute_gradient(view, value, {target})[target]
 
 def patch(module:ModuleType) -> None:
@@ -236,7 +236,7 @@ def patch(module:ModuleType) -> None:
   Tensor, upstream = module.Tensor, module
   with Changes("vmap-ops") as changes:
     note = changes.expect(module, "_metadata_wrapper", "fn")
-    # tinygrad wraps each method to note which one made a UOp
+    # tinygrad wraps each method to record which method made a UOp
     def noted(method): return functools.wraps(method)(note(method)) if TRACEMETA >= 1 else method
     stock_cpu_profile = changes.replace(module, "cpu_profile", cpu_profile, "name", "device", "is_copy", "display")
     changes.add(Tensor, "vmapin", noted(vmapin))

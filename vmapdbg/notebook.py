@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from vmapdbg.commands.shared.work_folder import make_folder
 from vmapdbg.model.store import StoreError, write_atomically, write_output
@@ -24,14 +24,8 @@ _WROTE = "vmapdbg: wrote "
 _HEIGHT = 720
 
 
-class Shell(Protocol):
-    """The part of IPython's shell that is used here."""
-
-    def register_magic_function(self, func: Any, magic_kind: str, magic_name: str) -> object: ...
-
-
-def load_ipython_extension(shell: Shell) -> None:
-    """Gives a notebook the cell magic; IPython calls it for `%load_ext vmapdbg.notebook`."""
+def load_ipython_extension(shell: Any) -> None:
+    """Gives a notebook the cell magic; IPython calls it for `%load_ext vmapdbg.notebook`, with its shell."""
     shell.register_magic_function(run_cell, "cell", "vmapdbg")
 
 
@@ -60,38 +54,28 @@ def run_cell(line: str, cell: str) -> Report | None:
     `line` has options of `vmapdbg report`, and arguments for the cell after `--`. What the cell prints is printed.
     """
     try:
-        options, arguments = _split_line(line)
+        words = shlex.split(line)
     except ValueError as error:
         print(f"vmapdbg: {error}", file=sys.stderr)
         return None
+    end = words.index("--") if "--" in words else len(words)
+    if any(option.startswith(("-o", "--output")) for option in words[:end]):
+        shown = "the report is shown below the cell: _.save('report.html') writes it to a file"
+        print(f"vmapdbg: {shown}", file=sys.stderr)
+        return None
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
         written = Path(folder) / "report.html"
-        source = _write_cell(cell, Path(folder))
-        _run(["report", str(source), *options, "-o", str(written), "--", *arguments])
+        # the cell is written to a file, so that its lines have names
+        try:
+            source = make_folder() / "cell.py"
+            write_atomically(source, cell)
+        except (OSError, StoreError):
+            source = Path(folder) / "cell.py"
+            write_atomically(source, cell)
+        _run(["report", str(source), *words[:end], "-o", str(written), "--", *words[end + 1 :]])
         if not written.exists():
             return None
         return Report(written.read_text(encoding="utf-8"))
-
-
-def _split_line(line: str) -> tuple[Sequence[str], Sequence[str]]:
-    words = shlex.split(line)
-    end = words.index("--") if "--" in words else len(words)
-    options, arguments = words[:end], words[end + 1 :]
-    for option in options:
-        if option.startswith(("-o", "--output")):
-            raise ValueError("the report is shown below the cell: _.save('report.html') writes it to a file")
-    return options, arguments
-
-
-def _write_cell(cell: str, otherwise: Path) -> Path:
-    """Writes the cell to a file, so that its lines have names, and returns the file."""
-    try:
-        source = make_folder() / "cell.py"
-        write_atomically(source, cell)
-    except (OSError, StoreError):
-        source = otherwise / "cell.py"
-        write_atomically(source, cell)
-    return source
 
 
 def _run(arguments: Sequence[str]) -> None:

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from vmapdbg.install.patches import Patches
     from vmapdbg.model.capture import Capture, Finding, Kernel, Schedule
 
 FOLDER = "schedules"
@@ -50,43 +49,36 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def install(spec: str | None, target: str | None, root: Path) -> Record:
     """Installs the overlay, or observes the tinygrad of the tests. Returns the function that records a block of a test.
     If `spec` or `target` is None, the settings of the folder `root` count. Raises pytest.UsageError, with one line."""
+    from vmapdbg.child.live import BlockRecorder, build_live_capture, listen
     from vmapdbg.commands.shared.jobs import apply_settings, choose_tinygrad
+    from vmapdbg.install import overlay
     from vmapdbg.install.import_hook import OverlayError
     from vmapdbg.install.job import Job
-    from vmapdbg.install.patches import parse_patches
+    from vmapdbg.install.patches import format_patches, parse_patches
     from vmapdbg.install.targets import TARGETS
     from vmapdbg.model.failure import Failure
 
     if target is not None and target not in TARGETS:
         raise pytest.UsageError(f"--vmapdbg-target: {target!r} is none of {', '.join(TARGETS)}")
+    recorder = BlockRecorder()
     try:
         asked = None if spec is None else parse_patches(spec)
         job = apply_settings(Job(str(root / "tests")))
         job = replace(job, target=target or job.target, patches=job.patches if asked is None else asked)
         job = choose_tinygrad(job, asked)
-        return start_recording(job.patches, job.target)
+        if job.patches is not None:
+            overlay.check_installed()
+            overlay.install(format_patches(job.patches))
+        # raises RuntimeError if tinygrad is imported already
+        listen(recorder)
     except (Failure, OverlayError, RuntimeError) as error:
         raise pytest.UsageError(f"--vmapdbg: {error}") from None
-
-
-def start_recording(patches: Patches | None, target: str) -> Record:
-    """Starts to record: with the overlay, or if `patches` is None, the tinygrad of the tests as it is. Raises
-    OverlayError, and RuntimeError if tinygrad is imported already."""
-    from vmapdbg.child.live import BlockRecorder, build_live_capture, listen
-    from vmapdbg.install import overlay
-    from vmapdbg.install.patches import format_patches
-
-    if patches is not None:
-        overlay.check_installed()
-        overlay.install(format_patches(patches))
-    recorder = BlockRecorder()
-    listen(recorder)
 
     @contextmanager
     def record(captured: Captured) -> Generator[None]:
         with recorder.recording() as schedules:
             yield
-            captured.built = build_live_capture(schedules, target)
+            captured.built = build_live_capture(schedules, job.target)
 
     return record
 
@@ -100,7 +92,7 @@ class Captured:
     def capture(self) -> Capture:
         """The whole capture, as `vmapdbg show --json` prints it."""
         if self.built is None:
-            raise RuntimeError("the capture is there when its with block has ended")
+            raise RuntimeError("the capture exists when its with block has ended")
         return self.built
 
     @property
@@ -220,10 +212,8 @@ def assert_schedule_matches(_vmapdbg: Session) -> Callable[[str], None]:
             pytest.fail(f"there is no snapshot {file}: pytest --vmapdbg --vmapdbg-update writes it", pytrace=False)
         expected = file.read_text(encoding="utf-8")
         if expected != text:
-            changes = difflib.unified_diff(
-                expected.splitlines(), text.splitlines(), "snapshot", "now", lineterm="", n=2
-            )
-            shown = "\n".join(changes)
-            pytest.fail(f"the schedule is not that of {file} (--vmapdbg-update accepts it)\n{shown}", pytrace=False)
+            lines = expected.splitlines(), text.splitlines()
+            shown = "\n".join(difflib.unified_diff(*lines, "snapshot", "now", lineterm="", n=2))
+            pytest.fail(f"the schedule differs from {file} (--vmapdbg-update accepts it)\n{shown}", pytrace=False)
 
     return check

@@ -53,7 +53,7 @@ def test_the_first_view_has_few_boxes_that_can_be_read(opened: Opened) -> None:
 
 
 def test_a_box_opens_and_lights_up_what_is_inside(opened: Opened) -> None:
-    open_box(opened, "30 of each kind")
+    open_box(opened, "30 of each of 2 kinds")
     assert opened.text(".trail:not([hidden])").splitlines()[0] == "all"
     assert 30 < count_boxes(opened) <= 60
     assert "of 30 that are alike" in opened.text(".part:not([hidden]) figcaption")
@@ -73,14 +73,14 @@ def test_a_box_opens_and_lights_up_what_is_inside(opened: Opened) -> None:
 
 def test_a_box_is_opened_and_closed_by_keyboard(opened: Opened) -> None:
     before = count_boxes(opened)
-    opened.page.locator(FOLDED, has_text="30 of each kind").focus()
+    opened.page.locator(FOLDED, has_text="30 of each of 2 kinds").focus()
     opened.page.keyboard.press("Enter")
     assert opened.page.evaluate("document.activeElement.textContent") == "all"
     opened.page.keyboard.press("Tab")
     assert opened.page.evaluate("document.activeElement.closest('.part:not([hidden])') !== null")
     opened.page.keyboard.press("Backspace")
     assert count_boxes(opened) == before
-    assert "30 of each kind" in opened.page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert "30 of each of 2 kinds" in opened.page.evaluate("document.activeElement.getAttribute('aria-label')")
     opened.page.keyboard.press("Backspace")
     assert count_boxes(opened) == before
 
@@ -89,11 +89,11 @@ def test_a_kernel_inside_of_a_box_lights_the_box_up(opened: Opened) -> None:
     lines = opened.page.evaluate("JSON.parse(document.getElementById('data').textContent).lines")
     opened.click_line([line[0] for line in lines].index("net.py:31"))
     label = opened.page.get_attribute(".part:not([hidden]) .box.folded.lit", "aria-label")
-    assert "30 of each kind" in label
+    assert "30 of each of 2 kinds" in label
 
 
 def test_what_is_not_inside_of_what_is_open_is_shown_in_the_whole(opened: Opened) -> None:
-    open_box(opened, "30 of each kind")
+    open_box(opened, "30 of each of 2 kinds")
     opened.click_line(0)
     assert opened.page.locator(".trail:not([hidden])").count() == 0
     assert opened.page.locator(".part:not([hidden]) .box.lit").count() > 0
@@ -101,7 +101,7 @@ def test_what_is_not_inside_of_what_is_open_is_shown_in_the_whole(opened: Opened
 
 def test_the_whole_is_shown_by_the_trail(opened: Opened) -> None:
     before = count_boxes(opened)
-    open_box(opened, "30 of each kind")
+    open_box(opened, "30 of each of 2 kinds")
     opened.page.click(".trail button")
     assert count_boxes(opened) == before
     assert not opened.page.locator(".trail").first.is_visible()

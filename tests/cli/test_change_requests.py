@@ -82,11 +82,11 @@ def assert_in_table(row: str, *files: str) -> None:
 
 @pytest.mark.slow
 def test_a_section_of_show(copy: Copy) -> None:
-    assert_in_table("a section of `show` and `diff`", "vmapdbg/page/text/", "vmapdbg/page/sections.py")
+    assert_in_table("a section of `show`, `diff` and `report`", "vmapdbg/page/text/", "vmapdbg/page/sections.py")
     code = (
         "def print_count(view):\n"
         "    count = 2 if view.is_pair else len(view.schedule.kernels)\n"
-        "    view.page.head('Count', f'{count} kernels here')\n"
+        "    view.page.add(f'Count: {count} kernels here')\n"
     )
     copy.write("vmapdbg/page/text/count.py", code)
     copy.replace("vmapdbg/page/sections.py", "SECTIONS = {\n", 'SECTIONS = {\n    "count": "count:print_count",\n')
@@ -94,6 +94,10 @@ def test_a_section_of_show(copy: Copy) -> None:
     assert "kernels here" in copy.run("show", "after.json", "--only", "count")
     assert "Kernels" not in copy.run("show", "after.json", "--only", "count")
     assert "kernels here" in copy.run("diff", "before.json", "after.json", "--all")
+    for command in (("report", "after.json"), ("diff", "before.json", "after.json")):
+        copy.run(*command, "-o", "page.html")
+        page = (copy.cwd / "page.html").read_text(encoding="utf-8")
+        assert re.search(r"<pre>Count: \d kernels here</pre>", page)
 
 
 @pytest.mark.slow
@@ -188,7 +192,7 @@ def test_a_subcommand(copy: Copy) -> None:
 def test_a_setting(copy: Copy) -> None:
     assert_in_table("a setting in pyproject.toml", "vmapdbg/commands/shared/settings.py")
     settings, graph = "vmapdbg/commands/shared/settings.py", "vmapdbg/commands/graph.py"
-    field = 'depth: int | None = field(default=None, metadata={"read": _read_count(1)})'
+    field = 'depth: int | None = field(default=None, metadata={"read": partial(_read_count, 1)})'
     copy.replace(settings, "    runs: int", f"    {field}\n    runs: int")
     copy.replace(
         graph,

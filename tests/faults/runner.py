@@ -17,7 +17,7 @@ os.environ.setdefault("DEV", "PYTHON")
 import pytest
 
 from vmapdbg.child.lazy import schedule_lazy
-from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.live import listen
 from vmapdbg.install import overlay
 from vmapdbg.install.patches import format_patches, parse_patches, patch_states
@@ -36,7 +36,7 @@ class Laboratory:
         # without those of fusion: a fault is planted in a buffer, and a value that is fused is none
         overlay.install(format_patches(parse_patches("ambient-ranges,nested-ranges,close-ranges")))
         self.state: Any = sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"]
-        self.recorder = listen(ObservingRecorder())
+        self.recorder = listen(Recorder())
         import tinygrad  # noqa: F401
 
     def capture(self, snippet: str, target: str) -> model.Capture:
@@ -45,14 +45,14 @@ class Laboratory:
         from tinygrad.engine.schedule import schedule_cache
 
         from vmapdbg.child.capture.schedule import build_schedules
-        from vmapdbg.child.listen import lowering
+        from vmapdbg.child.listen import rendering
         from vmapdbg.child.program import programs
 
         for cache in (schedule_cache, method_cache):
             cache.clear()
         # a fault in the lowering gives the same AST another program
         programs._render.cache_clear()
-        lowering.compiled_for_cpu.cache_clear()
+        rendering.compiled_for_cpu.cache_clear()
         # a UOp that is still there has the line of another snippet
         gc.collect()
         recorder = self.recorder

@@ -1,4 +1,4 @@
-"""`tinygrad.func` as users call it: arguments, results, axes, nesting, derivatives, TinyJit, kernels."""
+"""`tinygrad.func` as users call it: arguments, results, axes, nesting, derivatives, TinyJit."""
 
 from __future__ import annotations
 
@@ -385,15 +385,7 @@ def test_jvp_of_a_cast_between_floats_has_the_dtype_of_the_result() -> None:
     same(jvp(lambda v: v.double().float() * v, (x,), (t,))[1], 2 * A * B)
 
 
-# *** TinyJit, the schedule cache, kernels
-
-
-def kernels(value: Callable[[], Tensor]) -> int:
-    """How many kernels it takes to realize what `value` gives."""
-    out = value()
-    GlobalCounters.reset()
-    out.realize()
-    return GlobalCounters.kernel_count
+# *** TinyJit, the schedule cache
 
 
 @pytest.mark.parametrize("axis_type", ["loop", "outer"])
@@ -440,37 +432,3 @@ def test_a_program_that_is_built_again_is_found_in_the_schedule_cache() -> None:
     for _ in range(3):
         np.testing.assert_array_equal(build().numpy(), first)
     assert len(schedule_cache) == size
-
-
-BY_HAND: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
-    "multiply": (lambda v, w: v * 2, lambda v, w: v * 2),
-    "sum": (lambda v, w: v.sum(), lambda v, w: v.sum(1)),
-    "softmax": (lambda v, w: v.softmax(), lambda v, w: v.softmax(1)),
-    "matrix product": (lambda v, w: v @ w, lambda v, w: v @ w),
-    "layer": (lambda v, w: (v @ w).relu(), lambda v, w: (v @ w).relu()),
-    "two layers": (lambda v, w: (v @ w).tanh() @ w.T, lambda v, w: (v @ w).tanh() @ w.T),
-    "normalise": (lambda v, w: v.layernorm(), lambda v, w: v.layernorm()),
-    # alone, the one by hand would be a view, which is no kernel before it is read
-    "reverse": (lambda v, w: v.flip(0), lambda v, w: v.flip(1).contiguous()),
-    "list index": (lambda v, w: v[[2, 0]] * 3, lambda v, w: v[:, [2, 0]] * 3),
-    "stack": (
-        lambda v, w: Tensor.stack(v[:2].sum(), v.max()),
-        lambda v, w: Tensor.stack(v[:, :2].sum(1), v.max(1), dim=1),
-    ),
-    "outer product": (lambda v, w: v.unsqueeze(1) * v, lambda v, w: v.unsqueeze(2) * v.unsqueeze(1)),
-    "contiguous": (
-        lambda v, w: v.exp().contiguous() * v.sum(),
-        lambda v, w: v.exp().contiguous() * v.sum(1, keepdim=True),
-    ),
-    "cumsum": (lambda v, w: v.cumsum(0), lambda v, w: v.cumsum(1)),
-    "log_softmax of a layer": (lambda v, w: (v @ w).log_softmax(), lambda v, w: (v @ w).log_softmax(1)),
-}
-
-
-@pytest.mark.parametrize("name", BY_HAND)
-def test_as_many_kernels_as_the_program_that_is_batched_by_hand(name: str) -> None:
-    mapped, by_hand = BY_HAND[name]
-    v, w = Tensor(A).realize(), Tensor(C).realize()
-    got, want = (lambda: vmap(mapped, in_axes=(0, None))(v, w)), (lambda: by_hand(v, w))
-    same(got(), want().numpy())
-    assert kernels(got) == kernels(want)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scopes import OUTER, ZERO, assert_same, make_range, numbers, vmap
-from tinygrad import Tensor
+from tinygrad import Tensor, func
 from tinygrad.engine.realize import ExecItem
 from tinygrad.helpers import GlobalCounters
 from tinygrad.uop.ops import Ops
@@ -67,6 +67,11 @@ PROGRAMS: dict[str, tuple[Fn, Fn]] = {
         lambda x: x.pad(((1, 1), (0, 0))).flip(0),
         lambda x: x.pad(((0, 0), (1, 1), (0, 0))).flip(1),
     ),
+    # alone, the one by hand would be a view, which is no kernel before it is read
+    "flip": (lambda x: x.flip(0), lambda x: x.flip(1).contiguous()),
+    "list index": (lambda x: x[[2, 0]] * 3, lambda x: x[:, [2, 0]] * 3),
+    "outer product": (lambda x: x[0].unsqueeze(1) * x[1], lambda x: x[:, 0].unsqueeze(2) * x[:, 1].unsqueeze(1)),
+    "log_softmax of a layer": same(lambda x: (x @ W).log_softmax()),
     "cat": (lambda x: Tensor.cat(x, x * 2, dim=0), lambda x: Tensor.cat(x, x * 2, dim=1)),
     "x*sum(x)": (lambda x: x * x.sum(1, keepdim=True), lambda x: x * x.sum(2, keepdim=True)),
 }
@@ -77,14 +82,15 @@ def compute_kernels(result: Tensor) -> list[ExecItem]:
     return [item for item in result.contiguous().schedule() if item.ast.op is Ops.SINK]
 
 
+@pytest.mark.parametrize("mapped", [vmap, func.vmap], ids=["by vargs", "tinygrad.func"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_as_many_kernels_as_batched_by_hand(name: str) -> None:
+def test_as_many_kernels_as_batched_by_hand(name: str, mapped: Callable[[Fn], Fn]) -> None:
     element, batch = PROGRAMS[name]
     x = tensor(BATCH, 4, 6)
-    vmapped, by_hand = vmap(element)(x), batch(x)
+    vmapped, by_hand = mapped(element)(x), batch(x)
     assert vmapped.shape == by_hand.shape
     assert len(compute_kernels(vmapped)) == len(compute_kernels(by_hand))
-    assert_same(vmap(element)(x), batch(x))
+    assert_same(mapped(element)(x), batch(x))
 
 
 @pytest.mark.parametrize("name", ["elementwise", "softmax", "stack and index"])

@@ -16,7 +16,7 @@ from vmapdbg.check.result import Comparison, KernelFault
 from vmapdbg.child.compare import linear_fault
 from vmapdbg.child.compare.kernel_rerun import WrongBuffer
 from vmapdbg.child.evidence.graphs import KernelRun, WrittenBuffer
-from vmapdbg.child.listen.adapter import find_adapter
+from vmapdbg.child.listen.rendering import compile_kernel
 from vmapdbg.child.program.accesses import carries_values
 from vmapdbg.child.program.emulator import keep_program
 from vmapdbg.child.program.linear_reader import read_linear
@@ -30,7 +30,7 @@ DOUBLED, TRIPLED = 2 * READ, 3 * READ
 def lower(tensor: Tensor) -> list[UOp]:
     items, _ = tensor.schedule_with_vars()
     (scheduled,) = [item for item in items if item.ast.op is Ops.SINK]
-    return list(find_adapter().compile(scheduled.ast, "c").uops)
+    return list(compile_kernel(scheduled.ast, "c").uops)
 
 
 def scale(factor: float, size: int = 12) -> list[UOp]:

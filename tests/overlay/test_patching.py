@@ -22,7 +22,7 @@ from tinygrad_overlay._patching import Change, Changes, UnknownShape
 
 from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.listen.outputs import note_values
-from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.install import overlay
 from vmapdbg.install.import_hook import OverlayError
 
@@ -235,7 +235,7 @@ def broken_tensor(**changed: Any) -> Any:
 OBSERVERS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "values": (lambda _: note_values(broken_tensor(realize=other), int, print), "Tensor.realize"),
     "evidence": (
-        lambda folder: Collector(folder, ObservingRecorder()).watch(broken_tensor(realize=other)),
+        lambda folder: Collector(folder, Recorder()).watch(broken_tensor(realize=other)),
         "Tensor.realize",
     ),
 }
@@ -260,14 +260,14 @@ def changed_name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 def test_evidence_goes_without_what_has_another_shape(changed_name: str, tmp_path: Path) -> None:
     """Calls of `Tensor.realize` are watched all the same, and the tool says what it did not see."""
-    recorder = ObservingRecorder()
+    recorder = Recorder()
     Collector(tmp_path, recorder).watch(broken_tensor(realize=tinygrad.Tensor.realize))
-    assert any(f"{changed_name} is not what tinygrad 0.12.0 has there" in line for line in recorder.lost)
+    assert any(f"{changed_name} is not what tinygrad 0.12.0 has there" in line for line in recorder.missing)
 
 
 def test_evidence_on_the_overlay_refuses_another_shape(changed_name: str, tmp_path: Path) -> None:
     """The overlay knows its release, so `check` never compares less than it says."""
-    recorder = ObservingRecorder()
+    recorder = Recorder()
     recorder.is_strict = True
     with pytest.raises(OverlayError, match=f"{re.escape(changed_name)} is not what"):
         Collector(tmp_path, recorder).watch(broken_tensor(realize=tinygrad.Tensor.realize))

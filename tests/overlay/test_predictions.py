@@ -10,7 +10,7 @@ from tinygrad.engine.schedule import schedule_cache
 from tinygrad_overlay import _state
 
 from vmapdbg.child.listen.predictions import predict
-from vmapdbg.child.listen.records import ObservedKernel
+from vmapdbg.child.listen.records import Launch
 
 
 @pytest.fixture(autouse=True)
@@ -22,10 +22,10 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     schedule_cache.clear()
 
 
-def launch(size: int) -> ObservedKernel:
+def launch(size: int) -> Launch:
     """A sum of `size` products, which is one kernel."""
     (item,) = (Tensor.empty(size) * Tensor.empty(size)).sum().schedule()
-    return ObservedKernel(item.ast, tuple(Tensor.empty(1).uop.base for _ in item.bufs), True, {}, None)
+    return Launch(item.ast, tuple(Tensor.empty(1).uop.base for _ in item.bufs), True, {}, None)
 
 
 def test_more_work_takes_longer() -> None:

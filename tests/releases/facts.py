@@ -44,7 +44,7 @@ def describe_program(path: str, recorder: Any, pcontig: int, targets: list[str])
     recorder.forget()
     with Context(PCONTIG=pcontig):
         try:
-            schedule_program(path, recorder.adapter)
+            schedule_program(path)
         except RuntimeError as error:  # a stock release may not be able to schedule a program with this PCONTIG
             return {target: {"failed": str(error)} for target in targets}
         return {target: describe_schedules(path, recorder, target) for target in targets}

@@ -7,7 +7,6 @@ With `KEYS_OBSERVE` it also counts what observing leaves without an explanation.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from collections import Counter
@@ -16,33 +15,35 @@ from typing import Any
 
 import pytest
 
-from vmapdbg.child.listen.adapter import CREATED, find_adapter
 from vmapdbg.child.listen.hooks import start
-from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.listen.recorder import Recorder
+from vmapdbg.child.listen.releases import list_launches, schedule_module
 
 keys: dict[str, list[str]] = {}
 counts: Counter[str] = Counter()
 
 
-class Checked(ObservingRecorder):
+class Checked(Recorder):
     """Looks at each schedule when it is made, and lets go of it."""
 
     def schedule_created(self, graph: Any, created: Any) -> None:
-        passed = self._current
+        passed = None if self.current is None else self.current.record
         super().schedule_created(graph, created)
         if passed is not None:
             self.count(passed)
         self.forget()
 
     def count(self, passed: Any) -> None:
-        from vmapdbg.child.listen.classify import UNKNOWN, find_causes
+        from vmapdbg.child.capture.reasons import UNKNOWN, explain_realized
+        from vmapdbg.child.capture.view import PassView
 
+        view = PassView(passed)
         counts["schedules"] += 1
         for node in passed.realized:
-            causes = find_causes(passed, node)
+            realized = explain_realized(view, node)
             counts["realized"] += 1
-            counts["realized without a reason"] += not causes
-            counts["decided-at"] += bool(causes) and causes[0].rule == UNKNOWN
+            counts["realized without a reason"] += realized is None
+            counts["decided-at"] += realized is not None and realized.reasons[0].rule == UNKNOWN
         for kernel in passed.kernels:
             counts["kernels"] += 1
             counts["kernels without a node"] += kernel.node is None
@@ -61,16 +62,13 @@ def pytest_load_initial_conftests() -> None:
 
 def pytest_collection_finish() -> None:
     """tinygrad is imported now."""
-    adapter = find_adapter()
-    place = CREATED.find()
-    assert place is not None
-    module: Any = importlib.import_module(place[0])
+    module = schedule_module()
     create = module.create_schedule
 
     def watched(*args: Any, **kwargs: Any) -> Any:
         created = create(*args, **kwargs)
         test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
-        keys.setdefault(test, []).extend(kernel.ast.key.hex() for kernel in adapter.find_kernels(created))
+        keys.setdefault(test, []).extend(kernel.ast.key.hex() for kernel in list_launches(created))
         return created
 
     module.create_schedule = watched

@@ -20,14 +20,16 @@ os.environ.setdefault("DEV", "NULL")
 os.environ.setdefault("NULL", "1")
 
 
-def schedule_program(path: str, adapter: Any) -> None:
+def schedule_program(path: str) -> None:
     from tinygrad import Tensor
+
+    from vmapdbg.child.listen.releases import is_computed, schedule_tensors
 
     names: dict[str, Any] = {"__name__": "__main__", "__file__": path}
     exec(compile(Path(path).read_text(encoding="utf-8"), path, "exec"), names)
-    lazy = [v for v in names.values() if isinstance(v, Tensor) and not adapter.is_settled(v)]
+    lazy = [v for v in names.values() if isinstance(v, Tensor) and not is_computed(v)]
     inside = {u for v in lazy for u in v.uop.base.toposort() if u is not v.uop.base}
-    adapter.schedule([v for v in lazy if v.uop.base not in inside])
+    schedule_tensors([v for v in lazy if v.uop.base not in inside])
 
 
 def observe_programs(programs: list[str]) -> Iterator[tuple[str, Any]]:
@@ -37,34 +39,36 @@ def observe_programs(programs: list[str]) -> Iterator[tuple[str, Any]]:
     recorder = start()
     importlib.import_module("tinygrad.tensor")
     for path in programs:
-        gc.collect()  # a UOp that is still there has the line of another program
         recorder.forget()
-        schedule_program(path, recorder.adapter)
+        gc.collect()  # a UOp that is still there has the line of another program
+        schedule_program(path)
         yield path, recorder
 
 
 def compile_kernels(targets: str, programs: list[str]) -> Iterator[tuple[str, Any, Any]]:
     """Yields the name, the AST and the rendered program of each kernel of the programs, for each target."""
+    from vmapdbg.child.listen.rendering import compile_kernel
+
     for path, recorder in observe_programs(programs):
         for kernel in [k for s in recorder.schedules for k in (s.passed.kernels if s.passed else ()) if k.is_compute]:
             for target in targets.split(","):
-                compiled = recorder.adapter.compile(kernel.ast, target)
+                compiled = compile_kernel(kernel.ast, target)
                 yield f"{Path(path).stem} {compiled.name} {target}", kernel.ast, compiled
 
 
-def list_keys(path: str, adapter: Any, created: list[Any]) -> list[str]:
+def list_keys(path: str, created: list[Any]) -> list[str]:
+    from vmapdbg.child.listen.releases import list_launches
+
     created.clear()
-    schedule_program(path, adapter)
-    return [kernel.ast.key.hex() for one in created for kernel in adapter.find_kernels(one) if kernel.is_compute]
+    schedule_program(path)
+    return [kernel.ast.key.hex() for one in created for kernel in list_launches(one) if kernel.is_compute]
 
 
-def watch_created(adapter: Any) -> list[Any]:
+def watch_created() -> list[Any]:
     """Where nothing observes, the one thing that is wrapped."""
-    from vmapdbg.child.listen.adapter import CREATED
+    from vmapdbg.child.listen.releases import schedule_module
 
-    place = CREATED.find()
-    assert place is not None
-    module: Any = importlib.import_module(place[0])
+    module = schedule_module()
     create, created = module.create_schedule, []
 
     def watched(*args: Any, **kwargs: Any) -> Any:
@@ -76,12 +80,9 @@ def watch_created(adapter: Any) -> list[Any]:
 
 
 def main() -> None:
-    from vmapdbg.child.listen.adapter import find_adapter
-
     importlib.import_module("tinygrad.tensor")
-    adapter = find_adapter()
-    created = watch_created(adapter)
-    keys = {Path(path).stem: list_keys(path, adapter, created) for path in sys.argv[1:]}
+    created = watch_created()
+    keys = {Path(path).stem: list_keys(path, created) for path in sys.argv[1:]}
     print(json.dumps({"keys": keys, "tinygrad": sys.modules["tinygrad"].__file__}))
 
 

@@ -12,15 +12,16 @@ TARGETS = ["c", "metal", "cuda", "opencl", "hip", "wgsl", "llvm"]
 SCRIPT = """
 import json, sys
 from vmapdbg.child.listen.hooks import start
+from vmapdbg.child.listen.releases import schedule_tensors
+from vmapdbg.child.listen.rendering import compile_kernel
 recorder = start()
 from tinygrad import Tensor
-adapter = recorder.adapter
 x, w = Tensor.empty(16, 16), Tensor.empty(16, 16)
-adapter.schedule([(x @ w).softmax()])
+schedule_tensors([(x @ w).softmax()])
 kernels = [k for s in recorder.schedules for k in s.passed.kernels]
 out = {"missing": recorder.missing, "sources": {}}
 for target in sys.argv[1:]:
-    compiled = [adapter.compile(k.ast, target) for k in kernels if k.is_compute]
+    compiled = [compile_kernel(k.ast, target) for k in kernels if k.is_compute]
     out["sources"][target] = [[c.name, c.source, list(c.outs), list(c.ins), len(c.uops)] for c in compiled]
 print(json.dumps(out))
 """
@@ -46,9 +47,9 @@ def test_a_rendered_kernel_is_not_taken_for_the_devices(release: str, tree: Path
     """tinygrad caches programs by the renderer's class: ours, without a compiler, must not be in its way."""
     script = tmp_path / "own.py"
     script.write_text(
-        "from vmapdbg.child.listen.adapter import find_adapter\n"
+        "from vmapdbg.child.listen.rendering import make_renderer\n"
         "import tinygrad.renderer.cstyle as cstyle, sys\n"
-        "own = type(find_adapter().make_renderer(sys.argv[1]))\n"
+        "own = type(make_renderer(sys.argv[1]))\n"
         "print(own is not own.__mro__[1], own.__mro__[1] in vars(cstyle).values())\n",
         encoding="utf-8",
     )

@@ -18,13 +18,14 @@ def test_kernels_are_stock_to_the_key(release: str, tree: Path) -> None:
 
 CACHED = """
 from vmapdbg.child.listen.hooks import start
+from vmapdbg.child.listen.releases import schedule_tensors
 recorder = start()
 from tinygrad import Tensor
 from tinygrad.helpers import Context
 for level in (0, 2):
     with Context(PCONTIG=level):
         x = Tensor.empty(4, 8)
-        recorder.adapter.schedule([x.softmax()])
+        schedule_tensors([x.softmax()])
 first, second = recorder.schedules
 print(first.cached, first.not_in_key, second.cached, second.not_in_key, second.passed is first.passed)
 """

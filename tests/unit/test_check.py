@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmapdbg.check.blame import CRASHES, FAILS, OVERWRITTEN, STALE_READ, WRONG_VALUE, find_blame
-from vmapdbg.check.compare import Rounding, align, compare, excuse_rounding, find_steps_read
+from vmapdbg.check.compare import align, compare, excuse_rounding, find_steps_read
 from vmapdbg.check.result import (
     BufferCheck,
     CheckReport,
@@ -116,12 +116,17 @@ def test_a_small_wrong_element_beside_large_ones_is_found() -> None:
     assert compare(floats([*expected[:7], 0.02]), floats(expected), 100).wrong == 1
 
 
+def moved(exact: list[float], spread: list[float]) -> list[np.ndarray]:
+    """Returns values in double precision, and the same moved by `spread`."""
+    return [np.array(exact), np.add(exact, spread)]
+
+
 def test_rounding_is_told_from_a_wrong_value() -> None:
     """What is left of two large numbers: both runs are off by as much as the inputs round."""
     got, expected = floats([3e-5, 1.0]), floats([-2e-5, 1.0])
     found = compare(got, expected, 4)
     assert found.status == "wrong"
-    rounding = Rounding(exact=[0.0, 1.0], spread=[1e-5, 1e-7])
+    rounding = moved(exact=[0.0, 1.0], spread=[1e-5, 1e-7])
     assert excuse_rounding(got, expected, found, rounding).status == "rounding"
     worse = floats([3e-5, 1.5])
     again = excuse_rounding(worse, expected, compare(worse, expected, 4), rounding)
@@ -132,9 +137,9 @@ def test_an_element_that_moved_little_by_chance_is_taken_to_move_as_others_do() 
     got, expected = floats([3e-5, 1.0, 2.0]), floats([0.0, 1.0, 2.0])
     found = compare(got, expected, 4)
     assert found.status == "wrong"
-    moved_by_chance = Rounding(exact=[0.0, 1.0, 2.0], spread=[1e-9, 5e-6, 6e-6])
+    moved_by_chance = moved(exact=[0.0, 1.0, 2.0], spread=[1e-9, 5e-6, 6e-6])
     assert excuse_rounding(got, expected, found, moved_by_chance).status == "rounding"
-    moved_little = Rounding(exact=[0.0, 1.0, 2.0], spread=[1e-9, 1e-9, 6e-6])
+    moved_little = moved(exact=[0.0, 1.0, 2.0], spread=[1e-9, 1e-9, 6e-6])
     assert excuse_rounding(got, expected, found, moved_little).status == "wrong"
 
 
@@ -142,7 +147,8 @@ def test_an_element_is_taken_to_move_by_the_share_of_its_value_that_others_do() 
     """After an exp of sums each moves by the same share, whatever its size: 26 elements of a softmax were wrong."""
     expected = floats([1.0, 1e-3, 1e-4, 1e-5])
     spread = [1e-8, 2e-8, 2e-9, 2e-10]
-    rounding = Rounding(exact=[1.0, 1e-3, 1e-4, 1e-5], spread=spread)
+    exact = [1.0, 1e-3, 1e-4, 1e-5]
+    rounding = moved(exact=exact, spread=spread)
 
     def judge(largest: float) -> str:
         got = floats([largest, 1e-3, 1e-4, 1e-5])
@@ -152,7 +158,7 @@ def test_an_element_is_taken_to_move_by_the_share_of_its_value_that_others_do() 
     assert judge(1.0 + 6e-5) == "rounding"
     assert judge(1.0 + 1.2e-4) == "wrong"
     # however much the others move: they may be what is left of larger numbers
-    rounding = Rounding(exact=rounding.exact, spread=[1e-8, 1e-6, 1e-4, 1e-5])
+    rounding = moved(exact=exact, spread=[1e-8, 1e-6, 1e-4, 1e-5])
     assert judge(1.001) == "wrong"
 
 
@@ -161,15 +167,15 @@ def test_a_value_that_is_right_where_a_step_to_the_expected_one_is_too_large_is_
     got, expected = floats([0.0, 1.0]), floats([math.nan, math.inf])
     found = compare(got, expected, 4)
     assert found.status == "wrong"
-    assert excuse_rounding(got, expected, found, Rounding([1e-174, 1.0], [0.0, 0.0])).status == "rounding"
-    assert excuse_rounding(got, expected, found, Rounding([1e-30, 1.0], [0.0, 0.0])).wrong == 1
-    assert excuse_rounding(got, expected, found, Rounding([math.nan, math.inf], [0.0, 0.0])).wrong == 2
+    assert excuse_rounding(got, expected, found, moved([1e-174, 1.0], [0.0, 0.0])).status == "rounding"
+    assert excuse_rounding(got, expected, found, moved([1e-30, 1.0], [0.0, 0.0])).wrong == 1
+    assert excuse_rounding(got, expected, found, moved([math.nan, math.inf], [0.0, 0.0])).wrong == 2
 
 
 def test_nan_is_never_excused() -> None:
     got, expected = floats([math.nan]), floats([1.0])
     found = compare(got, expected, 4)
-    assert excuse_rounding(got, expected, found, Rounding([1.0], [1e30])).status == "wrong"
+    assert excuse_rounding(got, expected, found, moved([1.0], [1e30])).status == "wrong"
 
 
 @given(st.lists(st.floats(width=32), min_size=1, max_size=20))

@@ -398,10 +398,7 @@ def test_printed_lines_that_differ(before: str, after: str, line: tuple) -> None
 @given(*2 * [st.lists(st.sampled_from("abc"), max_size=24)])
 def test_long_sequences_are_matched_as_difflib_does(before: list[str], after: list[str]) -> None:
     """A wrong stretch would mark what did not change, or pair lines that have nothing in common."""
-    numbers = [tuple("abc".index(item) for item in side) for side in (before, after)]
     expected = SequenceMatcher(None, before, after, autojunk=False)
-    found = sequences._LargeMatcher(*numbers)
-    assert found.get_matching_blocks() == expected.get_matching_blocks()
     assert list(find_opcodes(before, after)) == expected.get_opcodes()
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from vmapdbg.install import trees
 from vmapdbg.install.overlay import TINYGRAD_SOURCE, TINYGRAD_VERSION, find_editable, installed_folder
-from vmapdbg.install.trees import find_imported, hash_source, is_editable_release
+from vmapdbg.install.trees import Tree, find_imported, hash_source, is_release
 
 
 def install_editable(site: Path, checkout: Path) -> None:
@@ -55,18 +56,20 @@ def test_a_checkout_is_found_by_what_pip_noted(checkout: Path) -> None:
     assert found.folder == checkout.resolve()
 
 
-def test_its_code_decides(checkout: Path) -> None:
-    release = hash_source(checkout)
-    assert is_editable_release(checkout, release)
+def test_its_code_decides(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "TINYGRAD_SOURCE", hash_source(checkout))
+    tree = Tree(checkout, TINYGRAD_VERSION)
+    assert is_release(tree)
     (checkout / "tinygrad" / "tensor.py").write_bytes(b"X = 1\r\n")
     (checkout / "tinygrad" / "runtime" / "autogen" / "big.py").write_text("Y = 2\n", encoding="utf-8")
-    assert is_editable_release(checkout, release)
+    assert is_release(tree)
     (checkout / "tinygrad" / "tensor.py").write_text("X = 2\n", encoding="utf-8")
-    assert not is_editable_release(checkout, release)
+    assert not is_release(tree)
     # the same code somewhere else is not what is imported
     other = make_checkout(checkout.parent / "other")
     assert hash_source(other) != hash_source(checkout)
-    assert not is_editable_release(other, hash_source(other))
+    monkeypatch.setattr(trees, "TINYGRAD_SOURCE", hash_source(other))
+    assert not is_release(Tree(other, TINYGRAD_VERSION))
 
 
 @pytest.mark.parametrize(

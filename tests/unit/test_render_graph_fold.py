@@ -14,6 +14,8 @@ from vmapdbg.model.capture import Bufferize, Capture, Node, Realized
 from vmapdbg.model.vocabulary import Outcome
 from vmapdbg.page.graph.groups import LEVELS, Folding, fold_items
 from vmapdbg.page.graph.items import DrawnSchedule, collect_items
+from vmapdbg.page.graph.model import Graph, sort_names
+from vmapdbg.page.graph.tensor import build_tensor_graph
 
 REALIZED = Realized((0,), "ending-ranges", "r0 ends")
 
@@ -112,15 +114,19 @@ def test_kept_buffer_of_index_arithmetic_is_drawn() -> None:
     assert ["2"] in keys(fold(nodes, 0, keep(2)))
 
 
+def draw_layers(nodes: list[Node]) -> Graph:
+    graph = build_tensor_graph(side_of(nodes), None, 1, "title")
+    assert len(graph.nodes) + sum(graph.folded.values()) == len(nodes)
+    return graph
+
+
 def test_repeated_layers_are_drawn_once() -> None:
-    nodes = layers(10)
-    folding = fold(nodes, 1)
-    check_sums(folding, len(nodes))
-    (repeat,) = [group for group in folding.groups if group.kind == "repeat"]
-    assert repeat.repeats == 9
-    assert len([group for group in folding.groups if group.kind == "reduce"]) == 1
+    graph = draw_layers(layers(10))
+    (repeat,) = [node for node in graph.nodes if node.kind == "repeat"]
+    assert repeat.lines == ("layers 2-10: the same as layer 1", "27 nodes, 4 to 30")
+    assert len([node for node in graph.nodes if node.kind == "reduce"]) == 1
     # the weights of the folded layers are folded with them; the weight of the first layer is drawn
-    assert len([group for group in folding.groups if group.kind == "input"]) == 2
+    assert len([node for node in graph.nodes if node.kind == "input"]) == 2
 
 
 def test_layers_of_a_gradient_are_folded_too() -> None:
@@ -128,9 +134,8 @@ def test_layers_of_a_gradient_are_folded_too() -> None:
     for _ in range(8):
         last = nodes[-1].id
         nodes += [make_node(last + 1, "SQRT", src=(last,)), make_node(last + 2, "ADD", src=(last + 1, 0))]
-    folding = fold(nodes, 1)
-    check_sums(folding, len(nodes))
-    assert [group.repeats for group in folding.groups if group.kind == "repeat"] == [9, 7]
+    repeats = [node.lines[0] for node in draw_layers(nodes).nodes if node.kind == "repeat"]
+    assert repeats == ["layers 2-10: the same as layer 1", "layers 2-8: the same as layer 1"]
 
 
 def layers(count: int) -> list[Node]:
@@ -179,6 +184,28 @@ def test_folding_makes_no_circle(nodes: list[Node], level: int) -> None:
                 maker = folding.of[source]
                 if maker is not None and maker != group.key:
                     assert place[maker] < place[group.key]
+
+
+@settings(deadline=None, max_examples=60)
+@given(graphs(), st.integers(2, 5), st.sampled_from(LEVELS))
+def test_folding_layers_makes_no_circle_and_loses_no_node(nodes: list[Node], count: int, level: int) -> None:
+    """The same graph several times, each copy reads the copy before it."""
+    every: list[Node] = []
+    for _ in range(count):
+        start = len(every)
+        for node in nodes:
+            above = (start - 1,) if start else ()
+            src = tuple(source + start for source in node.src) or above
+            every.append(make_node(len(every), node.op, src=src))
+    graph = build_tensor_graph(side_of(every), None, level, "title")
+    assert len(graph.nodes) + sum(graph.folded.values()) == len(every)
+    heads: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
+    tails: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
+    for edge in graph.edges:
+        heads[edge.tail].append(edge.head)
+        tails[edge.head].append(edge.tail)
+    place = {name: number for number, name in enumerate(sort_names(tails, heads))}
+    assert all(place[edge.tail] < place[edge.head] for edge in graph.edges)
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from vmapdbg.check.result import Comparison, OutputCheck
-from vmapdbg.check.suite import PARTS, Judged, count_reason, sum_up
+from vmapdbg.check.suite import PARTS, CheckedSchedule, count_reason, sum_up
 from vmapdbg.child.compare.judge import judge
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
 from vmapdbg.commands.run import read_found
 from vmapdbg.model.crash import Crash, RewriteStep
-from vmapdbg.page.documents import make_run_check_document
+from vmapdbg.page.check_sentences import add_messages
 from vmapdbg.reference.graph import Graph, Node
 from vmapdbg.values.tolerance import make_tolerance
 
@@ -23,14 +23,16 @@ OUTPUT = OutputCheck(number=0, shape=(2, 3), dtype="float", comparison=WRONG)
 
 
 def test_a_value_that_two_tests_get_wrong_is_one_finding() -> None:
-    judged = [Judged(test, "model.py:3", compared=1, wrong=(OUTPUT,), codes=("VD201",)) for test in ("a", "b", "a")]
-    found = sum_up([*judged, Judged("c", "model.py:9", compared=2), replace(judged[0], line="model.py:4")])
-    assert [(w.line, w.tests, w.times) for w in found.wrong] == [
+    judged = [
+        CheckedSchedule(test, "model.py:3", compared=1, wrong=(OUTPUT,), codes=("VD201",)) for test in ("a", "b", "a")
+    ]
+    found = sum_up([*judged, CheckedSchedule("c", "model.py:9", compared=2), replace(judged[0], line="model.py:4")])
+    assert [(w.line, w.tests, w.times) for w in found.findings] == [
         ("model.py:3", ("a", "b"), 3),
         ("model.py:4", ("a",), 1),
     ]
     assert (found.schedules, found.compared, found.values) == (5, 5, 6)
-    message = make_run_check_document(found, ["x.py"], 0).findings[0].message
+    message = add_messages(found).findings[0].message
     assert message == "output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0"
 
 
@@ -40,22 +42,22 @@ def test_what_is_stopped_in_two_tests_is_one_finding() -> None:
         "waits", "codegen", "ops.py:9", "unified_rewrite", "add control flow", schedule=4, steps=steps, done=7
     )
     later = replace(crash, schedule=9, done=8)
-    judged = [Judged("a", "model.py:3", crash=crash), Judged("b", "model.py:3", crash=later)]
-    elsewhere = Judged("b", "model.py:5", crash=later, is_note=True)
+    judged = [CheckedSchedule("a", "model.py:3", crash=crash), CheckedSchedule("b", "model.py:3", crash=later)]
+    elsewhere = CheckedSchedule("b", "model.py:5", crash=later, is_note=True)
     found = sum_up([*judged, elsewhere])
     assert [(call.code, call.line, call.tests, call.times) for call in found.endless] == [
         ("VD205", "model.py:3", ("a", "b"), 2),
         ("VD205", "model.py:5", ("b",), 1),
     ]
     assert found.schedules == 2
-    message = make_run_check_document(found, ["x.py"], 0).endless[0].message
+    message = add_messages(found).endless[0].message
     assert 'the rewrite "add control flow" has no end, while a kernel was compiled' in message
     assert "SIN float gets SIN float as a source, by the rule at rules.py:3" in message
 
 
 def test_replays_are_counted_by_themselves_and_notes_are_no_schedules() -> None:
-    note = Judged("a", None, unchecked=("3 of 6 replays of it by TinyJit: enough",), is_note=True)
-    found = sum_up([Judged("a", None, compared=1), Judged("a", None, replay=1, compared=1), note])
+    note = CheckedSchedule("a", None, unchecked=("3 of 6 replays of it by TinyJit: enough",), is_note=True)
+    found = sum_up([CheckedSchedule("a", None, compared=1), CheckedSchedule("a", None, replay=1, compared=1), note])
     assert (found.schedules, found.replays, found.replays_compared) == (1, 1, 1)
     assert found.unchecked == {"replays of it by TinyJit: enough": 3}
 
@@ -116,8 +118,8 @@ def test_what_is_written_once_more_only_says_why(tmp_path: Path) -> None:
     assert (note.is_note, note.compared, note.unchecked) == (True, 0, ("2 replays by TinyJit: enough",))
 
 
-@pytest.mark.parametrize(("died", "why"), [(True, "the process that judges died"), (False, "the run was stopped")])
+@pytest.mark.parametrize(("died", "why"), [(True, "the comparing process died"), (False, "the run was stopped")])
 def test_what_was_left_says_why(died: bool, why: str, tmp_path: Path) -> None:
     for name in ("one", "other"):
         (tmp_path / "ready" / name).mkdir(parents=True)
-    assert read_found(tmp_path, died).unchecked == {f"it was not judged: {why}": 2}
+    assert read_found(tmp_path, died).unchecked == {f"it was not compared: {why}": 2}

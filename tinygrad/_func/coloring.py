@@ -1,4 +1,4 @@
-"""Colours for the columns or rows of a sparse matrix, so that those of one colour can be computed together."""
+"""Colours for the columns or rows of a sparse matrix: columns with the same colour can be computed together."""
 from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
@@ -23,14 +23,14 @@ class Coloring:
 
   @property
   def count(self) -> int:
-    """How many colours there are: the JVPs or VJPs that a Jacobian takes."""
+    """The number of colours: a Jacobian needs so many JVPs or VJPs."""
     return int(self.colors.max())+1 if len(self.colors) else 0
 
 def color(pattern:SparsityPattern, partition:str="column") -> Coloring:
-  """Colours the columns (or rows) of a pattern so that no two of one colour have a nonzero in the same row (or column).
+  """Colours the columns (or rows) of a pattern so that no two with the same colour have a nonzero in the same row (or column).
 
-  Greedy, largest first: in the order of how many neighbours a column has, each counted for each row that it shares with the column. It takes time in
-  proportion to the nonzeros of the rows that differ. The result has at least as many colours as the fullest row has nonzeros, and often just as many.
+  Greedy, largest first: columns with the most neighbours first, counting a neighbour once for each shared row. The time is proportional to the
+  nonzeros of the different rows. The result has at least as many colours as the fullest row has nonzeros, and often exactly as many.
   Raises ValueError for another partition.
   """
   check_partition("color", partition)
@@ -39,7 +39,7 @@ def color(pattern:SparsityPattern, partition:str="column") -> Coloring:
   neighbours = np.bincount(cols, weights=np.repeat(counts*(sizes-1), sizes), minlength=n)
   rows = np.repeat(np.arange(len(sizes)), sizes)[np.argsort(cols, kind="stable")]
   ends = np.cumsum(np.bincount(cols, minlength=n)).tolist()
-  # one integer for each row: bit c is set when a column of colour c has a nonzero there
+  # one integer for each row: bit c is set if a column of colour c has a nonzero there
   taken = [0]*len(sizes)
   colors = np.zeros(n, np.int64)
   for j in np.argsort(-neighbours, kind="stable").tolist():
@@ -52,9 +52,9 @@ def color(pattern:SparsityPattern, partition:str="column") -> Coloring:
   return Coloring(partition, colors)
 
 def merge_equal_rows(pattern:SparsityPattern, partition:str) -> tuple[Any, Any, Any]:
-  """Returns (cols, sizes, counts): the different rows of the pattern one after the other, how many columns each has, and how often it is there.
+  """Returns (cols, sizes, counts): the columns of all different rows, the number of columns in each, and how often each row occurs.
 
-  "row" swaps rows and columns. Equal rows keep the same columns apart, so one of them is enough: a dense matrix has one.
+  "row" swaps rows and columns. Equal rows separate the same columns, so one is enough: a dense matrix has only one.
   """
   rows, cols = pattern.rows, pattern.cols
   if partition == "row":
@@ -74,7 +74,7 @@ def check_partition(name:str, partition:Any) -> None:
   if partition not in PARTITIONS: raise ValueError(f'{name}: partition is "column" or "row", not {partition!r}')
 
 def find_clash(pattern:SparsityPattern, coloring:Coloring) -> tuple[int, int, int]|None:
-  """Returns (i, a, b) for two columns a and b of one colour that both have a nonzero in row i, or None. "row" swaps the two."""
+  """Returns (i, a, b) if columns a and b have one colour and both have a nonzero in row i; None otherwise. "row" swaps rows and columns."""
   ours, others = (pattern.cols, pattern.rows) if coloring.partition == "column" else (pattern.rows, pattern.cols)
   keys = np.empty(len(ours), np.int32 if max(pattern.shape)*coloring.count < 2**31 else np.int64)
   for part in split_places(len(ours)): keys[part] = others[part]*coloring.count+coloring.colors[ours[part]]

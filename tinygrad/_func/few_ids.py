@@ -1,7 +1,7 @@
-"""Ids of which nearly all are ZERO: only the others are kept, with their positions.
+"""Arrays of ids that are nearly all ZERO: only the other ids are stored, with their positions.
 
-A gather and a scatter are written as a sum over `where(index == arange, x, 0)`. What stands in it has as many elements as rows times
-columns, and as many that are not zero as the index is long.
+A gather or a scatter is a sum over `where(index == arange, x, 0)`. The summed array has rows * columns elements, but only as many nonzero elements as
+the index has entries.
 """
 from __future__ import annotations
 import math
@@ -16,9 +16,9 @@ Positions = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class FewIds:
-  """An array of `shape` that is ZERO everywhere but at `at`, where it has `ids`, none of them ZERO.
+  """An array of `shape` with the nonzero `ids` at the positions `at`, and ZERO elsewhere.
 
-  `at` has for each axis the positions, one for each of the ids, or None where the array repeats along the axis (so for each axis of size 1).
+  `at` has for each axis the positions of all ids, or None if the array repeats along the axis (always None for an axis of size 1).
   """
   shape: tuple[int, ...]
   at: Positions
@@ -31,16 +31,16 @@ class FewIds:
     return np.broadcast_to(ret.reshape(sizes), self.shape)
 
   def number(self, axes:list[int]) -> Any:
-    """A number for each element, the same for the same positions on `axes`."""
+    """Returns a number for each element, equal for equal positions on `axes`."""
     if not axes: return np.zeros(len(self.ids), np.int64)
     return np.ravel_multi_index([self.at[a] for a in axes], [self.shape[a] for a in axes])
 
   def keep(self, chosen) -> FewIds:
-    """Those of its elements that a bool for each, or an index, chooses."""
+    """Returns the elements that a bool mask or an index array chooses."""
     return replace(self, at=tuple(p if p is None else p[chosen] for p in self.at), ids=self.ids[chosen])
 
   def spread(self, axes) -> FewIds:
-    """The same with positions for `axes`, those of size 1 apart."""
+    """Returns the same array with explicit positions for `axes`, except axes of size 1."""
     ret = self
     for a in axes:
       if ret.at[a] is not None or (size:=self.shape[a]) == 1: continue
@@ -49,11 +49,11 @@ class FewIds:
     return ret
 
 def of_array(array:Any, ids:Any) -> FewIds:
-  """All elements of an array, with an id for each; `array` repeats along the axes of stride 0."""
+  """Returns all elements of an array with their ids; `array` repeats along axes of stride 0."""
   at = np.indices(array.shape).reshape(array.ndim, -1) if array.ndim else ()
   return FewIds(array.shape, tuple(None if size == 1 else p for size,p in zip(array.shape, at)), ids)
 
-# *** two of them
+# *** pairs
 
 def find_pairs(a:Any, b:Any) -> tuple[Any, Any]:
   """Returns (i, j): all pairs with a[i] == b[j]. `a` and `b` are integers."""
@@ -68,14 +68,14 @@ def count_pairs(a:Any, b:Any) -> int:
   return int((np.searchsorted(b, a, side="right")-np.searchsorted(b, a, side="left")).sum())
 
 def pair(a:FewIds, b:FewIds, i:Any, j:Any, ids:Any) -> FewIds:
-  """The elements i of `a` with the elements j of `b`, which have the same positions where both have some."""
+  """Combines the elements i of `a` with the elements j of `b`, which agree on positions that both have."""
   at = tuple(p[i] if p is not None else None if q is None else q[j] for p,q in zip(a.at, b.at))
   return FewIds(a.shape, at, ids)
 
 def shared_axes(a:FewIds, b:FewIds) -> list[int]: return [axis for axis,(p,q) in enumerate(zip(a.at, b.at)) if p is not None and q is not None]
 
 def find_equal(a:Any, b:Any, most:int) -> FewIds|None:
-  """Where two arrays of integers of one shape are equal: NONE there. None for more than `most` places."""
+  """Returns NONE wherever two integer arrays of one shape are equal; None if that are more than `most` places."""
   shape = a.shape
   small_a, small_b = (smallest(v) for v in (a, b))
   if max(small_a.size, small_b.size) > most: return None
@@ -89,7 +89,7 @@ def find_equal(a:Any, b:Any, most:int) -> FewIds|None:
   return pair(few_a, few_b, i, j, np.full(len(i), NONE, np.int32))
 
 def multiply(sets:IndexSets, few:FewIds, other:FewIds|Any) -> FewIds:
-  """The union where neither is ZERO. `other` is an array of ids, or has few too."""
+  """Returns the union where neither is ZERO. `other` is an array of ids, or a FewIds."""
   if isinstance(other, FewIds):
     axes = shared_axes(few, other)
     i, j = find_pairs(few.number(axes), other.number(axes))
@@ -100,13 +100,13 @@ def multiply(sets:IndexSets, few:FewIds, other:FewIds|Any) -> FewIds:
   return replace(few, ids=sets.join(few.ids, ids)).keep(ids != ZERO)
 
 def reduce_few(sets:IndexSets, few:FewIds, axes:tuple[int, ...]) -> FewIds:
-  """The union along `axes`, which have size 1 after it."""
+  """Returns the union along `axes`, which get size 1."""
   shape = tuple(1 if a in axes else size for a,size in enumerate(few.shape))
   kept = [a for a,p in enumerate(few.at) if p is not None and a not in axes]
   sizes = [shape[a] for a in kept]
   different, row_of = np.unique(few.number(kept), return_inverse=True)
   order = np.lexsort((few.ids, row_of))
-  # an element that has no derivative is in no union
+  # an element without derivative is in no union
   order = order[few.ids[order] > NONE]
   ids = sets.unite(row_of[order], few.ids[order], len(different))
   found = dict(zip(kept, np.unravel_index(different, sizes))) if kept else {}
@@ -115,7 +115,7 @@ def reduce_few(sets:IndexSets, few:FewIds, axes:tuple[int, ...]) -> FewIds:
 # *** movement
 
 def move_few(few:FewIds, op:Ops, marg:Any, shape:tuple[int, ...]) -> FewIds:
-  """A movement op that makes `shape`; its bounds are integers."""
+  """Applies a movement op with integer bounds; the result has `shape`."""
   match op:
     case Ops.RESHAPE: return reshape_few(few, shape)
     case Ops.EXPAND: return replace(few, shape=shape)
@@ -128,7 +128,7 @@ def move_few(few:FewIds, op:Ops, marg:Any, shape:tuple[int, ...]) -> FewIds:
 
 def pad_few(few:FewIds, bounds:Any, shape:tuple[int, ...]) -> FewIds:
   few = few.spread(a for a,(low,high) in enumerate(bounds) if low or high)
-  # an axis of size 1 has no positions, and gets some
+  # a padded axis of size 1 gets positions
   at = [np.zeros(len(few.ids), np.int64) if p is None and (low or high) else p for p,(low,high) in zip(few.at, bounds)]
   return FewIds(shape, tuple(None if p is None else p+low for p,(low,_) in zip(at, bounds)), few.ids)
 
@@ -143,7 +143,7 @@ def shrink_few(few:FewIds, bounds:Any, shape:tuple[int, ...]) -> FewIds:
 def reshape_few(few:FewIds, shape:tuple[int, ...]) -> FewIds:
   groups = list(group_axes(few.shape, shape))
   for old,new in groups:
-    # what repeats along some axes of a group and not along others does not repeat along those of the result
+    # an array that repeats along only some axes of a group does not repeat along the new axes
     if any(few.at[a] is not None for a in old) and [few.shape[a] for a in old] != [shape[a] for a in new]: few = few.spread(old)
   at: dict[int, Any] = {}
   for old,new in groups:
@@ -153,7 +153,7 @@ def reshape_few(few:FewIds, shape:tuple[int, ...]) -> FewIds:
   return FewIds(shape, tuple(at.get(a) for a in range(len(shape))), few.ids)
 
 def group_axes(old:tuple[int, ...], new:tuple[int, ...]) -> Iterator[tuple[list[int], list[int]]]:
-  """Yields the smallest groups of axes, those of size 1 apart, that have as many elements in one shape as in the other."""
+  """Yields the smallest groups of axes with equally many elements in both shapes, without axes of size 1."""
   waiting_old, waiting_new = ([a for a,size in enumerate(shape) if size != 1] for shape in (old, new))
   while waiting_old:
     from_old, from_new = [waiting_old.pop(0)], [waiting_new.pop(0)]

@@ -1,23 +1,22 @@
-"""Sets of columns, hash-consed: equal sets are stored once and have one id, so that an array of any shape can hold one set for each of its
-elements."""
+"""Hash-consed sets of columns: equal sets are stored once and share an id, so an array can hold a set for each of its elements."""
 from __future__ import annotations
 from tinygrad_overlay._func.lazy_numpy import np
 
-# two ids stand for no set: an element that is zero whatever x is, and one that may have any value but no derivative.
-# Every other id is larger, so max() of two of which one is no set is their union.
+# two ids are not sets: ZERO, an element that is zero for every x; and NONE, an element with any value but no derivative.
+# All other ids are larger, so max() is the union if one of two ids is not a set.
 ZERO, NONE = 0, 1
 
 class IndexSets:
-  """The sets of columns below `n` that one propagation meets."""
+  """The sets of columns below `n` in one propagation."""
   def __init__(self, n:int):
     self.n = n
     self.known: dict[bytes, int] = {}
-    # CSR: set `i` is columns[starts[i]:starts[i]+sizes[i]]; what is new waits in `pending`
+    # CSR: set `i` is columns[starts[i]:starts[i]+sizes[i]]; `pending` holds new sets
     self.starts, self.sizes, self.columns = np.zeros(2, np.int64), np.zeros(2, np.int64), np.zeros(0, np.int32)
     self.pending: list[bytes] = []
 
   def add_sets(self, columns, sizes):
-    """Returns the id of each set. `columns` holds them one after the other, each sorted and not empty, `sizes` their lengths."""
+    """Returns the id of each set. `columns` concatenates the sets, each sorted and not empty; `sizes` are their lengths."""
     data, ends = memoryview(columns.astype(np.int32, copy=False).tobytes()), np.cumsum(sizes)*4
     first_new, known = len(self.known)+2, self.known
     ret = np.empty(len(sizes), np.int32)
@@ -39,13 +38,13 @@ class IndexSets:
     self.pending = []
 
   def gather(self, ids):
-    """Returns (columns, sizes): the members of the sets one after the other. ZERO and NONE have none."""
+    """Returns (columns, sizes): the concatenated members of the sets. ZERO and NONE have no members."""
     sizes = self.sizes[ids]
     shift = self.starts[ids]-(np.cumsum(sizes)-sizes)
     return self.columns[np.repeat(shift, sizes)+np.arange(sizes.sum())], sizes
 
   def gather_rows(self, ids):
-    """Returns (rows, columns) of the members of the sets, one set a row: int64, read-only. They are all that it holds at once."""
+    """Returns (rows, columns) of the members, one set for each row: int64, read-only. Needs little memory besides the result."""
     sizes = self.sizes[ids]
     rows, columns = np.repeat(np.arange(len(ids)), sizes), np.empty(sizes.sum(), np.int64)
     end = 0
@@ -56,7 +55,7 @@ class IndexSets:
     return rows, columns
 
   def unite(self, rows, ids, count:int):
-    """Returns (count,) ids: for each row the union of its sets, NONE where it has none. `rows` is sorted, as long as `ids`."""
+    """Returns (count,) ids: the union of each row's sets, NONE for a row without sets. `rows` is sorted, and as long as `ids`."""
     ret = np.full(count, NONE, np.int32)
     new = np.ones(len(rows), bool)
     new[1:] = (rows[1:] != rows[:-1]) | (ids[1:] != ids[:-1])
@@ -73,7 +72,7 @@ class IndexSets:
     return ret
 
   def join(self, a, b):
-    """The union of two arrays of ids of one shape, element by element. ZERO only where both are."""
+    """Returns the elementwise union of two arrays of ids; ZERO only if both are ZERO."""
     ret = np.asarray(np.maximum(a, b))
     if not a.size or a.max() <= NONE or b.max() <= NONE: return ret
     differ = (a != b) & (np.minimum(a, b) > NONE)
@@ -85,13 +84,13 @@ class IndexSets:
     return ret
 
   def reduce(self, ids, zero_wins:bool):
-    """(rows, k) ids -> (rows,): the union of each row. It is ZERO where all of the row are, or, if zero_wins, where one is."""
+    """(rows, k) ids -> (rows,): the union of each row. It is ZERO if all ids of the row are ZERO, or with zero_wins if one is."""
     zero = (ids == ZERO).any(axis=1) if zero_wins else (ids == ZERO).all(axis=1)
     at = np.nonzero(ids > NONE)
     order = np.argsort(at[0]*len(self.sizes)+ids[at], kind="stable")
     return np.where(zero, np.int32(ZERO), self.unite(at[0][order], ids[at][order], len(ids)))
 
-# members of sets that are looked at together, in memory of 8 bytes each
+# number of set members processed together, 8 bytes each
 CHUNK = 1<<20
 
 def split_rows(rows, sizes):

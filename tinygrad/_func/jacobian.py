@@ -1,4 +1,4 @@
-"""Dense Jacobians: forward (one JVP for each input element) and reverse (one gradient for each output element), all of them in one vmap."""
+"""Dense Jacobians: forward (a JVP for each input element) and reverse (a gradient for each output element), in one vmap."""
 from __future__ import annotations
 import functools
 from typing import Any, Callable
@@ -12,26 +12,26 @@ from tinygrad_overlay._func.values import as_tensors
 from tinygrad_overlay._func.vmap import vmap
 
 def jacfwd(fn:Callable, argnums:Argnums=0, has_aux:bool=False, chunk_size:int|None=None) -> Callable:
-  """Returns the function that gives the Jacobian of `fn`, by a JVP for each element of its input: for an input no larger than the result.
+  """Returns a function that computes the Jacobian of `fn` with a JVP for each input element: best if the input is not larger than the result.
 
-  `argnums` says which arguments are differentiated, a tuple or list of them gives a tuple of Jacobians. For a result of shape (m,) and an argument of shape
-  (n,) the Jacobian is (m, n), in general result.shape+argument.shape. Where the result is a tuple, list or dict it is that of Jacobians, and
-  where the argument is one, each Jacobian is again one. With `has_aux` the function returns (result, aux), and (Jacobian, aux) is returned.
-  `chunk_size` is vmap's: so many of the passes are one program.
+  `argnums` selects the arguments; a tuple or list gives a tuple of Jacobians. For a result of shape (m,) and an argument of shape (n,) the Jacobian
+  is (m, n), in general result.shape+argument.shape. If the result is a tuple, list or dict, so is the Jacobian; if the argument is one, each Jacobian
+  has its structure too. With `has_aux` `fn` returns (result, aux), and the new function returns (Jacobian, aux). `chunk_size` is vmap's: the number
+  of passes in one program.
   """
   return differentiated(fn, argnums, "jacfwd", functools.partial(forward, chunk_size=chunk_size), has_aux)
 
 def jacrev(fn:Callable, argnums:Argnums=0, has_aux:bool=False, chunk_size:int|None=None) -> Callable:
-  """As `jacfwd`, by a gradient for each element of the result: for a result that is smaller than the input."""
+  """Like `jacfwd`, with a gradient for each result element: best if the result is smaller than the input."""
   return differentiated(fn, argnums, "jacrev", functools.partial(reverse, chunk_size=chunk_size), has_aux)
 
 def hessian(fn:Callable, argnums:Argnums=0, has_aux:bool=False) -> Callable:
-  """Returns the function that gives the second derivatives of `fn`: for a scalar result and an argument of shape (n,) it is (n, n)."""
+  """Returns a function that computes the second derivatives of `fn`: (n, n) for a scalar result and an argument of shape (n,)."""
   check_function("hessian", fn)
   return jacfwd(jacrev(fn, argnums, has_aux), argnums, has_aux)
 
 def jacobian(fn:Callable, x:Any, mode:str|None=None) -> Any:
-  """The Jacobian of `fn` at `x`, of shape result.shape+x.shape. `mode` is "fwd", "rev", or None for the one of fewer passes."""
+  """Returns the Jacobian of `fn` at `x`, of shape result.shape+x.shape. `mode` is "fwd", "rev", or None for the mode with fewer passes."""
   if mode not in {None, "fwd", "rev"}: raise ValueError(f'jacobian: mode is "fwd", "rev" or None, not {mode!r}')
   check_function("jacobian", fn)
   check_inputs("jacobian", "x", x:=as_tensors(x))
@@ -51,15 +51,15 @@ def differentiated(fn:Callable, argnums:Argnums, name:str, jacobian_of:Callable,
   return wrapped
 
 def basis(x:Tensor) -> Tensor:
-  """(2, 3) -> (6, 2, 3): each element's unit tangent."""
+  """(2, 3) -> (6, 2, 3): the unit tangent of each element."""
   size = int(prod(x.shape))
-  # A buffer, though it could be computed in place: tinygrad 0.12.0 repositions a reduce over a mask of numbers by a load, and with some programs that
-  # rewrite never ends ("infinite loop in graph_rewrite").
+  # A buffer, because tinygrad 0.12.0 replaces a reduce over a mask of numbers by a load, and that rewrite never ends for some programs
+  # ("infinite loop in graph_rewrite").
   return Tensor.eye(size, dtype=x.dtype, device=x.device).contiguous().reshape((size, *x.shape))
 
 def forward(out:Any, inputs:Any, chunk_size:int|None=None) -> Any:
   found = [x for _,x in leaves(inputs)]
-  # for each input leaf, the tangents of all outputs with that leaf's elements as their last axis
+  # for each input leaf: the tangents of all outputs, with the leaf's elements as last axis
   columns = [vmap(lambda t, x=x: push_forward(out, {x.uop:t.uop}), out_axes=-1, chunk_size=chunk_size)(basis(x)) for x in found]
   blocks = [iter([y for _,y in leaves(column)]) for column in columns]
   def of_output(y:Tensor) -> Any: return replace_leaves(inputs, iter([next(block).reshape((*y.shape, *x.shape)) for block,x in zip(blocks, found)]))

@@ -17,11 +17,12 @@ Rule = Callable[[UOp, Tangents], UOp|None]
 def jvp(fn:Callable, primals:Any, tangents:Any, has_aux:bool=False) -> tuple:
   """Returns (fn(*primals), its derivative along the tangents).
 
-  `primals` is a tuple or a list of the arguments, which are float Tensors (or numbers and numpy arrays) in tuples, lists and dicts; `tangents` has the same
-  structure, shapes and dtypes. With `has_aux` the function returns (result, aux), and (result, derivative, aux) is returned.
-  The derivative has the structure and the shapes of the result, and is zero for a result that does not depend on the primals. What `fn` closes over is
-  constant. Both are lazy, and can be differentiated and mapped again.
-  Raises TypeError for what is no float Tensor, ValueError for tangents that do not fit, NotImplementedError for an op without a derivative rule.
+  `primals` is a tuple or a list of the arguments, which are float Tensors (or numbers and numpy arrays) in tuples, lists and dicts; `tangents` has
+  the same structure, shapes and dtypes. With `has_aux` the function returns (result, aux), and (result, derivative, aux) is returned.
+  The derivative has the structure and the shapes of the result, and is zero if the result does not depend on the primals. Tensors that `fn` closes
+  over are constant. Result and derivative are lazy, and can be differentiated and mapped again.
+  Raises TypeError for a value that is no float Tensor, ValueError for tangents that do not fit, NotImplementedError for an op without derivative
+  rule.
   """
   if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
     raise TypeError(f"jvp: primals and tangents are a tuple or a list of the arguments of the function, not {describe_node(primals)} and {describe_node(tangents)}")
@@ -33,9 +34,9 @@ def jvp(fn:Callable, primals:Any, tangents:Any, has_aux:bool=False) -> tuple:
   return unmark((out, pushed, aux) if has_aux else (out, pushed), marked)
 
 def linearize(fn:Callable, *primals:Any, has_aux:bool=False) -> tuple:
-  """Returns (fn(*primals), the function that gives its derivative along tangents), and aux where `has_aux`.
+  """Returns (fn(*primals), a function that computes the derivative along tangents), and aux if `has_aux`.
 
-  The function takes a tangent for each primal. `fn` is called once, however many directions there are.
+  The function takes a tangent for each primal. `fn` is called only once, for any number of directions.
   """
   check_function("linearize", fn)
   primals = as_tensors(primals)
@@ -51,10 +52,10 @@ def push_along(out:Any, inputs:Any, tangents:Any) -> Any:
   return push_forward(out, {x.uop:t.uop for (_,x),(_,t) in zip(leaves(inputs), leaves(tangents))})
 
 def jvp_of(outputs:Any, inputs:Any, tangents:Any) -> Any:
-  """The derivative of Tensors that exist already: of `outputs` along `tangents` of `inputs`, all of them a Tensor or a tuple, list or dict of Tensors.
+  """Returns the derivative of existing Tensors: of `outputs` along `tangents` of `inputs`, each a Tensor or a tuple, list or dict of Tensors.
 
-  The result has the structure and the shapes of `outputs`. The derivative stops at the inputs: where one input is made of another, each has just its own tangent.
-  Raises ValueError also for an input that is in the graph of no output (it was realized after the outputs were made of it, or is a copy).
+  The result has the structure and the shapes of `outputs`. The derivative stops at the inputs: an input that depends on another input has only its
+  own tangent. Raises ValueError for an input that is in no output's graph (it is a copy, or was realized after the outputs were computed).
   """
   tangents = take_tangents("jvp_of", "inputs", inputs, "tangents", tangents)
   check_results("jvp_of", outputs)
@@ -74,7 +75,7 @@ def check_inputs(name:str, path:str, tree:Any) -> None:
     if not x.is_floating_point(): raise TypeError(f"{name}: {where} of shape {x.shape} is {x.dtype.name}, and only floats have a derivative")
 
 def take_tangents(fn:str, of:str, primals:Any, name:str, tangents:Any) -> Any:
-  """The tangents as Tensors, a Python number with the dtype of its primal. Raises what `jvp` raises for those that do not fit."""
+  """Returns the tangents as Tensors; a Python number gets the dtype of its primal. Raises like `jvp` if they do not fit."""
   if (found:=first_difference(primals, tangents)) is not None:
     path, x, t = found
     raise ValueError(f"{fn}: {name} must have the structure of {of}, but {name}{path} is {describe_node(t)}, and {of}{path} is {describe_node(x)}")
@@ -92,7 +93,7 @@ def check_function(name:str, fn:Any) -> None:
   if not callable(fn): raise TypeError(f"{name}: the function is of type {type(fn).__name__}, which cannot be called")
 
 def push_forward(outputs:Any, seeds:dict[UOp, UOp]) -> Any:
-  """The tangents of the Tensors in `outputs`, for a graph in which the nodes of `seeds` have theirs."""
+  """Returns the tangents of the Tensors in `outputs`, given the tangents of some nodes (`seeds`)."""
   found = [y for _,y in leaves(outputs)]
   tangents: dict[UOp, UOp] = dict(seeds)
   sink = UOp.sink(*[y.uop for y in found])
@@ -106,11 +107,11 @@ def push_forward(outputs:Any, seeds:dict[UOp, UOp]) -> Any:
   return map_leaves(lambda y: Tensor(tangents[y.uop] if y.uop in tangents else y.uop.const_like(0), device=y.device), outputs)
 
 def only_jumps(u:UOp) -> bool:
-  """An integer or bool does not move with its inputs, but for jumps. A node without a value, such as a custom kernel, may write what moves."""
+  """Whether a node is an integer or bool, whose derivative is zero. A node without value, such as a custom kernel, may write a float."""
   return dtypes.is_int(u.dtype.scalar()) or dtypes.is_bool(u.dtype.scalar())
 
 def note_forward(u:UOp, tangent:UOp) -> None:
-  """The tangent is noted as what the op was made by: its line is the user's line."""
+  """Gives the tangent the metadata of its op, so that it has the user's line."""
   if not (notes:=all_metadata.get(u, ())): return
   known = {*u.src, u}
   for x in tangent.toposort(lambda x: x not in known and x not in all_metadata):
@@ -125,7 +126,7 @@ def add(*terms:UOp|None) -> UOp|None:
 def scaled(t:UOp|None, by:Callable[[], UOp]) -> UOp|None: return None if t is None else t*by()
 
 def through(u:UOp, ts:Tangents) -> UOp|None:
-  """A linear op of its first source."""
+  """An op that is linear in its first source."""
   return None if ts[0] is None else u.replace(src=(ts[0],)+u.src[1:], tag=None)
 
 def none(u:UOp, ts:Tangents) -> None: return None
@@ -137,7 +138,7 @@ def divide(u:UOp, ts:Tangents) -> UOp|None:
 def multiply_add(u:UOp, ts:Tangents) -> UOp|None: return add(multiply(u, ts), ts[2])
 
 def maximum(u:UOp, ts:Tangents) -> UOp|None:
-  # where both are the largest each gives one half, as in the gradient
+  # if both are equal each contributes one half, as in the gradient
   a, b = u.src
   def share(t:UOp|None, x:UOp, y:UOp) -> UOp|None: return None if t is None else (y<x).where(t, x.eq(y).where(t*0.5, t.const_like(0)))
   return add(share(ts[0], a, b), share(ts[1], b, a))
@@ -158,7 +159,7 @@ def select(u:UOp, ts:Tangents) -> UOp|None:
 def cast(u:UOp, ts:Tangents) -> UOp|None: return None if ts[0] is None else ts[0].cast(u.dtype)
 
 def copy_contiguous(u:UOp, ts:Tangents) -> UOp|None:
-  # opts ask for a kernel of the value's own shape, and its tangent is another kernel
+  # without its opts, which are for the value's kernel
   return None if ts[0] is None else ts[0].contiguous()
 
 def reduce(u:UOp, ts:Tangents) -> UOp|None:
@@ -172,10 +173,10 @@ def reduce(u:UOp, ts:Tangents) -> UOp|None:
   def spread(v:UOp) -> UOp: return v.expand(x.shape) if v.shape != x.shape else v
   if op is Ops.ADD: return total(t)
   if op is Ops.MAX:
-    # where several are the largest they share, as in the gradient
+    # if several elements are the largest they share the derivative, as in the gradient
     largest = x.eq(spread(u)).cast(t.dtype)
     return total(largest*t)/total(largest)
-  # one factor that is zero leaves the product of the others, two or more leave none
+  # one zero factor leaves the product of the others; two or more leave zero
   assert op is Ops.MUL, f"a reduce by {op}"
   zero = x.eq(0)
   zeros = total(zero.cast(t.dtype))
@@ -197,7 +198,7 @@ RULES: dict[Ops, Rule] = {
   Ops.LOG2: lambda u,ts: None if ts[0] is None else ts[0]/(u.src[0]*math.log(2)),
   Ops.WHERE: select, Ops.CAST: cast, Ops.CONTIGUOUS: copy_contiguous, Ops.CONTIGUOUS_BACKWARD: lambda u,ts: ts[0],
   Ops.REDUCE_AXIS: reduce, Ops.REDUCE: reduce, Ops.VMAPIN: enter_scope, Ops.VMAPOUT: leave_scope,
-  # a step function, the bits of a number, and what the user asks to be constant
+  # a step function, the bits of a number, and values that the user made constant
   Ops.TRUNC: none, Ops.BITCAST: none, Ops.DETACH: none,
   **{op:through for op in GroupOp.Movement | {Ops.COPY, Ops.MULTI}},
 }

@@ -1,4 +1,4 @@
-"""numpy for the sparse part, imported when it is first used: the rest of tinygrad.func does without it."""
+"""Imports numpy on first use: only the sparse part of tinygrad.func needs it."""
 from __future__ import annotations
 import importlib
 from typing import Any
@@ -7,13 +7,13 @@ class LazyNumpy:
   def __getattr__(self, name:str) -> Any:
     try: numpy = importlib.import_module("numpy")
     except ImportError: raise ImportError("the sparse Jacobians of tinygrad.func need numpy, which is not installed: pip install numpy") from None
-    # the next access finds it here
+    # cached for the next access
     setattr(self, name, value:=getattr(numpy, name))
     return value
 
 np: Any = LazyNumpy()
 
 def need_scipy(what:str) -> Any:
-  """Returns scipy.sparse. Raises ImportError with a sentence where it is not installed."""
+  """Returns scipy.sparse. Raises ImportError if it is not installed."""
   try: return importlib.import_module("scipy.sparse")
   except ImportError: raise ImportError(f"{what} needs scipy, which is not installed: pip install scipy") from None

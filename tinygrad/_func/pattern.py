@@ -1,4 +1,4 @@
-"""The pattern of a sparse matrix: which of its elements may differ from zero."""
+"""The pattern of a sparse matrix: the elements that may be nonzero."""
 from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,7 @@ from tinygrad_overlay._func.lazy_numpy import need_scipy, np
 
 @dataclass(frozen=True, eq=False)
 class SparsityPattern:
-  """The elements of a matrix of `shape` (m, n) that may differ from zero: `rows[i]`, `cols[i]`, sorted by row, then by column.
+  """The elements of a matrix of `shape` (m, n) that may be nonzero: `rows[i]`, `cols[i]`, sorted by row, then by column.
 
   Any integer sequences will do for `rows` and `cols`, in any order; they are kept as read-only numpy arrays of int64, each
   element once. `print(pattern)` draws it. Raises ValueError for elements outside of the shape.
@@ -30,23 +30,23 @@ class SparsityPattern:
 
   @property
   def nnz(self) -> int:
-    """How many elements may differ from zero."""
+    """The number of elements that may be nonzero."""
     return len(self.rows)
 
   def todense(self):
-    """(m, n) numpy bools."""
+    """Returns the pattern as (m, n) numpy bools."""
     ret = np.zeros(self.shape, bool)
     ret[self.rows, self.cols] = True
     return ret
 
   def toscipy(self):
-    """A scipy.sparse.coo_array of bools. Raises ImportError where scipy is not installed."""
+    """Returns a scipy.sparse.coo_array of bools. Raises ImportError if scipy is not installed."""
     return need_scipy("SparsityPattern.toscipy").coo_array((np.ones(self.nnz, bool), (self.rows, self.cols)), shape=self.shape)
 
   def render(self, width:int=78) -> str:
-    """The pattern as text of at most `width` columns: a sign for each element where that fits, else Braille dots.
+    """Returns the pattern as text of at most `width` columns: a sign for each element if that fits, otherwise Braille dots.
 
-    A dot stands for one element, or, where the matrix has more than 2*width columns, for a square block in which there is one.
+    A dot is one element, or a square block with an element if the matrix has more than 2*width columns.
     """
     m, n = self.shape
     if 2*n <= min(width+1, 64) and m <= 32: return "\n".join(" ".join("■" if v else "·" for v in row) for row in self.todense())
@@ -62,7 +62,7 @@ class SparsityPattern:
     return f"{m} x {n}, {self.nnz} nonzeros ({self.nnz/max(m*n, 1):.2%})\n{self.render()}".rstrip("\n")
 
 def as_integers(values:Any) -> Any:
-  """1D int64: a copy, but of what nobody can write to."""
+  """Returns the array as 1D int64; copies it unless it is read-only."""
   if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype == np.int64 and values.flags.owndata and not values.flags.writeable:
     return values
   return np.array(values, dtype=np.int64).reshape(-1)
@@ -73,12 +73,12 @@ CHUNK = 1<<20
 def split_places(count:int) -> list[slice]: return [slice(start, min(start+CHUNK, count)) for start in range(0, count, CHUNK)]
 
 def is_sorted(rows, cols) -> bool:
-  """Whether the places are in the order of rows, then columns, each once."""
+  """Whether the places are sorted by row, then by column, without duplicates."""
   for part in split_places(len(rows)):
-    # with the one that the next part begins with
+    # with the first place of the next part
     r, c = rows[part.start:part.stop+1], cols[part.start:part.stop+1]
     if not ((r[:-1] < r[1:]) | ((r[:-1] == r[1:]) & (c[:-1] < c[1:]))).all(): return False
   return True
 
-# (row, column) of the dot that each bit of a Braille character stands for
+# (row, column) of the dot for each bit of a Braille character
 BRAILLE_DOTS = ((0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1), (3, 0), (3, 1))

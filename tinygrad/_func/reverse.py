@@ -13,7 +13,7 @@ from tinygrad_overlay.schedule._scopes import describe_place
 Argnums = int|tuple[int, ...]|list[int]
 
 def grad(fn:Callable, argnums:Argnums=0, has_aux:bool=False) -> Callable:
-  """Returns the function that gives the gradient of `fn`, whose result is one float: for an argument of shape (n,) it is (n,).
+  """Returns a function that computes the gradient of `fn`, whose result is one float: (n,) for an argument of shape (n,).
 
   `argnums` says which arguments are differentiated: an int gives the gradient, a tuple or list of them a tuple of gradients, each with the structure
   of its argument. With `has_aux` the function returns (result, aux), and (gradient, aux) is returned. What the result does not depend on has a
@@ -27,7 +27,7 @@ def grad(fn:Callable, argnums:Argnums=0, has_aux:bool=False) -> Callable:
   return wrapped
 
 def value_and_grad(fn:Callable, argnums:Argnums=0, has_aux:bool=False) -> Callable:
-  """As `grad`, and the function returns (result, gradient), with `has_aux` ((result, aux), gradient)."""
+  """Like `grad`, but the function returns (result, gradient), or ((result, aux), gradient) with `has_aux`."""
   return differentiated("value_and_grad", fn, argnums, has_aux)
 
 def differentiated(name:str, fn:Callable, argnums:Argnums, has_aux:bool) -> Callable:
@@ -44,7 +44,7 @@ def differentiated(name:str, fn:Callable, argnums:Argnums, has_aux:bool) -> Call
   return wrapped
 
 def vjp(fn:Callable, *primals:Any, has_aux:bool=False) -> tuple:
-  """Returns (fn(*primals), the function that pulls a cotangent of the result back), and aux where `has_aux`.
+  """Returns (fn(*primals), a function that pulls a cotangent of the result back), and aux if `has_aux`.
 
   The function takes a cotangent with the structure, shapes and dtypes of the result, and returns a tuple with one for each primal. `fn` is called
   once. Raises TypeError for what is no float, ValueError for a cotangent that does not fit.
@@ -60,7 +60,7 @@ def vjp(fn:Callable, *primals:Any, has_aux:bool=False) -> tuple:
   return (value, back, aux) if has_aux else (value, back)
 
 def call_at(name:str, fn:Callable, args:tuple, kwargs:dict, argnums:Argnums, has_aux:bool) -> tuple[list, Any, Any]:
-  """Calls `fn` on arguments of which those in `argnums` are marked. Returns (these, the result, aux or None)."""
+  """Calls `fn` with the arguments in `argnums` marked. Returns (the marked arguments, the result, aux or None)."""
   chosen = tuple(argnums) if isinstance(argnums, (tuple, list)) else (argnums,)
   for i in chosen:
     if not isinstance(i, int) or not -len(args) <= i < len(args):
@@ -72,7 +72,7 @@ def call_at(name:str, fn:Callable, args:tuple, kwargs:dict, argnums:Argnums, has
   return call_differentiated(name, fn, inputs, with_marked, kwargs, has_aux)
 
 def pull_back(name:str, outputs:list[tuple[Tensor, Tensor]], inputs:Any) -> tuple:
-  """The gradients of the inputs, for (output, its cotangent): a tuple with the structure of each input."""
+  """Returns the gradients of the inputs for (output, cotangent) pairs: a tuple with the structure of each input."""
   found = [x for _,x in leaves(inputs)]
   refuse_writes(name, [y for y,_ in outputs], found)
   # a sum of all has one walk back through what they share
@@ -82,7 +82,7 @@ def pull_back(name:str, outputs:list[tuple[Tensor, Tensor]], inputs:Any) -> tupl
   return tuple(replace_leaves(inputs, iter(of_leaf)))
 
 def refuse_writes(name:str, outputs:list[Tensor], inputs:list[Tensor]) -> None:
-  """A gradient ends at an ASSIGN that somebody else than Tensor.assign made: it would be lost."""
+  """Refuses an ASSIGN that was not made by Tensor.assign: a gradient ends there, and would be lost."""
   moving = {x.uop for x in inputs}
   for u in UOp.sink(*[y.uop for y in outputs]).toposort():
     if u.op is Ops.DETACH or not any(s in moving for s in u.src): continue

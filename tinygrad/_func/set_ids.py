@@ -1,4 +1,4 @@
-"""The ids of a node's sets as an array, and how movement ops move it: by views where numpy has one."""
+"""Arrays with the set ids of a node, and movement ops on them, as numpy views if possible."""
 from __future__ import annotations
 import itertools, math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tinygrad_overlay.schedule._scopes import describe_place
 
 @dataclass(frozen=True)
 class SetIds:
-  """The ids of a node's sets: `ids` has one axis for each of `ranges`, then those of the node."""
+  """The set ids of a node: `ids` has one axis for each of `ranges`, then the axes of the node."""
   ranges: tuple[UOp, ...]
   ids: Any
 
@@ -21,12 +21,12 @@ def with_ones(shape:tuple[int, ...], axes) -> list[int]: return [1 if a in axes 
 
 def everywhere(i:int, u:UOp) -> SetIds: return SetIds((), np.broadcast_to(np.int32(i), u._shape or ()))
 def smallest(ids):
-  """A part of the array that has all of its values: one element along each axis that it repeats along."""
+  """Returns a part of the array with all of its values: one element along each axis on which it repeats."""
   return ids[tuple(slice(0, 1) if size > 1 and stride == 0 else slice(None) for size,stride in zip(ids.shape, ids.strides))]
 def has_zero(ids) -> bool: return bool((smallest(ids) == ZERO).any())
 
 def align(values) -> tuple[tuple[UOp, ...], list]:
-  """Returns all ranges of the values, and their arrays with an axis for each of them, broadcast to one shape."""
+  """Returns all ranges of the values, and their arrays with an axis for each range, broadcast to one shape."""
   ranges = tuple(sorted({r for v in values for r in v.ranges}, key=lambda r: r.arg[:-1], reverse=True))
   arrays = []
   for v in values:
@@ -36,12 +36,12 @@ def align(values) -> tuple[tuple[UOp, ...], list]:
   return ranges, [np.broadcast_to(a, shape) for a in arrays]
 
 def along_strides(fn, *arrays):
-  """fn(*arrays), element by element, worked out once where all arrays repeat along an axis."""
+  """Returns fn(*arrays) elementwise, computed once along axes on which all arrays repeat."""
   shape = arrays[0].shape
   one = tuple(slice(0, 1) if size > 1 and all(a.strides[axis] == 0 for a in arrays) else slice(None) for axis,size in enumerate(shape))
   return np.broadcast_to(fn(*[a[one] for a in arrays]), shape)
 
-# *** movement: views of the ids where there is one
+# *** movement, as views of the ids if possible
 
 def reshape(u:UOp, value:SetIds) -> SetIds: return SetIds(value.ranges, value.ids.reshape(batch_shape(value)+fixed(u, u.shape)))
 def expand(u:UOp, value:SetIds) -> SetIds: return SetIds(value.ranges, np.broadcast_to(value.ids, batch_shape(value)+fixed(u, u.shape)))
@@ -62,7 +62,7 @@ def pad(u:UOp, value:SetIds) -> SetIds:
   return at_each_step(u, value, lambda ids, marg: np.pad(ids, [(0, 0)]*(ids.ndim-len(marg))+list(marg), constant_values=ZERO))
 
 def at_each_step(u:UOp, value:SetIds, move) -> SetIds:
-  """A SHRINK or PAD by bounds that may depend on RANGEs: then the result has an axis for each of those."""
+  """Applies a SHRINK or PAD whose bounds may depend on RANGEs: the result has an axis for each such RANGE."""
   steps = tuple({r:None for s in u.src[1:] for r in s.ranges})
   bounds_of_axes: Any = u.marg
   if not steps: return SetIds(value.ranges, move(value.ids, [fixed(u, bounds) for bounds in bounds_of_axes]))
@@ -93,7 +93,7 @@ def vmapout(u:UOp, value:SetIds) -> SetIds:
   ended = [r for r in u.src[1:] if r.op is Ops.RANGE]
   batch = tuple(r for r in value.ranges if r not in ended)
   axis_of, inner = {r:a for a,r in enumerate(value.ranges)}, iter(range(len(value.ranges), value.ids.ndim))
-  # a value that does not vary over a RANGE is the same at each step of it: it has no axis for it, None
+  # None: a value that does not vary over a RANGE has no axis for it
   order = [axis_of[r] for r in batch]+[axis_of.get(r) if r in ended else next(inner) for r in u.src[1:]]
   ids = value.ids.transpose([a for a in order if a is not None])[tuple(None if a is None else slice(None) for a in order)]
   return SetIds(batch, np.broadcast_to(ids, count_steps(batch)+fixed(u, u.shape)))

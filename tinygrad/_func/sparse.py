@@ -1,4 +1,4 @@
-"""Sparse Jacobians: one JVP for each colour of columns (or VJP for each colour of rows), all of them in one vmap, decompressed by a gather."""
+"""Sparse Jacobians: a JVP for each colour of columns (or a VJP for each colour of rows), in one vmap, decompressed by a gather."""
 from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Callable
@@ -17,7 +17,7 @@ FORMATS = ("coo", "csr", "dense")
 
 @dataclass(frozen=True, eq=False)
 class SparseCOO:
-  """A sparse matrix of `shape` (m, n): `values[i]` stands at `rows[i]`, `cols[i]`, sorted by row, then by column.
+  """A sparse matrix of `shape` (m, n): `values[i]` is at `rows[i]`, `cols[i]`, sorted by row, then by column.
 
   `values` is a lazy Tensor of shape (nnz,), `rows` and `cols` are numpy int64 arrays.
   """
@@ -27,7 +27,7 @@ class SparseCOO:
   values: Tensor
 
   def toscipy(self):
-    """A scipy.sparse.coo_array; it realizes the values. Raises ImportError where scipy is not installed."""
+    """Returns a scipy.sparse.coo_array; realizes the values. Raises ImportError if scipy is not installed."""
     return need_scipy("SparseCOO.toscipy").coo_array((self.values.numpy(), (self.rows, self.cols)), shape=self.shape)
 
 @dataclass(frozen=True, eq=False)
@@ -42,23 +42,23 @@ class SparseCSR:
   values: Tensor
 
   def toscipy(self):
-    """A scipy.sparse.csr_array; it realizes the values. Raises ImportError where scipy is not installed."""
+    """Returns a scipy.sparse.csr_array; realizes the values. Raises ImportError if scipy is not installed."""
     return need_scipy("SparseCSR.toscipy").csr_array((self.values.numpy(), self.indices, self.indptr), shape=self.shape)
 
 def jacobian_sparsity(fn:Callable, x:Tensor) -> SparsityPattern:
-  """The elements of the Jacobian of `fn` that can be nonzero, for all values of x of this shape: it misses none, and may have some that are
+  """Returns the elements of the Jacobian of `fn` that can be nonzero for any x of this shape. It misses none, but may include elements that are
   always zero.
 
-  The pattern is (m, n): n elements of x and m of the result, each counted flat. A result of several Tensors (tuples, lists, dicts) has their
-  elements one after the other. `fn` is called once; no kernel of it runs, but for what does not depend on x.
+  The pattern is (m, n) for n elements of x and m of the result, both flattened. The elements of several result Tensors (tuples, lists, dicts) are
+  concatenated. `fn` is called once; only kernels that do not depend on x run.
 
-   - What `fn` multiplies by, selects by or indexes with, and does not depend on x, counts with the values it has **now**: a zero there takes
-     the product out of the pattern. Find the pattern anew when other data has its zeros elsewhere.
-   - Values are taken to be finite: 0*inf is not a number, and here it is 0.
-   - They are found one op at a time: x-x depends on x.
+   - Constants with which `fn` multiplies, selects or indexes count with their **current** values: a zero there removes the product from the pattern.
+     Find the pattern again if other data has zeros elsewhere.
+   - Values are assumed to be finite: 0*inf counts as 0.
+   - Each op is considered alone: x-x depends on x.
 
-  Raises TypeError for an x that is no float Tensor and for a result that is no Tensor, NotImplementedError for an op that it does not know,
-  RuntimeError for a `fn` that realizes what depends on x, and for constants that have to be computed while TinyJit captures.
+  Raises TypeError if x is no float Tensor or the result no Tensor, NotImplementedError for an unknown op, RuntimeError if `fn` realizes a value that
+  depends on x, or if constants must be computed while TinyJit captures.
   """
   check_x("jacobian_sparsity", x)
   marked, y = call("jacobian_sparsity", fn, x)
@@ -66,15 +66,15 @@ def jacobian_sparsity(fn:Callable, x:Tensor) -> SparsityPattern:
 
 def sparse_jacobian(fn:Callable, x:Tensor, pattern:SparsityPattern|None=None, coloring:Coloring|None=None,
                     format:str="coo") -> SparseCOO|SparseCSR|Tensor:
-  """The Jacobian of `fn` at `x`, (m, n) for m elements of the result and n of x, of which only the elements in `pattern` are computed.
+  """Returns the Jacobian of `fn` at `x`, (m, n) for m elements of the result and n of x. Computes only the elements in `pattern`.
 
-   - `pattern`: what jacobian_sparsity found before, or a SparsityPattern of your own. It must have every element that is not zero: what it
-     misses is added to other elements. None finds it now.
-   - `coloring`: what color(pattern) found before. One by "column" takes a JVP for each colour, one by "row" a VJP. None colours the columns.
+   - `pattern`: a result of jacobian_sparsity, or your own SparsityPattern. It must have every nonzero element: a missing element is added to other
+     elements. None: find it now.
+   - `coloring`: a result of color(pattern). "column" needs a JVP for each colour, "row" a VJP. None: colour the columns.
    - `format`: "coo" gives a SparseCOO, "csr" a SparseCSR, "dense" a Tensor of shape (m, n). Only "dense" ever makes m*n elements.
 
   The values are lazy, in the order of the pattern, and can be differentiated and jitted; inside TinyJit, give the pattern.
-  Raises what jacobian_sparsity raises, and ValueError for a pattern or a coloring that does not fit, and for another format.
+  Raises like jacobian_sparsity, and ValueError for a pattern or coloring that does not fit, or an unknown format.
   """
   check_x("sparse_jacobian", x)
   if format not in FORMATS: raise ValueError(f'sparse_jacobian: format is "coo", "csr" or "dense", not {format!r}')
@@ -83,7 +83,7 @@ def sparse_jacobian(fn:Callable, x:Tensor, pattern:SparsityPattern|None=None, co
   check_pattern(pattern, (int(y.shape[0]), int(x.numel())))
   if coloring is None: coloring = default_coloring(pattern)
   else: check_coloring(pattern, coloring)
-  # of an empty pattern nothing is computed, and nothing read
+  # an empty pattern needs no kernel
   if pattern.nnz: compressed = unmark(compress(y, marked, coloring), marked).contiguous().reshape(-1)
   else: compressed = Tensor.zeros(1, dtype=y.dtype, device=x.device)
   return decompress(compressed, pattern, coloring, format)
@@ -122,7 +122,7 @@ def pattern_of(y:Tensor, marked:Tensor) -> SparsityPattern:
   return SparsityPattern((int(y.shape[0]), int(marked.numel())), *find_rows(y.uop, marked.uop))
 
 def compress(y:Tensor, x:Tensor, coloring:Coloring) -> Tensor:
-  """(colours, m): the sum of the Jacobian's columns of each colour. For rows it is (colours, n)."""
+  """Returns (colours, m): the sum of the Jacobian's columns of each colour. For rows (colours, n)."""
   colors = kept(coloring, "colors", x, lambda: coloring.colors)
   def columns(c:Tensor) -> Tensor: return push_forward(y, {x.uop:(colors == c).cast(x.dtype).reshape(x.shape).uop})
   def rows(c:Tensor) -> Tensor: return y.gradient(x, gradient=(colors == c).cast(y.dtype), materialize_grads=True)[0].reshape(-1)
@@ -137,7 +137,7 @@ def decompress(compressed:Tensor, pattern:SparsityPattern, coloring:Coloring, fo
     offsets = np.full(m*n, -1)
     offsets[rows*n+cols] = find_offsets()
     return offsets
-  # an index by one 1D Tensor into a buffer is a load for each of its elements
+  # an index by one 1D Tensor into a buffer is one load for each element
   if format == "dense":
     offsets = kept(pattern, ("dense", coloring), compressed, find_all_offsets)
     return (offsets<0).where(0, compressed[offsets]).reshape(m, n)
@@ -151,7 +151,7 @@ def default_coloring(pattern:SparsityPattern) -> Coloring:
   return known["coloring"]
 
 def kept(owner:SparsityPattern|Coloring, name:Any, like:Tensor, find:Callable[[], Any]) -> Tensor:
-  """The 1D integer Tensor of what `find` returns, on the device of `like`; `find` is called once for each owner, name and device."""
+  """Returns the integers of `find()` as a 1D Tensor on the device of `like`; cached for each owner, name and device."""
   known = process.made_of_pattern.setdefault(owner, {})
   if (name, like.device) not in known:
     found = find()

@@ -1,11 +1,11 @@
-"""The pattern of a Jacobian, from index sets that are pushed through the tensor graph.
+"""Finds the pattern of a Jacobian by pushing index sets through the tensor graph.
 
-The value of a node is an array with one id for each of its elements, that of a set of columns in a table (`index_sets.py`): the elements of
-x that it can move with. Movement ops move the ids, as views where numpy has one; elementwise ops unite sets pair by pair, each distinct
-pair once; a reduce unites those along its axes. A value inside a vmap scope has the RANGEs that it varies over as first axes, so VMAPIN and
-VMAPOUT only name and place axes. Of a large product with a one-hot, as in a gather or a scatter, only what is not zero is kept (`few_ids.py`).
+The value of a node is an array with a set id for each element. The set (`index_sets.py`) holds the elements of x on which it depends. Movement ops
+move the ids, as numpy views if possible; elementwise ops unite sets, each distinct pair once; a reduce unites sets along its axes. Inside a vmap
+scope the first axes are the RANGEs over which a value varies, so VMAPIN and VMAPOUT only name and place axes. For a large product with a one-hot, as
+in a gather or a scatter, only the nonzero elements are stored (`few_ids.py`).
 
-ZERO marks elements that are zero whatever x is: PAD makes them, constants have them, and a product with one of them depends on nothing.
+ZERO marks elements that are zero for every x: PAD adds them, constants contain them, and a product with ZERO depends on nothing.
 """
 from __future__ import annotations
 import math
@@ -22,10 +22,10 @@ from tinygrad_overlay._func.set_ids import MOVEMENT, SetIds, align, along_stride
 from tinygrad_overlay.schedule._scopes import collect_batch, describe_place
 
 def find_rows(out:UOp, x:UOp) -> tuple[Any, Any]:
-  """Returns (rows, cols), sorted: for each element of `out`, by its offset, the elements of `x` that it can move with."""
+  """Returns (rows, cols), sorted: for each element of `out`, by offset, the elements of `x` on which it can depend."""
   return Propagation(x, out).find_rows(out)
 
-# elements of a value from which on it is worth to know that few of them are not zero, and one of how many these are at most
+# FewIds are used for values with at least MANY elements, of which at most one in PART is nonzero
 MANY, PART = 1<<12, 8
 
 class Propagation:
@@ -51,20 +51,20 @@ class Propagation:
     return self.sets.gather_rows(self.over_steps(self.of(out)).reshape(-1))
 
   def find_moving(self) -> set[UOp]:
-    """The nodes that move with x, those among them that have no derivative too."""
+    """Returns the nodes that depend on x, with or without a derivative."""
     moving = {self.x}
     for u in self.toposort:
       if any(s in moving for s in u.src): moving.add(u)
     return moving
 
   def without_derivative(self, u:UOp, value:SetIds|FewIds) -> SetIds|FewIds:
-    # integers and bools only jump, and so does TRUNC
+    # integers, bools and TRUNC are step functions
     if dtypes.is_float(u.dtype.scalar()) and u.op not in {Ops.DETACH, Ops.TRUNC}: return value
     if isinstance(value, FewIds): return replace(value, ids=np.minimum(value.ids, NONE))
     return SetIds(value.ranges, along_strides(lambda ids: np.minimum(ids, NONE), value.ids))
 
   def push(self, u:UOp) -> SetIds|FewIds:
-    """The sets of a node of which a source moves with x."""
+    """Returns the sets of a node with a source that depends on x."""
     if (few:=self.push_few(u)) is not None: return few
     if u.op in MOVEMENT: return MOVEMENT[u.op](u, self.of(u.src[0]))
     if u.op is Ops.BITCAST: return everywhere(NONE, u)
@@ -79,29 +79,29 @@ class Propagation:
     raise NotImplementedError(f"jacobian_sparsity: {describe_place(u)} moves with x, and there is no rule for what its elements depend on")
 
   def over_steps(self, value:SetIds) -> Any:
-    """The union over the steps of the scopes that x and the result are in: a constant can differ from step to step."""
+    """Returns the union over the steps of the scopes around x and the result: a constant can differ from step to step."""
     return self.sets.reduce(value.ids.reshape(math.prod(batch_shape(value)), -1).T, False) if value.ranges else value.ids
 
   # *** constants
 
   def of(self, u:UOp, exact:bool=False) -> SetIds:
-    """The sets of a source. `exact` asks for all zeros of a constant; without it, for those found without running a kernel."""
+    """Returns the sets of a source. `exact`: with all zeros of a constant; otherwise only zeros that need no kernel."""
     if (found:=self.found.get(u)) is not None: return SetIds((), found.dense()) if isinstance(found, FewIds) else found
-    # 1/20 is a number, and needs no kernel
+    # a number such as 1/20 needs no kernel
     if u._shape == (): u = u.simplify()
     if u.op is Ops.CONST: return everywhere(ZERO if u.arg == 0 else NONE, u)
     if u.op in MOVEMENT: return MOVEMENT[u.op](u, self.of(u.src[0], exact))
-    # what has no shape is a number that a RANGE counts
+    # a node without shape is a number that depends on a RANGE
     if not exact or u._shape is None: return everywhere(NONE, u)
     if u not in self.constants: self.constants[u] = evaluate(u)
     return self.constants[u]
 
   def of_factor(self, u:UOp) -> SetIds: return self.of(u, exact=True)
 
-  # *** where nearly all is zero
+  # *** arrays that are nearly all zero
 
   def push_few(self, u:UOp) -> FewIds|SetIds|None:
-    """The sets of a node whose elements are known to be nearly all zero, and of a sum of these. None: it is none."""
+    """Returns the sets of a node that is nearly all zero, or a sum of such a node; None for other nodes."""
     first = u.src[0]
     if isinstance(few:=self.found.get(first), FewIds):
       if u.op in UNCHANGED: return few
@@ -120,13 +120,13 @@ class Propagation:
     return None if value.ranges or few is None else multiply(self.sets, few, value.ids)
 
   def few(self, u:UOp) -> FewIds|None:
-    """What `found` has of a node, if that is few; of a constant, if it is few."""
+    """Returns the FewIds of a node or constant; None if it has none."""
     if u in self.found: return found if isinstance(found:=self.found[u], FewIds) else None
     if u not in self.known_few: self.known_few[u] = self.find_few(u)
     return self.known_few[u]
 
   def find_few(self, u:UOp) -> FewIds|None:
-    """A constant that compares an index with an arange, or is made of one that does."""
+    """Returns the FewIds of a constant that compares an index with an arange, or is computed from such a comparison."""
     if not is_fixed(u) or (size:=math.prod(fixed(u, u.shape))) < MANY or u.ranges: return None
     if (sides:=find_compared(u)) is not None: return find_equal(self.numbers_of(sides[0]), self.numbers_of(sides[1]), size//PART)
     if is_movement(u) and (few:=self.few(u.src[0])) is not None: return move_few(few, u.op, u.marg, fixed(u, u.shape))
@@ -136,7 +136,7 @@ class Propagation:
     return None
 
   def numbers_of(self, u:UOp) -> Any:
-    """The integers of a constant. They are computed by tinygrad, before they are moved."""
+    """Returns the integers of a constant. tinygrad computes them before movement ops are applied."""
     if is_movement(u): return MOVEMENT[u.op](u, SetIds((), self.numbers_of(u.src[0]))).ids
     if u not in self.numbers:
       check_not_captured(u)
@@ -144,14 +144,14 @@ class Propagation:
     return self.numbers[u]
 
   def fill(self, few:FewIds) -> FewIds|SetIds:
-    """An array of all elements, where these are not many."""
+    """Returns a dense array if it has few elements."""
     size = math.prod(size for size,p in zip(few.shape, few.at) if p is not None)
     return SetIds((), few.dense()) if size < max(MANY, PART*len(few.ids)) else few
 
   # *** elementwise
 
   def unite(self, *values:SetIds) -> SetIds:
-    """The union, element by element. ZERO where all are."""
+    """Returns the elementwise union; ZERO only if all are ZERO."""
     ranges, arrays = align(values)
     ret = arrays[0]
     for ids in arrays[1:]: ret = along_strides(self.sets.join, ret, ids)
@@ -159,19 +159,19 @@ class Propagation:
 
   def sum(self, u:UOp) -> SetIds:
     values = [self.of(s) for s in u.src]
-    # a constant is looked at where its zeros can meet zeros, as in a matrix that is put together from numbers and elements of x
+    # exact zeros of a constant matter only if the other sources have zeros, as in a matrix built from numbers and elements of x
     if any(s not in self.found for s in u.src) and all(has_zero(v.ids) for s,v in zip(u.src, values) if s in self.found):
       values = [self.of(s, exact=True) for s in u.src]
     return self.unite(*values)
 
   def product(self, u:UOp) -> SetIds:
-    # of a division, a shift and a MULACC only the first factors make zero
+    # a division, a shift and a MULACC are zero only if their first sources are
     factors = u.src[:PRODUCT[u.op]]
     value = self.mask(self.unite(*[self.of_factor(s) for s in u.src[:2]]), [self.of_factor(s) for s in factors])
     return self.unite(value, self.of(u.src[2])) if u.op is Ops.MULACC else value
 
   def mask(self, value:SetIds, factors:list[SetIds]) -> SetIds:
-    """`value`, ZERO where a factor is."""
+    """Returns `value`, but ZERO if a factor is ZERO."""
     ranges, arrays = align([value, *factors])
     for factor in arrays[1:]:
       if has_zero(factor): arrays[0] = along_strides(lambda ids, f: np.where(f == ZERO, np.int32(ZERO), ids), arrays[0], factor)
@@ -180,21 +180,21 @@ class Propagation:
   def select(self, u:UOp) -> SetIds:
     condition, *branches = u.src
     ranges, (chosen, yes, no) = align([self.of_factor(condition), *[self.of(b, exact=True) for b in branches]])
-    # of a condition that depends on x only the zeros are known
+    # for a condition that depends on x only zeros are known
     def pick(chosen, yes, no): return np.where(chosen == ZERO, no, yes if condition not in self.found else self.sets.join(yes, no))
     return SetIds(ranges, along_strides(pick, chosen, yes, no))
 
   # *** reduces
 
   def reduce(self, u:UOp, value:SetIds) -> SetIds:
-    """REDUCE_AXIS over axes of the node, and the REDUCE over a RANGE of pad_reduce, which is one of the first axes."""
+    """Returns the sets of a REDUCE_AXIS, or of pad_reduce's REDUCE over a RANGE, which is one of the first axes."""
     if u.op is Ops.REDUCE_AXIS:
       return SetIds(value.ranges, self.reduce_axes(value.ids, tuple(a+len(value.ranges) for a in u.arg[1]), u.arg[0]))
     axes = tuple(value.ranges.index(r) for r in u.src[1:] if r in value.ranges)
     return SetIds(tuple(r for r in value.ranges if r not in u.src[1:]), self.reduce_axes(value.ids, axes, u.arg).squeeze(axes))
 
   def reduce_axes(self, ids, axes:tuple[int, ...], op:Ops):
-    """The union along `axes`, which have size 1 after it. Where the ids repeat along other axes each is worked out once."""
+    """Returns the union along `axes`, which get size 1. If ids repeat along other axes it is computed once."""
     small, kept = smallest(ids), [a for a in range(ids.ndim) if a not in axes]
     rows = small.transpose(*kept, *axes).reshape(prod(small.shape, kept), prod(small.shape, axes))
     ret = self.sets.reduce(rows, op is Ops.MUL).reshape(with_ones(small.shape, axes))
@@ -207,7 +207,7 @@ def is_fixed(u:UOp) -> bool: return u._shape is not None and all(isinstance(s, i
 def is_zero(u:UOp) -> bool: return u.base.op is Ops.CONST and u.base.arg == 0
 
 def find_compared(u:UOp) -> tuple[UOp, ...]|None:
-  """The two sides of `a == b`, which tinygrad writes as `(a != b) != True`."""
+  """Returns the sides of `a == b`, which tinygrad writes as `(a != b) != True`."""
   if u.op is not Ops.CMPNE or not is_true(u.src[1]): return None
   unequal = u.src[0]
   # a bool is cast to int and back before it is negated
@@ -224,17 +224,17 @@ def check_not_captured(u:UOp) -> None:
                        " call jacobian_sparsity before, and give the pattern to sparse_jacobian")
 
 def evaluate(u:UOp) -> SetIds:
-  """ZERO where a node that does not depend on x is zero, NONE elsewhere. It is computed by tinygrad."""
+  """Computes a node that does not depend on x with tinygrad. Returns ZERO for its zeros, NONE for other elements."""
   check_not_captured(u)
-  # one axis for each open RANGE, as SetIds has them
+  # one axis for each open RANGE, as in SetIds
   ranges = tuple(u.ranges)
   nonzero = u.ne(u.const_like(0)) if u.dtype != dtypes.bool else u
   values = Tensor(collect_batch(nonzero, list(ranges)) if ranges else nonzero, device=u.device).contiguous().numpy()
   return SetIds(ranges, np.broadcast_to(np.int32(NONE), values.shape) if values.all() else values.astype(np.int32)*NONE)
 
-# zero of zero, and each element depends on what its source does
+# f(0) = 0, and each element depends on the same elements of x as its source
 UNCHANGED = {Ops.CONTIGUOUS, Ops.CONTIGUOUS_BACKWARD, Ops.DETACH, Ops.COPY, Ops.CAST, Ops.NEG, Ops.SIN, Ops.SQRT, Ops.TRUNC}
-# op -> how many of its first sources make the whole zero where they are zero
+# op -> number of first sources; the op is zero if one of these is zero
 PRODUCT = {Ops.MUL:2, Ops.AND:2, Ops.MULACC:2, Ops.FDIV:1, Ops.IDIV:1, Ops.MOD:1, Ops.SHL:1, Ops.SHR:1}
-# zero where all sources are zero
+# zero if all sources are zero
 ZERO_OF_ZEROS = {Ops.ADD, Ops.SUB, Ops.MAX, Ops.OR, Ops.XOR, Ops.CMPLT, Ops.CMPNE}

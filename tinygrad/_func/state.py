@@ -1,4 +1,4 @@
-"""`functional_call`: a module as a function of its state, for vmap over models, for derivatives by weights, and for state that a call writes."""
+"""`functional_call`: a module as a function of its state, for vmap over models, derivatives by weights, and calls that write state."""
 from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, Callable, Iterator
@@ -10,16 +10,15 @@ from tinygrad_overlay.uop.ops import render_shape
 State = dict[str, Tensor]
 
 def functional_call(module:Any, state:Any, args:Any=(), kwargs:dict|None=None, mutable:bool=False) -> Any:
-  """Returns module(*args, **kwargs) with the Tensors of `state` in the place of its own, which it has again afterwards, also where the call raises.
+  """Returns module(*args, **kwargs) with the module's Tensors replaced by `state` during the call. They are restored even if the call raises.
 
-  `module` is anything that can be called and whose Tensors `tinygrad.nn.state.get_state_dict` finds; `state` is a dict name -> Tensor, or a tuple or
-  list of such dicts; a name that is left out keeps the module's own. Where one Tensor has several names (tied weights), one of them is enough. `args` is
-  a tuple of the arguments, anything else is the only one.
+  `module` is any callable whose Tensors `tinygrad.nn.state.get_state_dict` finds; `state` is a dict name -> Tensor, or a tuple or list of such dicts.
+  Tensors that are not in `state` stay. For a Tensor with several names (tied weights) one name is enough. `args` is a tuple of arguments; any other
+  value is the only argument.
 
-  A call that writes to the state (`assign`, `+=`, setitem, or another Tensor in the place of one) changes neither the module nor `state`: with
-  `mutable` (result, {name: its new value}) is returned, with just the names that were written to; without it that raises RuntimeError.
-  While it runs, the module has the other Tensors in all threads. Raises ValueError for a name that the module does not have, and for a shape other
-  than there; TypeError for what is no Tensor.
+  A call that writes to the state (`assign`, `+=`, setitem, or replacing a Tensor) changes neither the module nor `state`: with `mutable` the function
+  returns (result, {name: new value}) with the written names; without it the call raises RuntimeError. During the call the module has the new Tensors
+  in all threads. Raises ValueError for an unknown name or another shape, TypeError for a value that is no Tensor.
   """
   if not callable(module): raise TypeError(f"functional_call: the module is {describe(module)}, which cannot be called")
   slots = list(find_slots(module))
@@ -39,7 +38,7 @@ def functional_call(module:Any, state:Any, args:Any=(), kwargs:dict|None=None, m
   return (out, written) if mutable else out
 
 def stack_module_state(modules:Any) -> State:
-  """The states of several modules of one structure as one, for vmap over the modules: name -> the Tensors of all of them, along a new first axis.
+  """Stacks the states of equal modules, for vmap over the modules: name -> the Tensors of all modules along a new first axis.
 
   A Tensor with several names (tied weights) is there once, under its first. Raises ValueError for modules whose names, shapes or dtypes differ.
   """
@@ -49,7 +48,7 @@ def stack_module_state(modules:Any) -> State:
   return {name:Tensor.stack(*[state[name] for state in states]) for name in states[0]}
 
 def check_alike(first:State, state:State, i:int) -> None:
-  """Raises ValueError where the state of modules[i] has not the names, shapes and dtypes of the first one's."""
+  """Raises ValueError if the state of modules[i] differs from the first module's in names, shapes or dtypes."""
   if missing:=[(name, 0, i) for name in first if name not in state]+[(name, i, 0) for name in state if name not in first]:
     name, has, lacks = missing[0]
     raise ValueError(f"stack_module_state: modules[{has}] has {name!r}, and modules[{lacks}] has not")
@@ -60,24 +59,24 @@ def check_alike(first:State, state:State, i:int) -> None:
 
 # *** the Tensors of a module
 
-# (name, Tensor, what puts a Tensor in its place)
+# (name, Tensor, a function that replaces it)
 Slot = tuple[str, Tensor, Callable[[Tensor], None]]
 
 def find_slots(node:Any, prefix:str="") -> Iterator[Slot]:
-  """The names are those of get_state_dict, which does not say where a Tensor is."""
+  """Yields the Tensors of a module with the names of get_state_dict, which cannot replace them."""
   for name,key,child in children_of(node):
     if isinstance(child, Tensor): yield prefix+name, child, putter(node, key)
     else: yield from find_slots(child, prefix+name+".")
 
 def children_of(node:Any) -> list[tuple[str, Any, Any]]:
-  """(name, key, child) for each child of a node, as get_state_dict sees them: of an object with attributes these alone."""
+  """Returns (name, key, child) for each child of a node, like get_state_dict: only the attributes of an object that has attributes."""
   if hasattr(node, "_asdict"): node = node._asdict()
   elif hasattr(node, "__dict__") and not isinstance(node, OrderedDict): node = vars(node)
   if isinstance(node, (list, tuple)): return [(str(i), i, v) for i,v in enumerate(node)]
   return [(str(k), k, v) for k,v in node.items()] if isinstance(node, dict) else []
 
 def putter(node:Any, key:Any) -> Callable[[Tensor], None]:
-  # nothing else can be put into a tuple
+  # elements of a tuple cannot be replaced
   if isinstance(node, tuple): return lambda x: None
   values = node if isinstance(node, list) or (isinstance(node, dict) and key in node) else vars(node)
   def put(x:Tensor) -> None: values[key] = x
@@ -89,7 +88,7 @@ def first_names(module:Any) -> State:
   return dict(names.values())
 
 class Swapped:
-  """A Tensor of the module with another value. What it had is kept in a Tensor: whoever realizes it meanwhile finds it there."""
+  """A Tensor of the module with another value. A second Tensor keeps the old value, so that realizing it meanwhile is not lost."""
   def __init__(self, tensor:Tensor, given:Tensor|None):
     self.tensor, self.given = tensor, given
     self.own = Tensor(tensor.uop, device=tensor.device)
@@ -100,14 +99,14 @@ class Swapped:
     self.tensor.uop, self.tensor.requires_grad, self.tensor.grad = self.own.uop, self.requires_grad, self.grad
 
 def find_written(module:Any, slots:list[Slot], call:StateCall) -> list[tuple[str, Tensor, Tensor]]:
-  """(name, the module's Tensor, the Tensor with its new value) of those that the call wrote to, or put another Tensor in the place of."""
+  """Returns (name, the module's Tensor, the Tensor with its new value) for each Tensor that the call wrote to or replaced."""
   now = {name:x for name,x,_ in find_slots(module)}
   return [(name, x, now[name]) for name,x,_ in slots if name in now and (now[name] is not x or id(x) in call.written)]
 
-# *** what is given
+# *** the given state
 
 def find_given(module:Any, slots:list[Slot], state:Any) -> dict[int, Tensor]:
-  """id of the module's Tensor -> the one that takes its place."""
+  """Returns id of the module's Tensor -> its replacement."""
   named = {name:x for name,x,_ in slots}
   given: dict[int, tuple[str, Tensor]] = {}
   for name,x in join_states(state).items():

@@ -1,11 +1,11 @@
-"""What counts as a Tensor where one is expected: numbers and numpy arrays do."""
+"""Converts numbers and numpy arrays to Tensors, and checks results."""
 from __future__ import annotations
 from typing import Any
 from tinygrad.tensor import Tensor
 from tinygrad_overlay._func.tree import leaves, map_leaves
 
 def as_tensor(x:Any) -> Any:
-  """A number or a numpy array as a Tensor, anything else as it is. A Python number has tinygrad's default dtype, numpy's keep theirs."""
+  """Converts a number or numpy array to a Tensor; returns other values unchanged. Python numbers get tinygrad's default dtype."""
   if isinstance(x, Tensor): return x
   # numpy's float64 is a Python float, too
   if is_numpy(x): return Tensor(x if x.shape else x.item(), dtype=x.dtype.name)
@@ -22,7 +22,7 @@ def check_results(name:str, tree:Any) -> None:
     if not isinstance(y, Tensor): raise TypeError(f"{name}: {path} is {describe(y)}, not a Tensor")
 
 def split_aux(name:str, out:Any, has_aux:bool) -> tuple[Any, Any]:
-  """(what is differentiated, what is not): with has_aux a function returns both."""
+  """Splits the result of a function with has_aux into (differentiated part, aux)."""
   if not has_aux: return out, None
   if not isinstance(out, (tuple, list)) or len(out) != 2:
     raise TypeError(f"{name}: with has_aux the function returns a pair (result, aux), not {describe(out)}")

@@ -1,4 +1,4 @@
-"""`vmap`: a function of one element, mapped over a whole batch in the same kernels."""
+"""`vmap`: maps a function of one element over a whole batch, in the same kernels."""
 from __future__ import annotations
 import functools
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ class Scope:
     return x[(slice(None),)*axis+(self.rng,)]
 
   def leave(self, x:Tensor, axis:int) -> Tensor:
-    """(6,) with axis 0 -> (3, 6): the slices of all steps along a new axis."""
+    """(6,) with axis 0 -> (3, 6): collects the slices of all steps along a new axis."""
     if self.method == "ranges": return leave_axis(x, self.rng, axis)
-    # each step has its own slice, zero elsewhere, and the sum over the steps is all of them. A sum of bools is no bool.
+    # each step pads its slice with zeros, and the sum over the steps has all slices. A sum of bools is no bool.
     padded = (x.cast(dtypes.int8) if x.dtype == dtypes.bool else x).unsqueeze(axis)
     padded = padded.pad(tuple((self.rng, self.size-1-self.rng) if i == axis else None for i in range(padded.ndim)))
     return Tensor(padded.uop.reduce(self.rng, arg=Ops.ADD), device=x.device, requires_grad=x.requires_grad).cast(x.dtype)
@@ -47,22 +47,22 @@ def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|
          randomness:str="error", chunk_size:int|None=None) -> Callable:
   """Maps a function of one element over a batch: vmap(fn)(x) is the stack of fn(x[i]), scheduled as one program.
 
-  `fn` takes and returns Tensors in tuples, lists, dicts, dataclasses and registered classes to any depth. It sees one element: (8, 6) mapped over axis 0
-  is (6,) in there. A numpy array is taken as a Tensor, and a number that is returned.
-   - `in_axes`: the axis of each argument that is mapped: an int (negative too), None for an argument that every element gets whole, or tuples, lists and
-     dicts of these, as deep as the arguments are. Keyword arguments are mapped over axis 0.
-   - `out_axes`: where the batch goes in each result, in the same manner. A result that does not depend on the batch is repeated; with None
-     it stays as it is.
-   - `axis_size`: the size of the batch, which is needed only where nothing is mapped.
+  `fn` takes and returns Tensors in tuples, lists, dicts, dataclasses and registered classes to any depth. It sees one element: (8, 6) mapped over
+  axis 0 becomes (6,). Numpy arrays, and numbers that `fn` returns, are converted to Tensors.
+   - `in_axes`: the mapped axis of each argument: an int (negative too), None for an argument that every element gets whole, or tuples, lists and
+     dicts of these, with the structure of the arguments. Keyword arguments are mapped over axis 0.
+   - `out_axes`: the axis of the batch in each result, in the same form. A result that does not depend on the batch is repeated; with None it is
+     returned once.
+   - `axis_size`: the size of the batch, needed only if no argument is mapped.
    - `axis_type`: "loop" puts the batch into the kernels; "outer" runs each kernel once for each element.
-   - `method`: "ranges" uses VMAPIN and VMAPOUT; "pad_reduce" uses ops that tinygrad has: each element's result is padded to the whole batch, and
-     these are summed. Its results are the same.
-   - `randomness`: "error" refuses a random call inside, "different" gives each element numbers of its own, "same" all of them the same.
-   - `chunk_size`: so many elements are one program at most, and the results are put together: it bounds the memory.
+   - `method`: "ranges" uses VMAPIN and VMAPOUT; "pad_reduce" uses only stock tinygrad's ops: it pads each element's result to the whole batch, and
+     sums. The results are the same.
+   - `randomness`: "error" refuses a random call inside, "different" gives each element different numbers, "same" gives all elements the same numbers.
+   - `chunk_size`: the maximum number of elements in one program; the results are concatenated. It limits memory.
 
-  vmap nests to any depth, with `jvp`, `Tensor.gradient`, `backward` and TinyJit too, and is a decorator: `@vmap`, `@vmap(in_axes=1)`.
-  Inside, a value of the batch cannot be realized. A batch of no elements calls `fn` once, on ones, for the shapes of the results.
-  Raises TypeError for what is no Tensor or no axis, ValueError for axes and sizes that do not fit, VmapScopeError for what no scope can do.
+  vmap nests to any depth, also with `jvp`, `Tensor.gradient`, `backward` and TinyJit, and is a decorator: `@vmap`, `@vmap(in_axes=1)`.
+  Inside, a value of the batch cannot be realized. For an empty batch `fn` is called once, on ones, for the shapes of the results.
+  Raises TypeError for a value that is no Tensor or axis, ValueError for axes and sizes that do not fit, VmapScopeError for ops that no scope allows.
   """
   if fn is None:
     return functools.partial(vmap, in_axes=in_axes, out_axes=out_axes, axis_size=axis_size, axis_type=axis_type, method=method, randomness=randomness,
@@ -97,13 +97,13 @@ def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|
     return join([run([(cut(x, axis, *chunk), axis, chunk[1]-chunk[0]) for x,axis,_ in inputs], chunk[1]-chunk[0]) for chunk in chunks])
   return mapped
 
-# an argument, or a part of one, its axis that is mapped, counted from the front, and the size of that
+# an argument or a leaf of it, its mapped axis (not negative), and the size of that axis
 Input = tuple[Any, int|None, Any]
-# the path of the argument with an index: who is right needs none
+# index of an argument -> its path, for errors only
 Name = Callable[[int], str]
 
 def run_part(fn:Callable, args:tuple, kwargs:dict, scope:Scope, out_axes:Any, randomness:str, inputs:list[Input]) -> tuple[Any, list[int|None]]:
-  """Calls `fn` inside a scope, on inputs with as many elements. Returns (the whole results, the axis of each)."""
+  """Calls `fn` inside a scope, on inputs of the scope's size. Returns (the collected results, the axis of each)."""
   with NotedAs(ENTERING): entered = [x if axis is None else scope.enter(x, axis) for x,axis,_ in inputs]
   inner = iter(entered)
   inner_args = replace_leaves(args, inner)
@@ -114,7 +114,7 @@ def run_part(fn:Callable, args:tuple, kwargs:dict, scope:Scope, out_axes:Any, ra
   outs = find_axes(out_axes, found, results, "vmap: out_axes", "the result")
   def name(i:int, tree:Any=results) -> str: return leaves(tree, "the result")[i][0]
   with NotedAs(LEAVING):
-    # a Tensor that goes is noted and timed by itself, too
+    # deleted here, because tinygrad also profiles the deletion of a Tensor
     left = replace_leaves(results, iter([collect(scope, y, axis, name, i) for i,(y,axis) in enumerate(zip(found, outs))]))
     del entered, inner, inner_args, inner_kwargs, first, results, found, name
   return left, outs
@@ -122,7 +122,7 @@ def run_part(fn:Callable, args:tuple, kwargs:dict, scope:Scope, out_axes:Any, ra
 def make_scope(axis_type:str, method:str, size:sint) -> Scope:
   if isinstance(size, UOp) and method == "pad_reduce":
     raise ValueError(f"vmap: method 'pad_reduce' needs a batch of fixed size, not {render_size(size)}")
-  # a slice at a RANGE of one step is no longer inside its scope: a setitem would write to the argument
+  # a slice at a RANGE of one step is not inside its scope: a setitem would write to the argument
   used = "ranges" if isinstance(size, int) and size == 1 else method
   return Scope(_scopes.make_range(size, AXIS_TYPES[axis_type], used == "pad_reduce"), used, size)
 
@@ -132,12 +132,12 @@ def cut(x:Any, axis:int|None, start:int, end:int) -> Any:
   return x if axis is None else x.shrink(tuple((start, end) if i == axis else None for i in range(x.ndim)))
 
 def join(parts:list[tuple[Any, list[int|None]]]) -> Any:
-  """The results of the parts, one after the other along the axis of each; one without an axis is the same in all of them."""
+  """Concatenates the results of the parts along their axes; a result without axis is the same in all parts."""
   (first, outs), columns = parts[0], zip(*[[y for _,y in leaves(results)] for results,_ in parts])
   return replace_leaves(first, iter([ys[0] if axis is None else ys[0].cat(*ys[1:], dim=axis) for ys,axis in zip(columns, outs)]))
 
 def first_of_none(x:Any, axis:int|None) -> Any:
-  """A batch of one for one that is empty: ones, of which nothing is used but the shapes of what they give."""
+  """Returns a batch of one element, all ones, for an empty batch: only the shapes of the results are used."""
   if axis is None: return x
   return Tensor.ones(tuple(1 if i == axis else s for i,s in enumerate(x.shape)), dtype=x.dtype, device=x.device)
 
@@ -153,11 +153,11 @@ def check_positive(name:str, value:Any) -> None:
     raise ValueError(f"vmap: {name} is a positive int, not {value!r}")
 
 def find_axes(axes:Any, found:list, tree:Any, name:str, path:str) -> list[int|None]:
-  """The axis of each leaf of `tree`, which are those in `found`."""
+  """Returns the axis of each leaf of `tree`; `found` has these leaves."""
   return [axes]*len(found) if is_axis(axes) else spread_axes(axes, tree, name, path)
 
 def find_input(x:Any, axis:int|None, name:Name, i:int) -> Input:
-  """What is not mapped is passed on as it is."""
+  """Checks an argument and its axis. Returns an unmapped argument unchanged."""
   if axis is None: return x, None, None
   if not isinstance(x, Tensor) and is_numpy(x): x = as_tensor(x)
   if not isinstance(x, Tensor): raise TypeError(f"vmap: {name(i)} is {describe(x)}, which has no axis {axis} to map; {advise(name(i))}, or give a Tensor")

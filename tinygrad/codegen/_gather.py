@@ -1,8 +1,8 @@
-"""A gather is a loop that adds one element and zeros: which element that is (patch whole-gathers).
+"""Replaces a gather, a loop that adds one element and zeros, by one load of that element (patch whole-gathers).
 
-tinygrad writes x[i], gather, an embedding, a loss by labels as a REDUCE over all r of `where(r == i, x[r], 0)`. Stock's load collapse makes a load of it
-where there is one REDUCE range and a plain `where`. Here all of these are: several index tensors (x[i, j]), bools, and the product with a one-hot.
-"""
+tinygrad writes x[i], gather, an embedding and a loss by labels as a REDUCE over all r of `where(r == i, x[r], 0)`. Stock's load collapse turns it
+into a load if it has one REDUCE range and a plain `where`. Here the others become loads too: several index tensors (x[i, j]), bools, products with a
+one-hot. """
 from __future__ import annotations
 from typing import Iterator
 from tinygrad.dtype import dtypes
@@ -10,7 +10,7 @@ from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
 
 def collapse_gather(red:UOp, u:UOp) -> UOp|None:
-  """Returns the REDUCE `red` of `u` without the ranges that are compared with an index, None where there is none."""
+  """Returns the REDUCE `red` of `u` without the ranges that are compared with an index; None if it has no such range."""
   if "whole-gathers" not in _state.patches or red.dtype != u.dtype: return None
   left = [r for r in red.src[1:] if r.op is Ops.RANGE]
   if len(left) < len(red.src)-1 or not any(x.op is Ops.CMPNE for x in u.toposort()): return None
@@ -19,7 +19,7 @@ def collapse_gather(red:UOp, u:UOp) -> UOp|None:
   return red.replace(src=(value, *left)) if left else value
 
 def pick_elements(value:UOp, ranges:list[UOp]) -> tuple[UOp, list[UOp]]:
-  """Returns what the sum of `value` over the ranges adds up over those that are left, and these."""
+  """Picks an element along each range that allows it. Returns the new value, and the ranges over which it is still summed."""
   left = []
   for r in ranges:
     if (picked:=pick_element(value, r)) is None: left.append(r)
@@ -27,20 +27,20 @@ def pick_elements(value:UOp, ranges:list[UOp]) -> tuple[UOp, list[UOp]]:
   return value, left
 
 def pick_element(value:UOp, r:UOp) -> UOp|None:
-  """Returns the sum of `value` over `r`, where all but one of its elements are zero; None where that is not known."""
+  """Returns the sum of `value` over `r` if all elements but one are known to be zero; None otherwise."""
   depending = value.toposort(gate=lambda x: r in x.ranges)
   if any(x.op in {Ops.STORE, Ops.REDUCE} for x in depending): return None
   for unequal in find_zeroing(value):
     if (at:=find_index(unequal, r)) is None: continue
     inside = (at >= 0) & (at < r.src[0])
     equal = {unequal: unequal.const_like(False)}
-    # the load is not made where the index is out of bounds
+    # no load if the index is out of bounds
     loads = {x:x.substitute({**equal, r:at.valid(inside)}) for x in depending if x.op is Ops.INDEX}
     return inside.where(value.substitute({**equal, **loads, r:at}), value.const_like(0))
   return None
 
 def find_zeroing(value:UOp) -> Iterator[UOp]:
-  """Yields the CMPNEs that make `value` zero where they are true."""
+  """Yields the CMPNEs in `value`: if one of them is true, `value` is zero."""
   match value.op:
     case Ops.MUL | Ops.AND:
       for s in value.src: yield from find_zeroing(s)
@@ -50,7 +50,7 @@ def find_zeroing(value:UOp) -> Iterator[UOp]:
     case Ops.WHERE if is_zero(value.src[1]):
       if value.src[0].op is Ops.CMPNE: yield value.src[0]
       yield from find_zeroing(value.src[2])
-    # what is not unequal is equal
+    # not unequal: equal
     case Ops.CMPNE if value.src[0].op is Ops.CMPNE and value.src[1].op is Ops.CONST and value.src[1].arg is True: yield value.src[0]
 
 def is_zero(x:UOp) -> bool: return x.op is Ops.CONST and x.arg == 0
@@ -66,12 +66,12 @@ def find_index(unequal:UOp, r:UOp) -> UOp|None:
   return None
 
 def as_index(x:UOp) -> UOp:
-  """An integer as an index. A bool in it that is cast becomes 1 or 0: as a cast to an index, which it would be folded to, kernels may not have it."""
+  """Casts an integer to an index. A bool cast in it becomes where(1, 0): folding would make a cast of a bool to index, which kernels may not have."""
   bools = [u for u in x.toposort() if u.op is Ops.CAST and u.src[0].dtype == dtypes.bool]
   return x.substitute({u:u.src[0].where(u.const_like(1), u.const_like(0)) for u in bools}).cast(dtypes.index)
 
 def split_sum(x:UOp, sign:int=1) -> Iterator[tuple[UOp, int]]:
-  """Yields the terms of an integer sum, each with 1 or -1. A cast or a sum that may wrap around is a term."""
+  """Yields the terms of an integer sum, each with its sign 1 or -1. A cast or a sum that may overflow is one term."""
   if x.op is Ops.CAST and fits(x.src[0], x.dtype): yield from split_sum(x.src[0], sign)
   elif x.op is Ops.MUL and fits(x, x.dtype) and x.src[1].op is Ops.CONST and x.src[1].arg == -1: yield from split_sum(x.src[0], -sign)
   elif x.op is Ops.ADD and fits(x, x.dtype):
@@ -79,6 +79,6 @@ def split_sum(x:UOp, sign:int=1) -> Iterator[tuple[UOp, int]]:
   else: yield x, sign
 
 def fits(x:UOp, dtype) -> bool:
-  """Whether an integer has its value in `dtype` too: nothing wraps around."""
+  """Whether every value of the integer `x` fits in `dtype`."""
   if not dtypes.is_int(x.dtype) or not dtypes.is_int(dtype): return False
   return dtype == dtypes.index or (dtype.min <= x.vmin and x.vmax <= dtype.max)

@@ -1,7 +1,7 @@
-"""What a kernel will execute: a model of its program, read from the AST after the target's opts. What that costs is in _cost.py.
+"""Counts what a kernel will execute, from its AST after the target's opts. The cost of that is in _cost.py.
 
-Lowering a kernel to its linear program takes several times as long as optimizing it, and what is done there changes no trip count. So the ops, the
-threads and the chains of dependent adds are read from the optimized AST, by the ranges that each UOp is in; tests/fusion compares them with programs.
+Lowering a kernel to a linear program takes several times as long as optimizing it, and lowering changes no trip count. So ops, threads and chains of
+dependent adds are counted in the optimized AST, from the ranges that each UOp is in; tests/fusion compares the counts with real programs.
 """
 from __future__ import annotations
 import contextlib, math
@@ -17,42 +17,42 @@ from tinygrad_overlay.codegen._cost import find_machine, op_weight
 
 @dataclass(frozen=True)
 class Work:
-  """What one launch of a kernel does. `ops`: arithmetic of all threads; `chain`: adds of one thread that each wait for the one before;
-  `bytes`: GLOBAL memory it touches, each element once; `local_bytes`: LOCAL memory of one workgroup."""
+  """The work of one launch. `ops`: arithmetic of all threads; `chain`: adds of one thread that each wait for the previous add; `bytes`: GLOBAL memory
+  it accesses, each element once; `local_bytes`: LOCAL memory of one workgroup."""
   ops: int
   chain: int
   bytes: int
   local_bytes: int
   threads: int
 
-# axes that are threads, and axes that are unrolled into the code: their elements do not wait for each other
+# axes that become threads, and axes that are unrolled: their elements do not wait for each other
 THREAD_AXES = {AxisType.GLOBAL, AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE, AxisType.THREAD}
 UNROLLED_AXES = {AxisType.UPCAST, AxisType.UNROLL}
 
 def estimate_work(ast:UOp, ren:Renderer) -> Work:
-  """Returns the work of a kernel's AST on the target of `ren`. It is kept for each AST."""
+  """Returns the work of a kernel's AST on the target of `ren`; cached."""
   key = (ast.key, type(ren).__name__, ren.device)
   known = process.kernel_works
   if key not in known: known[key] = count_work(optimize(ast, ren), ren)
   return known[key]
 
 class CannotLower(Exception):
-  """Codegen fails on the kernel, as it will when the kernel is run."""
+  """Codegen fails on the kernel; it would also fail when the kernel runs."""
 
 @contextlib.contextmanager
 def tried(ast:UOp) -> Iterator[UOp]:
-  """Gives the AST that is put through codegen to see what comes of it. BEAM would time kernels on the device: the heuristics stand for it.
+  """Yields the AST for a trial of codegen, with the heuristics instead of BEAM, which would time kernels on the device.
 
-  Raises CannotLower for what codegen raises.
+  Raises CannotLower if codegen raises an error.
   """
   try:
-    # a kernel with a name does not count among those that are told apart by a number
+    # a kernel with a name takes no number from tinygrad's counter of kernel names
     with Context(BEAM=0, DEBUG=0): yield ast.replace(arg=replace(ast.arg or KernelInfo(), name="estimate"))
-  # rules that undo each other are a RuntimeError, a check of codegen's own an AssertionError or what the next line trips over
+  # rules that undo each other raise RuntimeError, codegen's checks AssertionError or any other error
   except Exception as e: raise CannotLower(f"{type(e).__name__}: {e}") from e
 
 def optimize(ast:UOp, ren:Renderer) -> UOp:
-  """The first stages of stock's lowering, up to the target's opts. Raises CannotLower."""
+  """Runs the first stages of stock's lowering, up to the target's opts. Raises CannotLower."""
   from tinygrad import codegen  # it imports the scheduler, which imports this
   stages = ((codegen.pm_mops+codegen.pm_syntactic_sugar, None, True), (codegen.pm_load_collapse, None, False),
             (codegen.pm_split_ranges+codegen.pm_flatten_range, {}, False), (codegen.sym+codegen.pm_flatten_range, None, False),
@@ -62,17 +62,17 @@ def optimize(ast:UOp, ren:Renderer) -> UOp:
     return codegen.apply_opts(u, ren)
 
 def try_to_lower(ast:UOp, ren:Renderer) -> None:
-  """Lowers a kernel whole where codegen may give one loop two ends: where a loop is compared with a number, as it is for what is padded, or several
-  reduces have one in common. Others are left out, since this takes several times as long as to estimate the work. Raises CannotLower."""
+  """Lowers the kernel completely if codegen may give one loop two ends: if a loop is compared with a number (padding), or if several reduces share a
+  loop. Other kernels are skipped: lowering takes several times as long as estimating the work. Raises CannotLower."""
   from tinygrad import codegen
   if not (is_loop_compared(ast) or is_loop_shared(ast)): return
   with tried(ast) as u: sink = codegen.full_rewrite_to_sink(u, ren)
   most = max(count_loops(sink, Ops.END).values(), default=0)
-  # not every program with such a loop fails on the way: it may be rendered as C that does not compile
+  # codegen may not fail on such a loop, but the rendered C does not compile
   if most > 1: raise CannotLower(f"a loop has {most} ends")
 
 def count_reduces(ast:UOp) -> Counter[tuple[Ops, tuple[int, ...]]]:
-  """The reduces that codegen leaves in a kernel, by op and sizes: that of a gather becomes the index of a load. It is kept for each AST."""
+  """Counts the reduces that codegen leaves in a kernel, by op and sizes: a gather's reduce becomes the index of a load. Cached."""
   known = process.kernel_reduces
   if (key:=ast.key) not in known:
     if any(map(may_gather, ast.toposort())):
@@ -85,7 +85,7 @@ def count_reduces(ast:UOp) -> Counter[tuple[Ops, tuple[int, ...]]]:
   return known[key]
 
 def may_gather(u:UOp) -> bool:
-  """Whether a reduce adds up what is chosen by a comparison of its loop with something that is read."""
+  """Whether a reduce adds elements chosen by a comparison of its loop with a loaded value."""
   if u.op is not Ops.REDUCE or u.arg is not Ops.ADD or len(u.src) != 2: return False
   compared = [x for x in u.src[0].toposort() if x.op in {Ops.CMPNE, Ops.CMPEQ} and x.src[0].dtype != dtypes.bool and u.src[1] in x.ranges]
   return any(y.op is Ops.INDEX for x in compared for y in x.toposort())
@@ -96,11 +96,11 @@ def is_loop_compared(ast:UOp) -> bool:
 def is_loop_shared(ast:UOp) -> bool: return any(n > 1 for n in count_loops(ast, Ops.REDUCE).values())
 
 def count_loops(ast:UOp, op:Ops) -> Counter[UOp]:
-  """Returns how many ENDs, or REDUCEs, each loop has."""
+  """Returns the number of ENDs, or REDUCEs, of each loop."""
   return Counter(r for u in ast.toposort() if u.op is op for r in u.src[1:] if r.op is Ops.RANGE)
 
 def count_work(ast:UOp, ren:Renderer) -> Work:
-  """Counts the optimized AST: each op times the sizes of the loops around it times the threads of the kernel, whether they do the same or not."""
+  """Counts the optimized AST: each op times the sizes of its loops times all threads, even threads that compute the same."""
   values = find_values(ast)
   around = find_loops_around(values)
   threads = math.prod(size(r) for r in {x for x in ast.toposort() if x.op is Ops.RANGE and x.arg[-1] in THREAD_AXES})
@@ -108,10 +108,10 @@ def count_work(ast:UOp, ren:Renderer) -> Work:
   return Work(sum(ops for ops,_ in counted)*threads, sum(chain for _,chain in counted), count_bytes(ast), count_local_bytes(values), threads)
 
 def count_op(u:UOp, around:dict[UOp, set[UOp]], ren:Renderer) -> tuple[int, int]:
-  """Returns the ops of one thread for a value, and how many of them wait for each other."""
+  """Returns the ops of one thread for a value, and the length of their chain: ops that wait for each other."""
   if u.op is Ops.REDUCE:
     n, steps = count_reduce(u, around)
-    # a maximum is a comparison and a choice where the target has no MAX
+    # without MAX on the target, a maximum is a comparison and a choice
     return n*(1 if u.arg in ren.code_for_op else 2), steps
   if u.op is Ops.WMMA: return loops(u.ranges, around) * 2*math.prod(u.arg[1])//u.arg[5], 0
   if u.op in GroupOp.ALU and u.dtype.scalar() != dtypes.index: return loops(u.ranges, around) * op_weight(u, ren), 0
@@ -122,7 +122,7 @@ def count_local_bytes(values:list[UOp]) -> int:
   return int(held) + sum(group_bytes(u) for u in values if u.op is Ops.REDUCE)
 
 def find_values(ast:UOp) -> list[UOp]:
-  """The UOps of the AST that compute values: not those that only make addresses."""
+  """Returns the UOps of the AST that compute values, without address computations."""
   found: dict[UOp, None] = {}
   stack = list(ast.src)
   while stack:
@@ -139,8 +139,8 @@ def size(r:UOp) -> int: return int(r.vmax)+1
 def is_loop(r:UOp) -> bool: return r.arg[-1] not in THREAD_AXES|UNROLLED_AXES
 
 def find_loops_around(values:list[UOp]) -> dict[UOp, set[UOp]]:
-  """Returns loop -> itself and the loops it runs in. The loops of one store or reduce stand in the order of their RANGEs, so what needs an inner one
-  runs in the outer ones too, whether it depends on them or not."""
+  """Returns loop -> itself and the loops around it. The loops of one store or reduce are nested in the order of their RANGEs, so a value in an inner
+  loop runs in the outer loops too, whether it depends on them or not."""
   around: dict[UOp, set[UOp]] = {}
   nests: dict[UOp, tuple[list[UOp], UOp]] = {}
   for u in values:
@@ -156,12 +156,12 @@ def find_loops_around(values:list[UOp]) -> dict[UOp, set[UOp]]:
   return around
 
 def loops(ranges, around:dict[UOp, set[UOp]]) -> int:
-  """How often a thread runs what depends on `ranges`, each element of unrolled axes once."""
+  """Returns how often a thread computes a value that depends on `ranges`, counting each element of unrolled axes."""
   return math.prod(size(r) for r in set(ranges).union(*(around.get(r, ()) for r in ranges)) if r.arg[-1] not in THREAD_AXES)
 def is_local(u:UOp) -> bool: return u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL
 
 def count_reduce(u:UOp, around:dict[UOp, set[UOp]]) -> tuple[int, int]:
-  """Returns the ops of one thread, and how many of them wait for each other. A GROUP_REDUCE ends with each thread adding up all partial results."""
+  """Returns the ops of one thread, and how many wait for each other. At the end of a GROUP_REDUCE each thread adds all partial results."""
   inside = {**u.src[0].ranges, **UOp.sink(*u.src[1:]).ranges}
   side_by_side = math.prod(size(r) for r in u.ranges if r.arg[-1] in UNROLLED_AXES)
   groups = math.prod(size(r) for r in UOp.sink(*u.src[1:]).ranges if r.arg[-1] is AxisType.GROUP_REDUCE)
@@ -182,7 +182,7 @@ def count_bytes(ast:UOp) -> int:
 def predict_ns(work:Work, ren:Renderer) -> float: return find_machine(ren).predict(work.ops, work.chain, work.bytes, work.threads)
 
 def is_cheap_again(value:UOp, ren:Renderer) -> bool:
-  """Whether one element of a value takes less time to compute again than to write and to read. What its reduces take is not counted."""
+  """Whether computing one element again takes less time than writing and reading it, not counting its reduces."""
   m = find_machine(ren)
   gate = lambda u: u.op not in {Ops.REDUCE, Ops.INDEX, Ops.RANGE}
   ops = sum(op_weight(u, ren) for u in value.toposort(gate=gate) if u.op in GroupOp.ALU and u.dtype.scalar() != dtypes.index)

@@ -1,8 +1,7 @@
-"""A gather is one load (patch whole-gathers, _gather.py), and a store that reduces rows and broadcasts over them is not cut where a comparison cuts
-its range (patch fuse-broadcast).
+"""Makes a gather one load (patch whole-gathers, _gather.py), and keeps the store of a row kernel whole (patch fuse-broadcast).
 
-On the CPU stock makes a store for each part of the range, with the same REDUCE ranges in all: their loops would begin once and end several times,
-which never ends in codegen. Stock has that fault in plain sums too; those stay as they are.
+If a comparison cuts a range, stock makes one store for each part of the range on the CPU, all with the same REDUCE ranges: those loops would begin
+once and end several times, and codegen never finishes. Stock has that fault in plain sums too; this patch does not change them.
 """
 from __future__ import annotations
 from types import ModuleType
@@ -16,7 +15,7 @@ def cut_store_range(ctx, store:UOp, r:UOp):
   return stock_cut_store_range(ctx, store, r)
 
 def reduces_rows(store:UOp) -> bool:
-  """Whether a REDUCE reads what another one made in the same kernel."""
+  """Whether a REDUCE reads the result of another REDUCE of the same kernel."""
   reduces = [u for u in store.toposort() if u.op is Ops.REDUCE]
   return any(u.op is Ops.REDUCE for reduce in reduces for u in reduce.src[0].toposort())
 

@@ -14,9 +14,9 @@ from tinygrad_overlay.schedule import _pass, _scopes
 from tinygrad_overlay.schedule.rangeify import outer_variable_name
 
 def create_schedule(sched_sink:UOp) -> tuple[list[ExecItem], UOp]:
-  """Stock orders the kernels; one inside an OUTER scope stands there once for each step, with the step bound to its variable.
+  """Repeats each kernel of an OUTER scope in stock's schedule: once for each step, with the step bound to its variable.
 
-  Each kernel is a loop of its own: all of its steps run before the next kernel starts. Its buffers hold the whole batch.
+  All steps of a kernel run before the next kernel starts. Its buffers hold the whole batch.
   """
   items, buffers = stock_create_schedule(sched_sink)
   outer = {outer_variable_name(r) for r in _pass.current.scope_ranges if r.arg[-1] == AxisType.OUTER}
@@ -32,7 +32,7 @@ def expand_steps(item:ExecItem, outer:set[str]) -> list[ExecItem]:
   return [ExecItem(item.ast, [], item.metadata, {**item.fixedvars, **{v.expr:i for v,i in zip(variables, step)}}) for step in steps]
 
 def complete_create_schedule_with_vars(big_sink:UOp) -> tuple[dict[UOp, UOp], list[ExecItem], dict[str, int]]:
-  """Stock's, on a graph without what tinygrad.func alone knows: marks, and RANGEs with an id that no other call has."""
+  """Calls stock without the parts of a graph that only tinygrad.func knows: marks, and RANGEs whose ids are unique in the process."""
   process = _state.process
   if not process.own_ranges and not process.marks: return stock_complete_create_schedule_with_vars(big_sink)
   marks = graph.find_marks(big_sink.toposort()) if process.marks else {}
@@ -47,10 +47,10 @@ def complete_create_schedule_with_vars(big_sink:UOp) -> tuple[dict[UOp, UOp], li
 
 @dataclass
 class KeyIds:
-  """The arg of a RANGE that stands for it in the key of one schedule, and back: the same program has the same key each time it is built."""
+  """Maps the args of tinygrad.func's RANGEs to args in the key of one schedule, and back: the same program always has the same key."""
   of_own: dict[tuple, tuple] = field(default_factory=dict)
   own: dict[tuple, tuple] = field(default_factory=dict)
-  # node of the key -> the node of the graph that it stands for
+  # node of the key -> node of the graph
   nodes: dict[UOp, UOp] = field(default_factory=dict)
   graph: UOp|None = None
 
@@ -62,7 +62,7 @@ def schedule_with_key_ids(big_sink:UOp) -> tuple[dict[UOp, UOp], list[ExecItem],
   finally: key_ids.reset(token)
 
 def take_key_id(ctx, r:UOp) -> UOp|None:
-  """In the walk of stock's that makes the key: it renames the buffers, and visits each node anyway."""
+  """A rule of stock's rewrite from graph to key, which renames the buffers."""
   if not _scopes.is_own(r) or (ids:=key_ids.get()) is None or r.arg in ids.own: return None
   if (arg:=ids.of_own.get(r.arg)) is None:
     first = FIRST_PADDED_ID if _scopes.is_padded(r) else FIRST_OWN_ID
@@ -71,7 +71,7 @@ def take_key_id(ctx, r:UOp) -> UOp|None:
   return r.replace(arg=arg)
 
 def take_own_id(ctx, r:UOp) -> UOp|None:
-  """In the walk back, from what the cache has to the nodes of the graph that is scheduled."""
+  """A rule of stock's rewrite back, from the cached schedule to the nodes of the current graph."""
   if (ids:=key_ids.get()) is None or (arg:=ids.own.get(r.arg)) is None: return None
   return r.replace(arg=arg)
 
@@ -79,9 +79,9 @@ pm_take_key_id = PatternMatcher([(UPat(Ops.RANGE, name="r"), take_key_id)])
 pm_take_own_id = PatternMatcher([(UPat(Ops.RANGE, name="r"), take_own_id)])
 
 def graph_rewrite(sink:UOp, pm:PatternMatcher, ctx=None, bottom_up=False, name=None, bpm=None) -> UOp:
-  """Stock's, and for the two walks above one that visits each node once: stock's waits for a RANGE at each node above it.
+  """Replaces stock's rewrite in the two cases above by a walk that visits each node once: stock's waits at each node for its RANGEs.
 
-  It comes to the leaves in another order, so their numbers in the key are others. Who listens knows stock's.
+  The walk reaches the leaves in another order, so they have other numbers in the key. With a listening observer stock's rewrite runs.
   """
   if (ids:=key_ids.get()) is not None and not TRACK_MATCH_STATS and not _state.observer.listens:
     if name == MAKES_KEY: return make_key(sink, pm, ctx, ids)
@@ -92,7 +92,7 @@ MAKES_KEY, LEADS_BACK = "rewrite for sched cache", "unrewrite combined"
 
 def make_key(sink:UOp, pm:PatternMatcher, ctx, ids:KeyIds) -> UOp:
   new = rewrite_leaves(sink, pm, ctx, {})
-  # what the cache has for the way back is made of these
+  # the rewrite back starts from these
   ids.nodes = {found:u for u,found in new.items()}
   ids.graph = new.get(sink, sink)
   return ids.graph
@@ -101,12 +101,13 @@ def lead_back(combined:UOp, pm:PatternMatcher, ctx, ids:KeyIds, graph:UOp) -> UO
   if (kept:=combined.__dict__.get(KEPT)) is None: kept = vars(combined)[KEPT] = (leave_out_kernels(combined, graph), graph)
   return rewrite_leaves(kept[0], pm, ctx, ids.nodes).get(kept[0], kept[0])
 
-# what a cached schedule is walked as, and the graph of its key: UOps with the same parts are one, so as long as that is there its key is, too
+# attribute of a cached schedule: the smaller graph to walk, and the key's graph. Keeping the graph alive keeps the key's UOps alive
 KEPT = "_KEPT"
 
 def leave_out_kernels(combined:UOp, graph:UOp) -> UOp:
-  """What the cache has of a schedule (the node and what takes its place, for each; the buffers of the kernels), with the buffers that its kernels
-  write in the place of these kernels. Nobody else has those kernels yet: tinygrad makes them anew for each call, to replace them at once."""
+  """Returns the cached schedule (pairs of a node and its replacement; the kernels' buffers) with each kernel replaced by the buffer that it writes.
+
+  No other graph holds these kernels: tinygrad makes new ones for each call, and replaces them at once."""
   tensor_map, buffers = combined.src
   pairs, known = list(zip(tensor_map.src[::2], tensor_map.src[1::2])), graph.toposort()
   written = {k:v for k,v in pairs if k.op is Ops.AFTER and k not in known}
@@ -114,8 +115,9 @@ def leave_out_kernels(combined:UOp, graph:UOp) -> UOp:
   return UOp.sink(UOp.sink(*left).substitute(written), buffers)
 
 def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx, known:dict[UOp, UOp]) -> dict[UOp, UOp]:
-  """What graph_rewrite makes of each node, for rules that make one leaf of another, where that is another node; that of some is known before.
-  What has no such leaf below is not looked at again: the cache keeps it."""
+  """Returns node -> changed node like graph_rewrite, for rules that replace leaves only. `known` has some results already.
+
+  A node without such leaves below it is remembered in the node, and skipped the next time."""
   new, stack = dict(known), [sink]
   while stack:
     u = stack[-1]
@@ -131,7 +133,7 @@ def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx, known:dict[UOp, UOp]) -> di
 
 def is_leaf(u:UOp) -> bool: return u.op in LEAVES or (u.op is Ops.CONST and len(u.src) == 2)
 
-# those that a schedule's key has others for; of the constants those with a number of their own
+# ops that the key of a schedule replaces, besides constants with a number (unique constants)
 LEAVES = {Ops.BUFFER, Ops.BIND, Ops.RANGE}
 HAS_NO_LEAF = "_HAS_NO_LEAF"
 

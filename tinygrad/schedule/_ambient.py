@@ -12,26 +12,26 @@ from tinygrad_overlay.uop.ops import range_size
 BINDING_PATCHES = {"ambient-ranges", "nested-ranges"}
 
 def find_free_ranges(consumers:dict[UOp, dict[UOp, None]], scope_ranges:frozenset[UOp]) -> frozenset[UOp]:
-  """The vmap RANGEs that may be bound to any index. An OUTER one is a variable of the kernel, and one that a value uses itself stands in its
-  index."""
+  """Returns the vmap RANGEs that can be bound to any index: not OUTER ones, which are variables of the kernel, and not RANGEs used as values."""
   if not BINDING_PATCHES <= _state.patches: return frozenset()
   return frozenset(r for r in scope_ranges if r.arg[-1] == AxisType.LOOP and all(c.op in GroupOp.VMap for c in consumers[r]))
 
 def find_ambient_ranges(toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -> dict[UOp, Ranges]:
-  """Returns vmap_map. A node has the union of its sources' ambient ranges, less those that it ends itself.
+  """Returns vmap_map. A node has the union of its sources' ambient ranges, without the ranges that it ends.
 
-  Propagation is forward, so that a constant used inside the scope is not marked: it does not vary, its buffer has no batch axis.
+  Propagation is forward: a constant used inside the scope has no ambient range, because it does not vary and its buffer has no batch axis.
   """
   if "nested-ranges" not in _state.patches: return find_first_ambient(toposort)
   vmap_map: dict[UOp, Ranges] = {}
   for x in toposort:
     if x.op is Ops.RANGE or x.dtype.scalar() == dtypes.index: continue
-    # UOp.ranges is the union over the sources less what the op ends; a BUFFER or a KERNEL has none. The order is that of the loops.
+    # UOp.ranges is the union over the sources without the ranges that the op ends; a BUFFER or a KERNEL has none. Sorted in loop order
     if ambient:=tuple(sorted((r for r in x.ranges if r in scope_ranges), key=lambda r: r.arg)): vmap_map[x] = ambient
   return vmap_map
 
 def find_first_ambient(toposort:dict[UOp, None]) -> dict[UOp, Ranges]:
-  """vmap_map without nested-ranges: the first source that has any decides and VMAPOUT has none, which is right for one level only (seed 001)."""
+  """Returns vmap_map without nested-ranges: the first source with ambient ranges decides, and VMAPOUT has none. Right for one level only (seed
+  001)."""
   vmap_map: dict[UOp, Ranges] = {}
   for x in toposort:
     if x.op is Ops.VMAPIN: vmap_map[x] = tuple(a for a in x.src[1:] if a.op is Ops.RANGE)
@@ -39,16 +39,16 @@ def find_first_ambient(toposort:dict[UOp, None]) -> dict[UOp, Ranges]:
   return vmap_map
 
 class BatchLoops:
-  """The loops over the batches of the scopes. Each GLOBAL buffer inside a scope has a loop of its own over the batch, as over its other axes.
+  """The loops over the batches of the scopes. Each GLOBAL buffer inside a scope has its own loop over the batch, like over its other axes.
 
-  `loops` is invariant 4 of the walk: loop -> the vmap RANGE that it stands for. Two loops over one RANGE differ until all is decided, so that their
-  readers are seen to differ; then each is the RANGE again (`name_all`), since no kernel has both.
+  `loops` is invariant 4 of the walk: loop -> the vmap RANGE that it replaces. Two loops over one RANGE stay different until the walk ends, so that
+  their readers differ; then each becomes the RANGE again (`name_all`), because no kernel has both.
   """
   def __init__(self, ctx:VmapContext, toposort:dict[UOp, None], free_ranges:frozenset[UOp]):
     self.ctx, self.free_ranges = ctx, free_ranges
     self.are_bound = BINDING_PATCHES <= _state.patches
     self.loops: dict[UOp, UOp] = {}
-    # the vmap RANGEs in whose scope there is a reduce
+    # the vmap RANGEs with a reduce in their scope
     self.reduced = {r for x in toposort if x.op in {Ops.REDUCE_AXIS, Ops.REDUCE} for r in ctx.vmap_map.get(x, ())}
 
   def ambient_of(self, x:UOp) -> Ranges: return self.ctx.vmap_map.get(x, ()) if self.are_bound else ()
@@ -59,14 +59,14 @@ class BatchLoops:
     return loop
 
   def new_loops(self, x:UOp) -> dict[UOp, UOp]:
-    """What the ambient ranges of x are bound to where it is a GLOBAL buffer."""
+    """Binds each ambient range of x, a GLOBAL buffer, to a new loop."""
     return {r:self.new_loop(r) for r in self.ambient_of(x)}
 
   def axes_of(self, vmapout:UOp) -> Ranges:
-    """The ranges of a VMAPOUT that is realized: its batch axes bring theirs along, the others are new.
+    """Returns the ranges of a realized VMAPOUT: its batch axes keep their RANGEs, the other axes get new ranges.
 
-    Loops are in the order of their ids: the loop over a batch axis that comes after others needs a new id to be inside theirs, as its store is; but a
-    step that has reduces is around the others' loops.
+    Loops are nested in the order of their ids. A batch axis after other axes needs a new id to be inside their loops, like its store; but a batch
+    step with reduces is around the other loops.
     """
     varg = vmapout.src[1:]
     leading = next((i for i,a in enumerate(varg) if a.op is not Ops.RANGE), len(varg))
@@ -76,7 +76,7 @@ class BatchLoops:
   def name(self, u:UOp) -> UOp: return u.substitute(self.loops) if any(r in self.loops for r in u.ranges) else u
 
   def name_all(self) -> None:
-    """Puts the RANGEs in the place of their loops, in all of range_map."""
+    """Replaces the loops by their RANGEs in all of range_map."""
     if not self.loops: return
     for x,(ins,outs,ambient) in self.ctx.range_map.items():
       named = {r:self.name(bound) for r,bound in ambient.items()}

@@ -14,11 +14,11 @@ stock_fields = attrgetter("device", "addrspace", "removable")
 
 @dataclass(frozen=True)
 class NodeOpts(BufferizeOpts):
-  """BufferizeOpts that remembers which node it is the buffer of, for the guard. Hash and repr are stock's.
+  """BufferizeOpts with the buffer's node, for the guard. Hash and repr are stock's.
 
-  It equals no plain one: two UOps with equal parts are one object, and the one of an attempt that nobody looked at has no node."""
+  It never equals plain BufferizeOpts: equal UOps are one object, and the UOp of an attempt without guard has no node."""
   node: UOp|None = field(default=None, compare=False, repr=False)
-  # one in a kernel's AST goes to other processes as stock's does
+  # pickled as stock's BufferizeOpts, because kernel ASTs go to other processes
   def __reduce__(self): return BufferizeOpts, stock_fields(self)
 
 NodeOpts.__name__ = NodeOpts.__qualname__ = "BufferizeOpts"
@@ -27,16 +27,16 @@ NOT_INDEXED = {Ops.BUFFERIZE, Ops.INDEX, Ops.AFTER}
 IS_BUFFER = {Ops.BUFFER, Ops.BUFFER_VIEW, Ops.MSTACK, Ops.MSELECT, Ops.AFTER}
 
 def create_bufferize_and_index(ctx:VmapContext, x:UOp) -> UOp|None:
-  """Puts BUFFERIZE and INDEX between x and each of its sources that is realized, INDEX alone on one that is a buffer already."""
+  """Puts BUFFERIZE and INDEX between x and each realized source; only INDEX if the source is a buffer already."""
   if x.op in NOT_INDEXED: return None
   new_srcs = tuple(index_source(ctx, x, s) if s.op in IS_BUFFER or s in ctx.realize_map else s for s in x.src)
   if x.op in GroupOp.VMap: return dissolve_vmap_op(ctx, x, new_srcs[0])
   return x.replace(src=new_srcs) if new_srcs != x.src else None
 
 def dissolve_vmap_op(ctx:VmapContext, x:UOp, value:UOp) -> UOp:
-  """The scope is in the ranges now: nothing is left for VMAPIN and VMAPOUT to say, unless it stands for a CONTIGUOUS."""
+  """Removes a VMAPIN or VMAPOUT: the ranges express the scope now. A kept VMAPOUT becomes a CONTIGUOUS."""
   if not is_kept(x): return value
-  # a buffer that is read in its own order is contiguous already
+  # a buffer read in order is contiguous already
   if x.src[0].op is Ops.CONTIGUOUS and value.src[1:] == ctx.range_map[x][1]: return value
   return UOp(Ops.CONTIGUOUS, x.dtype, (value,))
 
@@ -54,13 +54,13 @@ def index_source(ctx:VmapContext, x:UOp, s:UOp) -> UOp:
   return buf.index(*[reader.ambient.get(r, r) for r in ambient], *[r for i,r in enumerate(reader.ins) if i in axes])
 
 def make_bufferize(ctx:VmapContext, x:UOp, s:UOp, closed:Ranges) -> tuple[UOp, Ranges]:
-  """Returns the BUFFERIZE of `s`, for its reader `x`, and those of its ranges that are ambient ones."""
-  # the source of a COPY must stay a buffer, and what is one by its op too
+  """Returns the BUFFERIZE of `s`, for its reader `x`, and its ambient ranges."""
+  # the source of a COPY must stay a buffer, and so must a node whose op always makes a buffer
   removable = x.op is not Ops.COPY and s.op not in ALWAYS_CONTIGUOUS and not is_kept(s)
   if len(ctx.range_map[s][1]) > len(closed) or s in ctx.local_in_scope: return make_local(s, closed, removable), ()
-  # the ambient ranges are looked up by the buffer's node, not by who reads it: a reader may be a node that the rewrite just made
+  # looked up by the buffer's node, not by its reader: the rewrite may just have made the reader
   ambient = ctx.vmap_map.get(s, ()) if "ambient-ranges" in _state.patches else ()
-  # a value inside a scope is no tensor of the user's: its tag must not map a (4,) tensor to the (3, 4) buffer
+  # a value inside a scope is not a user's tensor: its tag must not map a (4,) tensor to the (3, 4) buffer
   tag = s.tag if s not in ctx.vmap_map else None
   # the guard asks for the node
   is_judged = _pass.current.attempt.is_judged
@@ -70,6 +70,6 @@ def make_bufferize(ctx:VmapContext, x:UOp, s:UOp, closed:Ranges) -> tuple[UOp, R
 def make_local(s:UOp, closed:Ranges, removable:bool) -> UOp:
   """A LOCAL buffer has no ambient ranges: it lives inside one step of their loops."""
   _pass.current.attempt.local_ranges.update((r.arg[0], s) for r in closed if r.op is Ops.RANGE)
-  # stock's LOCAL buffers have no device, and a constant without a device has no shape: folded under one it could not be indexed
+  # stock's LOCAL buffers have no device. A constant without a device has no shape, and could not be indexed after folding
   device = s.device if "fuse-broadcast" in _state.patches else None
   return UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+closed, arg=BufferizeOpts(device, AddrSpace.LOCAL, removable))

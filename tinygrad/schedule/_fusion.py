@@ -1,9 +1,8 @@
-"""Which realize points stand: the stages from tensor graph to kernels run again until each fusion pays and each kernel's LOCAL memory fits.
+"""Runs the stages from tensor graph to kernels again until each fusion pays and each kernel's LOCAL memory fits.
 
-`fuse-broadcast` takes realize points away where the ranges allow it (_policy.py). Whether that pays is seen in the kernels that come of it, so an
-attempt is made first; where it does not pay (`fusion-guard`, _guard.py) or does not fit (`local-budget`, _local.py) the realize point is put back at
-the nodes that are to blame, and the stages run again. One that is put back stays, so there is a fixpoint; a graph without a fusion, or without a
-LOCAL buffer, is run once.
+`fuse-broadcast` removes realize points if the ranges allow it (_policy.py). Only the resulting kernels show whether that pays, so a first attempt
+makes them. If a fusion does not pay (`fusion-guard`, _guard.py) or does not fit (`local-budget`, _local.py), its nodes get their realize points back,
+and the stages run again. A restored realize point stays, so this ends; a graph without a fusion or LOCAL buffer runs once.
 """
 from __future__ import annotations
 from typing import Callable
@@ -18,19 +17,19 @@ from tinygrad_overlay.schedule._pass import Attempt, Decisions, MadeKernel, Pass
 from tinygrad_overlay.schedule._refusals import Refusal
 from tinygrad_overlay.schedule._reuse import find_reused
 
-# an attempt runs all stages; what has not settled after so many is left unfused. Graphs of 10,000 nodes settle in three or four.
+# each attempt runs all stages; fusions still undecided after so many stay unfused. Graphs of 10,000 nodes need three or four
 MAX_ATTEMPTS = 8
 
-# what `run` returns: node of the tensor graph -> what takes its place
+# the result of `run`: node of the tensor graph -> its replacement
 Result = dict[UOp, UOp]
 Run = Callable[[], Result]
 
 def settle(sink:UOp, run_stages:Callable[[UOp], Result]) -> Result:
-  """Returns what all stages return for the graph of `sink` under the realize points that are found to be needed."""
+  """Returns the result of all stages for the graph of `sink`, with the realize points that turn out to be needed."""
   def run() -> Result: return run_stages(sink)
   if not _state.patches & {"fuse-broadcast", "local-budget", "realize-reused"}: return make_attempt(run, Attempt())[1]
   def settle_part(part:UOp) -> Decisions: return settle_whole(lambda: run_stages(part))[0]
-  # whether LOCAL memory fits is seen in the kernels of the first attempt
+  # the kernels of the first attempt show whether LOCAL memory fits
   compares = bool(_state.patches & {"fusion-guard", "realize-reused"})
   made, ret = make_attempt(run, Attempt(is_judged=True, settle_part=settle_part if compares else None))
   if not made.is_decided: return settle_whole(run, (made, ret))[1]
@@ -43,7 +42,7 @@ def settle(sink:UOp, run_stages:Callable[[UOp], Result]) -> Result:
   return ret
 
 def settle_whole(run:Run, first:tuple[Attempt, Result]|None=None) -> tuple[Decisions, Result]:
-  """Decides about a graph as a whole: by attempts that run all stages, of which `first` may be there already."""
+  """Decides for a whole graph, by attempts that run all stages. `first`: an attempt that was made already."""
   made, ret = first or make_attempt(run, Attempt(is_judged=True))
   with _state.unwatched(): reused = find_reused(made) if "realize-reused" in _state.patches else {}
   realize_points = {x:r for x,r in reused.items() if r.rule == "stored-once"}
@@ -53,11 +52,11 @@ def settle_whole(run:Run, first:tuple[Attempt, Result]|None=None) -> tuple[Decis
       _state.observer.pass_repeats()
       made, ret = make_attempt(run, Attempt(realize_points, is_judged=True, rounds=rounds, reused=reused))
     if not (refused:=judge(made, stock)): return (realize_points, reused), ret
-    # the last look: none is left to be tried
+    # the last attempt
     if rounds == MAX_ATTEMPTS-2: refused = {**leave_unfused(made), **refused}
     realize_points = {**realize_points, **refused}
     if stock.is_made and realize_points.keys() >= made.fused.keys() and not find_over_budget(stock.get()):
-      # no fusion pays: what stock's stages made is there already, unless somebody wants to see it made
+      # no fusion pays: use the result of the stock attempt, unless an observer listens and must see it made
       if not _state.observer.listens: return (realize_points, reused), stock.take_result()
       _state.observer.pass_repeats()
       every = {**made.refused, **realize_points}
@@ -66,14 +65,14 @@ def settle_whole(run:Run, first:tuple[Attempt, Result]|None=None) -> tuple[Decis
   return (realize_points, reused), make_attempt(run, Attempt(realize_points, is_judged=True, rounds=MAX_ATTEMPTS-1, reused=reused))[1]
 
 def judge(made:Attempt, stock:StockAttempt) -> dict[UOp, Refusal]:
-  """Returns the nodes at which the realize point is to be put back, and why."""
+  """Returns the nodes that get their realize point back, and why."""
   refused = judge_kernels(made)
   if "fusion-guard" in _state.patches and any(x not in made.realize_points for x in made.fused):
     with _state.unwatched(): refused = {**find_losses(made, stock.get()), **refused}
   return refused
 
 def judge_kernels(made:Attempt) -> dict[UOp, Refusal]:
-  """The same, by the kernels alone: those that do not fit, or that codegen cannot put in order."""
+  """Like `judge`, for kernels alone: LOCAL memory that does not fit, or loops that codegen cannot order."""
   refused: dict[UOp, Refusal] = {}
   if "local-budget" in _state.patches: refused.update(find_over_budget(made))
   if any(runs_reduce_twice(k.ast) for k in made.kernels):
@@ -89,9 +88,9 @@ def leave_unfused(made:Attempt) -> dict[UOp, Refusal]:
 def runs_reduce_twice(ast:UOp) -> bool:
   """Whether a kernel needs the loop of one reduce at two places: for a LOCAL buffer, and for its reader or another LOCAL buffer.
 
-  Codegen puts each RANGE once: its order of the loops has no end then.
+  Codegen places each RANGE once, so ordering the loops would never end.
   """
-  # RANGE of a reduce -> where its loop is needed
+  # RANGE of a reduce -> the root that needs its loop
   needed_at: dict[UOp, UOp] = {}
   roots = [ast]+[u for u in ast.toposort() if u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL]
   if len(roots) == 1: return False
@@ -103,14 +102,13 @@ def runs_reduce_twice(ast:UOp) -> bool:
 # *** attempts
 
 def make_attempt(run:Run, new:Attempt) -> tuple[Attempt, Result]:
-  """Runs the stages in a Pass of their own. What it found is forgotten by the Pass: it holds the whole graph."""
+  """Runs the stages in a new Pass. The Pass forgets the attempt afterwards, because it holds the whole graph."""
   this = _pass.begin(new)
   try: return new, run()
   finally: this.attempt = Attempt()
 
 class StockAttempt:
-  """What the stages make with every realize point in place: the kernels that a fusion is compared with. It is made when it is asked for, once, and
-  nobody is told of it."""
+  """The stages with every realize point in place: a fusion is compared with these kernels. Made on demand, once, unseen by the observer."""
   def __init__(self, run:Run, realize_points:dict[UOp, Refusal], reused:dict[UOp, Refusal]):
     self.run, self.realize_points, self.reused = run, realize_points, reused
     self.made: tuple[Pass, Attempt, Result]|None = None
@@ -126,7 +124,7 @@ class StockAttempt:
     return self.made[1]
 
   def take_result(self) -> Result:
-    """Returns what its stages returned. Its Pass is the current one again: the schedule is made of its kernels."""
+    """Returns the result of its stages, and makes its Pass the current one, because the schedule uses its kernels."""
     assert self.made is not None
     _pass.current = self.made[0]
     return self.made[2]
@@ -134,7 +132,7 @@ class StockAttempt:
 # *** kernels
 
 def note_kernel(attempt:Attempt, store:UOp, kernel:UOp) -> None:
-  """`kernel` was made of `store` (rangeify.py:487-514). Its LOCAL buffers are known by the RANGEs that they close."""
+  """Records the kernel made from `store` (rangeify.py:487-514). The RANGEs that a LOCAL buffer closes identify its node."""
   if not attempt.is_judged or (ast:=kernel.arg.ast).op is not Ops.SINK: return
   device = next((d if isinstance(d, str) else d[0] for s in kernel.src if (d:=s._device) is not None), Device.DEFAULT)
   attempt.kernels.append(MadeKernel(attempt.buffers.get(find_stored(store)), ast, device, find_local_bytes(attempt, store)))
@@ -145,7 +143,7 @@ def find_stored(store:UOp) -> UOp:
   return target
 
 def find_local_bytes(attempt:Attempt, store:UOp) -> dict[UOp, int]:
-  """Returns node -> bytes, for each LOCAL buffer in what is stored."""
+  """Returns node -> bytes for each LOCAL buffer of a store."""
   local: dict[UOp, int] = {}
   for u in store.toposort(gate=lambda x: x.op is not Ops.AFTER):
     if u.op is not Ops.BUFFERIZE or u.arg.addrspace != AddrSpace.LOCAL: continue

@@ -1,7 +1,7 @@
-"""Refuses a fusion that does not pay: compares the kernels it makes with those it replaces (patch fusion-guard).
+"""Refuses a fusion that does not pay: compares its kernels with the kernels it replaces (patch fusion-guard).
 
-Two schedules of one graph differ in groups of kernels: in each, some nodes are buffers on one side only. A group computes the same values on both
-sides, so its two sides can be compared, as wholes: by the work they do, the threads they have, the time a roofline predicts (codegen/_work.py).
+Two schedules of one graph differ in groups of kernels: some nodes are buffers on one side only. A group computes the same values on both sides, so
+the sides can be compared: by their work, their threads, and the time that a roofline predicts (codegen/_work.py).
 """
 from __future__ import annotations
 import math
@@ -17,29 +17,29 @@ from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
 from tinygrad_overlay.schedule._refusals import Refusal
 from tinygrad_overlay.schedule._sets import DisjointSets
 
-# a row reduce that is done again by each thread multiplies the work; twice the work may still hide behind memory, more does not
+# a row reduce repeated by each thread multiplies the work; memory traffic may hide twice the work, but not more
 MAX_REDUNDANCY = 2.0
-# a quarter of the threads of the least parallel kernel it replaces: less cannot be made up by one launch saved
+# a quarter of the threads of the least parallel replaced kernel: one saved launch cannot make up for fewer
 MIN_THREADS = 1/4
-# the roofline does not see registers and caches: a gain of less than two percent is none, and stock's kernels are those the heuristics know
+# the roofline ignores registers and caches: a gain below two percent is none, and the heuristics are made for stock's kernels
 MIN_GAIN = 0.02
-# below so many ops a launch costs more than the kernel: neither work nor threads matter
+# below so many ops the launch costs more than the kernel, so work and threads do not matter
 SMALL_OPS = 4096
-# an attempt costs as much as a whole schedule: in a graph of so many nodes one more looks for the fusion to blame in a group; a larger graph,
-# and a group that loses still, is left as stock makes it
+# an attempt costs as much as a whole schedule. Graphs of up to BLAMING_NODES nodes make one more, to find the fusion to blame in a group; a larger
+# graph, or a group that still loses, stays as stock makes it
 BLAMING_ATTEMPTS, BLAMING_NODES = 1, 1000
 
 @dataclass
 class Group:
-  """The kernels that compute the same values with fusion and without. `causes`: the fusions among its nodes, each with the nodes whose kernels
-  it is in; outputs of the graph first. `replaced`: node of a fused kernel -> the stock kernels that it takes part in replacing."""
+  """Kernels that compute the same values with fusion and without. `causes`: each fusion of the group, and the nodes whose kernels contain it; outputs
+  of the graph first. `replaced`: node of a fused kernel -> the stock kernels that it helps to replace."""
   fused: list[MadeKernel] = field(default_factory=list)
   stock: list[MadeKernel] = field(default_factory=list)
   causes: dict[UOp, set[UOp]] = field(default_factory=dict)
   replaced: dict[UOp, list[MadeKernel]] = field(default_factory=dict)
 
 def find_losses(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
-  """Returns the nodes at which the realize point is to be put back, with the numbers."""
+  """Returns the nodes that get their realize point back, with the numbers."""
   refused: dict[UOp, Refusal] = {}
   for group in find_groups(made, stock):
     if lost:=find_lost_kernels(group): refused.update(lost)
@@ -48,7 +48,7 @@ def find_losses(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
   return refused
 
 def find_lost_kernels(group:Group) -> dict[UOp, Refusal]:
-  """The fusions in kernels that lose to all they take part in replacing. Other kernels share in that, so these lose whatever their group gains."""
+  """Returns the fusions of kernels that lose against all kernels they help to replace: these lose whatever their group gains."""
   refused: dict[UOp, Refusal] = {}
   for k in group.fused:
     if not (causes:=[x for x,writers in group.causes.items() if k.node in writers]): continue
@@ -56,7 +56,7 @@ def find_lost_kernels(group:Group) -> dict[UOp, Refusal]:
   return refused
 
 def choose_refused(group:Group, made:Attempt) -> list[UOp]:
-  """The fusions in the slowest kernel first, since the others may pay without them; then all. A group that saves no kernel is not worth a search."""
+  """Returns the fusions in the slowest kernel, because the others may pay without them; later all. A group that saves no kernel is not searched."""
   if made.rounds >= BLAMING_ATTEMPTS or len(made.toposort) > BLAMING_NODES or len(group.fused) >= len(group.stock): return list(group.causes)
   blamed = set.union(*group.causes.values())
   slowest = max((k for k in group.fused if k.node in blamed), key=predict_kernel)
@@ -86,13 +86,13 @@ def find_groups(made:Attempt, stock:Attempt) -> list[Group]:
   return list(changed.values())
 
 def find_fusions(made:Attempt, fused_at:Kernels) -> Iterator[tuple[UOp, set[UOp]]]:
-  """Gives (fused node, the nodes whose kernels it is in). Sources come before what reads them in a toposort: in reverse the outputs are first."""
+  """Yields (fused node, the nodes whose kernels contain it), outputs of the graph first."""
   for x in reversed(made.toposort):
     if x in made.fused: yield x, find_writers(x, fused_at, made)
 
 def find_common(made:Attempt, fused_at:Kernels, stock:Attempt, stock_at:Kernels) -> list[tuple[UOp, UOp]]:
-  """Returns (node of a fused kernel, node of a stock kernel) for each two that have values in common: both are of one node, or one computes, among
-  others, what the other has a buffer for."""
+  """Returns (node of a fused kernel, node of a stock kernel) for each pair with common values: both write one node, or one computes the node that the
+  other writes."""
   common = [(x, x) for x in fused_at if x in stock_at]
   common += [(w, x) for x in stock_at if x not in fused_at for w in find_writers(x, fused_at, made)]
   return common + [(x, w) for x in fused_at if x not in stock_at for w in find_writers(x, stock_at, stock)]
@@ -109,7 +109,7 @@ def by_node(kernels:list[MadeKernel]) -> Kernels:
 def asts(kernels:list[MadeKernel]) -> list[bytes]: return sorted(k.ast.key for k in kernels)
 
 def find_writers(x:UOp, kernels:Kernels, made:Attempt) -> set[UOp]:
-  """The nodes whose kernels compute `x`: it and what is made of it, up to the first buffers, and past those that some reader computes again."""
+  """Returns the nodes whose kernels compute `x`: follows its readers up to the first buffers, and past buffers that some reader computes again."""
   found: set[UOp] = set()
   seen, stack = {x}, [x]
   while stack:
@@ -126,7 +126,7 @@ def find_writers(x:UOp, kernels:Kernels, made:Attempt) -> set[UOp]:
 
 @dataclass(frozen=True)
 class Totals:
-  """A group's kernels of one schedule, together. `least_threads`: of those that have more to do than a launch costs; None where none has."""
+  """Sums over a group's kernels of one schedule. `least_threads`: the minimum over kernels with more work than a launch; None if there are none."""
   kernels: int
   ops: int
   least_threads: int|None
@@ -139,13 +139,13 @@ def measure(kernels:list[MadeKernel]) -> Totals:
   return Totals(len(works), sum(w.ops for w in works), min(threads, default=None), sum(predict_ns(w, ren) for w in works))
 
 def explain_loss(fused:list[MadeKernel], stock:list[MadeKernel]) -> Refusal|None:
-  """Returns what is lost, with the numbers; None: the fusion pays."""
+  """Returns the loss with its numbers; None if the fusion pays."""
   if not fused or not stock: return None
   ren = find_renderer(fused[0].device)
   key = (type(ren).__name__, *asts(fused), None, *asts(stock))
   verdicts = process.kernel_verdicts
   if key not in verdicts:
-    # what codegen cannot lower without fusion either is left for the device to say
+    # if codegen fails without fusion too, the device reports the error
     try: verdicts[key] = compare_kernels(fused, measure(stock), ren)
     except CannotLower: verdicts[key] = None
   return verdicts[key]

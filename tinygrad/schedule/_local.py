@@ -1,6 +1,6 @@
-"""LOCAL memory: whether the LOCAL buffers that a fusion makes fit, and whether they pay (patches local-budget, fusion-guard; seed 002, part 1).
+"""LOCAL memory: whether the LOCAL buffers of a fusion fit, and whether they pay (patches local-budget, fusion-guard; seed 002, part 1).
 
-Each question is asked about a node before its LOCAL buffer is made, but the last one: what stands together in a kernel is known when it is there.
+All questions but the last are asked before a LOCAL buffer is made; `find_over_budget` needs the kernels.
 """
 from __future__ import annotations
 import math
@@ -12,27 +12,27 @@ from tinygrad_overlay import _state
 from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
 from tinygrad_overlay.schedule._refusals import Refusal
 
-# so many steps of one thread take as long as a launch or two on any target
+# on any target, one thread needs about one or two launch times for so many steps
 MAX_LOCAL_READS = 1 << 14
 
 def find_renderer(device:str|tuple[str, ...]) -> Renderer:
-  """The renderer whose limits count: the one that the tool renders for, else that of the device, or of the first of several."""
+  """Returns the renderer whose limits count: the tool's target if it has one, otherwise the (first) device."""
   if _state.find_renderer is not None: return _state.find_renderer()
   return Device[device if isinstance(device, str) else device[0]].renderer
 
 def count_elements(x:UOp, axes:Iterable[int]) -> int: return math.prod(int(s.vmax) if isinstance(s:=x.shape[i], UOp) else s for i in axes)
 
 def too_large_for_local(x:UOp, axes:list[int]) -> Refusal|None:
-  """A LOCAL buffer of these axes (none: it is no LOCAL buffer) that does not fit is not tried at all."""
+  """Refuses a LOCAL buffer of these axes if it does not fit. No axes: not a LOCAL buffer."""
   if "local-budget" not in _state.patches or not axes or x._device is None: return None
   needs, limit = count_elements(x, axes)*x.dtype.itemsize, find_renderer(x._device).shared_max
   return Refusal("local-budget", "local-too-large", {"bytes": needs, "limit": limit}) if needs > limit else None
 
 def too_slow_for_local(x:UOp, axes:list[int], ending:Iterable[UOp], batch:Iterable[UOp]) -> Refusal|None:
-  """The heuristics give no opts to a kernel with a LOCAL buffer. Where it is read so often that this is slow on every target, it is not tried.
+  """Refuses a LOCAL buffer that is read so often that its kernel, which gets no opts from the heuristics, is slow on every target.
 
-  `ending`: the ranges that end below x, and read the buffer again in each step. `batch`: the RANGEs of the scopes that x is in; each of their steps
-  fills and reads the buffer.
+  `ending`: the ranges that end below x, each of whose steps reads the buffer again. `batch`: the RANGEs of x's scopes; each of their steps fills and
+  reads the buffer.
   """
   if "fusion-guard" not in _state.patches or not axes: return None
   steps, read = (math.prod(int(r.vmax)+1 for r in rngs) for rngs in (batch, ending))
@@ -41,7 +41,7 @@ def too_slow_for_local(x:UOp, axes:list[int], ending:Iterable[UOp], batch:Iterab
   return Refusal("fusion-guard", "local-read-often", {"reads": held*read, "limit": MAX_LOCAL_READS})
 
 def find_over_budget(made:Attempt) -> dict[UOp, Refusal]:
-  """The LOCAL buffers to be made GLOBAL, so that those of one kernel fit together: the largest of them."""
+  """Returns the largest LOCAL buffers of each kernel, to be made GLOBAL so that the others fit together."""
   refused: dict[UOp, Refusal] = {}
   for k in made.kernels:
     if k.local_bytes: refused.update(choose_global(k, find_renderer(k.device).shared_max))

@@ -1,8 +1,8 @@
-"""Decides for parts of a graph apart, and once for parts that are alike: the layers of a network are one (patches fusion-guard, realize-reused).
+"""Decides for each part of a graph separately, and once for equal parts, such as the layers of a network (patches fusion-guard, realize-reused).
 
-To see whether a fusion pays takes kernels with it and without it (_fusion.py). They are made for the part of the graph that it is in, not for all of
-it: between values that are buffers whatever is decided, such as what a matmul makes. A part is scheduled as a graph of its own, whose inputs are those
-buffers; in a part that is alike the same nodes stand in the same places, so what was found out is known there. Then the whole graph is scheduled once.
+Comparing a fusion takes kernels with it and without it (_fusion.py). They are made only for the part of the graph around the fusion: the nodes
+between values that are buffers in any case, such as the result of a matmul. A part is scheduled as a graph whose inputs are those buffers. An equal
+part has the same nodes at the same positions, so it takes over the decisions. Then the whole graph is scheduled once.
 """
 from __future__ import annotations
 import math
@@ -18,21 +18,21 @@ from tinygrad_overlay.schedule._pass import Attempt, Decisions, SettlePart
 from tinygrad_overlay.schedule._refusals import Refusal
 from tinygrad_overlay.schedule._sets import DisjointSets
 
-# the parts that are scheduled to see what pays: those of so many nodes together that are not alike, and of a large graph a share of its nodes
+# limit for the nodes of all different parts that are scheduled: a constant, or a share of a large graph's nodes
 FREE_NODES, SHARE = 1500, 0.2
 
-# what a part may hold; others are buffers, or read them
+# ops that a part may hold; other ops are buffers, or read buffers
 PLAIN = GroupOp.Elementwise|GroupOp.Movement|{Ops.REDUCE_AXIS, Ops.CONTIGUOUS, Ops.CONST, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.NOOP}
-# nodes that all parts may share, without being in one part for that
+# nodes that parts may share without becoming one part
 LEAVES = {Ops.DEVICE, Ops.UNIQUE, Ops.LUNIQUE, Ops.CONST, Ops.DEFINE_VAR, Ops.BIND, Ops.RANGE, Ops.BUFFER}
-# what reads nothing
+# the reads of a node that reads no buffer
 NOTHING: frozenset[UOp] = frozenset()
-# stock keeps a buffer of a value that reads more
+# stock keeps the buffer of a value that reads more buffers
 MAX_BUFFERS = 3
 
 @dataclass
 class Part:
-  """Nodes that are computed together, in the order of the graph; `outputs` are those of them that are buffers whatever is decided."""
+  """Nodes that are computed together, in graph order; `outputs` are the nodes that are buffers in any case."""
   nodes: list[UOp] = field(default_factory=list)
   outputs: list[UOp] = field(default_factory=list)
   is_plain: bool = True
@@ -42,16 +42,16 @@ class NoParts(Exception):
   """A part cannot be scheduled by itself."""
 
 class Values:
-  """What the value of each node reads, up to `buffers`."""
+  """The buffers that each node's value reads."""
   def __init__(self, buffers:set[UOp]):
     self.buffers = buffers
-    # None: more than stock lets a value read without a buffer
+    # None: more buffers than stock lets a value without its own buffer read
     self.reads: dict[UOp, frozenset[UOp]|None] = {}
-    # whether a reduce in it reads any of that
+    # whether a reduce in the value reads any of them
     self.reduces: dict[UOp, bool] = {}
 
   def note(self, x:UOp) -> bool:
-    """Returns whether stock keeps the buffer of `x`, if it has one (rangeify.py:169-200). Its sources were noted before."""
+    """Returns whether stock keeps the buffer of `x`, if it has one (rangeify.py:169-200). The sources of `x` must be noted before."""
     read: frozenset[UOp]|None = NOTHING
     for s in x.src:
       mine = frozenset({s}) if s in self.buffers or s.op is Ops.BUFFER else self.reads[s]
@@ -70,7 +70,7 @@ class Parts:
   def decide(self) -> Decisions:
     realize_points: dict[UOp, Refusal] = {}
     reused: dict[UOp, Refusal] = {}
-    # the smallest first: what a large one takes is enough for many
+    # the smallest first: many small parts need as much as one large part
     for part in sorted(self.find_parts(), key=lambda p: len(p.nodes)):
       points, again = self.decide_part(part)
       realize_points.update(points)
@@ -83,7 +83,7 @@ class Parts:
     self.find_buffers()
     found: dict[UOp, Part] = {}
     for x in self.walked.toposort:
-      # what is made of constants alone is no reason to be one part: each has its own
+      # values of constants alone do not join parts: each part has its own copy
       if x.op in LEAVES or x.op is Ops.SINK or self.is_constant(x): continue
       part = found.setdefault(self.together.find(x), Part())
       part.nodes.append(x)
@@ -93,9 +93,9 @@ class Parts:
     return [p for p in found.values() if p.is_asked]
 
   def find_buffers(self) -> None:
-    """Finds the nodes that are buffers whatever is decided, and joins the others with what reads them."""
+    """Finds the nodes that are buffers in any case, and joins each other node with its readers."""
     self.cuts: set[UOp] = set()
-    # values up to those; and up to what is a buffer where no fusion is made
+    # reads with all fusions, and reads without any fusion
     self.fused, unfused = Values(self.cuts), Values({*self.walked.fused, *self.walked.row_values})
     self.together = DisjointSets()
     for x in self.walked.toposort:
@@ -107,7 +107,7 @@ class Parts:
         if s not in self.cuts and s.op not in LEAVES and not self.is_constant(s): self.together.join(s, x)
 
   def may_be_computed_again(self, x:UOp) -> bool:
-    """Whether x is a value of a row, and has reduces, all of them for the row as a whole (_row_values.py)."""
+    """Whether x is a value of a row with reduces, all over whole rows (_row_values.py)."""
     if x not in self.walked.row_values or not self.fused.reduces[x]: return False
     range_map, along = self.walked.ctx.range_map, set(self.walked.row_values[x])
     reduces = [u for u in x.toposort(gate=lambda u: u is x or u not in self.cuts) if u.op is Ops.REDUCE_AXIS and u in range_map]
@@ -116,20 +116,20 @@ class Parts:
   def is_constant(self, x:UOp) -> bool: return x not in self.cuts and self.fused.reads[x] == NOTHING
 
   def is_buffer(self, x:UOp, is_kept:bool) -> bool:
-    """Whether a node is a buffer with every fusion and without: asked for by rule, or realized and kept by stock's cost function."""
+    """Whether a node is a buffer with and without fusions: forced by rule, or realized and kept by stock's cost function."""
     if x in self.walked.forced or x.op in IS_BUFFER: return True
     if x not in self.realize_map or x.op is Ops.THREEFRY: return False
     axes = self.realize_map[x]
     return axes is not None and len(axes) == len(x.shape) and is_kept
 
-  # *** what is decided in one
+  # *** the decisions of a part
 
   def decide_part(self, part:Part) -> Decisions:
-    """What was decided in one that is alike; else it is scheduled. Raises NoParts."""
+    """Returns the decisions of an equal part, or schedules this part. Raises NoParts."""
     if not part.is_plain: raise NoParts
     sink, nodes = self.cut_out(part)
     key = (_state.patches, type(find_renderer(sink.src[0].device)).__name__, sink.key)
-    # one that is known from another graph counts, too: a schedule is the same whatever was scheduled before it
+    # a part known from another graph counts too: a schedule must not depend on earlier schedules
     if key not in self.seen:
       if len(nodes) > self.budget: return self.leave(part)
       self.budget -= len(nodes)
@@ -141,14 +141,14 @@ class Parts:
     return points, again
 
   def leave(self, part:Part) -> Decisions:
-    """It is scheduled as by stock, if there is a guard."""
+    """Leaves the part unfused if fusion-guard is on."""
     if "fusion-guard" not in _state.patches: return {}, {}
     refusal = Refusal("fusion-guard", "not-tried", {"nodes": len(part.nodes), "limit": self.limit})
     return {x:refusal for x in part.nodes if x in self.walked.fused or x in self.walked.row_values}, {}
 
   def cut_out(self, part:Part) -> tuple[UOp, dict[UOp, UOp]]:
-    """Returns the part as a graph of its own, and its nodes there. Parts that are alike are the same graph: the buffers that they read, and what tells
-    constants apart, are numbered in the order in which they are met."""
+    """Returns the part as a separate graph, and node -> its node there. Equal parts give the same graph: input buffers and unique constants are
+    numbered in the order in which the walk meets them."""
     numbers: dict[UOp, int] = {}
     new: dict[UOp, UOp] = {}
     def number(x:UOp) -> UOp: return UOp(Ops.LUNIQUE, arg=numbers.setdefault(x, len(numbers)))
@@ -161,26 +161,26 @@ class Parts:
     return UOp.sink(*[new[x] for x in part.outputs]), {x:new[x] for x in new if x in inside or self.is_constant(x)}
 
   def stand_in(self, x:UOp, number:Callable[[UOp], UOp]) -> UOp:
-    """A buffer in the place of a node that is one. One whose size is a variable has no stand-in."""
+    """Returns a BUFFER that replaces the node `x` of another part. Raises NoParts if its size is a variable."""
     if x._shape is None or not all(isinstance(s, int) for s in x.shape) or x._device is None: raise NoParts
     return UOp(Ops.BUFFER, x.dtype, (number(x), UOp(Ops.DEVICE, arg=x.device)), math.prod(x.shape)).reshape(x.shape)
 
   def place(self, decisions:Decisions, nodes:list[UOp]) -> tuple[dict[int, Refusal], dict[int, Refusal]]|None:
-    """The decisions by the places of their nodes; None where a node is not one of the part."""
+    """Returns the decisions by the positions of their nodes; None if a node is not in the part."""
     places = {x:i for i,x in enumerate(nodes)}
     memo: dict[UOp, UOp] = {}
     found = tuple({places.get(find_tagged(x, _pass.current.tagged, memo), -1):refusal for x,refusal in refused.items()} for refused in decisions)
     return None if any(-1 in refused for refused in found) else (found[0], found[1])
 
 def find_tagged(x:UOp, tagged:list[UOp], memo:dict[UOp, UOp]) -> UOp:
-  """The node of the graph that the stages were given which became `x` there: its tag says which, and a movement op has that of its source."""
+  """Returns the node of the original graph that became `x` in the stages, by its tag; a movement op has the tag of its source."""
   for u in x.toposort():
     if u in memo: continue
     memo[u] = tagged[u.tag[0]] if u.tag else u.replace(src=tuple(memo[s] for s in u.src))
   return memo[x]
 
 def decide(walked:Attempt, settle:SettlePart) -> Decisions|None:
-  """Returns what is decided for a graph, of which one walk was made with every fusion that the ranges allow; None: it is not to be had in parts."""
+  """Returns the decisions for a graph that was walked once with every fusion that the ranges allow; None if it cannot be decided in parts."""
   around = _pass.current
   try: return Parts(walked, settle).decide()
   except NoParts: return None

@@ -1,4 +1,4 @@
-"""Why a realize point stands where a fusion, or stock's own removal of buffers, would take it away: a rule, and the numbers that it was decided by.
+"""Why a realize point stays although a fusion, or stock's removal of buffers, would remove it: a rule and its numbers.
 
 | patch | rule | numbers | as a sentence |
 |---|---|---|---|
@@ -17,20 +17,20 @@
 | realize-reused | stored-once | evaluations, elements, kernels, bytes, ns, stock_ns, target | REUSED: stored once, PREDICTED |
 | realize-reused | over-memory | as stored-once, and limit | REUSED; stored once, PREDICTED, but {bytes:,} bytes are over {limit:,} |
 
-REUSED is "computed {evaluations:,} times for {elements:,} elements", with "in {kernels} kernels" after it where these are more than one, PREDICTED
-"predicted {stock_ns/1000:,.1f} -> {ns/1000:,.1f} us on {target}": all kernels that compute the value, and then those and the one that stores it.
-FUSED is "fused: {kernels} kernel for {stock_kernels} kernels", each with the s where it is not one ("fused: 1 kernel for 2 kernels").
-The numbers without `stock_` are those of the fused kernels, together; those with it are of the kernels that the fusion replaces. `ops`, `reads`, `nodes`
-and `attempts` are counts, `ns` is the predicted time in nanoseconds (a float), `target` the name of the renderer without "Renderer", `error` what codegen
-raised. `limit` is what the rule allows: bytes, reads, how many times the work (2.0), the part of the threads (0.25: a quarter). A work of no ops counts
-as one (stock_ops is 0 then, and the ratio is that to 1).
+REUSED is "computed {evaluations:,} times for {elements:,} elements", followed by "in {kernels} kernels" if there are several. PREDICTED is
+"predicted {stock_ns/1000:,.1f} -> {ns/1000:,.1f} us on {target}": first all kernels that compute the value, then these and the kernel that stores it.
+FUSED is "fused: {kernels} kernel for {stock_kernels} kernels", in the plural if needed ("fused: 1 kernel for 2 kernels").
+Numbers without `stock_` are sums over the fused kernels, numbers with it are sums over the kernels that the fusion replaces. `ops`, `reads`, `nodes`
+and `attempts` are counts, `ns` is the predicted time in nanoseconds (a float), `target` the name of the renderer without "Renderer", `error`
+codegen's error. `limit` is the rule's limit: bytes, reads, factor of work (2.0), share of threads (0.25: a quarter). If stock_ops is 0, the ratio is
+computed with 1.
 """
 from __future__ import annotations
 from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Refusal:
-  """Why a realize point stands at a node: `patch` asked for it, by `rule`, because of `numbers` (see the table above)."""
+  """Why a node keeps its realize point: `patch` decided it, by `rule`, because of `numbers` (see the table above)."""
   patch: str
   rule: str
   numbers: dict[str, int|float|str] = field(default_factory=dict)

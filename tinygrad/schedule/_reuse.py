@@ -1,9 +1,9 @@
-"""Gives a value that its readers compute again a buffer, where storing it once is cheaper (patch realize-reused).
+"""Stores a value that its readers compute again and again, if storing it once is cheaper (patch realize-reused).
 
-Stock removes the buffer of a value that is cheap to ask for: no reduce in it, few buffers read (rangeify.py:156-213). It does not look at how often
-the value is computed then: a sine that a matmul reads is computed for each element of the product. Here that is counted, on what an attempt found: the
-loops of each kernel, and the ranges that each value in it depends on. A roofline of the target (codegen/_cost.py) compares the kernels as they are
-with those there would be if the value had a buffer: one kernel more, and what is read instead of computed.
+Stock removes the buffer of a value without reduces that reads few buffers (rangeify.py:156-213). It ignores how often the value is then computed: a
+matmul computes a sine that it reads for each element of the product. This module counts that on the result of an attempt: the loops of each kernel,
+and the ranges that each value depends on. A roofline of the target (codegen/_cost.py) compares the kernels with the kernels there would be if the
+value had a buffer: one more kernel, and loads instead of computations.
 """
 from __future__ import annotations
 import math
@@ -22,32 +22,32 @@ from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
 from tinygrad_overlay.schedule._ranges import Ranges
 from tinygrad_overlay.schedule._refusals import Refusal
 
-# the opts of the target unroll up to two loops of the output, and the steps that are unrolled share what does not depend on them
+# opts unroll up to two output loops; unrolled steps share values that do not depend on these loops
 UNROLLED_STEPS, UNROLLED_LOOPS = 4, 2
-# the model is not exact: less than a quarter is no gain for sure. And a kernel more is to be scheduled, compiled and launched: what saves less than
-# ten launches is not worth it
+# the model is not exact: less than a quarter is no certain gain. One more kernel must be scheduled, compiled and launched: saving less than ten
+# launches is not worth it
 MIN_GAIN, MIN_LAUNCHES = 0.25, 10
-# all the buffers that are stored for the sake of their readers take at most as much memory as the other buffers of the schedule, or so many bytes
+# all buffers stored by this patch together take at most as much memory as the other buffers of the schedule, or so many bytes
 FREE_BYTES = 64 << 20
 
 class Env:
-  """What the ranges that inlined values close themselves stand for: the loops of the kernel that their index is made of. Each is its own: what is read
-  at two indices is computed for both."""
+  """Maps the ranges that inlined values close to the kernel's loops in their index. A value read at two indices has two Envs, and is computed
+  twice."""
   def __init__(self, loops:dict[UOp, frozenset[UOp]]): self.loops = loops
 
   def enter(self, own:Ranges, at:Ranges) -> Env:
-    """That of a value which closes the ranges `own` and is read `at` an index."""
+    """Returns the Env of a value that closes the ranges `own` and is read `at` an index."""
     return Env({**self.loops, **{r:self.find_loops((i,)) for r,i in zip(own, at) if r is not i and r.op is Ops.RANGE}})
 
   def find_loops(self, exprs:Iterable[UOp]) -> frozenset[UOp]:
-    """Returns the loops of the kernel that expressions depend on."""
+    """Returns the kernel's loops that the expressions depend on."""
     found: set[UOp] = set()
     for e in exprs:
       for r in e.ranges: found.update(self.loops.get(r, (r,)))
     return frozenset(found)
 
 class Visit(NamedTuple):
-  """A value as a kernel computes it: `around` are the loops that it stands in, outermost first. `is_inlined`: it is part of one that has no buffer."""
+  """A value in a kernel. `around`: the loops around it, outermost first. `is_inlined`: it is part of a value without a buffer."""
   x: UOp
   env: Env
   around: Ranges
@@ -55,9 +55,9 @@ class Visit(NamedTuple):
 
 @dataclass
 class Region:
-  """What one kernel computes: how many ops, and which buffers it reads."""
+  """One kernel: its number of ops, and the buffers it reads."""
   ops: int = 0
-  # value that a reader computes again -> how often, for all indices it is read at
+  # value that a reader computes again -> how often, for all its indices
   inlined: Counter[UOp] = field(default_factory=Counter)
   read: set[UOp] = field(default_factory=set)
 
@@ -66,16 +66,16 @@ def count_steps(ranges:Iterable[UOp]) -> int: return math.prod(map(size, ranges)
 def in_order(ranges:Iterable[UOp]) -> Ranges: return tuple(sorted(ranges, key=lambda r: r.arg))
 
 class Reuse:
-  """The regions of an attempt's kernels, and what they would be with buffers more."""
+  """The regions of an attempt's kernels, and the regions they would have with more buffers."""
   def __init__(self, made:Attempt, ren:Renderer):
     self.made, self.ren, self.machine = made, ren, find_machine(ren)
     self.range_map, self.realize_map = made.ctx.range_map, made.ctx.realize_map
     self.reduces = {k.node: find_reduces(k) for k in made.kernels if k.node is not None and k.node in self.range_map}
-    # what has a buffer, and what should have one, with the numbers
+    # nodes with a buffer, and nodes that should have one, with the numbers
     self.stored = set(self.reduces)
     self.found: dict[UOp, Refusal] = {}
     self.stored_bytes = 0
-    # node of a kernel -> what it computes
+    # node of a kernel -> its region
     self.regions: dict[UOp, Region] = {}
 
   def find_region(self, root:UOp) -> Region:
@@ -85,7 +85,7 @@ class Reuse:
   # *** what a kernel computes
 
   def walk(self, root:UOp) -> Region:
-    """Goes from a buffer down to those that are read."""
+    """Walks from a kernel's buffer down to the buffers it reads."""
     region, left = Region(), Counter(self.reduces.get(root, ()))
     closed = UOp.sink(*self.range_map[root].outs, *self.made.ctx.vmap_map.get(root, ()))
     stack, seen, envs = [Visit(root, Env({}), in_order(closed.ranges), False)], set[Visit](), dict[tuple, Env]()
@@ -108,8 +108,8 @@ class Reuse:
     return region
 
   def enter_reduce(self, visit:Visit, region:Region, left:Counter[tuple]) -> Visit:
-    """A reduce as its source sees it, in its loops. One of an inlined value has none, nor has one that is not among those of the kernel that are
-    `left`: it became an index, as that of an arange."""
+    """Enters the loops of a reduce. A reduce of an inlined value has no loops, and neither has a reduce that is not among the kernel's reduces that
+    are `left`: it became an index, like an arange."""
     ranges = in_order(UOp.sink(*[self.range_map[visit.x].ins[i] for i in visit.x.arg[1]]).ranges)
     if visit.is_inlined or not left[shape:=reduce_shape(visit.x)]:
       return visit._replace(env=Env({**visit.env.loops, **dict.fromkeys(ranges, frozenset())}))
@@ -129,7 +129,7 @@ class Reuse:
   # *** how long it takes
 
   def count_all(self, x:UOp) -> int:
-    """Returns how many elements the buffer of a value has: in a scope it has the batch."""
+    """Returns the number of elements of a value's buffer, with the batch if it is in a scope."""
     return count_elements(x, range(len(x.shape)))*count_steps(self.made.ctx.vmap_map.get(x, ()))
 
   def count_bytes(self, x:UOp) -> int: return self.count_all(x)*x.dtype.itemsize if x._shape is not None else 0
@@ -143,14 +143,14 @@ class Reuse:
   # *** the choice
 
   def choose(self) -> dict[UOp, Refusal]:
-    """Stores what pays, what is nearest to the outputs first; then takes back what does not pay any more, now that others are stored."""
+    """Stores values that pay, nearest to the outputs first; then takes back values that no longer pay because of the others."""
     for x in reversed(self.made.toposort):
       if self.may_store(x) and (roots:=self.find_readers(x)): self.try_to_store(x, roots)
     for x in [x for x in self.made.toposort if x in self.found and x in self.stored]: self.try_to_take_back(x)
     return self.found
 
   def may_store(self, x:UOp) -> bool:
-    """Whether stock removed its buffer. A value of a row is computed twice, and that pays (_row_values.py)."""
+    """Whether stock removed the buffer of x. Computing a value of a row twice pays (_row_values.py)."""
     return x in self.made.inlined and x not in self.stored and x not in self.made.fused and x.op is not Ops.THREEFRY
 
   def find_readers(self, x:UOp) -> list[UOp]: return [root for root in self.computed_in.get(x, ()) if x in self.find_region(root).inlined]
@@ -159,7 +159,7 @@ class Reuse:
     times, elements, needs = sum(self.find_region(root).inlined[x] for root in roots), self.count_all(x), self.count_bytes(x)
     if times <= elements: return
     own = self.walk(x)
-    # at most so much is saved: not worth a look
+    # even the largest possible gain is too small
     if (times/elements-1)*own.ops*self.machine.op_ns <= self.least_ns: return
     before = self.predict(roots)
     known = {root: self.regions.pop(root) for root in roots}
@@ -193,7 +193,7 @@ class Reuse:
 
   @cached_property
   def computed_in(self) -> dict[UOp, list[UOp]]:
-    """Value that a reader computes again -> the kernels that do."""
+    """Returns value -> the kernels that compute it again."""
     found: dict[UOp, list[UOp]] = {}
     for root in self.stored:
       for x in self.find_region(root).inlined: found.setdefault(x, []).append(root)
@@ -206,12 +206,12 @@ class Reuse:
   def most_bytes(self) -> int: return max(FREE_BYTES, sum(self.count_bytes(x) for x in self.made.toposort if x in self.stored or x.op is Ops.BUFFER))
 
 def find_reused(made:Attempt) -> dict[UOp, Refusal]:
-  """Returns the values that should have a buffer, each with the numbers: rule `stored-once`, and `over-memory` for those that get none."""
+  """Returns the values that should have a buffer, with the numbers: rule `stored-once`, or `over-memory` if memory does not allow it."""
   if not made.inlined or not made.kernels: return {}
   return Reuse(made, find_renderer(made.kernels[0].device)).choose()
 
 def find_reduces(k:MadeKernel) -> Counter[tuple]:
-  """The reduces that are left in a kernel: others became an index. What codegen cannot lower is left for the device to say."""
+  """Counts the reduces of a kernel that did not become an index; none if codegen fails, because the device reports that."""
   try: return count_reduces(k.ast)
   except CannotLower: return Counter()
 
@@ -219,8 +219,8 @@ def reduce_shape(x:UOp) -> tuple:
   return x.arg[0], tuple(sorted(n for i in x.arg[1] if (n:=count_elements(x.src[0], (i,))) > 1))
 
 def count_executed(depends:frozenset[UOp], around:Ranges, ren:Renderer) -> int:
-  """How often a value is computed: codegen puts it into the innermost loop that it depends on, so in all loops around that one too. The loops of the
-  output are threads where the target has many: each computes it."""
+  """Returns how often a value is computed: codegen puts it into the innermost loop that it depends on, so it runs in all loops around that loop too.
+  On a target with many threads the output loops are threads, and each computes it."""
   inner = max((i for i,r in enumerate(around) if r in depends), default=-1)
   runs = [r for i,r in enumerate(around) if i <= inner or (ren.has_local and r.arg[-1] is AxisType.LOOP)]
   shared = [min(size(r), UNROLLED_STEPS) for r in runs if r not in depends and r.arg[-1] is AxisType.LOOP][:UNROLLED_LOOPS]

@@ -1,7 +1,7 @@
-"""Values of a row: what the reduce of a row reads, and its elements too, such as exp(x - max) of a softmax (patches fuse-broadcast, fusion-guard).
+"""Values of a row: both the reduce of a row and its elements read them, such as exp(x - max) in a softmax (patches fuse-broadcast, fusion-guard).
 
-Their readers differ along the row only, so stock makes a buffer of them. The walk (indexing.py) notes which they are, in `RowValues`; later the
-removal of buffers (rangeify.py) asks `is_computed_again`.
+Their readers differ only along the row, so stock gives them a buffer. The walk (indexing.py) notes them in `RowValues`; later the removal of buffers
+(rangeify.py) asks `is_computed_again`.
 """
 from __future__ import annotations
 from dataclasses import dataclass, field
@@ -18,8 +18,8 @@ from tinygrad_overlay.schedule._ranges import NodeRanges, Ranges
 class RowValues:
   """Invariants 5 and 6 of the walk.
 
-  `values`: node whose readers differ along a row -> for its axes, and for its ambient ranges, what all readers ask for; None where they differ.
-  `row_of`: a range of such a node that all readers agree on -> their range. The node stands in their row, if it is computed again.
+  `values`: node whose readers differ along a row -> for each axis and each ambient range, the index of all readers; None if they differ.
+  `row_of`: range of such a node on which all readers agree -> their range. If computed again, the node is in their row.
   """
   values: dict[UOp, tuple[list[UOp|None], dict[UOp, UOp|None]]] = field(default_factory=dict)
   row_of: dict[UOp, UOp] = field(default_factory=dict)
@@ -29,13 +29,12 @@ class RowValues:
     self.values[x] = axes, {r:self.find_row([n.ambient.get(r, r) for n in readers]) for r in mine}
 
   def find_row(self, asked:list[UOp]) -> UOp|None:
-    """What all readers ask for on one axis, where a reader that is a value of a row itself stands in the row of its own readers. None: they
-    differ."""
+    """Returns the index of all readers on one axis; None if they differ. A reader that is itself a value of a row is in the row of its readers."""
     rows = [self.row_of.get(r.get_idx(), r.get_idx()) for r in asked]
     return rows[0] if all_same(rows) else None
 
   def note_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> list[UOp]:
-    """x has its ranges now. Returns those of them that are along the row."""
+    """Notes the ranges of x. Returns the ranges along the row."""
     axes, batch = self.values[x]
     pairs = [*zip(out_rngs, axes), *((ambient[r], row) for r,row in batch.items())]
     self.row_of.update((r, row) for r,row in pairs if row is not None and r.op is Ops.RANGE)
@@ -44,23 +43,21 @@ class RowValues:
 def may_compute_again(attempt:Attempt) -> bool:
   return attempt.is_judged and not attempt.keeps_all and {"fuse-broadcast", "fusion-guard"} <= _state.patches
 
-# what a buffer is kept for whatever it costs: upstream's ALWAYS_RUN_OPS (rangeify.py:127)
+# ops that always keep their buffer: upstream's ALWAYS_RUN_OPS (rangeify.py:127)
 NEVER_REMOVED = {Ops.CONTIGUOUS, Ops.COPY, Ops.ASSIGN, Ops.ENCDEC, Ops.NOOP}
 
 def is_computed_again(attempt:Attempt, src:UOp, buf:UOp, idx:UOp) -> bool:
-  """Whether a value of a row is to be computed again by its readers, which are in one kernel then: exp(x - max) by the sum and the quotient of a
-  softmax.
+  """Whether the readers of a value of a row compute it again, in one kernel: the sum and the quotient of a softmax both compute exp(x - max).
 
-  Stock keeps its buffer, because there is a reduce in it (rangeify.py:189-213). But that reduce is of the row, and its readers have the row in
-  common.
+  Stock keeps its buffer because it contains a reduce (rangeify.py:189-213). But that reduce is over the row, and its readers share the row.
   """
   if (x:=node_of(buf)) is None or x not in attempt.row_values or x in attempt.realize_points: return False
   if src.op in NEVER_REMOVED or not buf.arg.removable or buf.arg.addrspace != AddrSpace.GLOBAL: return False
   return has_readers_row(src, dict(zip(buf.src[1:], idx.src[1:])), attempt.row_values[x]) and is_cheap_again(src, find_renderer(x.device))
 
 def has_readers_row(src:UOp, read_at:dict[UOp, UOp], along:list[UOp]) -> bool:
-  """Whether the reduces in a value run once for each row that its reader, which reads it at `read_at`, is in: the reader has a loop for each range
-  that they depend on, and none of these is `along` the row."""
+  """Whether the reduces in a value run once for each row of its reader: the reader, which reads at `read_at`, has a loop for each range that they
+  depend on, and no such range is `along` the row."""
   reduces = [u for u in src.toposort(gate=lambda u: not is_global_buffer(u)) if u.op is Ops.REDUCE]
   rows = [r for u in reduces for r in u.ranges if r in read_at]
   return bool(reduces) and all(r not in along and is_loop(read_at[r]) for r in rows)

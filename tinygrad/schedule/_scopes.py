@@ -1,4 +1,4 @@
-"""Prepares vmap scopes for the rangeify pass: RANGEs with ids of their own, and nothing inside a scope that cannot be there."""
+"""Prepares vmap scopes for the rangeify pass: gives each RANGE a unique id, and refuses ops that cannot be inside a scope."""
 from __future__ import annotations
 import itertools
 from typing import Iterable, Iterator
@@ -10,21 +10,21 @@ from tinygrad_overlay._state import FIRST_OWN_ID, FIRST_PADDED_ID, process, reme
 class VmapScopeError(RuntimeError):
   """A graph does inside a vmap scope what the scheduler cannot do there. The message is a sentence: what, where, what to do."""
 
-# the arg of a VMAPOUT that stands for CONTIGUOUS over VMAPOUT: its buffer is never removed
+# arg of a VMAPOUT that replaces CONTIGUOUS over VMAPOUT: its buffer is never removed
 KEEP = "contiguous"
 
-# in a schedule, a RANGE of pad_reduce has an id of its own kind from here down, because no VMAP op names it
+# in a schedule, the ids of pad_reduce's RANGEs start here and go down: no VMAP op names these RANGEs
 SCHEDULED_PADDED_ID = -10001
 
 def make_range(size:sint, axis_type:AxisType, padded:bool) -> UOp:
-  """A RANGE that no other has: a scope around the gradient of another scope must not share its RANGE, wherever the two are made."""
+  """Returns a RANGE with an unused id: a scope around the gradient of another scope must not share its RANGE, wherever the two are made."""
   number = next(process.padded_ids if padded else process.own_ids)
   rng = UOp(Ops.RANGE, dtypes.index, (sint_to_uop(size),), (number, axis_type))
   remember(process.own_ranges, rng)
   return rng
 
 def vmap_ranges(toposort) -> frozenset[UOp]:
-  """The RANGEs of the graph's scopes: those that a VMAPIN or VMAPOUT names, and those of pad_reduce."""
+  """Returns the RANGEs of the graph's scopes: every RANGE in a VMAPIN or VMAPOUT, and pad_reduce's RANGEs."""
   named = {r for x in toposort if x.op in GroupOp.VMap for r in x.src[1:] if r.op is Ops.RANGE}
   return frozenset(named | {x for x in toposort if is_padded(x)})
 
@@ -32,25 +32,25 @@ def is_padded(x:UOp) -> bool: return x.op is Ops.RANGE and (x.arg[0] <= FIRST_PA
 def is_own(x:UOp) -> bool: return x.op is Ops.RANGE and x.arg[0] <= FIRST_OWN_ID
 
 def name_own_ranges(toposort) -> dict[UOp, UOp]:
-  """Small ids for the RANGEs of tinygrad.func, in the order of the graph: the same program has the same graph each time it is built.
+  """Returns small ids for tinygrad.func's RANGEs, in graph order: the same program always gives the same graph.
 
-  A scope enters the graph before those inside it. Its id is below theirs, because loops are in the order of their ids.
+  A scope enters the graph before the scopes inside it, and gets a lower id, because loops are nested in the order of their ids.
   """
   if not (own:=[x for x in toposort if is_own(x)]): return {}
   ids, padded = free_ids(toposort, -1), free_ids(toposort, SCHEDULED_PADDED_ID)
   return {r:r.replace(arg=(next(padded if is_padded(r) else ids),)+r.arg[1:]) for r in reversed(own)}
 
 def open_vmap_ranges(*us:UOp) -> list[UOp]:
-  """The vmap RANGEs that are open in any of the values: not empty inside a scope."""
+  """Returns the vmap RANGEs that are open in any of the values; empty outside of all scopes."""
   if not (open_ranges:={r:None for u in us for r in u.ranges}): return []
   named = vmap_ranges(UOp.sink(*us).toposort())
   return [r for r in open_ranges if r in named]
 
-# so many nodes are looked at for a RANGE before the ranges of all nodes are found: path after path would take long in a large graph
+# number of nodes to search for a RANGE before computing the ranges of all nodes: following every path takes long in a large graph
 LOOKED_AT = 100
 
 def is_open(rng:UOp, u:UOp) -> bool:
-  """Whether a RANGE is open in a value: it nearly always is, and the first sources lead to it."""
+  """Whether a RANGE is open in a value: nearly always it is, and the first sources lead to it."""
   stack = [u]
   for _ in range(LOOKED_AT):
     if not stack: return False
@@ -64,7 +64,7 @@ def is_open(rng:UOp, u:UOp) -> bool:
 ENDS = {*range_start, Ops.AFTER}
 
 def closes_all(u:UOp, ranges:set[UOp]) -> bool:
-  """Whether all of the RANGEs end in the VMAPOUTs that a value ends with: then none of them is open in it."""
+  """Whether the VMAPOUTs at the end of a value close all the RANGEs."""
   left = set(ranges)
   while left and (u.op in UNARY or u.op is Ops.VMAPOUT):
     if u.op is Ops.VMAPOUT: left.difference_update(u.src[1:])
@@ -82,15 +82,15 @@ def describe_place(x:UOp) -> str:
   return f"{name} ({x.metadata[0].name} at {x.metadata[0].caller})" if x.metadata[0].caller else f"{name} ({x.metadata[0].name})"
 
 def prepare_scopes(tsink:UOp, toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -> UOp:
-  """Returns the graph with scopes that the pass can take. Raises VmapScopeError for what it cannot.
+  """Returns the graph with scopes that the pass can schedule. Raises VmapScopeError if it cannot.
 
-   0. a REDUCE over a RANGE of pad_reduce has a RANGE of its own where a step of that RANGE reads its result
-   1. each RANGE has an id that no other has, below zero: the pass numbers its own from zero, and it sorts by id
-   2. CONTIGUOUS over VMAPOUT is one buffer, not a buffer and its copy
-   3. a COPY inside a scope copies the whole batch: it stands between a VMAPOUT and a VMAPIN
-   4. a REDUCE over an OUTER RANGE reduces an axis: the kernels run once for each step, and have no sum of the steps
-   5. a VMAPOUT of a RESHAPE that is an output is the RESHAPE of a VMAPOUT: as by hand, the buffer has the axes that the value is computed on
-   6. a value that leaves its scope as an output is a buffer: what else uses it in the scope reads it from there
+   0. a REDUCE over a RANGE of pad_reduce gets a new RANGE if a step of that RANGE reads its result
+   1. each RANGE gets a unique id below zero: the pass numbers its own ranges from zero, and sorts by id
+   2. CONTIGUOUS over VMAPOUT becomes one buffer, not a buffer and its copy
+   3. a COPY inside a scope copies the whole batch, between a VMAPOUT and a VMAPIN
+   4. a REDUCE over an OUTER RANGE reduces an axis: kernels run once for each step, and cannot sum the steps
+   5. a VMAPOUT of a RESHAPE that is an output becomes the RESHAPE of a VMAPOUT: as by hand, the buffer has the axes of the computation
+   6. a value that leaves its scope as an output is a buffer: its other readers in the scope read that buffer
   """
   if (separated:=separate_reduces(tsink, toposort)) is not tsink:
     toposort = (tsink:=separated).toposort()
@@ -118,12 +118,12 @@ def rebuild(tsink:UOp, toposort:dict[UOp, None], consumers:dict[UOp, dict[UOp, N
   return new[tsink]
 
 def separate_reduces(tsink:UOp, toposort:dict[UOp, None]) -> UOp:
-  """A gradient of pad_reduce is a loop over the RANGE that reads the sum over the same RANGE: in one kernel these are two loops, one in the other."""
+  """A gradient of pad_reduce loops over the RANGE and reads the sum over the same RANGE: in one kernel these are two nested loops."""
   if not any(is_padded(x) for x in toposort): return tsink
   nested, reused = count_nested(toposort)
   if not reused: return tsink
   free = free_ids(toposort, SCHEDULED_PADDED_ID)
-  # REDUCEs side by side share one, so that they share what they reduce
+  # REDUCEs of the same level share a RANGE, so that they share their source
   names: dict[tuple[UOp, int], UOp] = {}
   new: dict[UOp, UOp] = {}
   for x in toposort:
@@ -136,12 +136,12 @@ def separate_reduces(tsink:UOp, toposort:dict[UOp, None]) -> UOp:
   return new[tsink]
 
 def free_ids(toposort:Iterable[UOp], first:int) -> Iterator[int]:
-  """The ids from `first` downwards that no RANGE of the graph has."""
+  """Yields the unused ids from `first` down."""
   taken = {x.arg[0] for x in toposort if x.op is Ops.RANGE}
   return (i for i in itertools.count(first, -1) if i not in taken)
 
 def count_nested(toposort:dict[UOp, None]) -> tuple[dict[UOp, dict[UOp, int]], set[UOp]]:
-  """Returns node -> RANGE -> how many REDUCEs over it are nested in the node, and the RANGEs in a step of which a REDUCE over them is read."""
+  """Returns node -> RANGE -> depth of nested REDUCEs over it, and the RANGEs with a step that reads a REDUCE over the same RANGE."""
   nested: dict[UOp, dict[UOp, int]] = {}
   reused: set[UOp] = set()
   for x in toposort:
@@ -165,7 +165,7 @@ def rename_ranges(toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -> dict
   return names
 
 def find_reshaped_outputs(consumers:dict[UOp, dict[UOp, None]]) -> dict[UOp, UOp]:
-  """Returns VMAPOUT -> the RESHAPE to take its place, for each VMAPOUT of a RESHAPE that is an output and nothing else."""
+  """Returns VMAPOUT -> its replacement RESHAPE, for each VMAPOUT of a RESHAPE that only is an output."""
   found: dict[UOp, UOp] = {}
   for x in consumers:
     if x.op is not Ops.VMAPOUT or any(c.op is not Ops.SINK for c in consumers[x]): continue
@@ -177,7 +177,7 @@ def find_reshaped_outputs(consumers:dict[UOp, dict[UOp, None]]) -> dict[UOp, UOp
   return found
 
 def unwrap_output(output:UOp, consumers:dict[UOp, dict[UOp, None]]) -> tuple[UOp, list[list[UOp]], bool]:
-  """Returns the value below the VMAPOUTs and RESHAPEs of an output, the RANGEs of each VMAPOUT, outermost first, and whether there is a RESHAPE."""
+  """Returns the value below an output's VMAPOUTs and RESHAPEs, the RANGEs of each VMAPOUT (outermost first), and whether there is a RESHAPE."""
   value, scopes, is_reshaped = output, [], False
   while value.op is Ops.RESHAPE or (value.op is Ops.VMAPOUT and is_batch_first(value) and (value is output or len(consumers[value]) == 1)):
     if value.op is Ops.RESHAPE: is_reshaped = True
@@ -190,7 +190,7 @@ def is_batch_first(vmapout:UOp) -> bool:
   return all(a.op is Ops.RANGE for a in vmapout.src[1:1+ranges])
 
 def find_kept(toposort:dict[UOp, None]) -> dict:
-  """Returns node -> what to do with its new form, for each VMAPOUT under a CONTIGUOUS and for that CONTIGUOUS."""
+  """Returns node -> a function of its new form, for each VMAPOUT under a CONTIGUOUS and for that CONTIGUOUS."""
   kept: dict = {}
   consumers = consumer_map_from_toposort(toposort)
   for x in toposort:
@@ -211,7 +211,7 @@ def below_reshapes(x:UOp) -> UOp:
   return x
 
 def find_leaving(tsink:UOp, consumers:dict[UOp, dict[UOp, None]]) -> dict[UOp, UOp]:
-  """Returns value -> the VMAPOUT that is an output of it, for each value that other nodes use too and that is made by a kernel."""
+  """Returns value -> its VMAPOUT that is an output, for each value that a kernel computes and other nodes use too."""
   leaving: dict[UOp, UOp] = {}
   for out in tsink.src:
     vmapout = out.base
@@ -220,7 +220,7 @@ def find_leaving(tsink:UOp, consumers:dict[UOp, dict[UOp, None]]) -> dict[UOp, U
   return leaving
 
 def order_leaving(tsink:UOp, leaving:dict[UOp, UOp]) -> list[UOp]:
-  """The graph's nodes, sources first, where what uses a leaving value comes after its VMAPOUT."""
+  """Returns the graph's nodes, sources first; the readers of a leaving value come after its VMAPOUT."""
   order: dict[UOp, None] = {}
   stack = [(tsink, False)]
   while stack:
@@ -248,13 +248,13 @@ def take_source(contiguous:UOp) -> UOp: return contiguous.src[0]
 def take_tagged_source(contiguous:UOp) -> UOp: return contiguous.src[0].replace(tag=contiguous.tag)
 
 def collect_batch(u:UOp, ranges:list[UOp]) -> UOp:
-  """(4,) inside a scope of size 3 -> (3, 4): the slices of a value along new first axes, one for each RANGE."""
+  """(4,) inside a scope of size 3 -> (3, 4): collects a value along new first axes, one for each RANGE."""
   return UOp(Ops.VMAPOUT, u.dtype, (u, *ranges, *[UOp.const(ranges[0].dtype, 0)]*len(u.shape)))
 
 def copy_whole_batch(copy:UOp, ranges:list[UOp]) -> UOp:
   source, device = copy.src
   batch = collect_batch(source, ranges)
-  # the copy is a tensor of another shape: it does not carry the tag of the one inside the scope
+  # the copy has another shape, so it does not keep the tag of the tensor inside the scope
   return UOp(Ops.VMAPIN, copy.dtype, (copy.replace(src=(batch, device), tag=None), *batch.src[1:]))
 
 def reduced_outer_ranges(x:UOp, scope_ranges:frozenset[UOp]) -> list[UOp]:
@@ -264,7 +264,7 @@ def reduce_whole_batch(reduce:UOp, outer:list[UOp]) -> UOp:
   value = reduce.src[0]
   if loops:=tuple(r for r in reduce.src[1:] if r not in outer): value = reduce.replace(src=(value,)+loops, tag=None)
   total = collect_batch(value, outer).r(reduce.arg, tuple(range(len(outer)))).reshape(value.shape)
-  # the tag is for a node of the REDUCE's own shape
+  # the tag belongs to a node with the REDUCE's shape
   return UOp(Ops.CONTIGUOUS, reduce.dtype, (total,), tag=reduce.tag)
 
 CANNOT_BE_IN_SCOPE = {
@@ -278,7 +278,7 @@ CANNOT_BE_IN_SCOPE = {
 }
 
 def name_caller() -> str:
-  """Who asks for a value, where it is another than `realize`."""
+  """Returns the method that realizes a value, unless it is `realize`, as the end of a sentence."""
   methods = called_methods()
   return f", and {methods[-1]} realizes it" if methods and methods[-1] != "Tensor.realize" else ""
 

@@ -1,7 +1,7 @@
-"""A gather is not split in two kernels (patch whole-gathers).
+"""Keeps a gather in one kernel (patch whole-gathers).
 
-Stock splits a REDUCE_AXIS that makes 32,768 times less of its source (rangeify.py:32). In the graph a gather is one of these: the sum over all r of
-`where(r == i, x[r], 0)`. Whole it is one load (codegen/_gather.py); split it is 256 loads of which one counts, written to a buffer and added up.
+Stock splits a REDUCE_AXIS whose result is 32,768 times smaller than its source (rangeify.py:32), and a gather can be such a reduce: the sum over all
+r of `where(r == i, x[r], 0)`. Unsplit it is one load (codegen/_gather.py); split it is 256 loads, all but one useless, stored and then added up.
 """
 from __future__ import annotations
 import itertools
@@ -15,15 +15,15 @@ from tinygrad.uop.symbolic import symbolic
 from tinygrad_overlay import _state
 from tinygrad_overlay.codegen._gather import pick_elements
 
-# nodes that are looked at for a comparison with an index: a gather has a few dozen
+# number of nodes to search for a comparison with an index: a gather has a few dozen
 MAX_NODES = 500
 # a BITCAST may have another shape than its source
 ELEMENTWISE = GroupOp.Elementwise-{Ops.BITCAST}
 
 @dataclass(frozen=True)
 class LeftWhole:
-  """A gather along `axes` of a reduce of the shape `source`. Stock would make and store `between` of that, and `result` in a second kernel; both
-  also of what the reduce adds up along its axes `rest`, which is a reduce of its own here."""
+  """A gather along `axes` in a reduce of a `source` shape. Stock would store the shape `between`, and reduce it to `result` in a second kernel.
+  `rest`: the other axes of the reduce, which become a separate reduce here."""
   axes: tuple[int, ...]
   rest: tuple[int, ...]
   source: tuple[sint, ...]
@@ -31,9 +31,9 @@ class LeftWhole:
   result: tuple[sint, ...]
 
 def leave_whole(reduce:UOp, x:UOp, split:UOp) -> UOp|None:
-  """Returns what takes the place of a REDUCE_AXIS of `x` that stock makes `split` of: itself where it is a gather, None where it is none.
+  """Returns the replacement for a REDUCE_AXIS of `x` that stock splits into `split`: itself if it is a gather, None if it is not.
 
-  One that is a gather along some of its axes becomes two: the gather, and the sum along the others, which may be split.
+  A gather along only some of its axes becomes two reduces: the gather, and the sum along the other axes, which may be split.
   """
   if "whole-gathers" not in _state.patches or reduce.arg[0] is not Ops.ADD: return None
   if not (gathered:=find_gathered(reduce, x)): return None
@@ -43,11 +43,11 @@ def leave_whole(reduce:UOp, x:UOp, split:UOp) -> UOp|None:
   return gather.r(Ops.ADD, rest).replace(tag=reduce.tag) if rest else reduce
 
 def find_stored(split:UOp) -> UOp:
-  """The CONTIGUOUS between the two kernels that stock makes of a reduce (rangeify.py:58)."""
+  """Returns the CONTIGUOUS between the two kernels of stock's split (rangeify.py:58)."""
   return split.src[0].src[0]
 
 def find_gathered(reduce:UOp, x:UOp) -> tuple[int, ...]:
-  """Returns the axes of the reduce along which all elements of `x` but one are zero."""
+  """Returns the reduce axes along which all elements of `x` but one are zero."""
   if not any(u.op is Ops.CMPNE for u in itertools.islice(walk_values(x), MAX_NODES)): return ()
   indexed = Indexed(x.ndim)
   ranges = [UOp.range(s, a, AxisType.REDUCE if a in reduce.arg[1] else AxisType.LOOP) if s != 1 else UOp.const(dtypes.index, 0)
@@ -58,7 +58,7 @@ def find_gathered(reduce:UOp, x:UOp) -> tuple[int, ...]:
   return tuple(a for a in reduce.arg[1] if ranges[a] in summed and ranges[a] not in left)
 
 def walk_values(x:UOp) -> Iterator[UOp]:
-  """Yields the nodes that a kernel of `x` computes element by element, from `x` on."""
+  """Yields `x` and the nodes below it that a kernel computes element by element."""
   seen, waiting = {x}, [x]
   while waiting:
     yield (u:=waiting.pop())
@@ -67,13 +67,13 @@ def walk_values(x:UOp) -> Iterator[UOp]:
     waiting += new
 
 def find_values(u:UOp) -> tuple[UOp, ...]:
-  """The sources of an op that a kernel computes element by element."""
+  """Returns the sources of `u` that a kernel computes element by element."""
   if u.op in ELEMENTWISE: return u.src
   return u.src[:1] if u.op in GroupOp.Movement else ()
 
 @dataclass
 class Indexed:
-  """Elements of tensors as expressions of ranges, as the rangeify pass makes them. What may be in a buffer has a stand-in."""
+  """Writes elements of tensors as expressions of ranges, like the rangeify pass. A possible buffer becomes a placeholder."""
   next_range: int
   made: dict[tuple[UOp, tuple[UOp, ...]], UOp] = field(default_factory=dict)
 
@@ -96,12 +96,12 @@ class Indexed:
     return inside.where(self.value(u.src[0], tuple(r.get_idx() for r in moved)), UOp.const(u.dtype, 0))
 
   def count(self, u:UOp, ranges:tuple[UOp, ...]) -> UOp:
-    """An arange is a sum of ones: it becomes a number that its ranges count."""
+    """Writes an arange, a sum of ones, as a REDUCE over new ranges."""
     op, axes = u.arg
     own = {a:UOp.range(u.src[0].shape[a], self.next_range+i, AxisType.REDUCE) for i,a in enumerate(axes)}
     self.next_range += len(own)
     return self.value(u.src[0], tuple(own.get(a, r) for a,r in enumerate(ranges))).reduce(*own.values(), arg=op)
 
 def is_counted(u:UOp) -> bool:
-  """Whether a REDUCE_AXIS is made of constants alone."""
+  """Whether a REDUCE_AXIS depends on constants alone."""
   return all(s.op in ELEMENTWISE or s.op in GroupOp.Movement or s.op is Ops.CONST for s in walk_values(u.src[0]))

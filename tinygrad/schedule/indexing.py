@@ -1,16 +1,16 @@
 """Our rangeify pass: gives each node of the tensor graph its ranges and decides which nodes become buffers.
 
-It takes the place of `run_rangeify`. With no VMAPIN or VMAPOUT in the graph its result is that of tinygrad 0.12.0, to the key of each kernel's AST.
-With them it also tracks **ambient ranges**: the vmap RANGEs a node depends on that its own range tuple does not hold,
-because VMAPOUT strips them on the way in (patches vmap-ops, ambient-ranges, nested-ranges; seeds 000, 001, 004). An ambient range goes the way of the
-others: what reads a VMAPOUT binds its RANGE to the index it reads at, a buffer inside the scope starts again with the RANGE itself.
+It replaces `run_rangeify`. Without VMAPIN and VMAPOUT in the graph its result equals tinygrad 0.12.0's, to the key of each kernel's AST. With them it
+also tracks **ambient ranges**: the vmap RANGEs that a node depends on but that its own range tuple does not hold, because VMAPOUT removes them on the
+way in (patches vmap-ops, ambient-ranges, nested-ranges; seeds 000, 001, 004). Ambient ranges propagate like the others: a reader of a VMAPOUT binds
+its RANGE to the reader's index, and a buffer inside the scope starts again with the RANGE itself.
 
- 1. scopes     refuse what cannot be done inside one, give each RANGE an id of its own (_scopes.py; not in upstream)
- 2. realize    find the nodes that are buffers whatever their ranges are, by upstream's rules and one for VMAPOUT (upstream's indexing.py:14-36, 165)
- 3. ambient    propagate the vmap RANGEs forward, from VMAPIN to what depends on it (_ambient.py; not in upstream)
+ 1. scopes     refuse ops that cannot be inside a scope, give each RANGE a unique id (_scopes.py; not in upstream)
+ 2. realize    find the nodes that are buffers by rule: upstream's rules and one for VMAPOUT (upstream's indexing.py:14-36, 165)
+ 3. ambient    propagate the vmap RANGEs forward, from VMAPIN to all nodes that depend on it (_ambient.py; not in upstream)
  4. ranges     backward, from outputs to inputs: the ranges on each node's output, then on its inputs (below; upstream's 171-275).
-               Where a value that many read becomes a buffer is asked of a policy (_policy.py; upstream's 211-229 and 231-241)
- 5. apply      put BUFFERIZE and INDEX where the decisions of 2 and 4 say (_apply.py; upstream's 57-82, 277)
+               A policy decides which shared values become buffers (_policy.py; upstream's 211-229 and 231-241)
+ 5. apply      insert BUFFERIZE and INDEX as decided in 2 and 4 (_apply.py; upstream's 57-82, 277)
 
 The numbers are lines of tinygrad/schedule/indexing.py in tinygrad 0.12.0, here and in the docstrings below.
 """
@@ -35,25 +35,24 @@ from tinygrad_overlay.schedule._refusals import Refusal
 from tinygrad_overlay.schedule._row_values import RowValues, may_compute_again
 from tinygrad_overlay.schedule._scopes import is_kept, prepare_scopes, vmap_ranges
 
-# ranges on the output of a node, and what its ambient ranges are bound to
+# ranges on the output of a node, and the bindings of its ambient ranges
 Output = tuple[Ranges, dict[UOp, UOp]]
 
-# these have no ranges: a kernel's are internal (indexing.py:174-177)
+# ops without ranges: a kernel's ranges are internal (indexing.py:174-177)
 WITHOUT_RANGES = {Ops.DEVICE, Ops.UNIQUE, Ops.KERNEL}
-# the ops at which ending ranges are looked at (indexing.py:232)
+# ops that may be realized because ranges end below them (indexing.py:232)
 ENDS_RANGES = GroupOp.Elementwise | {Ops.REDUCE_AXIS}
 
 class RangeAssignment:
   """The backward walk. Invariants, for each node x after its visit:
 
-   1. range_map[x] = (ranges on its inputs, ranges on its output), one for each axis, and what the ambient ranges of its inputs are bound to
-   2. realize_map[x], if there, lists the axes with ranges of their own: all of them is a GLOBAL buffer, some a LOCAL one; all of them and x in
-      local_in_scope is a LOCAL one inside a step of the batch
-   3. ending[x] maps each range that ends below x, and that no realized node cut off, to where it ends: an EXPAND, or what takes x into a scope
-   4. batch.loops maps each range that is a buffer's own loop over a batch to the vmap RANGE that it stands for. In range_map the loop stands for the
-      RANGE until the walk is done, and the RANGE for itself after that
-   5. rows.values[x], if there, says that x is realized for the sake of readers that differ along a row, and which of its axes are not along it
-   6. rows.row_of maps the ranges of such an x that are not along the row to those that all its readers have there, through any number of such nodes
+   1. range_map[x] = (ranges on its inputs, ranges on its output), one for each axis, and the bindings of its inputs' ambient ranges
+   2. realize_map[x], if present, lists the axes with new ranges: all axes for a GLOBAL buffer, some for a LOCAL buffer. All axes with x in
+      local_in_scope is a LOCAL buffer inside a step of the batch
+   3. ending[x] maps each range that ends below x, without a realized node between, to the node that ends it: an EXPAND, or the entry to a scope
+   4. batch.loops maps each loop of a buffer over a batch to its vmap RANGE. range_map has the loop until the walk ends, and the RANGE after that
+   5. rows.values[x], if present, says that x is realized because its readers differ along a row, and which of its axes are not along the row
+   6. rows.row_of maps the ranges of such an x that are not along the row to the ranges of all its readers, through any number of such nodes
   """
   def __init__(self, toposort:dict[UOp, None], ctx:VmapContext, consumers:dict[UOp, dict[UOp, None]], free_ranges:frozenset[UOp], attempt:_pass.Attempt):
     self.toposort, self.ctx, self.consumers, self.attempt = toposort, ctx, consumers, attempt
@@ -64,7 +63,7 @@ class RangeAssignment:
 
   def run(self, debug:bool) -> None:
     for x in reversed(self.toposort):
-      # an index is made of ranges, and has none
+      # an index consists of ranges, and has none
       if x.op in WITHOUT_RANGES or x.dtype.scalar() == dtypes.index: continue
       self.ending[x] = self.collect_ending(x)
       if (found:=self.output_ranges(x)) is None: continue
@@ -77,12 +76,12 @@ class RangeAssignment:
     self.batch.name_all()
 
   def collect_ending(self, x:UOp) -> dict[UOp, UOp]:
-    """The ranges that end below x (indexing.py:180)."""
+    """Returns the ranges that end below x (indexing.py:180)."""
     ending: dict[UOp, UOp] = {}
     mine = self.batch.ambient_of(x)
     for c in self.consumers[x]:
       if below:=self.ending.get(c): ending = {**below, **ending}
-      # a value from outside that is used in a scope is the same for each step, as one that an EXPAND repeats
+      # a value from outside a scope is the same for each of its steps, like a value that an EXPAND repeats
       if self.batch.are_bound and c in self.ctx.range_map:
         ending.update((e, c) for r,bound in self.ctx.range_map[c].ambient.items() if r not in mine for e in bound.ranges)
     return ending
@@ -90,14 +89,14 @@ class RangeAssignment:
   # *** the ranges on the output
 
   def output_ranges(self, x:UOp) -> Output|None:
-    """New where x is realized, the consumer's where there is one, merged where there are more. None: x has no ranges (indexing.py:182-229)."""
+    """Returns new ranges if x is realized, the consumer's ranges, or several consumers' merged ranges; None if x has none (indexing.py:182-229)."""
     if x in self.ctx.realize_map:
       self.ending[x] = {}
       self.ctx.realize_map[x] = list(range(len(x.shape)))
-      # the ambient ranges first: their loops are around those of the axes
+      # the ambient ranges first: their loops are around the loops of the axes
       ambient = self.batch.new_loops(x)
       return self.own_ranges(x), ambient
-    # like SINK, these take each source as it is
+    # like SINK, these use each source unchanged
     if x.op in {Ops.MSTACK, Ops.MSELECT}: return None
     consumer_rngs = [self.ctx.range_map[c] for c in self.consumers[x] if c in self.ctx.range_map]
     if len(consumer_rngs) == 0: return None
@@ -111,7 +110,7 @@ class RangeAssignment:
     return tuple(self.ctx.new_range(x.shape[i]) if i in axes else r for i,r in enumerate(rngs))
 
   def merge_consumers(self, x:UOp, readers:list[NodeRanges]) -> Output:
-    """Consumers that ask for the same ranges (valids apart) share them; else x is realized, on the axes where they disagree (indexing.py:205-229)."""
+    """Consumers with equal ranges, except for valids, share them; otherwise x is realized on the axes that differ (indexing.py:205-229)."""
     mine = self.batch.ambient_of(x)
     merged = merge_readers(readers, mine)
     differ, batch_differs = merged.differ, merged.batch_differs
@@ -123,7 +122,7 @@ class RangeAssignment:
     axes = self.ctx.realize_map[x] = differ if partial else list(range(len(x.shape)))
     ambient = merged.ambient if len(axes) < len(x.shape) else self.batch.new_loops(x)
     own = self.own_ranges(x) if x.op is Ops.VMAPOUT else self.renew(x, merged.outs, axes)
-    # readers that share the rows and differ along them: the reduce of the row on one side, its elements on the other
+    # readers that share the rows and differ along them: the reduce of a row, and its elements
     if not partial and asks_for_loops(readers, merged): self.rows.note_readers(x, readers, mine)
     return own, ambient
 
@@ -132,7 +131,7 @@ class RangeAssignment:
     if may_compute_again(self.attempt): self.attempt.row_values[x] = [self.batch.loops.get(r, r) for r in along]
 
   def end_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> Output:
-    """A range ends below x, in an EXPAND: x is realized, so that it is not computed again for each element of the EXPAND (indexing.py:231-241)."""
+    """If a range ends below x, in an EXPAND, x is realized, so that it is not computed again for each element of the EXPAND (indexing.py:231-241)."""
     node, self.ending[x] = self.describe_ending(x, out_rngs, ambient), {}
     choice = self.policy.choose_axes(node)
     if (refusal:=self.policy.find_refusal_at(node, choice, self.batch.ambient_of(x))) is not None:
@@ -142,7 +141,7 @@ class RangeAssignment:
     if choice.fuses: self.attempt.fused[x] = axes
     if choice.is_local_in_scope: self.ctx.local_in_scope.add(x)
     if not axes and not choice.realizes_batch: return out_rngs, ambient
-    # tools that watch the realize map know this place by the name of the list
+    # observers of the realize map recognize this place by the name of this list
     ending_ranges = list(node.ending)
     if ending_ranges and (choice.axes or not axes): self.ctx.realize_map[x] = axes
     if len(axes) == len(out_rngs) and not choice.is_local_in_scope: ambient = self.batch.new_loops(x)
@@ -151,7 +150,7 @@ class RangeAssignment:
   def describe_ending(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> EndingNode:
     realized = list(self.ctx.realize_map.get(x) or [])
     rest = [i for i in range(len(out_rngs)) if i not in realized]
-    # a scalar has no axis, and stock lets it be computed again each time; inside a scope it has the batch
+    # a scalar has no axis, and stock computes it again each time; inside a scope it has the batch
     is_batch_alone = out_rngs == () and x in self.ctx.vmap_map and "ambient-ranges" in _state.patches
     return EndingNode(x, out_rngs, ambient, self.ending[x], realized, rest, is_batch_alone)
 
@@ -162,8 +161,8 @@ class RangeAssignment:
   # *** the ranges on the inputs
 
   def input_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> Ranges:
-    """Swizzled by a movement op, without the batch axes below VMAPOUT, with them above VMAPIN, new for what a REDUCE_AXIS reduces
-    (indexing.py:247-263)."""
+    """Returns the input ranges: moved by a movement op, without the batch axes for VMAPOUT, with them for VMAPIN, new for the reduced axes of a
+    REDUCE_AXIS (indexing.py:247-263)."""
     if x.op in GroupOp.Movement:
       rngs = apply_movement_op(x.op, x.src[0].shape, x.marg, out_rngs)
       if x.op is Ops.EXPAND: self.end_expanded(x, rngs, out_rngs)
@@ -175,13 +174,13 @@ class RangeAssignment:
     return out_rngs
 
   def end_expanded(self, x:UOp, rngs:Ranges, out_rngs:Ranges) -> None:
-    """An EXPAND ends the ranges of the axes it expands; but one to a RANGE injects that range (indexing.py:256-259)."""
+    """An EXPAND ends the ranges of the axes it expands, but an EXPAND to a RANGE adds that range (indexing.py:256-259)."""
     if any(isinstance(s, UOp) and s.op is Ops.RANGE for s in x.shape): return
     for r,o in zip(rngs, out_rngs):
       if r is not o: self.ending[x].update((e, x) for e in o.ranges)
 
   def print_node(self, x:UOp, rngs:Ranges, out_rngs:Ranges) -> None:
-    """A line of DEBUG_RANGEIFY (indexing.py:265-272)."""
+    """Prints a line of DEBUG_RANGEIFY (indexing.py:265-272)."""
     realized = self.ctx.realize_map.get(x)
     if x.op is Ops.RESHAPE or len(rngs) != len(out_rngs):
       shown = f"{render_ranges(rngs, realized=realized)} -> {render_ranges(out_rngs, realized=realized)}"
@@ -189,7 +188,7 @@ class RangeAssignment:
     print("***" if x in self.ctx.realize_map else "   ", f"{len(self.consumers[x]):2d} {str(x.op):20s} {str(x._shape):35s} {len(self.ending[x]):2d}", shown)
 
 def enter_scope(vmapin:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> Ranges:
-  """The ranges of a VMAPIN's output, and in the place of each mapped axis what its RANGE is bound to."""
+  """Returns the ranges of a VMAPIN's input: its output ranges, and for each mapped axis the binding of its RANGE."""
   stays = iter(out_rngs)
   return tuple(ambient.get(a, a) if a.op is Ops.RANGE else next(stays) for a in vmapin.src[1:])
 
@@ -202,8 +201,8 @@ def input_ambient(x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> dict[UOp, U
 
 @dataclass(frozen=True)
 class Merged:
-  """What the readers of a node ask for: the index with the valids of them all, for each axis and each ambient range; and where they ask for different
-  ones."""
+  """The merged index of a node's readers, with all their valids, for each axis and each ambient range; and the axes and RANGEs on which they
+  differ."""
   outs: Ranges
   ambient: dict[UOp, UOp]
   differ: list[int]
@@ -216,7 +215,7 @@ def merge_readers(readers:list[NodeRanges], mine:Ranges) -> Merged:
   return Merged(tuple(outs), dict(zip(mine, batch)), differ, [r for r,same in zip(mine, batch_agrees) if not same])
 
 def merge_ranges(asked:list[Ranges]) -> tuple[list[bool], list[UOp]]:
-  """For each axis, whether all ask for one index, and that index: valid where any of the consumers is (indexing.py:207-222)."""
+  """Returns for each axis whether all consumers have one index, and that index: valid if any consumer's is (indexing.py:207-222)."""
   agree, merged = [], []
   for rngs in zip(*asked):
     idxs = [r.get_idx() for r in rngs]
@@ -228,7 +227,7 @@ def merge_ranges(asked:list[Ranges]) -> tuple[list[bool], list[UOp]]:
   return agree, merged
 
 def asks_for_loops(readers:list[NodeRanges], merged:Merged) -> bool:
-  """Whether each reader has a plain loop wherever they differ."""
+  """Whether the readers differ only in plain loops."""
   asked = [n.ins[i] for n in readers for i in merged.differ]+[n.ambient.get(r, r) for n in readers for r in merged.batch_differs]
   return all(r.get_idx().op is Ops.RANGE for r in asked)
 
@@ -236,9 +235,9 @@ def asks_for_loops(readers:list[NodeRanges], merged:Merged) -> bool:
 
 @profile_matches
 def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
-  """Takes the place of stock's run_rangeify: tensor graph -> graph of BUFFERIZE and INDEX, and the context with the maps.
+  """Replaces stock's run_rangeify: tensor graph -> graph with BUFFERIZE and INDEX, and the context with the maps.
 
-  Raises VmapScopeError when the graph does inside a vmap scope what the scheduler cannot do there.
+  Raises VmapScopeError if the graph has an op inside a vmap scope that the scheduler cannot handle there.
   """
   ctx, scope_ranges = VmapContext(), vmap_ranges(toposort:=tsink.toposort())
   if scope_ranges:
@@ -257,7 +256,7 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
     RangeAssignment(toposort, ctx, consumers, free_ranges, attempt).run(debug)
   if attempt.settle_part is not None and not scope_ranges:
     with _state.unwatched(): decide_in_parts(walk, attempt)
-    # the walk that was made counts if all fusions pay; a listener wants to hear it
+    # if all fusions pay the first walk is the result, unless an observer must see it
     if not attempt.realize_points and not _state.observer.listens: return apply_rangeify(tsink, ctx), ctx
     ctx = VmapContext()
     _pass.begin_again(ctx)
@@ -269,11 +268,11 @@ def apply_rangeify(tsink:UOp, ctx:VmapContext) -> UOp:
   return graph_rewrite(tsink, pm_apply_rangeify, ctx=ctx, bottom_up=True, name="apply rangeify")
 
 def realize_vmapout(realize_map:dict[UOp, None|list[int]], x:UOp, free_ranges:frozenset[UOp]) -> None:
-  """What cannot be bound to the index of a reader has to be a buffer where its scope ends."""
+  """A VMAPOUT whose RANGE cannot be bound to a reader's index must be a buffer."""
   if is_kept(x) or any(a.op is Ops.RANGE and a not in free_ranges for a in x.src[1:]): realize_map[x] = None
 
 def decide_in_parts(walk:Callable[[VmapContext], None], attempt:_pass.Attempt) -> None:
-  """Walks the graph with every fusion that its ranges allow, and finds out which of them pay, if that can be had in parts."""
+  """Walks the graph with every fusion that its ranges allow, and decides in parts which fusions pay, if the graph has parts."""
   assert attempt.settle_part is not None
   walk(attempt.ctx)
   if (decisions:=_parts.decide(attempt, attempt.settle_part)) is not None:

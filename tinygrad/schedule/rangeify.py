@@ -1,5 +1,5 @@
-"""What happens to a BUFFERIZE after the pass: removed, or stored, and by which kernel (patches close-ranges, vmap-ops; seeds 003, 004).
-Before it: which reduce is split in two kernels (patch whole-gathers)."""
+"""The stages around the pass: which reduces are split before it (patch whole-gathers), and which BUFFERIZEs are removed or stored after it (patches
+close-ranges, vmap-ops; seeds 003, 004)."""
 from __future__ import annotations
 from types import ModuleType
 from tinygrad.dtype import AddrSpace
@@ -22,10 +22,10 @@ def split_reduceop(reduce:UOp, x:UOp) -> UOp|None:
 # *** removing a buffer
 
 def remove_bufferize(src:UOp, buf:UOp, idx:UOp) -> UOp|None:
-  """Stock's cost function decides, the guard where a row is computed again rather than stored, and `realize-reused` where a value is stored rather
-  than computed again.
+  """Stock's cost function decides; the guard may compute a row again instead of storing it, and `realize-reused` may store a value instead of
+  computing it again.
 
-  The ranges of a vmap scope may stand on both sides of the buffer, so they are set apart first.
+  Both sides of the buffer may have the same vmap RANGEs, so these are separated first.
   """
   if (apart:=set_ranges_apart(buf, idx)) is not buf: src, buf, idx = apart.src[0], apart, idx.replace(src=(apart,)+idx.src[1:])
   attempt = _pass.current.attempt
@@ -41,19 +41,19 @@ def remove_bufferize(src:UOp, buf:UOp, idx:UOp) -> UOp|None:
   return ret
 
 def remove_noop_bufferize(idx:UOp, b2:UOp) -> UOp|None:
-  """A GLOBAL buffer that only copies a LOCAL one is that buffer, made GLOBAL: the LOCAL one is memory of a kernel, and no tensor can have it."""
+  """Makes a LOCAL buffer GLOBAL if a GLOBAL buffer only copies it: LOCAL memory belongs to a kernel, so a tensor cannot use it."""
   local = idx.src[0]
-  # a VMAPOUT of a part of a buffer is a tensor of its own: its tag must not map it to the whole buffer
+  # a VMAPOUT of a part of a buffer is a separate tensor: its tag must not map it to the whole buffer
   if _pass.current.scope_ranges and b2.tag and local.op is Ops.BUFFERIZE and local.shape != b2.shape: return None
   if local.op is Ops.BUFFERIZE and local.arg.addrspace == AddrSpace.LOCAL and b2.arg.addrspace == AddrSpace.GLOBAL:
     idx = idx.replace(src=(local.replace(arg=b2.arg),)+idx.src[1:])
   return stock_remove_noop_bufferize(idx, b2)
 
 def set_ranges_apart(buf:UOp, idx:UOp) -> UOp:
-  """Returns `buf` closing RANGEs that its reader's index does not use.
+  """Returns `buf` with new RANGEs in place of RANGEs that its reader's index also uses.
 
-  Where one scope feeds another with the same RANGE (r), inlining replaces r by an expression of r (2-r after a flip), and the rewrite
-  would replace the r in there again, for ever.
+  If one scope feeds another scope with the same RANGE (r), inlining replaces r by an expression of r (2-r after a flip). The rewrite would replace
+  the r in there again, for ever.
   """
   if not _pass.current.scope_ranges or buf.op is not Ops.BUFFERIZE: return buf
   pairs = [(k,v) for k,v in zip(buf.src[1:], idx.src[1:]) if k.op is Ops.RANGE and k is not v]
@@ -68,7 +68,7 @@ def set_ranges_apart(buf:UOp, idx:UOp) -> UOp:
 def is_scope_range(r:UOp, *axis_types:AxisType) -> bool: return r.arg[-1] in axis_types and r.replace(tag=None) in _pass.current.scope_ranges
 
 def bufferize_to_store(ctx, x:UOp, idx:UOp, allow_locals=True) -> UOp|None:
-  """Stock makes the store; with close-ranges it closes every open range of its value, not only those of its address."""
+  """Stock makes the store; with close-ranges it closes every open range of its value, not only the ranges of its address."""
   ret = stock_bufferize_to_store(ctx, x, idx, allow_locals)
   if ret is None or x.arg.addrspace != AddrSpace.GLOBAL: return ret
   if _pass.current.scope_ranges and "close-ranges" in _state.patches and is_plain_store(x.src[0]): ret = close_ranges(ret, x)
@@ -77,12 +77,12 @@ def bufferize_to_store(ctx, x:UOp, idx:UOp, allow_locals=True) -> UOp|None:
   return ret
 
 def is_plain_store(value:UOp) -> bool:
-  # an ASSIGN stores where its target is, a REDUCE over an OUTER range adds to its buffer: stock closes what they have
+  # an ASSIGN stores to its target, and a REDUCE over an OUTER range adds to its buffer: stock closes their ranges
   return value.op is not Ops.ASSIGN and not (value.op is Ops.REDUCE and any(r.arg[-1] == AxisType.OUTER for r in value.src[1:]))
 
 def close_ranges(after:UOp, x:UOp) -> UOp:
-  """A LOOP range is closed in the kernel, around the store. An OUTER range of a vmap scope stays open: the kernel takes it as a variable,
-  and the schedule runs the kernel once for each of its values."""
+  """Closes LOOP ranges in the kernel, around the store. An OUTER range of a vmap scope stays open: it is a variable of the kernel, and the schedule
+  runs the kernel once for each value."""
   buf, stored = after.src
   store, ended = (stored.src[0], stored.src[1:]) if stored.op is Ops.END else (stored, ())
   open_ranges = [r for r in x.src[0].ranges if r.arg[-1] != AxisType.OUTER]
@@ -110,7 +110,7 @@ def split_store(ctx:list[UOp], x:UOp) -> UOp|None:
   return ret
 
 def get_rangeify_map(sink:UOp) -> dict[UOp, UOp]:
-  """All stages from tensor graph to kernels; they run again where a fusion does not pay (patches fusion-guard, local-budget)."""
+  """Runs all stages from tensor graph to kernels, again if a fusion does not pay (patches fusion-guard, local-budget)."""
   if not _state.process.own_ranges or not (names:=_scopes.name_own_ranges(sink.toposort())): return settle(sink)
   new = graph.replace_nodes([sink], names)
   becomes_map = settle(new[sink])
@@ -118,17 +118,17 @@ def get_rangeify_map(sink:UOp) -> dict[UOp, UOp]:
 
 def settle(sink:UOp) -> dict[UOp, UOp]:
   try: return _fusion.settle(sink, stock_get_rangeify_map)
-  # they are of the user's graph
+  # they hold the user's graph
   finally: _pass.current.tagged = []
 
 def strip_device(c:UOp) -> UOp|None:
-  # what is folded under a LOCAL buffer takes over its device, and a constant in a kernel has none
+  # a constant folded under a LOCAL buffer takes over its device, but constants in kernels have none
   return c.replace(src=()) if c.src else None
 
 def patch(module:ModuleType) -> None:
   global stock_split_reduceop, stock_remove_noop_bufferize, stock_remove_bufferize, stock_bufferize_to_store, stock_renumber_range, stock_tag_uop, stock_split_store, stock_get_rangeify_map
   with Changes("vmap-ops, fuse-broadcast, fusion-guard") as changes:
-    # imported from indexing.py, where it has been replaced
+    # rangeify.py imports it from indexing.py, which is patched already
     check(module.run_rangeify is indexing.run_rangeify, module, "run_rangeify", "that of indexing.py", "another one")
     stock_remove_bufferize = changes.replace(module, "remove_bufferize", remove_bufferize, "src", "buf", "idx")
     stock_remove_noop_bufferize = changes.replace(module, "remove_noop_bufferize", remove_noop_bufferize, "idx", "b2")
@@ -139,7 +139,7 @@ def patch(module:ModuleType) -> None:
     changes.by = "close-ranges"
     stock_bufferize_to_store = changes.replace(module, "bufferize_to_store", bufferize_to_store, "ctx", "x", "idx", "allow_locals")
     stock_renumber_range = changes.replace(module, "renumber_range", renumber_range, "ctx", "r")
-    # in a lambda, which says that there are no LOCAL buffers
+    # stock calls it in a lambda with allow_locals=False
     changes.replace_rule(module, "pm_add_buffers", stock_bufferize_to_store, add_buffers)
     changes.replace_rule(module, "pm_add_buffers_local", stock_bufferize_to_store, bufferize_to_store)
     changes.replace_rule(module, "to_define_global", stock_renumber_range, renumber_range)

@@ -9,14 +9,14 @@ def make_op(ops:type, name:str, value:int) -> int:
   return member
 
 def add_op(ops:type, name:str, member) -> None:
-  # what EnumType does for a member it finds in the class body; the attribute goes first, it refuses to rebind a member
+  # like EnumType does for members of the class body; the attribute first, because EnumType refuses to rebind a member
   member._sort_order_ = len(ops._member_names_)
   setattr(ops, name, member)
   ops._member_names_.append(name)
   ops._member_map_[name] = ops._value2member_map_[member._value_] = member
 
 def patch(module:ModuleType) -> None:
-  # the order of Ops is the order of the toposort: new members go last, and before anything else looks at GroupOp.All
+  # the toposort follows the order of Ops, so new members go last, and are added before other modules use GroupOp.All
   largest = max(max(group) for group in module.FastEnum.__subclasses__())
   vmap_ops = {name:make_op(module.Ops, name, largest+1+offset) for offset,name in enumerate(("VMAPIN", "VMAPOUT"))}
   with Changes("vmap-ops") as changes:

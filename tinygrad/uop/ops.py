@@ -12,16 +12,16 @@ def describe_varg(varg:tuple) -> str:
   return "("+", ".join(f"RANGE({v.src[0].render()}) {v.render(simplify=False)}" if isinstance(v, UOp) and v.op is Ops.RANGE else
                        v.render(simplify=False) if isinstance(v, UOp) else str(v) for v in varg)+")"
 
-# of dtypes.index. As UOps with the same parts are one object, that is nearly every other entry of a varg. It is not made while this module is
-# imported: with SPEC=2 a node is checked as it is made, by modules that import this one
+# CONST 0 of dtypes.index, one object, because equal UOps are one object. Not made during the import of this module: with SPEC=2 modules that import
+# this module check each new node
 @functools.cache
 def zero() -> UOp: return UOp.const(dtypes.index, 0)
 
 def is_zero(u:UOp) -> bool: return u.op is Ops.CONST and u.arg == 0
 
 def check_varg(name:str, varg:tuple, shape:tuple) -> list[UOp]:
-  """Each entry of a varg is a RANGE (the axis that is mapped) or CONST 0 (an axis that stays). Returns the RANGEs; raises ValueError, naming the shape
-  that the varg is for."""
+  """Checks that each entry of a varg is a RANGE (a mapped axis) or CONST 0 (an axis that stays). Returns the RANGEs; raises ValueError with the
+  shape."""
   ranges = []
   for v in varg:
     if v is zero(): continue
@@ -42,20 +42,20 @@ def check_range(name:str, r:UOp, shape:tuple) -> None:
   # a tuple: a set would ask each Enum for its hash
   if r.arg[-1] not in (AxisType.LOOP, AxisType.OUTER):
     raise ValueError(f"{name}: RANGE {r.render(simplify=False)} must be LOOP or OUTER, not {r.arg[-1].name}, for shape {render_shape(shape)}")
-  # of a symbolic size it is known only when it runs
+  # a symbolic size is known only at run time
   if r.vmax < 0:
     raise ValueError(f"{name}: the size of RANGE {r.render(simplify=False)} must be a positive number, not {r.src[0].render()}, for shape {render_shape(shape)}")
 
 def range_size(r:UOp) -> sint: return r.src[0].sintify()
 
 def render_size(size:sint) -> str:
-  """4, or n=3 for a Variable that is bound to 3."""
+  """Returns a size as text: 4, or n=3 for a Variable bound to 3."""
   return f"{size.src[0].expr}={size.src[1].arg}" if isinstance(size, UOp) and size.op is Ops.BIND and len(size.src) == 2 else srender(size)
 
 def render_shape(shape:tuple) -> str: return f"({', '.join(map(render_size, shape))}{',' if len(shape) == 1 else ''})"
 
 def vmapin_shape(varg:tuple, shape:tuple) -> tuple:
-  """(3, 6) with vargs (RANGE(3), 0) -> (6,): the axes with a RANGE go. Raises ValueError for vargs that do not fit."""
+  """(3, 6) with vargs (RANGE(3), 0) -> (6,): removes the axes with a RANGE. Raises ValueError if the vargs do not fit."""
   if len(varg) != len(shape):
     raise ValueError(f"VMAPIN: the input of shape {render_shape(shape)} has {len(shape)} axes, the varg {describe_varg(varg)} has {len(varg)} entries")
   for axis,(size,v) in enumerate(zip(shape, varg)):
@@ -64,14 +64,14 @@ def vmapin_shape(varg:tuple, shape:tuple) -> tuple:
   return tuple([size for size,v in zip(shape, varg) if v.op is Ops.CONST])
 
 def vmapout_shape(varg:tuple, shape:tuple) -> tuple:
-  """(6,) with vargs (RANGE(3), 0) -> (3, 6): an axis comes in where a RANGE stands. Raises ValueError for vargs that do not fit."""
+  """(6,) with vargs (RANGE(3), 0) -> (3, 6): adds an axis for each RANGE. Raises ValueError if the vargs do not fit."""
   if (stays:=sum(v.op is Ops.CONST for v in varg)) != len(shape):
     raise ValueError(f"VMAPOUT: the inner result of shape {render_shape(shape)} has {len(shape)} axes, the varg {describe_varg(varg)} has {stays} entries CONST 0")
   inner = iter(shape)
   return tuple(range_size(v) if v.op is Ops.RANGE else next(inner) for v in varg)
 
 class KnownProperty(recursive_property):
-  """A recursive property that is asked for of what is known, or of what is made of that: there is no graph to walk then."""
+  """A recursive property that walks no graph if its value, or the values of the sources, are known."""
   def __get__(self, x:UOp|None, owner=None):
     if x is None: return self
     if (known:=vars(x)).get(self.nm, UNKNOWN) is UNKNOWN:
@@ -84,7 +84,7 @@ UNKNOWN = object()
 SHAPES = {Ops.VMAPIN: vmapin_shape, Ops.VMAPOUT: vmapout_shape}
 
 def _shape(self:UOp):
-  """Stock's, and that of VMAPIN and VMAPOUT. What is elementwise has the shape of its sources: a vmap asks for that of its whole graph."""
+  """Adds the shapes of VMAPIN and VMAPOUT to stock's. Elementwise ops take a short way, because a vmap asks for all shapes of its graph."""
   if self.op in GroupOp.ALU and (shape:=self.src[0].__dict__[SHAPE]) is not None and all([s.__dict__[SHAPE] == shape for s in self.src]): return shape
   if (shape_of:=SHAPES.get(self.op)) is None: return stock_shape(self)
   varg, shape = self.src[1:], self.src[0].shape
@@ -123,43 +123,43 @@ def vmapout(self:UOp, varg:tuple) -> UOp:
   check_varg("VMAPOUT", varg:=to_varg("VMAPOUT", varg), shape:=self.shape)
   return made(Ops.VMAPOUT, self, varg, vmapout_shape(varg, shape))
 
-# for a RANGE that was made for an axis: it fits, and is open nowhere
+# unchecked variants, for a new RANGE that was made for the axis
 
 def axis_varg(rng:UOp, axis:int, ndim:int) -> tuple[UOp, ...]: return (zero(),)*axis+(rng,)+(zero(),)*(ndim-axis-1)
 
 def vmapin_axis(self:UOp, rng:UOp, axis:int) -> UOp:
-  """What vmapin makes: (3, 6) with axis 0 -> (6,)."""
+  """Like vmapin: (3, 6) with axis 0 -> (6,)."""
   check_device(self)
   shape = self.shape
   return made(Ops.VMAPIN, self, axis_varg(rng, axis, len(shape)), shape[:axis]+shape[axis+1:])
 
 def vmapout_axis(self:UOp, rng:UOp, axis:int) -> UOp:
-  """What vmapout makes: (6,) with axis 0 -> (3, 6)."""
+  """Like vmapout: (6,) with axis 0 -> (3, 6)."""
   shape = self.shape
   return made(Ops.VMAPOUT, self, axis_varg(rng, axis, len(shape)+1), (*shape[:axis], range_size(rng), *shape[axis:]))
 
 def made(op:Ops, u:UOp, varg:tuple, shape:tuple) -> UOp:
   ret = UOp(op, u.dtype, (u,)+varg)
-  # it is known already, and so is that the varg fits: nobody has to find it out again
+  # the shape is known and the varg was checked: store it, so that _shape need not repeat that
   vars(ret)[SHAPE] = shape
   return ret
 
-# *** the ranges that a node is in
+# *** the open ranges of a node
 
 def _ranges(self:UOp) -> dict[UOp, None]:
-  """Stock's, which each vmap asks for in the whole graph of its function: nodes with the same ranges have one dict, and nothing is asked for twice."""
+  """Stock's property, faster: nodes with equal ranges share one dict. Each vmap needs it for the whole graph of its function."""
   opened: dict[UOp, None] = NO_RANGES
   for s in self.src:
     below = {s:None, **s.__dict__[RANGES]} if s.op is Ops.RANGE else s.__dict__[RANGES]
     if not below or below is opened: continue
     opened = {**opened, **below} if opened else below
   if not opened or (self.op not in ops.range_start and self.op is not Ops.AFTER): return opened
-  # what ends here: a RANGE itself, but not what its size depends on; and all ranges of anything else
+  # the ranges that end here: a RANGE itself, but not the ranges of its size; for any other source all its ranges
   ended = {r for er in self.ended_ranges for r in ((er,) if er.op is Ops.RANGE else er.ranges)}
   return {r:None for r in opened if r not in ended}
 
 NO_RANGES: dict[UOp, None] = {}
-# where a recursive_property keeps what it found
+# attributes in which a recursive_property caches its value
 SHAPE, RANGES = UOp._shape.nm, UOp._ranges.nm
 
 def patch(module:ModuleType) -> None:
@@ -170,5 +170,5 @@ def patch(module:ModuleType) -> None:
     changes.replace_value(UOp, "_device", recursive_property, lambda stock: KnownProperty(stock.fxn))
     changes.add(UOp, "vmapin", vmapin)
     changes.add(UOp, "vmapout", vmapout)
-    # VMAPOUT closes its RANGEs: nothing after it is inside the scope
+    # VMAPOUT closes its RANGEs: later nodes are outside the scope
     changes.add_entry(module, "range_start", Ops.VMAPOUT, 1)

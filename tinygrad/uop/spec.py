@@ -1,4 +1,4 @@
-"""Lets VMAPIN and VMAPOUT stand in the tensor graph (patch vmap-ops, seed 004 section 2)."""
+"""Allows VMAPIN and VMAPOUT in the tensor graph (patch vmap-ops, seed 004 section 2)."""
 from __future__ import annotations
 from types import ModuleType
 from tinygrad.dtype import dtypes
@@ -13,6 +13,6 @@ vmap_spec = PatternMatcher([(UPat(GroupOp.VMap, name="x"), is_vmap_op)])
 
 def patch(module:ModuleType) -> None:
   with Changes("vmap-ops") as changes:
-    # no tag may stand in the tensor graph: that rule of tensor_spec must come first
+    # after tensor_spec's first rule, which forbids tags in the tensor graph
     changes.add_rules(module, "tensor_spec", vmap_spec, at=1)
     changes.add_rules(module, "full_spec", vmap_spec, at=0)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,33 +29,20 @@ from vmapdbg.values.numbers import (
 )
 from vmapdbg.values.tolerance import SMALLEST, Tolerance, make_tolerance
 
-
-@dataclass(frozen=True)
-class Rounding:
-    """The same array computed in double precision, `exact`, and how far that moves when each input and each op's result
-    is moved by as much as its dtype rounds, `spread`.
-    """
-
-    exact: ArrayLike
-    spread: ArrayLike
-
-
-# How much further than the expected value the one that was got may be from the exact one, where both only round: the
-# expected one may be near by luck.
+# How much further from the exact value than the expected value an element may be if both only round: the expected value
+# may be near by luck.
 _LUCK = 8
-# In an array of numbers that come of others by cancelling, the middle one may move by any share of itself: what a large
-# one beside it may move is bounded, in relative tolerances.
+# The median element may move by any share of itself if sums cancel: this many relative tolerances count.
 _MOST_SHARE = 4
 
 
 def compare(got: Array, expected: Array, terms: int) -> Comparison:
-    """Compares arrays of one shape and dtype. NaN equals NaN at the same index, an infinity one of the same sign."""
+    """Compares arrays of one shape and dtype. NaN equals NaN, and an infinity equals an infinity of the same sign."""
     if got.shape != expected.shape or got.dtype != expected.dtype:
         raise ValueError(f"{got.dtype} of shape {got.shape} cannot be compared with {expected.dtype} {expected.shape}")
     ours, theirs = decode(got), decode(expected)
     tolerance = make_tolerance(expected.dtype, terms, find_largest(theirs))
-    offsets = find_wrong(ours, theirs, tolerance)
-    return describe(ours, theirs, expected.shape, offsets, tolerance)
+    return describe(ours, theirs, expected.shape, _find_wrong(ours, theirs, tolerance), tolerance)
 
 
 def describe(
@@ -80,41 +66,39 @@ def describe(
     )
 
 
-def find_wrong(ours: ArrayLike, theirs: ArrayLike, tolerance: Tolerance) -> NDArray[np.intp]:
-    """Returns the offsets of the elements that differ by more than the tolerance."""
+def _find_wrong(ours: Numbers, theirs: Numbers, tolerance: Tolerance) -> NDArray[np.intp]:
     return np.flatnonzero(~find_close(ours, theirs, tolerance))
 
 
-def find_middle(numbers: NDArray[np.float64]) -> float:
-    """Returns the median of the finite numbers, 0.0 where there are none."""
+def _find_median(numbers: NDArray[np.float64]) -> float:
+    """Returns the median of the finite numbers, 0.0 if there is none."""
     finite = numbers[np.isfinite(numbers)]
     return float(np.median(finite)) if finite.size else 0.0
 
 
-def find_middle_share(moved: NDArray[np.float64], exact: NDArray[np.float64]) -> float:
-    """Returns the median of what each number moves, as a share of it; 0.0 where there is none."""
-    known = np.isfinite(moved) & np.isfinite(exact) & (exact != 0)
-    return find_middle(moved[known] / np.abs(exact[known]))
-
-
-def excuse_rounding(got: Array, expected: Array, found: Comparison, rounding: Rounding) -> Comparison:
+def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Sequence[ArrayLike]) -> Comparison:
     """Compares again, allowing for the rounding of the computation itself.
 
-    An element is put down to rounding where it is no further from the `exact` value than 8 times what `expected` is
-    from it plus what the exact value moves, plus the tolerance. A few runs may move one element of many hardly at all,
-    by chance: each is taken to move at least as far as the middle one, and by at least the share of its value that the
-    middle one does, up to 4 times the tolerance. What is got and is not finite is not excused;
-    where only `expected` is not, a step on the way to it was too large for its dtype, and tinygrad may have rewritten
-    the graph into one without that step.
+    `precise` is the same array in double precision: first exact, then with each input and the result of each op moved
+    by as much as its dtype rounds. An element may be away from the exact value by 8 times the distance of `expected`
+    from it plus what the exact value moves, plus the tolerance. A few runs may hardly move some elements, by chance. So
+    each element moves at least as far as the median element, and by at least the median share of its value, up to 4
+    times the tolerance. An element of `got` that is not finite is wrong. If only `expected` is not finite, a step of
+    its computation was too large for its dtype, and tinygrad may have rewritten the graph into one without that step.
     """
     ours, theirs = decode(got), decode(expected)
-    offsets = find_wrong(ours, theirs, found.tolerance)
+    offsets = _find_wrong(ours, theirs, found.tolerance)
     left, right = widen(ours[offsets]), widen(theirs[offsets])
-    exact, moved = np.asarray(rounding.exact)[offsets], np.asarray(rounding.spread)
-    share = min(find_middle_share(moved, np.asarray(rounding.exact)), _MOST_SHARE * found.tolerance.relative)
-    spread = np.fmax(moved[offsets], np.fmax(find_middle(moved), share * np.abs(exact)))
-    # what is not finite is put aside first, and what is infinite less another is NaN
+    every, *others = (np.asarray(numbers, np.float64) for numbers in precise)
+    # the difference of two infinities is NaN
     with np.errstate(invalid="ignore", over="ignore"):
+        moved = np.fmax.reduce([np.abs(other - every) for other in others])
+    known = np.isfinite(moved) & np.isfinite(every) & (every != 0)
+    share = _find_median(moved[known] / np.abs(every[known]))
+    share = min(share, _MOST_SHARE * found.tolerance.relative)
+    exact = every[offsets]
+    with np.errstate(invalid="ignore", over="ignore"):
+        spread = np.fmax(moved[offsets], np.fmax(_find_median(moved), share * np.abs(exact)))
         luck = np.where(np.isfinite(right), np.abs(right - exact), 0)
         allowed = _LUCK * (luck + spread) + found.tolerance.relative * np.abs(exact)
         # what is smaller than any number of the dtype is zero
@@ -122,9 +106,7 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, rounding: Ro
         is_beyond = np.abs(left - exact) > allowed
     is_finite = np.isfinite(exact) & np.isfinite(left)
     again = describe(ours, theirs, expected.shape, offsets[is_beyond | ~is_finite], found.tolerance)
-    if again.status == "wrong":
-        return again
-    return replace(again, status="rounding")
+    return again if again.status == "wrong" else replace(again, status="rounding")
 
 
 # *** buffers
@@ -140,60 +122,47 @@ def align(
     """Returns the buffer in the shape of `right`, or a sentence that says why that cannot be.
 
     `right` has the ambient ranges first, then the node's own axes. `closed` has the range ids of the BUFFERIZE as the
-    pass made it, one for each dimension, the node's own axes last; `stored` those that were left when it was stored,
-    with their sizes: tinygrad drops a dimension that the value does not depend on. Such a one is read as it is by every
-    step, and so it is here: that is how a lost range becomes visible.
+    pass made it, one for each dimension, the node's own axes last. `stored` has the ranges that were left when it was
+    stored, with their sizes: tinygrad drops a dimension that the value does not depend on. Each step of a dropped
+    dimension reads the same elements, here as well, so a lost range becomes visible.
     """
     itemsize = ITEMSIZE[right.dtype]
-    sizes = [size for _, size in stored]
+    sizes = tuple(size for _, size in stored)
     if len(data) != math.prod(sizes) * itemsize:
         return f"it holds {len(data) // itemsize} elements, its ranges have {math.prod(sizes)}"
-    own = len(right.shape) - len(ambient)
-    keys = [*ambient, *closed[len(closed) - own :]]
-    wide: dict[int | None, int] = {r: size for r, size in stored if r is not None and size > 1}
+    rank = len(right.shape) - len(ambient)
+    keys = [*ambient, *closed[len(closed) - rank :]]
+    wide = {r: size for r, size in stored if size > 1}
     fits = all(wide.get(key, size) == size for key, size in zip(keys, right.shape, strict=True))
-    unknown = any(r is None and size > 1 for r, size in stored)
-    if unknown or not fits or not set(wide) <= set(keys):
+    if None in wide or not fits or not set(wide) <= set(keys):
         if len(data) == len(right.data):
             return Array(data, right.dtype, right.shape)
         return "its dimensions are not those of its node"
-    return Array(read_dimensions(data, itemsize, stored, keys, right.shape), right.dtype, right.shape)
-
-
-def read_dimensions(
-    data: bytes, itemsize: int, stored: Sequence[tuple[Any, int]], names: Sequence[Any], shape: tuple[int, ...]
-) -> bytes:
-    """Returns the elements of a buffer in the order of other dimensions.
-
-    Dimensions have names, the last one fastest: `stored` has (name, size) of each of the buffer's, `names` and `shape`
-    are those of the result. One that the buffer does not have is read as it is by every step.
-    """
-    strides = find_strides(tuple(size for _, size in stored))
-    known = {name: step for (name, size), step in zip(stored, strides, strict=True) if size > 1}
-    steps = [known.get(name, 0) for name in names]
-    # most buffers have the order that is asked for
-    if steps == [step * (size > 1) for step, size in zip(find_strides(shape), shape, strict=True)]:
-        return data
-    offsets = np.zeros((), np.intp)
-    for step, size in zip(steps, shape, strict=True):
-        offsets = offsets[..., None] + step * np.arange(size)
-    return view_elements(data, itemsize)[offsets].tobytes()
+    strides = {r: stride for (r, _), stride in zip(stored, find_strides(sizes), strict=True) if r in wide}
+    steps = [strides.get(key, 0) for key in keys]
+    # most buffers have the order of the node's axes
+    if steps != [step * (size > 1) for step, size in zip(find_strides(right.shape), right.shape, strict=True)]:
+        offsets = np.zeros((), np.intp)
+        for step, size in zip(steps, right.shape, strict=True):
+            offsets = offsets[..., None] + step * np.arange(size)
+        data = view_elements(data, itemsize)[offsets].tobytes()
+    return Array(data, right.dtype, right.shape)
 
 
 # *** reads at wrong steps
 
 MOST_COMPARED = 40_000_000
-"""The most comparisons that are made: of each element at each step. About a second of them, and two bytes for each."""
+"""The most elements times steps that are compared: about a second, and two bytes for each."""
 
 
 def find_steps_read(
     got: ArrayLike, right: ArrayLike, by_step: Sequence[ArrayLike], tolerance: Tolerance
 ) -> dict[int, int] | None:
-    """Returns which step of a buffer each step of its scope read, for those that read another one's than their own.
+    """Maps each step of a scope that read another step's part of a buffer to that step.
 
-    `got` is the wrong value, `right` what it should be, and `by_step[j]` what it is where every step reads step j. None
-    where no such reading gives `got`: where a wrong element is not that of one step alone, where it is that of no
-    step, or where the elements of one step were read at different ones.
+    `got` is the wrong value, `right` what it should be, and `by_step[j]` what it is if every step reads step j. None
+    if no such reading gives `got`: a wrong element depends on several steps or on none, or the elements of one step
+    were read at different steps.
     """
     if np.size(got) * len(by_step) > MOST_COMPARED:
         return None

@@ -15,10 +15,10 @@ from vmapdbg.values.numbers import Numbers, find_close
 from vmapdbg.values.tolerance import Tolerance
 
 LARGEST = 10_000_000
-"""No pattern is looked for in an array with more elements: each of them takes about a hundred bytes meanwhile."""
+"""No pattern is looked for in an array with more elements: each element takes about a hundred bytes."""
 _MOST_SLICES = 64
 _MOST_SHIFT = 8
-# How many elements a pattern is tried on before it is tried on all: nearly all that do not fit end there.
+# How many elements a pattern is tried on before it is tried on all: nearly all wrong patterns end there.
 _SAMPLED = 1000
 
 Shape = tuple[int, ...]
@@ -27,10 +27,10 @@ Shape = tuple[int, ...]
 def find_pattern(
     ours: Numbers, theirs: Numbers, shape: Shape, offsets: NDArray[np.intp], tolerance: Tolerance
 ) -> Pattern | None:
-    """Returns how `ours` comes from `theirs`, the right values; None where no pattern fits.
+    """Returns how `ours` follows from `theirs`, the right values; None if no pattern fits.
 
-    Both are flat. `offsets` are those that differ. What explains every element comes first, then where the wrong ones
-    are. Integers are added and multiplied as in a kernel: they wrap around.
+    Both are flat. The elements at `offsets` differ. Patterns that explain every element are tried first, then the place
+    of the wrong elements. Integers are added and multiplied as in a kernel: they wrap around.
     """
     if not offsets.size or ours.size > LARGEST:
         return None
@@ -54,7 +54,7 @@ class _Arrays:
     def __init__(self, ours: Numbers, theirs: Numbers, shape: Shape, offsets: NDArray[np.intp], tolerance: Tolerance):
         self.ours, self.theirs, self.shape, self.offsets, self.tolerance = ours, theirs, shape, offsets, tolerance
         every = np.arange(ours.size)
-        # the wrong ones among them: where most are right, a pattern that explains nothing fits nearly everywhere
+        # with wrong elements: if most elements are right, a pattern that explains nothing fits nearly everywhere
         self.sample = np.concatenate([_spread(offsets), _spread(every)])
 
     def split(self, axis: int) -> tuple[Numbers, Numbers]:
@@ -68,7 +68,7 @@ class _Arrays:
         return bool(find_close(ours, theirs, self.tolerance).all())
 
     def fits(self, candidate: Numbers) -> bool:
-        """Tells whether our values are those of an array of any shape, in its order."""
+        """Returns whether `ours` has the values of an array of any shape, in its order."""
         where = np.unravel_index(self.sample, candidate.shape)
         if not self.are_close(self.ours[self.sample], candidate[where]):
             return False
@@ -76,17 +76,14 @@ class _Arrays:
 
 
 def _split(numbers: Numbers, shape: Shape, axis: int) -> Numbers:
-    """Returns a flat array in three dimensions: what is before the axis, the axis, what is after it."""
+    """Returns a flat array in three dimensions: before the axis, the axis, after it."""
     before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
     return numbers.reshape(before, shape[axis], after)
 
 
 def _spread(offsets: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Returns some of the offsets, from everywhere.
-
-    Steps of one length would meet the same index of an axis again and again, where its size divides the length: steps
-    of the golden ratio do not.
-    """
+    """Returns some of the offsets, from everywhere. Steps of the golden ratio do not meet the same index of an axis
+    again and again, as steps of one length do if the size of the axis divides it."""
     if offsets.size <= _SAMPLED:
         return offsets
     turns = np.arange(_SAMPLED) * (math.sqrt(5) - 1) / 2
@@ -94,18 +91,18 @@ def _spread(offsets: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _find_repeated(arrays: _Arrays) -> Iterator[Pattern]:
-    """All slices along one axis are one of the right ones: a range that is lost."""
+    """Finds one right slice repeated along an axis: a lost range."""
     for axis in arrays.wide_axes():
         size = arrays.shape[axis]
         ours, theirs = arrays.split(axis)
-        # the last one first: that of the last iteration is what a lost range leaves
+        # the last slice first: a lost range leaves the last iteration
         for number in dict.fromkeys((size - 1, 0, *range(1, min(size, _MOST_SLICES)))):
             if arrays.fits(np.broadcast_to(theirs[:, number : number + 1], ours.shape)):
                 yield Pattern("repeated", axis=axis, size=size, first=number)
 
 
 def _find_constant(arrays: _Arrays) -> Iterator[Pattern]:
-    """One value everywhere."""
+    """Finds one value everywhere."""
     ours, theirs = arrays.ours, arrays.theirs
     if ours.size < 2:
         return
@@ -125,7 +122,7 @@ def _find_constant(arrays: _Arrays) -> Iterator[Pattern]:
 
 
 def _find_moved(arrays: _Arrays) -> Iterator[Pattern]:
-    """Slices along one axis are in another order: in reverse, or shifted (going around or not)."""
+    """Finds slices along an axis in another order: in reverse, or shifted (going around or not)."""
     for axis in arrays.wide_axes():
         size = arrays.shape[axis]
         _, theirs = arrays.split(axis)
@@ -140,7 +137,7 @@ def _find_moved(arrays: _Arrays) -> Iterator[Pattern]:
 
 
 def _fits_shifted(arrays: _Arrays, axis: int, shift: int) -> bool:
-    """Tells whether each slice along an axis is the right one `shift` further on, where there is such a one."""
+    """Returns whether each slice along an axis is the right slice `shift` further on, if there is one."""
     ours, theirs = arrays.split(axis)
     size = ours.shape[1]
     sample = np.array(np.unravel_index(arrays.sample, ours.shape))
@@ -154,7 +151,7 @@ def _fits_shifted(arrays: _Arrays, axis: int, shift: int) -> bool:
 
 
 def _find_swapped(arrays: _Arrays) -> Iterator[Pattern]:
-    """Read in the order of other axes."""
+    """Finds elements in the order of other axes."""
     shape = arrays.shape
     for one, other in combinations(arrays.wide_axes(), 2):
         if arrays.fits(arrays.theirs.reshape(shape).swapaxes(one, other)):
@@ -162,7 +159,7 @@ def _find_swapped(arrays: _Arrays) -> Iterator[Pattern]:
 
 
 def _find_summed(arrays: _Arrays) -> Iterator[Pattern]:
-    """Each slice is the sum of all of them: a range reduced that should stay."""
+    """Finds slices that are each the sum of all: a range that should stay is reduced."""
     for axis in arrays.wide_axes():
         ours, theirs = arrays.split(axis)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -172,7 +169,7 @@ def _find_summed(arrays: _Arrays) -> Iterator[Pattern]:
 
 
 def _find_scaled(arrays: _Arrays) -> Iterator[Pattern]:
-    """A constant factor, or a constant difference."""
+    """Finds a constant factor, or a constant difference."""
     if arrays.ours.size < 3:
         return
     offset = _find_base(arrays.theirs)
@@ -188,8 +185,8 @@ def _find_scaled(arrays: _Arrays) -> Iterator[Pattern]:
 
 
 def _find_base(theirs: Numbers) -> int:
-    """Returns the offset of the element that tells a factor best: of floats the largest, which rounds the least; of
-    integers the smallest that is not zero, which is the last to wrap around."""
+    """Returns the offset of the element that shows a factor best: the largest float, which rounds the least, or the
+    smallest integer that is not zero, which is the last to wrap around."""
     sizes = np.abs(theirs.astype(np.float64))
     if theirs.dtype.kind == "f":
         return int(np.where(np.isfinite(sizes), sizes, -1).argmax())
@@ -211,7 +208,7 @@ def _wrap(number: float, dtype: np.dtype[Any]) -> Any:
 
 
 def _find_where(arrays: _Arrays) -> Pattern | None:
-    """Where the wrong elements are, and what they are, when that is simple."""
+    """Returns where the wrong elements are and their value, if that is simple."""
     ours, offsets = arrays.ours, arrays.offsets
     if offsets.size == ours.size:
         return None

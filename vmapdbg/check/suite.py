@@ -6,14 +6,21 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
 
 from vmapdbg.check.blame import ENDLESS
 from vmapdbg.check.result import ExpectedOutput, OutputCheck
+from vmapdbg.model.capture import SCHEMA
 from vmapdbg.model.crash import Crash
+
+PARTS = ("making", "ready", "own")
+"""The folders of `vmapdbg.child.evidence.suite_folder`."""
+_MOST_LETTERS = 160
+"""The longest reason: it may contain the text of an exception."""
 
 
 @dataclass(frozen=True)
-class Judged:
+class CheckedSchedule:
     """How one schedule of a program, or a replay, compares.
 
     `test` is pytest's id of the current test, outside of pytest the program. `compared` counts the compared values;
@@ -37,8 +44,7 @@ class Judged:
 @dataclass(frozen=True)
 class WrongValue:
     """A wrong value of a program: in which tests, and how often; `output` is the first case. `line` is the user's line,
-    `replay` the number of a replay by TinyJit, from 1, and `message` the sentence about it.
-    """
+    `replay` the number of a replay by TinyJit, from 1, and `message` the sentence about it."""
 
     code: str
     line: str | None
@@ -66,33 +72,36 @@ class EndlessCall:
 
 @dataclass(frozen=True)
 class ProgramCheck:
-    """The results of a whole program. `schedules` counts those of `Tensor.realize`, `replays` those of TinyJit; of
-    these `compared` and `replays_compared` had values compared, `values` together. `unchecked` counts the reasons why
-    something was not compared. `endless` has the rewrites that were stopped."""
+    """The results of a whole program, and what `vmapdbg run --check --json` prints. `program` is what ran, `status` its
+    exit code (128 + the signal that killed it).
 
+    `schedules` counts the schedules of `Tensor.realize`, `replays` those of TinyJit; of these `compared` and
+    `replays_compared` had values compared, `values` together. `unchecked` counts the reasons why something was not
+    compared. `findings` are wrong values, `endless` has the rewrites that were stopped.
+    """
+
+    schema: Literal[1]
+    kind: Literal["run-check"]
+    program: tuple[str, ...]
+    status: int
     schedules: int
     compared: int
     replays: int
     replays_compared: int
     values: int
     unchecked: dict[str, int]
-    wrong: tuple[WrongValue, ...]
+    findings: tuple[WrongValue, ...]
     endless: tuple[EndlessCall, ...] = ()
 
 
-PARTS = ("making", "ready", "own")
-"""The folders of `vmapdbg.child.evidence.suite_folder`."""
-_MOST_LETTERS = 160
-"""The longest reason: it may contain the text of an exception."""
-
-
-def sum_up(judged: Iterable[Judged]) -> ProgramCheck:
-    """Sums up the schedules of all processes; the same wrong value in several tests is one finding."""
+def sum_up(checks: Iterable[CheckedSchedule]) -> ProgramCheck:
+    """Sums up the schedules of all processes, without the program and its status. The same wrong value in several tests
+    is one finding."""
     counts: Counter[str] = Counter()
     unchecked: Counter[str] = Counter()
-    wrong: dict[tuple[str | None, str], WrongValue] = {}
-    endless: dict[tuple[str | None, Crash], EndlessCall] = {}
-    for one in judged:
+    wrong: dict[object, WrongValue] = {}
+    endless: dict[object, EndlessCall] = {}
+    for one in checks:
         name = "schedules" if one.replay is None else "replays"
         counts[name] += not one.is_note
         counts[f"{name} compared"] += one.compared > 0
@@ -100,42 +109,43 @@ def sum_up(judged: Iterable[Judged]) -> ProgramCheck:
         for reason in one.unchecked:
             unchecked.update(count_reason(reason))
         for output, code in zip(one.wrong, one.codes, strict=True):
-            add_wrong(wrong, one, output, code)
+            same = one.line, code, output.of, output.number, output.shape, output.dtype, one.replay is None
+            _add(wrong, same, WrongValue(code, one.line, (one.test,), 1, output, one.replay))
         if one.crash is not None:
-            add_endless(endless, one, one.crash)
+            # its progress, and the number of the schedule, are chance
+            same = one.line, replace(one.crash, done=None, schedule=None)
+            _add(endless, same, EndlessCall(ENDLESS, one.line, (one.test,), 1, one.crash, one.expected))
     return ProgramCheck(
+        schema=SCHEMA,
+        kind="run-check",
+        program=(),
+        status=0,
         schedules=counts["schedules"],
         compared=counts["schedules compared"],
         replays=counts["replays"],
         replays_compared=counts["replays compared"],
         values=counts["values"],
         unchecked=dict(unchecked.most_common()),
-        wrong=tuple(wrong.values()),
+        findings=tuple(wrong.values()),
         endless=tuple(endless.values()),
     )
 
 
-def add_wrong(wrong: dict[tuple[str | None, str], WrongValue], judged: Judged, output: OutputCheck, code: str) -> None:
-    what = f"{code} {output.of} {output.number} {output.shape} {output.dtype} {judged.replay is None}"
-    known = wrong.get((judged.line, what))
-    if known is None:
-        known = WrongValue(code, judged.line, (), 0, output, judged.replay)
-    tests = tuple(dict.fromkeys((*known.tests, judged.test)))
-    wrong[judged.line, what] = WrongValue(known.code, known.line, tests, known.times + 1, known.output, known.replay)
+_Finding = TypeVar("_Finding", WrongValue, EndlessCall)
 
 
-def add_endless(endless: dict[tuple[str | None, Crash], EndlessCall], judged: Judged, crash: Crash) -> None:
-    # its progress, and the number of the schedule, are chance
-    what = judged.line, replace(crash, done=None, schedule=None)
-    known = endless.get(what)
-    if known is None:
-        known = EndlessCall(ENDLESS, judged.line, (), 0, crash, judged.expected)
-    tests = tuple(dict.fromkeys((*known.tests, judged.test)))
-    endless[what] = replace(known, tests=tests, times=known.times + 1)
+def _add(known: dict[object, _Finding], same: object, new: _Finding) -> None:
+    """Adds a finding, or its test to the first finding that is the `same`."""
+    first = known.get(same)
+    if first is None:
+        known[same] = new
+    else:
+        tests = tuple(dict.fromkeys((*first.tests, *new.tests)))
+        known[same] = replace(first, tests=tests, times=first.times + 1)
 
 
 def count_reason(reason: str) -> dict[str, int]:
-    """Returns a reason without the numbers of a single case -> how often it applies: a reason about replays or elements
+    """Maps a reason without the numbers of a single case to how often it applies: a reason about replays or elements
     has their number."""
     counted = re.match(r"([\d,]+) (?:of [\d,]+ )?(replay|element)s?( .*)", reason)
     if counted is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.live import build_live_capture, is_ordered, listen
 from vmapdbg.model.capture import Capture
 
@@ -51,7 +51,7 @@ def feed(sink: Sink) -> Callable[[], None]:
     return made.end_last
 
 
-class Feed(ObservingRecorder):
+class Feed(Recorder):
     """Hands on each of its schedules, and forgets it."""
 
     def __init__(self, sink: Sink) -> None:

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from vmapdbg.child.listen.releases import is_computed, schedule_tensors
+
 
 def schedule_lazy(values: Sequence[Any], realize: bool) -> None:
     """Schedules, and does not run unless `realize`, the Tensors that no other one of them is made from."""
     from tinygrad.tensor import Tensor
 
-    from vmapdbg.child.listen.adapter import find_adapter
-
-    adapter = find_adapter()
     tensors = list(dict.fromkeys(find_tensors(values, Tensor)))
-    lazy = [t for t in tensors if not adapter.is_settled(t) and not t.uop.ranges]
+    lazy = [t for t in tensors if not is_computed(t) and not t.uop.ranges]
     inner = {u for t in lazy for u in t.uop.base.toposort() if u is not t.uop.base}
     ends = [t for t in lazy if t.uop.base not in inner]
     if ends and realize:
         ends[0].realize(*ends[1:])
     elif ends:
-        adapter.schedule(ends)
+        schedule_tensors(ends)
 
 
 def find_tensors(values: Sequence[Any], kind: type) -> list[Any]:

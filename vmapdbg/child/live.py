@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from vmapdbg import __version__
 from vmapdbg.child.listen import hooks
-from vmapdbg.child.listen.recorder import ObservingRecorder
-from vmapdbg.child.listen.records import ObservedPass, ObservedSchedule
+from vmapdbg.child.listen.recorder import Recorder
+from vmapdbg.child.listen.records import PassRecord, ScheduleRecord
+from vmapdbg.child.listen.releases import schedule_module
 from vmapdbg.child.listen.user_lines import set_internal_folders
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Job
@@ -27,9 +27,7 @@ MOST_PROGRAMS = 256
 """How many rendered kernels are kept for the next schedule that has the same."""
 
 
-def listen(
-    recorder: ObservingRecorder, tensor_ready: Callable[[ModuleType], object] = lambda module: None
-) -> ObservingRecorder:
+def listen(recorder: Recorder, tensor_ready: Callable[[ModuleType], object] = lambda module: None) -> Recorder:
     """Has `recorder` hear every schedule of this process, with the overlay or without. tinygrad must not be imported
     yet; `tensor_ready` is called with its module `tensor`. Raises RuntimeError if tinygrad is imported."""
     # `Tensor.realize` is wrapped with a helper of the overlay's, with the overlay or without
@@ -40,18 +38,11 @@ def listen(
     return recorder
 
 
-def make_renderer(target: str) -> Any:
-    """Returns the renderer of the target. tinygrad is imported here, when the scheduler asks and not before."""
-    from vmapdbg.child.listen.adapter import find_adapter
-
-    return find_adapter().make_renderer(target)
-
-
 def build_capture(
     snippet: str,
     target: str,
     patches: Mapping[str, bool] | None,
-    schedules: list[ObservedSchedule],
+    schedules: list[ScheduleRecord],
     error: model.SnippetError | None = None,
     missing: tuple[str, ...] = (),
     progress: Callable[[], object] = lambda: None,
@@ -62,7 +53,7 @@ def build_capture(
     None without the overlay. `progress` is called for each kernel.
 
     Raises RendererMissing, and what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the
-    kernel has that error. `is_brief` is that of `View`.
+    kernel has that error. `is_brief` is that of `PassView`.
     """
     built: tuple[model.Schedule, ...] = ()
     # without schedules tinygrad may be missing
@@ -76,7 +67,7 @@ def build_capture(
     return model.Capture(*what, mode="observe" if patches is None else "overlay", missing=missing)
 
 
-def build_live_capture(schedules: list[ObservedSchedule], target: str) -> model.Capture:
+def build_live_capture(schedules: list[ScheduleRecord], target: str) -> model.Capture:
     """Returns the same of some schedules of a process with a life of its own, which stays as it was."""
     patches = None
     if overlay.is_installed():
@@ -85,12 +76,12 @@ def build_live_capture(schedules: list[ObservedSchedule], target: str) -> model.
         return build_capture("", target, patches, schedules)
 
 
-def is_ordered(passed: ObservedPass) -> bool:
+def is_ordered(passed: PassRecord) -> bool:
     """Whether the kernels of a run of the pass use memory in the order that its graph asks for."""
     from vmapdbg.child.capture.order import find_order
-    from vmapdbg.child.capture.view import View
+    from vmapdbg.child.capture.view import PassView
 
-    return find_order(View(passed)).is_right
+    return find_order(PassView(passed)).is_right
 
 
 @contextmanager
@@ -114,7 +105,7 @@ def process_kept() -> Iterator[None]:
         forget_programs(MOST_PROGRAMS)
 
 
-class BlockRecorder(ObservingRecorder):
+class BlockRecorder(Recorder):
     """Records only in blocks. Between them only the user's lines are noted: Tensors are made before a block, too."""
 
     def __init__(self) -> None:
@@ -125,7 +116,7 @@ class BlockRecorder(ObservingRecorder):
         if self.is_on:
             super().schedule_asked(key, cached)
 
-    def _begin(self, passed: ObservedPass) -> None:
+    def _begin(self, passed: PassRecord) -> None:
         if self.is_on:
             super()._begin(passed)
 
@@ -134,10 +125,10 @@ class BlockRecorder(ObservingRecorder):
             super().pass_repeats()
 
     @contextmanager
-    def recording(self) -> Iterator[list[ObservedSchedule]]:
+    def recording(self) -> Iterator[list[ScheduleRecord]]:
         """Yields the list that the schedules of the block come into. Every UOp is let go at the end."""
         # a schedule that was made before would come from the cache, and was not recorded then
-        self.adapter.forget_schedules()
+        schedule_module().schedule_cache.clear()
         self.forget()
         self.is_on = True
         try:

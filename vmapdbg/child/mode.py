@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from vmapdbg.child.failures.known_nodes import KnownNodes, read_nodes
 from vmapdbg.child.listen.outputs import note_values
-from vmapdbg.child.listen.recorder import ObservingRecorder
-from vmapdbg.child.listen.records import ObservedSchedule
-from vmapdbg.child.live import build_capture, listen, make_renderer
+from vmapdbg.child.listen.recorder import Recorder
+from vmapdbg.child.listen.records import PassRecord, ScheduleRecord
+from vmapdbg.child.listen.rendering import make_renderer
+from vmapdbg.child.live import build_capture, listen
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Request
 from vmapdbg.install.patches import format_patches
@@ -32,12 +33,10 @@ class Mode:
 
     def __init__(self, request: Request):
         self.request, self.job = request, request.job
-        self.recorder = ObservingRecorder()
+        self.recorder = Recorder()
         self.recorder.is_strict = self.job.patches is not None
         if self.job.choices:
-            from vmapdbg.child.capture.choices import make_choices
-
-            self.recorder.choose = functools.partial(make_choices, self.job.choices)
+            self.recorder.choose = self._choose
         # where `check` has evidence kept: it brings numpy along, which takes time to import
         self.collector: Collector | None = None
         # the class of the collector, None: an Collector
@@ -51,11 +50,11 @@ class Mode:
 
     @property
     def is_brief(self) -> bool:
-        """Whether the Capture has no more than `check` says, which waits for it; see `View`."""
+        """Whether the Capture has no more than `check` says, which waits for it; see `PassView`."""
         return self.request.evidence is not None
 
     @property
-    def schedules(self) -> list[ObservedSchedule]:
+    def schedules(self) -> list[ScheduleRecord]:
         """What the snippet scheduled so far."""
         return self.recorder.schedules
 
@@ -117,8 +116,7 @@ class Mode:
             None if job.patches is None else job.patch_states,
             recorder.schedules,
             error,
-            # without schedules tinygrad may be missing
-            tuple(recorder.missing if recorder.schedules else recorder.lost),
+            tuple(recorder.missing),
             progress,
             keeps_failed=True,
             is_brief=self.is_brief,
@@ -137,6 +135,11 @@ class Mode:
         from vmapdbg.child.listen.predictions import add_predictions
 
         return add_predictions(timed, self.schedules)
+
+    def _choose(self, passed: PassRecord, schedule: int) -> str | None:
+        from vmapdbg.child.capture.schedule import make_choices
+
+        return make_choices(self.job.choices, passed, schedule)
 
     def close(self) -> None:
         """The snippet is done."""

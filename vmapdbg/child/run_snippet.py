@@ -23,7 +23,7 @@ from vmapdbg.child.failures.shadow import Shadow
 from vmapdbg.child.failures.snippet_error import explain_error, explain_exit
 from vmapdbg.child.failures.watcher import Watcher
 from vmapdbg.child.lazy import schedule_lazy
-from vmapdbg.child.listen.recording import find_passes
+from vmapdbg.child.listen.records import find_passes
 from vmapdbg.child.mode import Mode
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Request, load_request

@@ -18,7 +18,7 @@ from vmapdbg.commands.shared.children import ChildDied, import_meanwhile, run_jo
 from vmapdbg.install.job import CheckRequest, Job
 from vmapdbg.model.capture import Capture, Schedule
 from vmapdbg.model.data import build_data
-from vmapdbg.model.schedule_index import ScheduleIndex, index_of
+from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.store import write_atomically
 from vmapdbg.model.wording import format_plural, format_seconds
 
@@ -111,11 +111,12 @@ def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
         with console.show_progress(f"working on {job.snippet}", wait=True) as progress:
             import_meanwhile("vmapdbg.page.text.check")
             capture = run_job(job, stderr, evidence=evidence, progress=progress, shadow=True)
-        jobs.refuse_overlay_error(capture)
         console.report_death(capture)
         work = tuple(count_work(schedule) for schedule in capture.schedules)
-        done = read_compared(child.request)
-        report_estimate([amount for schedule, amount in enumerate(work) if schedule not in done])
+        # the schedules that were compared while the snippet ran
+        compared = child.request.compared
+        done = compared.read_text(encoding="utf-8").split() if compared.exists() else []
+        report_estimate([amount for schedule, amount in enumerate(work) if str(schedule) not in done])
         with console.show_progress(f"comparing {job.snippet} with {_REFERENCE}") as progress:
             write_atomically(child.request.over, json.dumps(list(work)))
             text, ended = child.answer(f"the comparison with {_REFERENCE}", job.timeout, progress)
@@ -127,31 +128,22 @@ def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
     return capture, report, ended
 
 
-def read_compared(request: CheckRequest) -> set[int]:
-    """Returns the numbers of the schedules that were compared while the snippet ran."""
-    if not request.compared.exists():
-        return set()
-    return set(map(int, request.compared.read_text(encoding="utf-8").split()))
-
-
 # *** how long the comparison takes
 
 
 def count_work(schedule: Schedule) -> int:
     """Returns how many elements numpy computes for the graph of a schedule, without nodes of symbolic shape."""
-    index = index_of(schedule)
+    readers = index_of(schedule).readers
     work = 0
     for node in schedule.nodes:
         if node.op in _FREE or node.shape is None or not all(str(size).isdecimal() for size in node.shape):
             continue
         elements = math.prod(map(int, node.shape))
-        work += elements // _PRODUCTS if node.op == "MUL" and _is_summed(index, node.id) else elements
+        read_by = {reader.op for reader in readers.get(node.id, ())}
+        if node.op == "MUL" and read_by == {"REDUCE_AXIS"}:
+            elements //= _PRODUCTS
+        work += elements
     return work
-
-
-def _is_summed(index: ScheduleIndex, node: int) -> bool:
-    readers = index.readers.get(node, ())
-    return bool(readers) and all(reader.op == "REDUCE_AXIS" for reader in readers)
 
 
 def report_estimate(work: Sequence[int]) -> None:

@@ -17,21 +17,13 @@ from vmapdbg import __version__
 from vmapdbg.commands.shared.console import display_options, say
 from vmapdbg.model.failure import EXIT_USAGE, Failure
 
-_FOLDER = [str(Path(__file__).parent)]
-COMMANDS = tuple(
-    module.name
-    for module in pkgutil.iter_modules(_FOLDER)
-    if not module.ispkg and "_" not in module.name and module.name != "cli"
-)
-"""The subcommands: the modules beside this one, without the modules that are parts of a command."""
+_MODULES = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]) if not module.ispkg]
+COMMANDS = tuple(name for name in _MODULES if "_" not in name and name != "cli")
+"""The subcommands: the modules in this folder, without the modules that are parts of a command."""
 
 
 class Stopped(KeyboardInterrupt):
-    """SIGTERM or SIGHUP: the tool ends as at Ctrl-C, and leaves no child behind."""
-
-    def __init__(self, signal_number: int):
-        super().__init__()
-        self.signal_number = signal_number
+    """SIGTERM or SIGHUP, its argument: the tool ends as at Ctrl-C, and leaves no child behind."""
 
 
 def stop_at_signals() -> None:
@@ -58,7 +50,8 @@ class Commands(click.Group):
         wanted = [cmd_name] if cmd_name in COMMANDS else COMMANDS
         for name in wanted:
             if name not in self.commands:
-                self.commands[name] = load_command(name)
+                module = importlib.import_module(f"vmapdbg.commands.{name}")
+                self.commands[name] = getattr(module, name)
         return self.commands.get(cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -92,7 +85,7 @@ class Commands(click.Group):
             sys.exit(error.exit_code)
         except (click.Abort, KeyboardInterrupt) as ended:
             if isinstance(ended.__cause__, Stopped):
-                sys.exit(128 + ended.__cause__.signal_number)
+                sys.exit(128 + ended.__cause__.args[0])
             say("interrupted")
             sys.exit(130)
         except BrokenPipeError:
@@ -107,10 +100,6 @@ class Commands(click.Group):
             say(f"cannot write to stdout: {error.strerror}")
             sys.exit(EXIT_USAGE)
         sys.exit(status if isinstance(status, int) else 0)
-
-
-def load_command(name: str) -> click.Command:
-    return getattr(importlib.import_module(f"vmapdbg.commands.{name}"), name)
 
 
 def open_stderr() -> None:

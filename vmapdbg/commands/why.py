@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vmapdbg.commands.shared import console, jobs, options
-from vmapdbg.commands.shared.children import ChildDied, ask_child, import_meanwhile
+from vmapdbg.commands.shared.children import ChildDied, ask_child, import_meanwhile, refuse_overlay_error
 from vmapdbg.install.job import Job, ValueRequest
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.data import build_data
@@ -131,7 +131,7 @@ def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Cap
     from vmapdbg.page.sentences import fill_sentences
 
     capture = fill_sentences(build_capture(data["capture"], job.snippet))
-    jobs.refuse_overlay_error(capture)
+    refuse_overlay_error(capture)
     return capture, build_data(ValueReport, data["report"])
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from vmapdbg.diff.changes import choose_renaming, compare_bufferizes, compare_nodes, compare_vmap_map
 from vmapdbg.diff.edits import match_edits
 from vmapdbg.diff.kernels import compare_kernels
-from vmapdbg.diff.neutral import Reading, read_neutrally, read_plainly, restore_shown
+from vmapdbg.diff.neutral import Reading, read_neutrally, read_plainly
 from vmapdbg.diff.nodes import have_same_graph, match_nodes, match_schedules
 from vmapdbg.diff.result import DIFF_SCHEMA, CaptureDiff, ScheduleDiff, Side, Totals
 from vmapdbg.diff.values import compare_outputs, compare_printed, find_worst
@@ -112,17 +112,17 @@ def _diff_schedules(before: Reading | None, after: Reading | None, lines: Mappin
         back = {partner: node for node, partner in nodes.items()}
         one, other = one.leave_out(other, nodes), other.leave_out(one, back)
     edited = {} if loosely else match_edits(one.compared, other.compared, nodes, lines)
-    return restore_shown(_compare(one, other, nodes | edited, edited), one, other)
+    return _compare(one, other, nodes | edited, edited)
 
 
-def _compare(one: Reading, other: Reading, nodes: Mapping[int, int], edited: Container[int]) -> ScheduleDiff:
-    left, right = one.compared, other.compared
+def _compare(before: Reading, after: Reading, nodes: Mapping[int, int], edited: Container[int]) -> ScheduleDiff:
+    left, right = before.compared, after.compared
     renaming = choose_renaming(left, right, nodes)
-    changes, same = compare_nodes(left, right, renaming, edited)
+    changes, same = compare_nodes(before, after, renaming, edited)
     matched = set(nodes.values())
     outputs = compare_outputs(left, right)
-    index_before, totals_before = _identify(one)
-    index_after, totals_after = _identify(other)
+    index_before, totals_before = _identify(before)
+    index_after, totals_after = _identify(after)
     return ScheduleDiff(
         before=index_before,
         after=index_after,
@@ -134,14 +134,16 @@ def _compare(one: Reading, other: Reading, nodes: Mapping[int, int], edited: Con
         removed_ranges=tuple(item for item in left.ranges if item.name not in renaming.ranges),
         added_ranges=tuple(item for item in right.ranges if item.name not in renaming.ranges.values()),
         nodes=changes,
-        nodes_only_before=tuple(node for node in left.nodes if node.id not in nodes),
-        nodes_only_after=tuple(node for node in right.nodes if node.id not in matched),
+        nodes_only_before=tuple(before.realized(node.id) for node in left.nodes if node.id not in nodes),
+        nodes_only_after=tuple(after.realized(node.id) for node in right.nodes if node.id not in matched),
         same_nodes=same,
         vmap_map=compare_vmap_map(left, right, renaming),
-        bufferizes=compare_bufferizes(left, right, renaming),
-        kernels=compare_kernels(left, right, nodes, loosely=one.is_neutral),
+        bufferizes=compare_bufferizes(before, after, renaming),
+        kernels=compare_kernels(before, after, nodes),
         values=find_worst(item.status for item in outputs),
         outputs=outputs,
+        folded_before=before.folded,
+        folded_after=after.folded,
         buffer_op_before=left.buffer_op,
         buffer_op_after=right.buffer_op,
     )
@@ -178,7 +180,7 @@ def pair_schedules(before: Schedule, after: Schedule, *, same_tinygrad: bool) ->
         return Pairs(match_nodes(before, after), None)
     left, right = read_neutrally(before), read_neutrally(after)
     heads = match_nodes(left.compared, right.compared, loosely=True)
-    kernels = compare_kernels(left.compared, right.compared, heads, loosely=True)
+    kernels = compare_kernels(left, right, heads)
     same = {item.before[0].number: item.after[0].number for item in kernels if item.status == "unchanged"}
     return Pairs(_pair_nodes(left, right, heads), same)
 

@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 from difflib import SequenceMatcher
 
+from vmapdbg.diff.neutral import Reading
 from vmapdbg.diff.pairing import Renaming, choose_ranges, find_ranges
 from vmapdbg.diff.result import BufferizeChange, NodeChange, SameNode, VmapChange
 from vmapdbg.model.capture import Bufferize, Node, Realized, Reason, Schedule
@@ -38,25 +39,26 @@ def choose_renaming(before: Schedule, after: Schedule, nodes: Mapping[int, int])
 
 
 def compare_nodes(
-    before: Schedule, after: Schedule, renaming: Renaming, edited: Container[int] = ()
+    before: Reading, after: Reading, renaming: Renaming, edited: Container[int] = ()
 ) -> tuple[tuple[NodeChange, ...], tuple[SameNode, ...]]:
     """Returns the paired nodes that changed and the unchanged pairs, by their ids after. `edited` are nodes of before
     that may compute something else than their partners."""
-    nodes_after = index_of(after).nodes
+    nodes_before, nodes_after = index_of(before.compared).nodes, index_of(after.compared).nodes
     changes: list[NodeChange] = []
     same: list[SameNode] = []
-    for node in before.nodes:
-        if node.id not in renaming.nodes:
-            continue
-        other = nodes_after[renaming.nodes[node.id]]
-        changed = _find_changed(node, other, renaming)
-        if node.id in edited and tuple(map(renaming.nodes.get, node.src)) != other.src:
+    for one, other in sorted(renaming.nodes.items(), key=lambda pair: pair[1]):
+        node, twin = nodes_before[one], nodes_after[other]
+        changed = _find_changed(node, twin, renaming)
+        if one in edited and tuple(map(renaming.nodes.get, node.src)) != twin.src:
             changed = (*changed, "src")
-        if changed:
-            changes.append(NodeChange(node, other, changed))
+        if "realized" in changed:
+            changes.append(NodeChange(before.realized(one), after.realized(other), changed))
+        elif changed:
+            changes.append(NodeChange(before.node(one), after.node(other), changed))
         else:
-            same.append(SameNode(node.id, other.id, other.op, other.shape, other.out_ranges, other.line))
-    return tuple(sorted(changes, key=lambda item: item.after.id)), tuple(sorted(same, key=lambda item: item.after))
+            shown = after.node(other)
+            same.append(SameNode(one, other, shown.op, shown.shape, shown.out_ranges, shown.line))
+    return tuple(changes), tuple(same)
 
 
 def _find_changed(before: Node, after: Node, renaming: Renaming) -> tuple[NodeField, ...]:
@@ -97,21 +99,19 @@ def compare_vmap_map(before: Schedule, after: Schedule, renaming: Renaming) -> t
     return tuple(changes)
 
 
-def compare_bufferizes(before: Schedule, after: Schedule, renaming: Renaming) -> tuple[BufferizeChange, ...]:
+def compare_bufferizes(before: Reading, after: Reading, renaming: Renaming) -> tuple[BufferizeChange, ...]:
     """Returns every BUFFERIZE of both sides in the order of after; those of before alone come last."""
-    left = {renaming.nodes.get(item.node): item for item in before.bufferizes if item.node in renaming.nodes}
-    changes = [_compare_bufferize(before, after, left.get(item.node), item, renaming) for item in after.bufferizes]
-    paired = {item.node for item in after.bufferizes}
-    for item in before.bufferizes:
-        if renaming.nodes.get(item.node) not in paired:
-            changes.append(_compare_bufferize(before, after, item, None, renaming))
-    return tuple(changes)
+    made_before, made_after = before.compared.bufferizes, after.compared.bufferizes
+    left = {renaming.nodes[made.node]: made for made in made_before if made.node in renaming.nodes}
+    pairs: list[tuple[Bufferize | None, Bufferize | None]] = [(left.get(made.node), made) for made in made_after]
+    paired = {made.node for made in made_after}
+    pairs += [(made, None) for made in made_before if renaming.nodes.get(made.node) not in paired]
+    return tuple(_compare_bufferize(before, after, *pair, renaming) for pair in pairs)
 
 
 def _compare_bufferize(
-    before: Schedule, after: Schedule, left: Bufferize | None, right: Bufferize | None, renaming: Renaming
+    before: Reading, after: Reading, left: Bufferize | None, right: Bufferize | None, renaming: Renaming
 ) -> BufferizeChange:
-    sides = [(index_of(side), made) for side, made in ((before, left), (after, right)) if made is not None]
     changed: tuple[BufferizeField, ...] = ()
     status: ChangeStatus = "unchanged"
     if left is None:
@@ -121,18 +121,20 @@ def _compare_bufferize(
     elif changed := _find_changed_fields(left, right, renaming):
         status = "changed"
     added, removed = _find_added(_list_closed(left), _list_closed(right), renaming)
-    index, made = sides[-1]
+    sides = [(reading, made) for reading, made in ((before, left), (after, right)) if made is not None]
+    reading, made = sides[-1]
+    ambient = [name for reading, made in sides for name in index_of(reading.compared).ambient_of(made.node)]
     return BufferizeChange(
         status=status,
-        op=index.op(made.node),
-        before=left,
-        after=right,
+        op=reading.realized(made.node).op,
+        before=before.bufferize(left),
+        after=after.bufferize(right),
         changed=changed,
         added_ranges=added,
         removed_ranges=removed,
-        ambient=tuple(dict.fromkeys(name for index, made in sides for name in index.ambient_of(made.node))),
-        lost_before=index_of(before).find_lost(left),
-        lost_after=index_of(after).find_lost(right),
+        ambient=tuple(dict.fromkeys(ambient)),
+        lost_before=index_of(before.compared).find_lost(left),
+        lost_after=index_of(after.compared).find_lost(right),
     )
 
 

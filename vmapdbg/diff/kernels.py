@@ -7,11 +7,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from vmapdbg.diff.neutral import Reading
 from vmapdbg.diff.pairing import match_by_levels, match_in_order, share
 from vmapdbg.diff.result import KernelChange, KernelSide
 from vmapdbg.diff.sequences import find_opcodes
 from vmapdbg.diff.source import blank_lines, canonize_source
-from vmapdbg.model.capture import Kernel, Schedule
+from vmapdbg.model.capture import Kernel
 from vmapdbg.model.vocabulary import KernelField, KernelStatus, MatchedBy
 
 # Below this share in common, two kernels are not versions of the same kernel.
@@ -29,10 +30,11 @@ _COST_FIELDS: tuple[KernelField, ...] = (
 
 @dataclass(frozen=True)
 class _Program:
-    """A kernel whose nodes have their ids after; a node without a partner has a negative id."""
+    """A kernel, its number and key, and the ids after of its nodes; a node without a partner has a negative id."""
 
     number: int
     kernel: Kernel
+    key: str
     outputs: frozenset[int]
     nodes: frozenset[int]
 
@@ -53,23 +55,20 @@ class _Program:
         return KernelSide(self.number, self.kernel)
 
 
-def compare_kernels(
-    before: Schedule, after: Schedule, nodes: Mapping[int, int], *, loosely: bool = False
-) -> tuple[KernelChange, ...]:
+def compare_kernels(before: Reading, after: Reading, nodes: Mapping[int, int]) -> tuple[KernelChange, ...]:
     """Returns all kernels of both sides, paired by what they write, then by key, by source, by likeness.
 
-    `nodes` maps node ids of before to ids of after. The order is that of after; kernels of before alone come last.
-    `loosely` also pairs kernels that write another node of the same computation.
+    `nodes` maps node ids of before to ids of after. The order is that of after; kernels of before alone come last. In
+    the neutral form kernels that write another node of the same computation are paired, too.
     """
 
     def rename(ids: Iterable[int]) -> frozenset[int]:
         # ids of after are not negative
         return frozenset(nodes.get(node, -1 - node) for node in ids)
 
-    left = [_Program(i, item, rename(item.outputs), rename(item.nodes)) for i, item in enumerate(before.kernels)]
-    right = [_Program(i, item, frozenset(item.outputs), frozenset(item.nodes)) for i, item in enumerate(after.kernels)]
+    left, right = _list_programs(before, rename), _list_programs(after, frozenset)
     same_outputs = _match_outputs(left, right)
-    moved = _match_moved(left, right) if loosely else {}
+    moved = _match_moved(left, right) if before.is_neutral else {}
     fused = _find_absorbed(right, _leave_out(left, moved), {j: i for i, j in same_outputs.items()})
     split = _find_absorbed(left, _leave_out(right, moved.values()), same_outputs)
     changes = [_join("fused-from", [left[i] for i in many], [right[one]]) for one, many in fused.items()]
@@ -84,6 +83,14 @@ def compare_kernels(
     return tuple(sorted(changes, key=_order))
 
 
+def _list_programs(reading: Reading, rename: Callable[[Iterable[int]], frozenset[int]]) -> list[_Program]:
+    kernels = zip(reading.schedule.kernels, reading.compared.kernels, strict=True)
+    return [
+        _Program(number, kernel, item.key, rename(item.outputs), rename(item.nodes))
+        for number, (kernel, item) in enumerate(kernels)
+    ]
+
+
 def _order(change: KernelChange) -> tuple[bool, int, list[int]]:
     first = change.after or change.before
     return not change.after, first[0].number, [side.number for side in change.before]
@@ -93,9 +100,9 @@ def _match_outputs(before: Sequence[_Program], after: Sequence[_Program]) -> dic
     return _match_by(
         [item for item in before if item.outputs],
         [item for item in after if item.outputs],
-        lambda item: (item.outputs, item.nodes, item.kernel.key, item.canonical, item.costs),
-        lambda item: (item.outputs, item.kernel.key, item.canonical, item.costs),
-        lambda item: (item.outputs, item.kernel.key),
+        lambda item: (item.outputs, item.nodes, item.key, item.canonical, item.costs),
+        lambda item: (item.outputs, item.key, item.canonical, item.costs),
+        lambda item: (item.outputs, item.key),
         lambda item: item.outputs,
     )
 
@@ -185,11 +192,11 @@ def _match_rest(before: Sequence[_Program], after: Sequence[_Program]) -> list[K
 
 def _match_keys(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
     return _match_by(
-        [item for item in before if item.kernel.key],
-        [item for item in after if item.kernel.key],
-        lambda item: (item.kernel.key, item.nodes, item.canonical, item.costs),
-        lambda item: (item.kernel.key, item.canonical, item.costs),
-        lambda item: item.kernel.key,
+        [item for item in before if item.key],
+        [item for item in after if item.key],
+        lambda item: (item.key, item.nodes, item.canonical, item.costs),
+        lambda item: (item.key, item.canonical, item.costs),
+        lambda item: item.key,
     )
 
 

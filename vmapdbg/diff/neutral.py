@@ -1,6 +1,6 @@
 """A schedule in a neutral form that is the same for all tinygrad releases, so that two releases can be compared.
 
-Only the comparison uses this form. The diff that the user sees has the nodes and ranges of the schedule itself.
+Only the comparison uses this form. The diff that the user sees has the nodes and buffers of the schedule itself.
 """
 
 from __future__ import annotations
@@ -11,13 +11,10 @@ from functools import cached_property
 
 from vmapdbg.diff.meaning import Head, HeadView, Meanings
 from vmapdbg.diff.pairing import find_ranges
-from vmapdbg.diff.result import BufferizeChange, KernelChange, KernelSide, NodeChange, SameNode, ScheduleDiff
-from vmapdbg.model.capture import Bufferize, Kernel, Node, Range, Realized, Schedule
+from vmapdbg.model.capture import Bufferize, Kernel, Node, Realized, Schedule
 from vmapdbg.model.ops import name_op
 from vmapdbg.model.schedule_index import index_of
 
-# since 0.14 the loops of a schedule are called WEAK
-_SAME_AXIS_TYPE = {"WEAK": "LOOP"}
 # ops whose ranges follow from the ranges of their readers
 _MOVES = frozenset({"PARAM", "CONST", "RESHAPE", "PAD", "SHRINK", "FLIP"})
 _STORES = frozenset({"STORE", "COPY"})
@@ -36,6 +33,18 @@ class Reading:
     def is_neutral(self) -> bool:
         """Whether the compared form is not the schedule itself."""
         return self.compared is not self.schedule
+
+    def node(self, node_id: int) -> Node:
+        """Returns the node of the schedule with the id of a compared node."""
+        return index_of(self.schedule).nodes[node_id]
+
+    def realized(self, node_id: int) -> Node:
+        """Returns the node of the schedule that is realized for a compared node, else the node itself."""
+        return self.node(self.shown.get(node_id, node_id))
+
+    def bufferize(self, made: Bufferize | None) -> Bufferize | None:
+        """Returns the BUFFERIZE of the schedule for a compared BUFFERIZE."""
+        return made and index_of(self.schedule).bufferizes[self.realized(made.node).id]
 
     @property
     def measured(self) -> Schedule:
@@ -116,7 +125,7 @@ class _Neutral:
         nodes = sorted([*nodes, *map(self._read_again, self.again)], key=lambda node: node.id)
         buffers = [made for item in self.schedule.bufferizes if (made := self._read_bufferize(item)) is not None]
         used = _find_used(nodes, buffers)
-        ranges = [_read_range(item) for item in self.schedule.ranges if item.name in used]
+        ranges = [item for item in self.schedule.ranges if item.name in used]
         compared = replace(
             self.schedule,
             nodes=tuple(nodes),
@@ -235,77 +244,9 @@ class _Neutral:
         return replace(kernel, nodes=tuple(dict.fromkeys([*own, *outputs])), outputs=outputs, key="")
 
 
-def _read_range(item: Range) -> Range:
-    return replace(item, axis_type=_SAME_AXIS_TYPE.get(item.axis_type, item.axis_type))
-
-
 def _find_used(nodes: Iterable[Node], buffers: Iterable[Bufferize]) -> set[str]:
     """Returns the ranges that the compared nodes and buffers name."""
     texts = [name for item in buffers for name in item.closed_ranges]
     for node in nodes:
         texts += [*(node.in_ranges or ()), *(node.out_ranges or ()), *node.ambient]
     return {name for text in texts for name in find_ranges(text)}
-
-
-# *** back to the schedules themselves
-
-
-def restore_shown(diff: ScheduleDiff, before: Reading, after: Reading) -> ScheduleDiff:
-    """Returns a diff of neutral forms with the nodes, ranges, buffers and kernels of the schedules themselves."""
-    if not (before.is_neutral or after.is_neutral):
-        return diff
-    left, right = _ShownSide(before), _ShownSide(after)
-    return replace(
-        diff,
-        removed_ranges=tuple(map(left.range, diff.removed_ranges)),
-        added_ranges=tuple(map(right.range, diff.added_ranges)),
-        nodes=tuple(_restore_node(item, left, right) for item in diff.nodes),
-        nodes_only_before=tuple(left.node(node.id) for node in diff.nodes_only_before),
-        nodes_only_after=tuple(right.node(node.id) for node in diff.nodes_only_after),
-        same_nodes=tuple(_restore_same(item, right) for item in diff.same_nodes),
-        bufferizes=tuple(_restore_bufferize(item, left, right) for item in diff.bufferizes),
-        kernels=tuple(_restore_kernel(item, left, right) for item in diff.kernels),
-        folded_before=before.folded,
-        folded_after=after.folded,
-    )
-
-
-class _ShownSide:
-    def __init__(self, reading: Reading) -> None:
-        self.index = index_of(reading.schedule)
-        self.shown = reading.shown
-
-    def node(self, head: int) -> Node:
-        return self.index.nodes[self.shown.get(head, head)]
-
-    def range(self, item: Range) -> Range:
-        return self.index.ranges[item.name]
-
-    def bufferize(self, made: Bufferize | None) -> Bufferize | None:
-        return None if made is None else self.index.bufferizes[self.node(made.node).id]
-
-    def kernel(self, side: KernelSide) -> KernelSide:
-        return KernelSide(side.number, self.index.schedule.kernels[side.number])
-
-
-def _restore_node(item: NodeChange, left: _ShownSide, right: _ShownSide) -> NodeChange:
-    before, after = item.before.id, item.after.id
-    if "realized" in item.changed:
-        return NodeChange(left.node(before), right.node(after), item.changed)
-    return NodeChange(left.index.nodes[before], right.index.nodes[after], item.changed)
-
-
-def _restore_same(item: SameNode, right: _ShownSide) -> SameNode:
-    node = right.index.nodes[item.after]
-    return SameNode(item.before, node.id, node.op, node.shape, node.out_ranges, node.line)
-
-
-def _restore_bufferize(item: BufferizeChange, left: _ShownSide, right: _ShownSide) -> BufferizeChange:
-    before, after = left.bufferize(item.before), right.bufferize(item.after)
-    shown = (after and right.index.op(after.node)) or (before and left.index.op(before.node))
-    return replace(item, op=shown or item.op, before=before, after=after)
-
-
-def _restore_kernel(item: KernelChange, left: _ShownSide, right: _ShownSide) -> KernelChange:
-    before, after = tuple(map(left.kernel, item.before)), tuple(map(right.kernel, item.after))
-    return replace(item, before=before, after=after)

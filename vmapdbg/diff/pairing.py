@@ -13,6 +13,8 @@ from vmapdbg.model.capture import Range, Reason
 Key = TypeVar("Key", bound=Hashable)
 Thing = TypeVar("Thing", int, str)
 
+# Since 0.14 the loops of a schedule are called WEAK.
+_SAME_AXIS_TYPE = {"WEAK": "LOOP"}
 # A range that the pass numbered. `rm1` is the user's own: -1 in the program, on both sides.
 _NUMBERED = re.compile(r"\br\d\w*")
 
@@ -146,7 +148,7 @@ def choose_ranges(
 
 def range_kinds(ranges: Iterable[Range]) -> dict[str, Hashable]:
     """Returns for each range its size, axis type and whether a vmap made it."""
-    return {item.name: (item.size, item.axis_type, item.vmap) for item in ranges}
+    return {item.name: (item.size, _SAME_AXIS_TYPE.get(item.axis_type, item.axis_type), item.vmap) for item in ranges}
 
 
 def _pair_rest(

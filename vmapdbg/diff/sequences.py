@@ -1,18 +1,15 @@
-"""Aligns two sequences: equal stretches as `difflib.SequenceMatcher` finds them, only faster, and lines by likeness."""
+"""Aligns two sequences: equal stretches as `difflib.SequenceMatcher` finds them, and lines by likeness."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from difflib import Match, SequenceMatcher
+from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import TypeVar
 
 Opcode = tuple[str, int, int, int, int]
 Item = TypeVar("Item")
 
-# With fewer pairs of items difflib is faster; with more of them the table needs too much memory.
-_FEWEST_PAIRS = 10_000
-_MOST_PAIRS = 50_000_000
 # Two user lines with a lower ratio are not the same line, edited.
 _LEAST_ALIKE = 0.6
 # Blocks with more pairs of lines than this are not aligned line by line.
@@ -33,49 +30,7 @@ def find_opcodes(before: Sequence[Hashable], after: Sequence[Hashable]) -> Seque
 
 @lru_cache(maxsize=4096)
 def _compare_numbers(before: tuple[int, ...], after: tuple[int, ...]) -> Sequence[Opcode]:
-    if _FEWEST_PAIRS <= len(before) * len(after) <= _MOST_PAIRS:
-        return _LargeMatcher(before, after).get_opcodes()
     return SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
-
-
-class _LargeMatcher(SequenceMatcher[int]):
-    """Finds the longest match in a table of all pairs of equal items. difflib searches the items again for each part
-    that is left, which is slow for an expression of a thousand tokens that repeats itself."""
-
-    def __init__(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
-        import numpy
-
-        super().__init__(None, before, after, autojunk=False)
-        left, right = numpy.array(before), numpy.array(after)
-        # sorted by the position before, then by the position after
-        self.rows, self.columns = numpy.nonzero(left[:, None] == right)
-        # how many pairs follow each other on a diagonal up to each pair
-        order = numpy.lexsort((self.rows, self.columns - self.rows))
-        rows, columns = self.rows[order], self.columns[order]
-        starts = numpy.ones(len(rows), bool)
-        starts[1:] = (numpy.diff(rows) != 1) | (numpy.diff(columns) != 1)
-        positions = numpy.arange(len(rows))
-        first = numpy.maximum.accumulate(numpy.where(starts, positions, 0))
-        self.runs = numpy.empty(len(rows), int)
-        self.runs[order] = positions - first + 1
-
-    def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
-        """Returns the longest match in before[alo:ahi] and after[blo:bhi]: of several the first in before, then the
-        first in after."""
-        import numpy
-
-        if ahi is None or bhi is None:
-            raise TypeError("difflib passes the ends of every part")
-        start, end = numpy.searchsorted(self.rows, (alo, ahi))
-        rows, columns = self.rows[start:end], self.columns[start:end]
-        # the part of each run inside of the bounds
-        sizes = numpy.minimum(self.runs[start:end], numpy.minimum(rows - alo, columns - blo) + 1)
-        sizes[columns >= bhi] = 0
-        if not len(sizes) or sizes.max() <= 0:
-            return Match(alo, blo, 0)
-        best = int(sizes.argmax())
-        size = int(sizes[best])
-        return Match(int(rows[best]) - size + 1, int(columns[best]) - size + 1, size)
 
 
 def align(

@@ -1,7 +1,7 @@
 """Copies of tinygrad in the cache: releases from the package index, commits of a checkout by `git archive`.
 
 A cache entry is complete or absent. Each copy is made in a temporary folder beside the entry, and renamed when it is
-complete. If two processes make the same entry at the same time, both use the one that was renamed first.
+complete. If two processes make the same entry at the same time, both use the copy that was renamed first.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ def cache_folder() -> Path:
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen:
         return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base, "vmapdbg")
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "vmapdbg")
 
 
 def cache_entry(kind: str, name: str, fill: Callable[[Path], None]) -> Path:
@@ -64,42 +63,32 @@ def cache_entry(kind: str, name: str, fill: Callable[[Path], None]) -> Path:
         fill(attempt)
         if not has_package(attempt):
             raise TreeError(f"{name} holds no package tinygrad")
-        _rename(attempt, entry)
+        # an entry without the package was emptied, or an older version died while it made the entry
+        if entry.exists() and not has_package(entry):
+            shutil.rmtree(entry, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            attempt.rename(entry)
+        if not has_package(entry):
+            raise TreeError(f"cannot write the cache {entry}")
     finally:
         shutil.rmtree(attempt, ignore_errors=True)
     return entry
-
-
-def _rename(attempt: Path, entry: Path) -> None:
-    # an entry without the package was emptied by someone, or an older version died while it made the entry
-    if entry.exists() and not has_package(entry):
-        shutil.rmtree(entry, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        attempt.rename(entry)
-    if not has_package(entry):
-        raise TreeError(f"cannot write the cache {entry}")
 
 
 # *** releases
 
 
 def fetch_release(version: str) -> Path:
-    """Returns the folder of a release. Fetches it on first use, with pip, or with uv if there is no pip. Raises
-    TreeError."""
-    return cache_entry("releases", version, lambda folder: install_release(version, folder))
+    """Returns the folder of a release. Fetches it on first use without its dependencies, with pip, or with uv if there
+    is no pip. Raises TreeError with the installer's last line."""
 
+    def install(folder: Path) -> None:
+        command = [*installer_command(), "--target", str(folder), f"tinygrad=={version}"]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise TreeError(f"cannot fetch tinygrad {version}: {explain_failure(done.stderr)}")
 
-def install_release(version: str, folder: Path) -> None:
-    """Installs one release without its dependencies into a folder. Raises TreeError with the installer's last line."""
-    done = subprocess.run(
-        [*installer_command(), "--target", str(folder), f"tinygrad=={version}"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise TreeError(f"cannot fetch tinygrad {version}: {explain_failure(done.stderr)}")
+    return cache_entry("releases", version, install)
 
 
 def installer_command() -> list[str]:
@@ -128,8 +117,25 @@ def explain_failure(stderr: str) -> str:
 
 
 def fetch_commit(top: Path, commit: str) -> Path:
-    """Returns the folder with the package as it was at a commit of a repository. Raises TreeError."""
-    return cache_entry("commits", commit, lambda folder: extract_commit(top, commit, folder))
+    """Returns the folder with the package as it was at a commit of a repository, with the files that contain its
+    version. Raises TreeError."""
+
+    def extract(folder: Path) -> None:
+        kept = ["tinygrad"]
+        for file in ("pyproject.toml", "setup.py"):
+            if run_git(top, "cat-file", "-e", f"{commit}:{file}") is not None:
+                kept.append(file)
+        archive = run_git(top, "archive", "--format=tar", commit, *kept)
+        if archive is None:
+            raise TreeError(f"{commit[:12]} of {top} is no tinygrad: it has no folder tinygrad")
+        # Python has this filter since 3.11.4, and uses it by default since 3.14
+        careful: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
+            # links are left out: a link may lead out of the folder
+            files = [member for member in packed if member.isfile() or member.isdir()]
+            packed.extractall(folder, files, **careful)
+
+    return cache_entry("commits", commit, extract)
 
 
 def repository_of(path: Path) -> Path:
@@ -176,29 +182,11 @@ def describe_commit(top: Path, commit: str) -> str:
     return found.decode("utf-8", "replace").strip()
 
 
-def extract_commit(top: Path, commit: str, target: Path) -> None:
-    """Writes the package as it was at a commit, with the files that contain its version. Raises TreeError."""
-    kept = ["tinygrad"]
-    for file in ("pyproject.toml", "setup.py"):
-        if run_git(top, "cat-file", "-e", f"{commit}:{file}") is not None:
-            kept.append(file)
-    archive = run_git(top, "archive", "--format=tar", commit, *kept)
-    if archive is None:
-        raise TreeError(f"{commit[:12]} of {top} is no tinygrad: it has no folder tinygrad")
-    # Python has this filter since 3.11.4, and uses it by default since 3.14
-    careful: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-    with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
-        # links are left out: a link may lead out of the folder
-        files = [member for member in packed if member.isfile() or member.isdir()]
-        packed.extractall(target, files, **careful)
-
-
 def run_git(folder: Path, *arguments: str) -> bytes | None:
     """Returns what a git command prints, None if it fails. Raises TreeError if git is missing."""
+    command = ["git", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], stdin=subprocess.DEVNULL, capture_output=True, check=False
-        )
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     except FileNotFoundError:
         raise TreeError("revisions need git, and there is none on PATH") from None
     if done.returncode != 0:

@@ -35,12 +35,12 @@ class Listener(Protocol):
         ...
 
     def ready(self, module: types.ModuleType) -> None:
-        """The module ran and is patched; nobody has imported it yet."""
+        """The module ran and is patched; no importer sees it yet."""
         ...
 
 
 class TinygradFinder(importlib.abc.MetaPathFinder):
-    """Finds modules of tinygrad as the other finders do, and changes those that have a patch or a listener.
+    """Finds modules of tinygrad as the other finders do, and changes modules with a patch or a listener.
 
     `before_import` is called with the spec of tinygrad each time it is about to be imported; it may raise OverlayError.
     `new_modules` has the file of each module that tinygrad gets besides its own.
@@ -57,35 +57,22 @@ class TinygradFinder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname in self.new_modules:
             return importlib.util.spec_from_file_location(fullname, self.new_modules[fullname])
-        is_heard = self.listener is not None and self.listener.wants(fullname)
-        if fullname != "tinygrad" and fullname not in self.patches and not is_heard:
+        listener = self.listener if self.listener is not None and self.listener.wants(fullname) else None
+        if fullname != "tinygrad" and fullname not in self.patches and listener is None:
             return None
-        spec = self._find_installed(fullname, path, target)
-        if spec is None:
-            return None
-        if fullname == "tinygrad":
+        others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
+        found = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((spec for spec in found if spec is not None), None)
+        if spec is not None and fullname == "tinygrad":
             self.before_import(spec)
-            return spec
-        if spec.loader is None:
-            # a folder without code
-            return spec
-        spec.loader = _ChangingLoader(spec.loader, self.patches.get(fullname), self.listener if is_heard else None)
+        # a folder without code has no loader
+        elif spec is not None and spec.loader is not None:
+            spec.loader = _ChangingLoader(spec.loader, self.patches.get(fullname), listener)
         return spec
-
-    def _find_installed(
-        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None
-    ) -> importlib.machinery.ModuleSpec | None:
-        for finder in sys.meta_path:
-            if finder is self or not hasattr(finder, "find_spec"):
-                continue
-            spec = finder.find_spec(fullname, path, target)
-            if spec is not None:
-                return spec
-        return None
 
 
 class _ChangingLoader(importlib.abc.Loader):
-    """Runs the installed module, then its patch, then tells the listener, before the importer sees it."""
+    """Runs the installed module, then its patch, then calls the listener, before the importer sees it."""
 
     def __init__(self, loader: importlib.abc.Loader, patch: Patch | None, listener: Listener | None):
         self.loader, self.patch, self.listener = loader, patch, listener
@@ -94,7 +81,11 @@ class _ChangingLoader(importlib.abc.Loader):
         return self.loader.create_module(spec)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        self._run(module)
+        code = None if self.listener is None else self.listener.compile(module, self.loader)
+        if code is None:
+            self.loader.exec_module(module)
+        else:
+            exec(code, module.__dict__)
         if self.patch is not None:
             try:
                 self.patch(module)
@@ -103,13 +94,6 @@ class _ChangingLoader(importlib.abc.Loader):
                 raise OverlayError(str(error)) from None
         if self.listener is not None:
             self.listener.ready(module)
-
-    def _run(self, module: types.ModuleType) -> None:
-        code = None if self.listener is None else self.listener.compile(module, self.loader)
-        if code is None:
-            self.loader.exec_module(module)
-        else:
-            exec(code, module.__dict__)
 
     # inspect and runpy ask a loader for more than importing it takes: get_source, get_code, is_package
     def __getattr__(self, name: str) -> object:

@@ -1,8 +1,8 @@
 """Installs the overlay: patches the installed tinygrad 0.12.0 while it is imported, module by module.
 
 When a module that the overlay changes is imported, `patch(module)` of the overlay file of the same name is called (see
-`import_hook`). The overlay files are loaded as `tinygrad_overlay.*`, so they never stand in the way of the installed
-package. Its mechanism, `tinygrad_overlay._patching`, is there for stock tinygrad too: `load_patching`.
+`import_hook`). The overlay files are loaded as `tinygrad_overlay.*`, so they never hide the installed package. Their
+module `tinygrad_overlay._patching` makes the changes; it works without the overlay, too: `load_patching`.
 
 The state of the patches is read once from `VMAPDBG_PATCHES`. `child_environment` makes a Python process install
 the overlay at its start (its workers too), through the `sitecustomize` in `vmapdbg/install/bootstrap`.
@@ -31,7 +31,7 @@ BOOTSTRAP_DIR = Path(__file__).parent / "bootstrap"
 OVERLAY_PACKAGE = "tinygrad_overlay"
 _STATE = f"{OVERLAY_PACKAGE}._state"
 _PATCHING = f"{OVERLAY_PACKAGE}._patching"
-# the overlay files that are modules of their own: tinygrad has none of that name
+# overlay files that are new modules of tinygrad
 _NEW_MODULES = {"tinygrad.func": "func.py"}
 
 
@@ -42,24 +42,19 @@ def overlay_dir() -> Path:
 
 
 def patched_modules(folder: Path) -> dict[str, str]:
-    """Returns tinygrad module name -> overlay module name, for each overlay file that patches one.
+    """Returns tinygrad module name -> overlay module name, for each overlay file that patches an upstream module.
 
-    An overlay file patches the upstream module that has its name; one that upstream has no counterpart for (its
-    folder marks it by an underscore) is a part of the overlay itself.
+    It has the name of that module. Files and folders whose name begins with an underscore are parts of the overlay.
     """
     modules: dict[str, str] = {}
     for file in sorted(folder.rglob("*.py")):
         parts = list(file.relative_to(folder).with_suffix("").parts)
-        if any(part.startswith("_") and part != "__init__" for part in parts):
-            continue
         if parts[-1] == "__init__":
             parts.pop()
         name = ".".join(parts)
-        modules[f"tinygrad.{name}"] = f"{OVERLAY_PACKAGE}.{name}"
-    return {name: overlay_name for name, overlay_name in modules.items() if name not in _NEW_MODULES}
-
-
-_HOW_TO_INSTALL = f"pip install tinygrad=={TINYGRAD_VERSION}"
+        if f"tinygrad.{name}" not in _NEW_MODULES and not any(part.startswith("_") for part in parts):
+            modules[f"tinygrad.{name}"] = f"{OVERLAY_PACKAGE}.{name}"
+    return modules
 
 
 def check_installed() -> None:
@@ -67,12 +62,13 @@ def check_installed() -> None:
     # it costs more than the rest of this module, and each Python process with the overlay imports this module
     import importlib.metadata
 
+    how_to_install = f"pip install tinygrad=={TINYGRAD_VERSION}"
     try:
         found = importlib.metadata.version("tinygrad")
     except importlib.metadata.PackageNotFoundError:
-        raise OverlayError(f"tinygrad is not installed ({_HOW_TO_INSTALL})") from None
+        raise OverlayError(f"tinygrad is not installed ({how_to_install})") from None
     if found != TINYGRAD_VERSION:
-        raise OverlayError(f"tinygrad {found} is installed, but vmapdbg patches {TINYGRAD_VERSION} ({_HOW_TO_INSTALL})")
+        raise OverlayError(f"tinygrad {found} is installed, but vmapdbg patches {TINYGRAD_VERSION} ({how_to_install})")
 
 
 def installed_folder() -> Path:
@@ -85,7 +81,7 @@ def installed_folder() -> Path:
 
 
 def find_editable() -> Path | None:
-    """Returns the checkout that tinygrad is installed from (`pip install -e`), None where it is not."""
+    """Returns the checkout that tinygrad is installed from (`pip install -e`), None if it is not."""
     import importlib.metadata
     import json
     from urllib.parse import unquote, urlsplit
@@ -98,19 +94,6 @@ def find_editable() -> Path | None:
         if found.get("dir_info", {}).get("editable") and found["url"].startswith("file:"):
             return Path(unquote(urlsplit(str(found["url"])).path)).resolve()
     return None
-
-
-def check_found(spec: ModuleSpec) -> None:
-    """Raises OverlayError unless `spec` is that of the installed tinygrad, and it is the right release."""
-    check_installed()
-    installed = installed_folder() / "__init__.py"
-    # no origin: a folder without an __init__.py, such as that of the overlay itself
-    if spec.origin is None or not _same_file(Path(spec.origin), installed):
-        raise OverlayError(f"tinygrad would be imported from {spec.origin}, not from the installed {installed}")
-
-
-def _same_file(left: Path, right: Path) -> bool:
-    return left.exists() and right.exists() and left.samefile(right)
 
 
 def load_patching() -> Any:
@@ -153,8 +136,14 @@ def _apply_overlay(overlay_name: str, module: types.ModuleType) -> None:
 
 
 def _prepare_import(spec: ModuleSpec) -> None:
-    check_found(spec)
-    # tinygrad imported again (after a del sys.modules[...]) is made of new classes: nothing may hold the old ones
+    """Raises OverlayError unless `spec` is the installed tinygrad, and it is the right release."""
+    check_installed()
+    installed = installed_folder() / "__init__.py"
+    # no origin: a folder without an __init__.py, such as the overlay itself
+    found = None if spec.origin is None else Path(spec.origin)
+    if found is None or not found.exists() or not installed.exists() or not found.samefile(installed):
+        raise OverlayError(f"tinygrad would be imported from {spec.origin}, not from the installed {installed}")
+    # tinygrad imported again (after a del sys.modules[...]) has new classes: nothing may hold the old classes
     kept = {_STATE, _PATCHING}
     for name in [name for name in sys.modules if name.startswith(f"{OVERLAY_PACKAGE}.") and name not in kept]:
         del sys.modules[name]
@@ -176,13 +165,12 @@ def child_environment(
 ) -> dict[str, str]:
     """Returns `environment` changed so that a Python process started with it, and each Python process that it
     starts, installs the overlay with `patches`; None takes the overlay out of an environment. `tree` is the folder of
-    the tinygrad that they import, empty for the installed one. With `observes` they are there to be observed instead:
-    what for is said by other variables (`bootstrap/sitecustomize.py`)."""
-    changed = dict(environment)
-    entries = [entry for entry in changed.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    the tinygrad that they import, empty for the installed tinygrad. With `observes` they observe it instead; other
+    variables say what for (`bootstrap/sitecustomize.py`)."""
+    ours = (PATCHES_VARIABLE, OBSERVE_VARIABLE, "PYTHONPATH")
+    changed = {name: value for name, value in environment.items() if name not in ours}
+    entries = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
     entries = [entry for entry in entries if Path(entry) != BOOTSTRAP_DIR]
-    changed.pop(PATCHES_VARIABLE, None)
-    changed.pop(OBSERVE_VARIABLE, None)
     if patches is not None or observes:
         # Python imports the first sitecustomize that it finds; ours imports the next one
         entries.insert(0, str(BOOTSTRAP_DIR))
@@ -192,7 +180,6 @@ def child_environment(
         changed[OBSERVE_VARIABLE] = "1"
     if tree:
         entries.insert(0, tree)
-    changed.pop("PYTHONPATH", None)
     if entries:
         changed["PYTHONPATH"] = os.pathsep.join(entries)
     return changed

@@ -1,4 +1,4 @@
-"""Any tinygrad: by the name that `--tinygrad` or `--baseline` takes, or the one that Python imports.
+"""Any tinygrad: by the name that `--tinygrad` or `--baseline` takes, or the tinygrad that Python imports.
 
 0.14.0             a release, from the package index
 ../tinygrad        a checkout, or a folder that contains the package, as it is now
@@ -24,7 +24,7 @@ from vmapdbg.install.fetched import (
     has_package,
     repository_of,
 )
-from vmapdbg.install.overlay import find_editable
+from vmapdbg.install.overlay import TINYGRAD_SOURCE, TINYGRAD_VERSION, find_editable
 from vmapdbg.model.wording import shorten_commit
 
 OLDEST = (0, 12)
@@ -39,11 +39,10 @@ _GENERATED = "runtime/autogen/"
 class Tree:
     """One tinygrad. `folder` contains the package `tinygrad`, and goes first on a child's `sys.path`.
 
-    `name` is how the user named it. `version` is what its metadata says, None if unknown. `commit` is the full hash of
-    a revision; for a checkout as it is now, a short hash, with `-dirty` if files are changed.
+    `version` is what its metadata says, None if unknown. `commit` is the full hash of a revision; for a checkout as it
+    is now, a short hash, with `-dirty` if files are changed.
     """
 
-    name: str
     folder: Path
     version: str | None
     commit: str | None = None
@@ -97,7 +96,7 @@ def find_tree(text: str) -> Tree:
     """
     name = parse_name(text)
     if name.release is not None:
-        return Tree(text, fetch_release(name.release), name.release)
+        return Tree(fetch_release(name.release), name.release)
     if name.revision is not None:
         top = repository_of(name.path)
         commit = commit_of(top, name.revision)
@@ -107,7 +106,7 @@ def find_tree(text: str) -> Tree:
         commit = describe_state(folder)
     version = find_version(folder)
     check_version(version, text)
-    return Tree(text, folder, version, commit)
+    return Tree(folder, version, commit)
 
 
 def check_version(version: str | None, name: str) -> None:
@@ -162,20 +161,16 @@ def find_imported(path: Sequence[str]) -> Tree | None:
             return None
     else:
         folder = Path(spec.origin).parent.parent
-    return Tree("", folder, find_version(folder), describe_state(folder))
+    return Tree(folder, find_version(folder), describe_state(folder))
 
 
-def is_release(tree: Tree, version: str) -> bool:
-    """Tells whether a tree was installed from the package of a release. The version alone does not say that: a checkout
-    has the version of the release before it."""
-    return (tree.folder / f"tinygrad-{version}.dist-info").is_dir()
-
-
-def is_editable_release(folder: Path, source: str) -> bool:
-    """Tells whether a folder is the checkout that tinygrad is installed from (`pip install -e`), with the code of the
-    release whose `hash_source` is `source`."""
-    editable = find_editable()
-    return editable is not None and editable == folder.resolve() and hash_source(folder) == source
+def is_release(tree: Tree) -> bool:
+    """Tells whether the overlay can patch a tree: it was installed from the package of the release, or it is the
+    checkout that tinygrad is installed from (`pip install -e`), with the code of the release. The version alone does
+    not say that: a checkout has the version of the release before it."""
+    if (tree.folder / f"tinygrad-{TINYGRAD_VERSION}.dist-info").is_dir():
+        return True
+    return find_editable() == tree.folder.resolve() and hash_source(tree.folder) == TINYGRAD_SOURCE
 
 
 def hash_source(folder: Path) -> str:

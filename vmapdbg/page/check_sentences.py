@@ -20,7 +20,7 @@ from vmapdbg.check.result import (
     StaleRead,
     StaleValue,
 )
-from vmapdbg.check.suite import EndlessCall, WrongValue
+from vmapdbg.check.suite import EndlessCall, ProgramCheck, WrongValue
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
@@ -190,6 +190,13 @@ def describe_lost(name: str) -> str:
 
 
 # *** values of a whole program
+
+
+def add_messages(found: ProgramCheck) -> ProgramCheck:
+    """Returns the results with a sentence for each wrong value and each rewrite that was stopped."""
+    findings = tuple(replace(wrong, message=describe_value(wrong)) for wrong in found.findings)
+    endless = tuple(replace(call, message="; ".join(describe_endless(call))) for call in found.endless)
+    return replace(found, findings=findings, endless=endless)
 
 
 def describe_endless(call: EndlessCall | ScheduleCheck) -> list[str]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from vmapdbg.bisect.outcome import Outcome
 from vmapdbg.bisect.search import Found, Reduced, Search
 from vmapdbg.check.result import CheckReport, ScheduleCheck
-from vmapdbg.check.suite import EndlessCall, ProgramCheck, WrongValue
+from vmapdbg.check.suite import ProgramCheck
 from vmapdbg.check.value_path import SchedulePath
 from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.install.job import Choice
 from vmapdbg.model.capture import SCHEMA, Capture, Finding, Schedule, SnippetError, Versions
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import DocumentKind
-from vmapdbg.page.check_sentences import add_pattern_sentences, describe_endless, describe_value
+from vmapdbg.page.check_sentences import add_pattern_sentences
 from vmapdbg.page.graph.model import Graph
 from vmapdbg.suite.result import SuiteDiff
 
@@ -124,47 +124,6 @@ class RunDocument(Document):
     ignored: int
     failed: dict[str, int]
     findings: tuple[Finding, ...]
-
-
-@dataclass(frozen=True)
-class RunCheckDocument(Document):
-    """What `vmapdbg run --check --json` prints. `program` is what ran, `status` its exit code (128 + the signal that
-    killed it).
-
-    `schedules` counts what `Tensor.realize` asked for, `replays` those of TinyJit; `compared` and `replays_compared`
-    those of them that had values compared, `values` together. `unchecked` counts why something was not. `findings` are
-    values that are wrong, `endless` is what was stopped because it would never have ended.
-    """
-
-    kind: Literal["run-check"]
-    program: tuple[str, ...]
-    status: int
-    schedules: int
-    compared: int
-    replays: int
-    replays_compared: int
-    values: int
-    unchecked: dict[str, int]
-    findings: tuple[WrongValue, ...]
-    endless: tuple[EndlessCall, ...] = ()
-
-
-def make_run_check_document(found: ProgramCheck, program: Sequence[str], status: int) -> RunCheckDocument:
-    """Returns what `run --check` found, with a sentence for each finding."""
-    return RunCheckDocument(
-        schema=SCHEMA,
-        kind="run-check",
-        program=tuple(program),
-        status=status,
-        schedules=found.schedules,
-        compared=found.compared,
-        replays=found.replays,
-        replays_compared=found.replays_compared,
-        values=found.values,
-        unchecked=found.unchecked,
-        findings=tuple(replace(wrong, message=describe_value(wrong)) for wrong in found.wrong),
-        endless=tuple(replace(call, message="; ".join(describe_endless(call))) for call in found.endless),
-    )
 
 
 # *** vmapdbg bisect --json
@@ -348,7 +307,7 @@ DOCUMENTS: dict[DocumentKind, type] = {
     "lint-files": LintFilesDocument,
     "run": RunDocument,
     "check": CheckDocument,
-    "run-check": RunCheckDocument,
+    "run-check": ProgramCheck,
     "why-value": ValueDocument,
     "bisect": BisectDocument,
     "bisect-commits": History,

@@ -1,10 +1,13 @@
-"""The sections of a schedule that `show` and `diff` print.
+"""The sections of a schedule that `show` and `diff` print and `report` shows.
 
-This module imports nothing: the command line reads the names, and `--help` loads no printer. To add a section, write
-its function in a module of `page/text/` and name it here.
+This module imports no printer: the command line reads the names for `--help`. To add a section, write its function in a
+module of `page/text/` and name it here.
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 SECTIONS = {
     "ranges": "nodes:print_nodes",
@@ -15,3 +18,9 @@ SECTIONS = {
 }
 """The name of each section, as `--only` takes it, and its function as `module of page/text:function`, in the order of
 the page. The function adds lines to the page of a ScheduleView, of one run or of two; no lines if nothing changed."""
+
+
+def load_section(name: str) -> Any:
+    """Returns the function of a section; it takes a ScheduleView."""
+    module, _, function = SECTIONS[name].partition(":")
+    return getattr(import_module(f"vmapdbg.page.text.{module}"), function)

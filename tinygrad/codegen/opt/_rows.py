@@ -1,11 +1,11 @@
-"""The row shape: a kernel that reduces each row and broadcasts the result over it, with the row's elements side by side (patch fusion-guard).
+"""Opts for row kernels: kernels that reduce each row and broadcast the result over the row (patch fusion-guard).
 
-The heuristics know kernels with one reduce and one output for each of its results. What `fuse-broadcast` makes is another kind: every element of a
-row needs the row's sum. With an element a thread, each thread would add up the whole row; with a row a thread, most threads would have nothing to do.
+The heuristics handle kernels with one reduce and one output for each result. `fuse-broadcast` makes kernels in which every element of a row needs the
+row's sum. With a thread for each element, each thread would add up the whole row; with a thread for each row, most threads would be idle.
 
- - target with threads in groups: a row is a workgroup of `lanes` threads. The lanes that add up parts of the row are those that write its elements:
-   each lane adds up its part, puts it into LOCAL memory, and adds up the parts of all lanes. The row is reduced once.
- - CPU: a row is a step of a loop, the rows are dealt out to the cores. A sum has `CPU_LANES` accumulators, which do not wait for each other.
+ - GPU: a row is a workgroup of `lanes` threads. Each lane adds up its part of the row, puts the sum into LOCAL memory, adds up the sums of all lanes,
+   and writes its elements. The row is reduced once.
+ - CPU: a row is a step of a loop, and the rows are divided among the cores. A sum has `CPU_LANES` accumulators, which do not wait for each other.
 """
 from __future__ import annotations
 import math
@@ -15,20 +15,19 @@ from tinygrad.dtype import AddrSpace
 from tinygrad.schedule.indexing import BufferizeOpts
 from tinygrad.uop.ops import AxisType, Ops, UOp
 
-# eight floats are one vector register of 256 bits; four accumulators are enough to wait for no add
+# eight floats fill a 256-bit register; four accumulators hide the latency of an add
 CPU_LANES = (8, 4)
-# a workgroup has at least a warp of threads, and at most as many as every target allows
+# a workgroup has at least a warp of threads, and at most the number that every target allows
 WARP, MOST_THREADS = 32, 256
 
 def shape_rows(k:Scheduler) -> Scheduler|None:
-  """Returns a copy of `k` in the row shape. None: it is not of that kind, or its sizes do not allow it."""
+  """Returns a copy of `k` with row opts; None if it is no row kernel, or its sizes do not allow them."""
   if (found:=find_rows(k)) is None: return None
   rows, cols, reduces = found
   return (shape_workgroups if k.ren.has_local else shape_loops)(k.copy(), rows, cols, reduces)
 
 def find_rows(k:Scheduler) -> tuple[list[UOp], list[UOp], list[UOp]]|None:
-  """Returns the ranges of the rows, those along a row, and the reduces, when each reduce is of a whole row and there is more than that to do in
-  it."""
+  """Returns the ranges of the rows, the ranges along a row, and the reduces; None unless each reduce covers a whole row and the row has elements."""
   reduces = k.reduceops
   if not reduces or len(k.ast.src) != 1 or any(u.op is Ops.BUFFERIZE for u in k.ast.backward_slice): return None
   if not all(is_plain_reduce(u) for u in reduces): return None
@@ -36,8 +35,8 @@ def find_rows(k:Scheduler) -> tuple[list[UOp], list[UOp], list[UOp]]|None:
   return (rows, cols, reduces) if cols else None
 
 def split_outputs(outputs:list[UOp], used:set[UOp]) -> tuple[list[UOp], list[UOp]]:
-  """Returns the ranges of the output that the reduces use, and the others. There are none where a size is symbolic, or where a reduce is inside a
-  loop of another one and done again in each step: a matmul of normalized rows is no row kernel."""
+  """Returns the output ranges that the reduces use, and the other output ranges. Both are empty if a size is symbolic, or if a reduce runs inside
+  another reduce's loop: a matmul of normalized rows is no row kernel."""
   if not used <= set(outputs) or not all(r.src[0].op is Ops.CONST for r in outputs): return [], []
   return [r for r in outputs if r in used], [r for r in outputs if r not in used]
 
@@ -45,17 +44,17 @@ def is_plain_reduce(u:UOp) -> bool: return all(r.op is Ops.RANGE and r.arg[-1] i
 def size(r:UOp) -> int: return int(r.vmax)+1
 
 def split(k:Scheduler, r:UOp, inner:int, inner_range:UOp, outer_type:AxisType) -> tuple[UOp, UOp]:
-  """Returns the range of the outer steps, and what stands for `r`."""
+  """Splits `r`. Returns the outer range, and the expression that replaces `r`."""
   outer = UOp.range(size(r)//inner, next(k.opt_range), outer_type)
   return outer, outer*inner + inner_range
 
 def split_reduce(k:Scheduler, u:UOp, lanes:int, lane:UOp) -> UOp:
-  """The reduce `u` over its innermost range, a part of it for each lane: open in `lane`."""
+  """Splits the innermost range of the reduce `u` over the lanes. The result still depends on `lane`."""
   outer, index = split(k, u.src[-1], lanes, lane, AxisType.REDUCE)
   return u.replace(src=(u.src[0].substitute({u.src[-1]: index}),)+u.src[1:-1]+(outer,))
 
 def in_order(reduces:list[UOp]) -> list[UOp]:
-  """Those first that others need."""
+  """Sorts reduces so that each comes after the reduces it needs."""
   return sorted(reduces, key=lambda u: len(u.backward_slice))
 
 def replace_reduces(k:Scheduler, reduces:list[UOp], split_one) -> None:
@@ -67,7 +66,7 @@ def replace_reduces(k:Scheduler, reduces:list[UOp], split_one) -> None:
 
 def shape_loops(k:Scheduler, rows:list[UOp], cols:list[UOp], reduces:list[UOp]) -> Scheduler|None:
   lanes_of = {u: next((n for n in CPU_LANES if size(u.src[-1]) % n == 0 and size(u.src[-1]) > n), 0) for u in reduces}
-  # a short row is no loop: the heuristics unroll it whole
+  # the heuristics unroll a short row completely
   if 0 in lanes_of.values() or math.prod(size(r) for r in cols) < min(CPU_LANES): return None
   lanes = min(lanes_of.values())
   def split_one(u:UOp) -> UOp:
@@ -78,7 +77,7 @@ def shape_loops(k:Scheduler, rows:list[UOp], cols:list[UOp], reduces:list[UOp]) 
   return k
 
 def deal_out(k:Scheduler, rows:list[UOp], most_threads:int) -> None:
-  """As the heuristics do, about 128 K ops a core; but only rows: with columns each core would reduce the whole row."""
+  """Divides rows among cores, about 128 K ops for each, like the heuristics; never columns, because each core would reduce the whole row."""
   most = min(most_threads, math.prod(size(r) for r in k.rngs)//(128 << 10))
   for threads in range(most, 1, -1):
     for r in rows:
@@ -107,18 +106,18 @@ def shape_workgroups(k:Scheduler, rows:list[UOp], cols:list[UOp], reduces:list[U
     part = split_reduce(k, u, lanes, lane).bufferize(*closed, arg=BufferizeOpts(lane.arg[0]+len(closed), AddrSpace.LOCAL))
     return UOp(Ops.REDUCE, u.dtype, (part.index(*closed[:-1], parts), parts), u.arg)
   replace_reduces(k, reduces, split_one)
-  # each workgroup goes through all of its row
+  # each workgroup covers its whole row
   _, index = split(k, col, lanes, lane, AxisType.LOOP)
   k.ast = k.ast.substitute({col: index, **{r: r.replace(arg=r.arg[:-1]+(AxisType.LOOP,)) for r in cols[:-1]}})
   return k
 
 def choose_block(rows:list[UOp], lanes:int) -> int:
-  """How many rows a workgroup has: several short ones, else one."""
+  """Returns the number of rows of a workgroup: several if they are short, otherwise one."""
   if lanes >= WARP or not rows: return 1
   return next((n for n in (8, 4, 2) if size(rows[-1]) % n == 0 and lanes*n <= MOST_THREADS), 1)
 
 def block_rows(k:Scheduler, row:UOp, block:int, row_lane:UOp, reduces:list[UOp]) -> list[UOp]:
-  """Deals the rows out to the lanes of a workgroup. Returns the reduces as they are then."""
+  """Divides the rows among the lanes of a workgroup. Returns the new reduces."""
   _, index = split(k, row, block, row_lane, AxisType.GLOBAL)
   k.ast = k.ast.substitute({row: index})
   return list({u: u.substitute({row: index}) for u in reduces}.values())

@@ -9,7 +9,7 @@ from tinygrad_overlay import _state
 from tinygrad_overlay._patching import Changes
 
 GROUPS = {OptOps.GROUP, OptOps.GROUPTOP}
-# after one of those, each of these multiplies the memory of the groups, as stock counts it
+# after a GROUP opt, each of these multiplies the memory of the groups, as stock counts it
 MORE_LANES = {OptOps.LOCAL, OptOps.UPCAST, OptOps.UNROLL}
 
 def apply_opt(self, opt:Opt, append_opt:bool=True):

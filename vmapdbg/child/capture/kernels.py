@@ -1,19 +1,20 @@
-"""The kernels of the model, rendered for a target, from one run of the pass, whoever recorded it."""
+"""The kernels of the model, rendered for a target, from one run of the pass."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from vmapdbg.child.capture.order import MemoryOrder, find_order
-from vmapdbg.child.capture.view import Launch, UOp, View, find_values, largest_of, size_of, sizes_of
+from vmapdbg.child.capture.view import PassView, largest_of, size_of, sizes_of, values_of
 from vmapdbg.child.failures.diagnose import explain_error
 from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.failures.known_nodes import NoNodes
-from vmapdbg.child.listen.lowering import CompiledKernel
-from vmapdbg.child.listen.renderers import RendererMissing
+from vmapdbg.child.failures.known_nodes import KnownNodes
+from vmapdbg.child.listen.records import Launch, UOp
+from vmapdbg.child.listen.rendering import CompiledKernel, RendererMissing
 from vmapdbg.child.program.accesses import find_accesses, find_resets
 from vmapdbg.child.program.linear import Buffer, LinearProgram
 from vmapdbg.child.program.linear_reader import read_linear, read_memories
@@ -22,20 +23,22 @@ from vmapdbg.model import capture as model
 from vmapdbg.model.vocabulary import ArgumentAccess
 
 _MEMORY = frozenset({"BUFFER", "PARAM"})
+# the accesses and resets of a program
+Facts = tuple[tuple[model.Access, ...], tuple[model.Reset, ...]]
 
 
 class KernelBuilder:
-    """Builds the kernels of one run of the pass. One that tinygrad makes no program of raises its error; with
-    `keeps_failed` it is a kernel with that error instead."""
+    """Builds the kernels of one run of the pass. If tinygrad cannot make a program of a kernel, that raises its error;
+    with `keeps_failed` the kernel has the error instead."""
 
-    def __init__(self, view: View, target: str, keeps_failed: bool = False):
+    def __init__(self, view: PassView, target: str, keeps_failed: bool = False):
         self.view, self.target, self.keeps_failed = view, target, keeps_failed
         # the layers of a network are one program many times
-        self.facts: dict[tuple[bytes, frozenset[str]], ProgramFacts] = {}
+        self.facts: dict[tuple[bytes, frozenset[str]], Facts] = {}
         self.writers = Counter(launch.buffers[:1] for launch in view.launches)
         self.order = MemoryOrder() if view.is_brief else find_order(view)
 
-    def build_all(self, progress: Callable[[], object]) -> Iterable[model.Kernel]:
+    def build_all(self, progress: Callable[[], object]) -> Iterator[model.Kernel]:
         """Yields the compute kernels in the order of the schedule; calls `progress` after each kernel or copy."""
         number = 0
         for launch in self.view.launches:
@@ -45,61 +48,51 @@ class KernelBuilder:
             progress()
 
     def build_kernel(self, launch: Launch, number: int) -> model.Kernel:
+        nodes = self._list_computed(launch)
+        kernel = self._build_launch(launch, nodes)
         try:
             if self.view.is_brief:
                 compiled = compile_program(launch.ast, self.target)
-                buffers = tuple(list_arguments(read_memories(compiled.uops), compiled))
-                return self.build_named(launch, compiled.name, buffers)
+                buffers = _list_arguments(read_memories(compiled.uops), compiled)
+                return replace(kernel, name=compiled.name, buffers=tuple(buffers))
             program = render_program(launch.ast, self.target)
         except RendererMissing:
             raise
         except (Exception, EndlessRewrite) as error:
             if not self.keeps_failed:
                 raise
-            return self.build_named(launch, "(no program)", (), explain_error(error, NoNodes()))
+            return replace(kernel, failed=explain_error(error, KnownNodes()))
         compiled, work = program.compiled, program.work
-        facts = self.find_facts(launch, program)
-        nodes = self.find_computed(launch)
-        asked = sum(self.count_asked(u) for u in nodes)
+        accesses, resets = self._find_facts(launch, program)
+        asked = sum(map(self._count_asked, nodes))
         executed = work.ops * launch.count
-        return model.Kernel(
+        return replace(
+            kernel,
             name=compiled.name,
-            target=self.target,
-            source=write_source(compiled),
+            source=_write_source(compiled),
             global_size=tuple(size_of(s) for s in compiled.global_size),
             local_size=sizes_of(compiled.local_size),
             local_bytes=work.local_bytes,
             threads=work.threads,
             executed_ops=executed,
             bytes=work.bytes * launch.count,
-            redundancy=find_redundancy(executed, asked),
-            buffers=tuple(list_arguments(program.linear.buffers, compiled)),
-            nodes=tuple(sorted(self.view.ids[u] for u in nodes)),
-            lines=self.find_lines(nodes),
-            outputs=() if launch.written is None else (self.view.ids[launch.written],),
-            launches=launch.count,
-            key=launch.ast.key.hex(),
-            accesses=facts.accesses,
-            fresh=self.is_fresh(launch),
+            # how often each op that the graph asks for is executed
+            redundancy=round(executed / asked, 4) if asked else None,
+            buffers=tuple(_list_arguments(program.linear.buffers, compiled)),
+            accesses=accesses,
+            fresh=self._is_fresh(launch),
             open_loops=tuple(loop.name for loop in program.linear.open_loops),
             local_limit=target_limit(self.target),
-            resets=facts.resets,
-            wrong_times=tuple(self.find_wrong_times(number, program.linear)),
+            resets=resets,
+            wrong_times=tuple(self._find_wrong_times(number, program.linear)),
             overwrites=self.order.overwrites.get(number),
         )
 
-    def build_named(
-        self,
-        launch: Launch,
-        name: str,
-        buffers: tuple[model.BufferArg, ...],
-        failed: model.SnippetError | None = None,
-    ) -> model.Kernel:
-        """Returns a kernel without what its program does: what the scheduler says of it, and the error where there is
-        no program."""
-        nodes = self.find_computed(launch)
+    def _build_launch(self, launch: Launch, nodes: list[UOp]) -> model.Kernel:
+        """Returns a kernel without its program: what the scheduler says of it."""
+        origins = self.view.passed.origins
         return model.Kernel(
-            name=name,
+            name="(no program)",
             target=self.target,
             source="",
             global_size=(),
@@ -109,110 +102,86 @@ class KernelBuilder:
             executed_ops=0,
             bytes=0,
             redundancy=None,
-            buffers=buffers,
+            buffers=(),
             nodes=tuple(sorted(self.view.ids[u] for u in nodes)),
-            lines=self.find_lines(nodes),
-            outputs=() if launch.written is None else (self.view.ids[launch.written],),
+            lines=tuple(sorted({origins[u].line for u in nodes if u in origins}, key=_line_order)),
+            outputs=() if launch.node is None else (self.view.ids[launch.node],),
             launches=launch.count,
             key=launch.ast.key.hex(),
             accesses=(),
-            failed=failed,
         )
 
-    def find_wrong_times(self, number: int, linear: LinearProgram) -> Iterable[model.WrongTime]:
-        """Yields what a kernel reads at a wrong time, of what its program still has as an argument."""
+    def _find_wrong_times(self, number: int, linear: LinearProgram) -> Iterator[model.WrongTime]:
+        """Yields what a kernel reads at a wrong time, of the arguments that its program still has."""
         names = {buffer.slot: buffer.name for buffer in linear.buffers if buffer.space == "global"}
-        for found in self.order.wrong_times.get(number, ()):
-            if found.argument in names:
-                yield model.WrongTime(names[found.argument], found.node, found.early, found.late)
+        for argument, found in self.order.wrong_times.get(number, {}).items():
+            if argument in names:
+                yield replace(found, buffer=names[argument])
 
-    def find_lines(self, nodes: Iterable[UOp]) -> tuple[str, ...]:
-        """Returns the user's lines that made some nodes, in order."""
-        return tuple(sorted({self.view.lines[u] for u in nodes if u in self.view.lines}, key=_line_order))
-
-    def find_facts(self, launch: Launch, program: Program) -> ProgramFacts:
-        key = launch.ast.key, launch.variables
+    def _find_facts(self, launch: Launch, program: Program) -> Facts:
+        key = launch.ast.key, launch.varied
         if key not in self.facts:
-            linear = program.linear
-            if launch.variables:
-                linear = read_linear(program.compiled.uops, launch.variables)
-            self.facts[key] = ProgramFacts(linear, write_source(program.compiled))
+            linear, source = program.linear, _write_source(program.compiled)
+            if launch.varied:
+                linear = read_linear(program.compiled.uops, launch.varied)
+            self.facts[key] = find_accesses(linear, source), find_resets(linear, source)
         return self.facts[key]
 
-    def is_fresh(self, launch: Launch) -> bool:
-        """Most nodes get a new buffer. An ASSIGN writes into one that is there, an OUTER REDUCE adds to it."""
-        written = launch.written
+    def _is_fresh(self, launch: Launch) -> bool:
+        """Whether a kernel's buffer is new: an ASSIGN writes into an older buffer, an OUTER REDUCE adds to one."""
+        written = launch.node
         if written is None or written.op.name in {"ASSIGN", "STORE", "AFTER"}:
             return False
-        if written.op.name == "REDUCE" and not is_reduce(written):
+        if written.op.name == "REDUCE" and not _is_reduce(written):
             return False
         return self.writers[launch.buffers[:1]] == 1
 
-    def find_computed(self, launch: Launch) -> list[UOp]:
-        """The nodes a kernel computes: from the one it writes back to those whose buffers it reads."""
-        written = launch.written
-        if written is None:
+    def _list_computed(self, launch: Launch) -> list[UOp]:
+        """Returns the nodes a kernel computes: from the node it writes back to the nodes whose buffers it reads."""
+        if launch.node is None:
             return []
-        read = {self.view.held[b] for b in launch.buffers[1:] if b in self.view.held}
-
-        found, todo = {written: None}, [written]
+        held = self.view.passed.held
+        read = {held[b] for b in launch.buffers[1:] if b in held}
+        found, todo = {launch.node: None}, [launch.node]
         while todo:
-            for source in find_values(todo.pop()):
+            for source in values_of(todo.pop()):
                 if source not in found and source not in read and source.op.name not in {"KERNEL", "CALL"}:
                     found[source] = None
                     todo.append(source)
         return [u for u in found if u in self.view.ids and u.op.name not in _MEMORY]
 
-    def count_asked(self, u: UOp) -> int:
-        """The ops the tensor graph asks for at this node: one an element, for each step of its ambient ranges."""
+    def _count_asked(self, u: UOp) -> int:
+        """Counts the ops the tensor graph asks for at a node: one for each element and step of its ambient ranges."""
         from tinygrad.uop import GroupOp
 
-        if is_reduce(u):
-            op, operand, elements = u.arg[0], u.dtype, _count_elements(u.src[0])
+        if _is_reduce(u):
+            op, operand, shape = u.arg[0], u.dtype, u.src[0].shape
         elif u.op in GroupOp.ALU:
-            op, operand, elements = u.op, find_operand_dtype(u), _count_elements(u)
+            op, operand, shape = u.op, _find_operand_dtype(u), u.shape
         else:
             return 0
-        batch = math.prod(int(r.vmax) + 1 for r in self.view.ambient.get(u, ()))
-        return elements * batch * op_weight(op, operand, self.target)
+        batch = math.prod(int(r.vmax) + 1 for r in self.view.passed.ambient.get(u, ()))
+        return math.prod(map(largest_of, shape)) * batch * op_weight(op, operand, self.target)
 
 
-class ProgramFacts:
-    """What `lint` needs to know of a program, wherever in the schedule it runs."""
-
-    def __init__(self, linear: LinearProgram, source: str):
-        self.accesses = find_accesses(linear, source)
-        self.resets = find_resets(linear, source)
-
-
-def is_reduce(u: UOp) -> bool:
-    """A reduce over axes: REDUCE_AXIS, or REDUCE from 0.13 on. Over OUTER ranges a REDUCE has its op alone as `arg`."""
+def _is_reduce(u: UOp) -> bool:
+    """Whether a UOp is a reduce over axes: a REDUCE_AXIS, or a REDUCE from 0.13 on. Over OUTER ranges a REDUCE has only
+    its op as `arg`."""
     return u.op.name in {"REDUCE_AXIS", "REDUCE"} and isinstance(u.arg, tuple)
 
 
-def find_operand_dtype(u: UOp) -> Any:
-    """From 0.14 on a constant may be of a dtype without a size, which takes that of the other operand."""
+def _find_operand_dtype(u: UOp) -> Any:
+    """Returns the dtype of an op. From 0.14 on a constant may have a dtype without a size and take the other operand's
+    size."""
     dtypes = [s.dtype for s in reversed(u.src)]
-    sized = [dtype for dtype in dtypes if "weak" not in str(dtype)]
-    return next(iter([*sized, *dtypes]))
+    return next((dtype for dtype in dtypes if "weak" not in str(dtype)), dtypes[0])
 
 
-def find_redundancy(executed: int, asked: int) -> float | None:
-    """Returns how often each op that the graph asks for is executed, None where it asks for none."""
-    if asked == 0:
-        return None
-    return round(executed / asked, 4)
-
-
-def write_source(compiled: CompiledKernel) -> str:
+def _write_source(compiled: CompiledKernel) -> str:
     return compiled.source.strip("\n") + "\n"
 
 
-def _count_elements(u: UOp) -> int:
-    return math.prod(map(largest_of, u.shape))
-
-
-# by whether the program has it as an input, and as an output; one that it has as neither is not written
+# whether the program has an argument as an input, and as an output; an argument that is neither is not written
 _ACCESSES: dict[tuple[bool, bool], ArgumentAccess] = {
     (True, False): "read",
     (False, True): "write",
@@ -221,7 +190,7 @@ _ACCESSES: dict[tuple[bool, bool], ArgumentAccess] = {
 }
 
 
-def list_arguments(buffers: Iterable[Buffer], compiled: CompiledKernel) -> Iterable[model.BufferArg]:
+def _list_arguments(buffers: Iterable[Buffer], compiled: CompiledKernel) -> Iterator[model.BufferArg]:
     arguments = [buffer for buffer in buffers if buffer.space in {"global", "image"}]
     for buffer in sorted(arguments, key=lambda buffer: buffer.slot):
         access = _ACCESSES[buffer.slot in compiled.ins, buffer.slot in compiled.outs]

@@ -1,49 +1,41 @@
-"""Which kernels use memory that was there before the schedule at another time than the graph asks for, and which write
-to memory that nothing assigns to. Facts for `lint`: the graph before it was scheduled against the order of launches.
+"""Kernels that use memory from before the schedule in another order than the graph asks for, or that write to memory
+without an assign: facts for `lint`.
 
-A launch runs once, so of each memory it sees what the launches before it left there. Its part of the graph, down to
-what other launches write, says which writes it should see. Where that cannot be told of a graph, nothing is said.
+Each launch sees what the launches before it left in memory. Its part of the graph, down to what other launches write,
+says which writes it should see. If a graph does not say which memory it writes, there are no facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from vmapdbg.child.capture.view import Launch, UOp, View, find_values
+from vmapdbg.child.capture.view import PassView, values_of
+from vmapdbg.child.listen.records import Launch, UOp
+from vmapdbg.model.capture import WrongTime
 
 _WRITES = frozenset({"ASSIGN", "STORE"})
 _LEAVES = frozenset({"BUFFER", "PARAM"})
 _LOOKS = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "BITCAST", "DETACH", "AFTER", "ASSIGN"})
-# what writes where it likes, or has memory on several devices
+# these write to unknown memory, or to memory on several devices
 _UNKNOWN = frozenset(
     {"KERNEL", "CALL", "CUSTOM_KERNEL", "CUSTOM_FUNCTION", "MULTI", "MSELECT", "MSTACK", "BUFFER_VIEW"}
 )
 
 
 class Unclear(Exception):
-    """It cannot be told which memory a graph writes."""
-
-
-@dataclass(frozen=True)
-class WrongTime:
-    """An argument of a kernel, by its number, that the kernel reads at another time than the graph asks for. `node` is
-    the id of the BUFFER or PARAM. The numbers of kernels: `early` write it before, and the graph has them after the
-    kernel; `late` write it after, and the graph has the kernel read what they wrote."""
-
-    argument: int
-    node: int
-    early: tuple[int, ...]
-    late: tuple[int, ...]
+    """A graph does not say which memory it writes."""
 
 
 @dataclass
 class MemoryOrder:
-    """The facts about one schedule, by the numbers of its compute kernels: what they read at a wrong time, and the id
-    of the BUFFER or PARAM that one writes although nothing assigns to it."""
+    """The facts about one schedule, by the numbers of its compute kernels: what each reads at a wrong time, by the
+    number of the argument, still without the name of its buffer; and the id of the BUFFER or PARAM that a kernel writes
+    although nothing assigns to it."""
 
-    wrong_times: dict[int, tuple[WrongTime, ...]] = field(default_factory=dict[int, tuple[WrongTime, ...]])
+    wrong_times: dict[int, dict[int, WrongTime]] = field(default_factory=dict[int, dict[int, WrongTime]])
     overwrites: dict[int, int] = field(default_factory=dict[int, int])
 
     @property
@@ -51,23 +43,27 @@ class MemoryOrder:
         return not self.wrong_times and not self.overwrites
 
 
-def find_order(view: View) -> MemoryOrder:
+def find_order(view: PassView) -> MemoryOrder:
     """Returns the facts about the schedule of a run of the pass."""
     try:
-        return _Finder(view).find()
+        return _OrderFinder(view).find()
     except Unclear:
         return MemoryOrder()
 
 
-class _Finder:
-    def __init__(self, view: View):
+class _OrderFinder:
+    """Compares the graph before it was scheduled with the order of the launches."""
+
+    def __init__(self, view: PassView):
         self.view = view
-        self.numbers = _number_kernels(view.launches)
-        # the memory that was there before -> the node that stands for it
+        # the number of each launch's compute kernel, None for a copy
+        kernels = itertools.count()
+        self.numbers = [next(kernels) if launch.is_compute else None for launch in view.launches]
+        # memory from before the schedule -> its node
         self.leaves: dict[Any, UOp] = {}
-        # memory -> the writes to it that the graph has
+        # memory -> its writes in the graph
         self.writes: dict[Any, set[UOp]] = {}
-        self.writers = {launch.written: index for index, launch in enumerate(view.launches)}
+        self.writers = {launch.node: index for index, launch in enumerate(view.launches)}
 
     def find(self) -> MemoryOrder:
         self._read_graph()
@@ -79,13 +75,13 @@ class _Finder:
             memory = name_memory(launch.buffers[0])
             if memory in self.leaves and memory not in self.writes:
                 found.overwrites[number] = self.view.ids[self.leaves[memory]]
-            wrong_times = tuple(self._find_wrong_times(index, launch))
+            wrong_times = dict(self._find_wrong_times(index, launch))
             if wrong_times:
                 found.wrong_times[number] = wrong_times
         return found
 
     def _read_graph(self) -> None:
-        for u in self.view.graph:
+        for u in self.view.passed.toposort:
             if u.op.name in _UNKNOWN:
                 raise Unclear
             if u.op.name in _LEAVES:
@@ -95,29 +91,25 @@ class _Finder:
             elif u.op.name in _WRITES:
                 self.writes.setdefault(name_memory(find_base(u.src[0])), set()).add(u)
 
-    # *** what a kernel should see
-
-    def _find_wrong_times(self, index: int, launch: Launch) -> Iterator[WrongTime]:
-        if launch.written is None or launch.count != 1:
+    def _find_wrong_times(self, index: int, launch: Launch) -> Iterator[tuple[int, WrongTime]]:
+        """Yields the arguments that a launch reads at a wrong time."""
+        if launch.node is None or launch.count != 1:
             return
-        asked = self._find_asked(launch.written)
+        asked = self._find_asked(launch.node)
         for argument, buffer in enumerate(launch.buffers):
             memory = name_memory(buffer)
-            versions = asked.get(memory)
-            own = self.writes.get(memory)
-            if not versions or not own:
+            versions, writes = asked.get(memory), self.writes.get(memory)
+            if not versions or not writes or not all(map(self._runs_once, writes)):
                 continue
-            if not all(self._runs_once(write) for write in own):
-                continue
-            done = {write for write in own if self.writers[write] < index}
+            done = {write for write in writes if self.writers[write] < index}
             early = done - frozenset[UOp]().union(*versions)
-            late = versions[0].intersection(*versions[1:]) - done - {launch.written}
+            late = versions[0].intersection(*versions[1:]) - done - {launch.node}
             if early or late:
                 node = self.view.ids[self.leaves[memory]]
-                yield WrongTime(argument, node, self._number_all(early), self._number_all(late))
+                yield argument, WrongTime("", node, self._number_all(early), self._number_all(late))
 
     def _runs_once(self, write: UOp) -> bool:
-        """Tells whether it is known when a write is done."""
+        """Whether a write belongs to one launch, which runs once."""
         index = self.writers.get(write)
         return index is not None and self.view.launches[index].count == 1
 
@@ -125,9 +117,9 @@ class _Finder:
         numbers = (self.numbers[self.writers[write]] for write in writes)
         return tuple(sorted(number for number in numbers if number is not None))
 
-    def _find_asked(self, written: UOp) -> Mapping[Any, list[frozenset[UOp]]]:
-        """Returns for each memory that a launch may read the sets of writes that it should see there: one for each
-        place in its part of the graph that looks at it."""
+    def _find_asked(self, written: UOp) -> dict[Any, list[frozenset[UOp]]]:
+        """Maps each memory that a launch may read to sets of writes that it should see: a set for each place in its
+        part of the graph that looks at the memory."""
         found: dict[Any, list[frozenset[UOp]]] = {}
         seen: set[UOp] = set()
         todo = list(_list_read(written))
@@ -145,33 +137,20 @@ class _Finder:
         return found
 
 
-def _number_kernels(launches: Iterable[Launch]) -> list[int | None]:
-    """Returns for each launch the number of its compute kernel, None for a copy."""
-    numbers: list[int | None] = []
-    count = 0
-    for launch in launches:
-        numbers.append(count if launch.is_compute else None)
-        count += launch.is_compute
-    return numbers
-
-
 def _list_read(u: UOp) -> Iterable[UOp]:
-    """The sources whose values go into that of a node."""
-    if u.op.name in _WRITES:
-        return u.src[1:2]
-    return find_values(u)
+    """Returns the sources whose values a node uses."""
+    return u.src[1:2] if u.op.name in _WRITES else values_of(u)
 
 
 def name_memory(u: UOp) -> Any:
-    """Returns what is equal for UOps that stand for the same memory: in 0.14 the PARAMs of kernels are others than
-    those of the graph."""
+    """Returns a key of the memory of a UOp: in 0.14 the PARAMs of kernels differ from the PARAMs of the graph."""
     if u.op.name == "PARAM":
         return getattr(u.arg, "slot", u.arg)
     return u
 
 
 def find_base(u: UOp) -> UOp:
-    """Returns the memory that a view looks at. Raises Unclear where it is no view of memory."""
+    """Returns the memory that a view looks at. Raises Unclear if it is no view of memory."""
     while u.op.name not in _LEAVES:
         if u.op.name not in _LOOKS:
             raise Unclear

@@ -1,190 +1,187 @@
-"""Why a node is realized, and its buffer kept or removed: what was recorded, as the model has it.
+"""Why a node is realized: rules and operands only; `page/sentences.py` makes the sentences.
 
-Rules and operands only: `page/sentences.py` makes the sentences.
+A rule is known by the subject of its conditions and by the UOps that it was called with, not by line numbers: a release
+that moves the code keeps the names. Any other rule is `decided-at`, with its place, text and values.
 """
 
 from __future__ import annotations
 
-import ast
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from vmapdbg.child.capture.shown_values import describe_decision
-from vmapdbg.child.capture.view import UOp, View
-from vmapdbg.child.listen import classify, verdicts
-from vmapdbg.child.listen.classify import Cause, find_causes
-from vmapdbg.child.listen.records import Decision, ObservedBuffer
-from vmapdbg.child.listen.verdicts import BufferReason, explain_buffer
+from vmapdbg.child.capture.view import PassView, Ranges
+from vmapdbg.child.listen.records import Decision, RealizeDecision, UOp
+from vmapdbg.model import capture as model
 from vmapdbg.model.capture import Realized, Reason
-from vmapdbg.model.vocabulary import RealizedReason, Rule
+from vmapdbg.model.vocabulary import RealizedReason
 
-UNKNOWN = "decided-at"
 FORCED = "forced"
-
-# what observing calls a cause, and which reason of the model that is
-_REASONS: dict[str, RealizedReason] = {
-    classify.OUTPUT: "output",
-    classify.ALWAYS: "always",
-    classify.SOURCE_OF: "source-of",
-    classify.ASSIGN: "assign",
-    classify.OUTER_REDUCE: "outer-reduce",
-    classify.DISAGREE: "consumers-disagree",
-    classify.ENDING: "ending-ranges",
+UNKNOWN = "decided-at"
+_STORES = frozenset({"ASSIGN", "STORE"})
+# rules whose one word is another; the word of any other rule is its name
+WORDS: dict[str, RealizedReason] = {
+    "kept-scope": "always",
+    "loops-not-shared": "consumers-disagree",
+    "assigned-value": "assign",
 }
-_BUFFER_RULES: dict[str, Rule] = {
-    verdicts.NEVER_REMOVED: "never-removed",
-    verdicts.NOT_REMOVABLE: "not-removable",
-    verdicts.MANY_BUFFERS: "many-buffers",
-    verdicts.CHEAP: "few-buffers",
-    verdicts.SAME_INDEX: "same-index",
-    verdicts.CONSTANT: "constant",
-    verdicts.THREEFRY: "never-buffered",
-    verdicts.OUTPUT: "output",
-    verdicts.NO_RULE: "no-rule",
-    verdicts.FOLDED: "folded",
-    verdicts.TOO_MANY: "buffer-limit",
-}
+# an axis, or an ambient range, and (consumer, range it asks for) for each consumer
+Asked = tuple[int | UOp, list[tuple[UOp, UOp]]]
 
 
-# *** a node is realized
-
-
-def explain_realized(view: View, node: UOp) -> Realized | None:
-    """Returns why a node is written to a buffer, every cause with its operands; None for one that is not."""
-    causes = find_causes(view.passed, node)
-    reasons = [_explain_cause(view, cause) for cause in causes]
+def explain_realized(view: PassView, node: UOp) -> Realized | None:
+    """Returns why a node is written to a buffer, every cause with its operands; None if it is not written."""
+    decisions = view.passed.realized.get(node, ())
+    reasons = [_explain_decision(view, decided) for decided in decisions]
+    every_axis = tuple(range(len(node.shape)))
     if node in view.passed.forced:
-        return Realized(tuple(range(len(node.shape))), FORCED, "", (Reason(FORCED), *reasons))
-    if not causes:
+        return Realized(every_axis, FORCED, "", (Reason(FORCED), *reasons))
+    if not decisions:
         return None
     # each time the pass lists all axes so far
-    axes = causes[-1].axes
-    if axes is None or any(cause.axes is None for cause in causes):
-        axes = tuple(range(len(node.shape)))
-    decided: RealizedReason = UNKNOWN
-    if reasons[0].rule != UNKNOWN:
-        decided = _REASONS[causes[0].rule]
+    axes = decisions[-1].axes
+    if axes is None or any(decided.axes is None for decided in decisions):
+        axes = every_axis
+    word: Any = WORDS.get(reasons[0].rule, reasons[0].rule)
     refusal = view.passed.refusals.get(node)
     if refusal is not None:
         # a patch that refused a fusion comes before what asked for the buffer in the first place
-        decided = refusal.patch
+        word = refusal.patch
         reasons.insert(0, Reason(refusal.rule, numbers=dict(refusal.numbers)))
-    return Realized(tuple(sorted(axes)), decided, "", tuple(reasons))
+    return Realized(tuple(sorted(axes)), word, "", tuple(reasons))
 
 
-def _explain_cause(view: View, cause: Cause) -> Reason:
-    at = describe_decision(view, cause.decision)
-    if cause.rule == classify.OUTPUT:
-        return Reason("output", at=at)
-    if cause.rule == classify.OUTER_REDUCE:
+def _explain_decision(view: PassView, decided: RealizeDecision) -> Reason:
+    at = view.describe_decision(decided.decision)
+    if decided.decision.find_condition("ending_ranges") is not None:
+        return _explain_ending(view, decided, at)
+    if decided.decision.find_condition("consumer_rngs") is not None:
+        return _explain_disagreement(view, decided, at)
+    if decided.decision.find_condition("OUTER") is not None:
         return Reason("outer-reduce", at=at)
-    if cause.rule == classify.ALWAYS and cause.node.op.name == "VMAPOUT" and cause.node.arg is not None:
-        return Reason("kept-scope", (view.ids[cause.node],), at=at)
-    if cause.rule == classify.ALWAYS:
-        return Reason("always", (view.ids[cause.node],), at=at)
-    if cause.rule == classify.DISAGREE:
-        return _explain_disagreement(view, cause, Reason(UNKNOWN, at=at))
-    if cause.rule == classify.ENDING:
-        ends = {r: view.ids[node] for r, node in cause.ending.items() if node in view.ids}
-        if ends:
-            return Reason("ending-ranges", tuple(ends.values()), view.render_all(ends), at=at)
-    if cause.rule == classify.ASSIGN and cause.node.op.name == "ASSIGN":
+    return _explain_rule(view, decided.node, decided.decision, at)
+
+
+def _explain_rule(view: PassView, node: UOp, decision: Decision, at: model.Decision) -> Reason:
+    """Explains a rule that ignores the node's ranges, by the UOps that it was called with."""
+    others = [u for u in decision.operands.values() if u is not node]
+    asker = None
+    if len(others) == len(decision.operands):
+        if len(others) == 1:
+            asker = others[0]
+    elif others:
+        # called with the target and the value of a STORE: what is stored reads the target
+        asker = next((c for c in view.passed.consumers.get(node, ()) if c.op.name in _STORES), None)
+    elif node.op.name == "ASSIGN":
         return Reason("assign", at=at)
-    if cause.rule == classify.ASSIGN and cause.because in view.ids:
-        return Reason("assigned-value", (view.ids[cause.because],), at=at)
-    if cause.rule == classify.SOURCE_OF and cause.because in view.ids:
-        return Reason("source-of", (view.ids[cause.because],), at=at)
-    return Reason(UNKNOWN, at=at)
+    else:
+        is_kept_scope = node.op.name == "VMAPOUT" and node.arg is not None
+        return Reason("kept-scope" if is_kept_scope else "always", (view.ids[node],), at=at)
+    if asker is view.passed.tsink and "tsink" not in decision.operands:
+        return Reason("output", at=at)
+    if asker is None or asker not in view.ids:
+        return Reason(UNKNOWN, at=at)
+    if asker.op.name not in _STORES:
+        return Reason("source-of", (view.ids[asker],), at=at)
+    if node.op.name == "ASSIGN":
+        return Reason("assign", at=at)
+    return Reason("assigned-value", (view.ids[asker],), at=at)
 
 
-def _explain_disagreement(view: View, cause: Cause, unknown: Reason) -> Reason:
-    """The first axis on which the consumers disagree, with the first consumer that asks for each range."""
-    known = {axis: asked for axis, asked in cause.asked.items() if _is_realized(cause, axis)}
-    if not known:
-        return unknown
-    where, asked = next(iter(known.items()))
+# *** consumers that disagree
+
+
+def _explain_disagreement(view: PassView, decided: RealizeDecision, at: model.Decision) -> Reason:
+    """Takes the first axis on which the consumers disagree, with the first consumer that asks for each range."""
+    if view.passed.scope_ranges:
+        found = _list_asked_in_scope(view, decided.node, decided.decision)
+    else:
+        found = _list_asked(view, decided.node)
+    # an ambient range is no axis of the node
+    axes = decided.axes
+    known = (one for one in found if axes is None or not isinstance(one[0], int) or one[0] in axes)
+    where, asked = next(known, (0, []))
     axis = where if isinstance(where, int) else view.render(where)
     asking = [(view.ids[consumer], view.render(r)) for consumer, r in asked if consumer in view.ids]
     first: dict[str, int] = {}
     for consumer, name in asking:
         first.setdefault(name, consumer)
     if len(first) > 1:
-        return Reason("consumers-disagree", tuple(first.values()), tuple(first), axis=axis, at=unknown.at)
-    if view.scope_ranges:
+        return Reason("consumers-disagree", tuple(first.values()), tuple(first), axis=axis, at=at)
+    if asked and view.passed.scope_ranges:
         # they ask for loops over the same RANGE, which are not one loop
         consumers = tuple(consumer for consumer, _ in asking)
-        return Reason("loops-not-shared", consumers, tuple(first), axis=axis, at=unknown.at)
-    return unknown
+        return Reason("loops-not-shared", consumers, tuple(first), axis=axis, at=at)
+    return Reason(UNKNOWN, at=at)
 
 
-def _is_realized(cause: Cause, axis: int | UOp) -> bool:
-    """Whether this decision realized an axis. An ambient range is no axis of its own."""
-    return cause.axes is None or not isinstance(axis, int) or axis in cause.axes
+def _list_asked(view: PassView, node: UOp) -> Iterator[Asked]:
+    """Yields each axis on which the consumers disagree, valids apart."""
+    consumers = view.passed.consumers.get(node, ())
+    found = [(c, asked) for c in consumers if (asked := view.asked_of(c, node)) is not None]
+    for axis in range(min((len(asked) for _, asked in found), default=0)):
+        if len({asked[axis].get_idx() for _, asked in found}) > 1:
+            yield axis, [(consumer, asked[axis]) for consumer, asked in found]
 
 
-# *** a buffer is kept or removed
+def _list_asked_in_scope(view: PassView, node: UOp, decision: Decision) -> Iterator[Asked]:
+    """Yields the first axis that our pass found, or the first ambient range. Loops that differed are one RANGE by now,
+    so they cannot be compared again."""
+    range_map = view.passed.range_map
+    consumers = [c for c in view.passed.consumers.get(node, ()) if c in range_map]
+    axes, ambient = decision.find_value("differ"), decision.find_value("batch_differs")
+    if axes:
+        yield axes[0], [(c, range_map[c][0][axes[0]]) for c in consumers]
+    elif ambient:
+        yield ambient[0], [(c, _ambient_of(view, c).get(ambient[0], ambient[0])) for c in consumers]
 
 
-def explain_outcome(view: View, buffer: ObservedBuffer) -> Reason:
-    """Returns which rule decided what became of a BUFFERIZE, with its numbers."""
-    if not view.passed.kernels and not buffer.stored:
-        return Reason("schedule-failed")
-    if buffer.stored and buffer.node in view.passed.forced:
-        return Reason(FORCED)
-    found = explain_buffer(view.passed, buffer)
-    if found.numbers is not None:
-        rule: Any = found.rule
-        return Reason(rule, numbers=found.numbers)
-    rule = _name_rule(found)
-    reason = Reason(rule, numbers=_find_numbers(rule, found, buffer))
-    if found.decision is None:
-        return reason
-    return replace(reason, at=describe_decision(view, found.decision))
+def _ambient_of(view: PassView, node: UOp) -> dict[UOp, UOp]:
+    """Returns the binding of each ambient range of the inputs of a node; empty for stock tinygrad."""
+    ranges = view.passed.range_map[node]
+    return ranges[2] if len(ranges) > 2 else {}
 
 
-def _name_rule(found: BufferReason) -> Rule:
-    if found.rule == verdicts.REDUCE_READS:
-        return "reduce-reads-buffer" if found.kept else "reduce-computed-again"
-    return _BUFFER_RULES.get(found.rule, UNKNOWN)
+# *** ranges that end
 
 
-def _find_numbers(rule: str, found: BufferReason, buffer: ObservedBuffer) -> dict[str, int | float | str]:
-    if rule in {"never-removed", "never-buffered"}:
-        return {"op": buffer.stage.src[0].op.name}
-    if rule in {"reduce-reads-buffer", "reduce-computed-again"}:
-        return {"reduces": len(found.reduces)}
-    if rule in {"many-buffers", "few-buffers"}:
-        numbers: dict[str, int | float | str] = {"buffers": len(found.accessed)}
-        limit = find_limit(found.decision, "accessed_buffers")
-        if limit is not None:
-            numbers["limit"] = limit
-        return numbers
-    return {}
+def _explain_ending(view: PassView, decided: RealizeDecision, at: model.Decision) -> Reason:
+    values = (item for condition in decided.decision.conditions for item in condition.values.items())
+    ranges = next((value for text, value in values if text.startswith("ending_ranges")), ())
+    ending = _find_ends(view, decided.node, [view.passed.loops.get(r, r) for r in ranges])
+    ends = {r: view.ids[node] for r, node in ending.items() if node in view.ids}
+    if not ends:
+        return Reason(UNKNOWN, at=at)
+    return Reason("ending-ranges", tuple(ends.values()), view.render_all(ends), at=at)
 
 
-def find_limit(decision: Decision | None, counted: str) -> int | None:
-    """Returns the number that the length of `counted` was compared with; None where no condition compares it."""
-    if decision is None:
-        return None
-    for condition in decision.conditions:
-        if counted not in condition.text:
-            continue
-        try:
-            tree = ast.parse(condition.text, mode="eval")
-        except SyntaxError:
-            continue
-        for part in ast.walk(tree):
-            if isinstance(part, ast.Compare) and counted in ast.unparse(part.left):
-                limit = _read_number(part.comparators[0], condition.values)
-                if limit is not None:
-                    return limit
-    return None
+def _find_ends(view: PassView, node: UOp, ranges: Iterable[UOp]) -> dict[UOp, UOp]:
+    """Maps each range that ends below a node to the nearest node where it ends: an EXPAND, or a consumer that
+    broadcasts."""
+    wanted, found = dict.fromkeys(ranges), dict[UOp, UOp]()
+    todo, seen = [node], {node}
+    while todo and len(found) < len(wanted):
+        below = todo.pop(0)
+        for consumer in view.passed.consumers.get(below, ()):
+            ended = _ended_at(view, consumer, below)
+            for r in wanted:
+                if r in ended:
+                    found.setdefault(r, consumer)
+            if consumer not in seen:
+                seen.add(consumer)
+                todo.append(consumer)
+    return found
 
 
-def _read_number(part: ast.expr, values: dict[str, Any]) -> int | None:
-    value = values.get(ast.unparse(part))
-    if isinstance(part, ast.Constant):
-        value = part.value
-    if isinstance(value, int):
-        return value
-    return None
+def _ended_at(view: PassView, consumer: UOp, source: UOp) -> set[UOp]:
+    """Returns the ranges of a consumer on axes on which it indexes its source with something else: the ranges that an
+    EXPAND adds, or that an op broadcasts its source over. Axes are aligned at the last axis."""
+    ranges, asked = view.passed.range_map.get(consumer), view.asked_of(consumer, source)
+    if ranges is None or asked is None:
+        return set()
+    outside: Ranges = ranges[1] if consumer.op.name == "EXPAND" else ranges[0]
+    added = max(len(outside) - len(asked), 0)
+    differ = [there for there, here in zip(outside[added:], asked, strict=False) if there is not here]
+    # what is outside of a scope is the same for each step of it
+    ambient = view.passed.ambient.get(source, ())
+    entered = [bound for r, bound in _ambient_of(view, consumer).items() if r not in ambient]
+    return {r for index in (*outside[:added], *differ, *entered) for r in index.ranges}

@@ -1,84 +1,70 @@
-"""One run of the rangeify pass, as the model needs it: its nodes, ranges, lines and launches. Nothing here depends on a
-release of tinygrad."""
+"""One run of the rangeify pass, as the model needs it. Nothing here depends on a release of tinygrad."""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from vmapdbg.child.listen.classify import asked_of
-from vmapdbg.child.listen.records import ObservedKernel, ObservedPass
+from vmapdbg.child.listen.records import Decision, Launch, PassRecord, UOp
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.reach import find_outside
+from vmapdbg.model import capture as model
 
-UOp = Any
 Ranges = tuple[UOp, ...]
 
-# the first source of these is a value, the others say how large it is, or where
+# the first source of these is a value, the others are sizes or places
 _SHAPED = frozenset({"RESHAPE", "EXPAND", "PAD", "SHRINK", "COPY"})
-# all sources of these say how large, or where
+# all sources of these are sizes or places
 _PLACES = frozenset({"BUFFER", "PARAM", "BUFFER_VIEW", "CONST"})
-# no values of the program: where things are, and the schedule's own root
+# no values of the program: places, and the schedule's own root
 _NOT_NODES = frozenset({"DEVICE", "UNIQUE", "LUNIQUE", "SINK", "RANGE"})
+_MOST_PARTS = 4
+"""How many parts of a list are shown."""
+_MOST_CHARACTERS = 80
 
 
-@dataclass(frozen=True)
-class Launch:
-    """A kernel of a schedule, or a copy: its AST, its BUFFER UOps, output first, how often it is launched in a row, and
-    the node whose value it writes, None if unknown.
+class PassView:
+    """One run of the rangeify pass, with the model's names of its nodes, ranges and values.
 
-    `variables` are those that have another value in each of these launches.
+    `ids` has the id of each node; `launches` are in the order of the schedule, launches of one kernel joined. If it
+    `is_brief`, a Capture has only the names and the buffers of kernels, and nothing that only `lint` asks for.
     """
 
-    ast: UOp
-    buffers: tuple[UOp, ...]
-    count: int
-    variables: frozenset[str]
-    written: UOp | None
-    is_compute: bool
-
-
-class View:
-    """One run of the rangeify pass, with what the model calls its nodes, ranges and lines.
-
-    `graph` are its UOps, sources first. `ids` has the id of each node, `lines` the user's line of a node, `methods` the
-    method of Tensor that is called there, `range_map` (ranges in, ranges out, ...) of a node, `ambient` the ambient
-    ranges of a node. `scope_ranges` are the ranges of vmap scopes. `held` has the node whose value a BUFFER holds,
-    `launches` are in the order of the schedule. If it `is_brief`, a Capture has only the names and the buffers of
-    kernels, and nothing that only `lint` asks for.
-    """
-
-    def __init__(self, passed: ObservedPass, is_brief: bool = False) -> None:
+    def __init__(self, passed: PassRecord, is_brief: bool = False) -> None:
         self.passed, self.is_brief = passed, is_brief
         self._names: dict[UOp, str] = {}
         self._find_outside = functools.cache(find_outside)
-        self.graph = passed.toposort
-        self.ids = {u: number for number, u in enumerate(find_nodes(passed))}
-        self.lines = {u: origin.line for u, origin in passed.origins.items()}
-        self.methods = {u: origin.method for u, origin in passed.origins.items() if origin.method is not None}
-        self.range_map = passed.range_map
-        self.ambient = passed.ambient
-        self.scope_ranges = passed.scope_ranges
-        self.held = passed.held
-        self.launches = self._count_launches()
+        self.ids = {u: number for number, u in enumerate(list_nodes(passed))}
+        self.launches = self._join_launches()
 
-    def find_indices(self, node: UOp) -> Ranges:
-        """Returns what a node that has ranges indexes its first source with: with implicit broadcasting, not all of its
-        ranges."""
-        return asked_of(self.passed, node, node.src[0]) or ()
+    # *** ranges
 
-    def find_outside(self, index: UOp, size: int) -> tuple[int, int] | None:
-        """Returns the bounds of an index that leaves its axis; None for any other, and if `lint` does not ask."""
+    def asked_of(self, consumer: UOp, node: UOp) -> Ranges | None:
+        """Returns the ranges that a consumer indexes a node with; None if it has no ranges.
+
+        With implicit broadcasting (0.14 on), a consumer has more ranges than it indexes its source with.
+        """
+        ranges = self.passed.range_map.get(consumer)
+        if ranges is None:
+            return None
+        broadcast: Any = getattr(sys.modules.get("tinygrad.schedule.indexing"), "broadcast_rngs", None)
+        if broadcast is None:
+            return ranges[0]
+        return broadcast(consumer, node, ranges[0])
+
+    def outside_of(self, index: UOp, size: int) -> tuple[int, int] | None:
+        """Returns the bounds of an index that leaves its axis; None for any other, and if the view is brief."""
         if self.is_brief:
             return None
         # thousands of nodes share few index expressions
         return self._find_outside(index, size)
 
     def render(self, u: UOp) -> str:
-        """tinygrad's `render()`, remembering the parts: thousands of nodes share few index expressions."""
+        """Returns tinygrad's `render()`; it remembers the parts, because nodes share index expressions."""
         if u not in self._names:
             renderer = _find_renderer()
             for part in u.toposort(gate=lambda x: x not in self._names):
@@ -88,27 +74,59 @@ class View:
     def render_all(self, ranges: Iterable[UOp]) -> tuple[str, ...]:
         return tuple(self.render(r) for r in ranges)
 
-    def _count_launches(self) -> list[Launch]:
+    # *** decisions
+
+    def describe_decision(self, decision: Decision) -> model.Decision:
+        """Returns a decision with its values rendered: a node as `EXPAND 50`, a range as tinygrad renders it."""
+        conditions = tuple(
+            model.Condition(c.line, c.text, c.holds, {text: self._describe_value(v) for text, v in c.values.items()})
+            for c in decision.conditions
+        )
+        return model.Decision(decision.file, decision.line, decision.function, decision.text, conditions)
+
+    def _describe_value(self, value: Any) -> str:
+        """Returns a value in one short line."""
+        if isinstance(value, (list, tuple)):
+            shown = [self._describe_value(part) for part in value[:_MOST_PARTS]]
+            if len(value) > _MOST_PARTS:
+                shown.append(f"and {len(value) - _MOST_PARTS} more")
+            opening, closing = "[]" if isinstance(value, list) else "()"
+            return f"{opening}{', '.join(shown)}{closing}"
+        if hasattr(value, "op") and hasattr(value, "src"):
+            text = self._describe_uop(value)
+        else:
+            text = " ".join(str(value).split())
+        return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."
+
+    def _describe_uop(self, u: UOp) -> str:
+        if u in self.ids:
+            return f"{u.op.name} {self.ids[u]}"
+        # an index expression
+        if name_dtype(u.dtype) in {"index", "weakint"}:
+            return self.render(u)
+        return u.op.name
+
+    # *** launches
+
+    def _join_launches(self) -> list[Launch]:
         """Joins launches of one kernel that differ only in the value of a variable, as the steps of an OUTER range."""
         found: dict[Any, list[int]] = {}
-        for index, kernel in enumerate(self.passed.kernels):
-            key = (kernel.ast, kernel.buffers)
-            if not kernel.variables:
+        for index, launch in enumerate(self.passed.kernels):
+            key = (launch.ast, launch.buffers)
+            if not launch.variables:
                 key = (*key, index)
             found.setdefault(key, []).append(index)
-        return [self._join_launches(indices) for indices in found.values()]
+        return [self._join(indices) for indices in found.values()]
 
-    def _join_launches(self, indices: list[int]) -> Launch:
-        first: ObservedKernel = self.passed.kernels[indices[0]]
-        written = first.node if first.node in self.ids else None
+    def _join(self, indices: list[int]) -> Launch:
+        first = self.passed.kernels[indices[0]]
+        node = first.node if first.node in self.ids else None
         in_a_row = indices[-1] - indices[0] + 1 == len(indices)
-        varied: frozenset[str] = frozenset()
-        if len(indices) > 1 and in_a_row:
-            varied = frozenset(first.variables)
-        return Launch(first.ast, first.buffers, len(indices), varied, written, first.is_compute)
+        varied = frozenset(first.variables if len(indices) > 1 and in_a_row else ())
+        return replace(first, node=node, count=len(indices), varied=varied)
 
 
-def find_nodes(passed: ObservedPass) -> list[UOp]:
+def list_nodes(passed: PassRecord) -> list[UOp]:
     """Returns the UOps of the graph that compute something, in its order: not the UOps that only give a size.
 
     From 0.13 on a shape consists of constants of a weak int, which may be numbers of the program as well.
@@ -116,7 +134,7 @@ def find_nodes(passed: ObservedPass) -> list[UOp]:
     values = {passed.tsink}
     for u in reversed(passed.toposort):
         if u in values:
-            values.update(find_values(u))
+            values.update(values_of(u))
             if u.op.name == "STORE":
                 # the place that it writes to is a node, too
                 values.add(u.src[0])
@@ -130,9 +148,22 @@ def _is_node(u: UOp, is_value: bool) -> bool:
     return is_value or scalar != "weakint"
 
 
+def values_of(u: UOp) -> tuple[UOp, ...]:
+    """Returns the sources that a UOp computes with: not its sizes, and not the place that a STORE writes to."""
+    # an enum looks its name up each time
+    op = u.op.name
+    if op in _PLACES:
+        return ()
+    if op == "STORE":
+        return u.src[1:2]
+    if op in _SHAPED:
+        return u.src[:1]
+    return u.src
+
+
 @functools.cache
 def _find_renderer() -> Any:
-    """tinygrad's rules by which an expression is rendered. They moved after 0.12."""
+    """Returns tinygrad's rules that render an expression. They moved after 0.12."""
     for name in ("tinygrad.uop.render", "tinygrad.uop.ops"):
         try:
             module: Any = importlib.import_module(name)
@@ -141,6 +172,9 @@ def _find_renderer() -> Any:
         if hasattr(module, "renderer"):
             return module.renderer
     raise AttributeError("this tinygrad has no rules to render an expression with")
+
+
+# *** sizes
 
 
 def size_of(s: Any) -> int | str:
@@ -153,25 +187,10 @@ def size_of(s: Any) -> int | str:
 
 
 def sizes_of(sizes: Iterable[Any] | None) -> tuple[int | str, ...] | None:
-    """The same of each axis; None where there are no axes to speak of."""
-    if sizes is None:
-        return None
-    return tuple(map(size_of, sizes))
+    """Returns the size of each axis, None if there are no axes."""
+    return None if sizes is None else tuple(map(size_of, sizes))
 
 
 def largest_of(s: Any) -> int:
-    """Returns the size of an axis, of a symbolic one its largest."""
+    """Returns the size of an axis, the largest if it is symbolic."""
     return int(s.vmax) if hasattr(s, "op") else int(s)
-
-
-def find_values(u: UOp) -> tuple[UOp, ...]:
-    """Returns the sources that a UOp computes with: not its sizes, and not the place that a STORE writes to."""
-    # an enum finds its name anew each time
-    op = u.op.name
-    if op in _PLACES:
-        return ()
-    if op == "STORE":
-        return u.src[1:2]
-    if op in _SHAPED:
-        return u.src[:1]
-    return u.src

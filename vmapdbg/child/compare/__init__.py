@@ -1,1 +1,1 @@
-"""What the values of a graph should be, computed anew, and where the first wrong one is."""
+"""Computes what the values of a graph should be, and finds the first wrong value."""

@@ -1,5 +1,5 @@
 """Compares what the processes of a program realize with the numpy reference while they run: `vmapdbg run --check`
-starts it with a JudgeRequest.
+starts it with a ProgramCheckRequest.
 
 It reads the evidence of one schedule after the other (`vmapdbg.child.evidence.suite_folder`), removes it, and writes a
 line to `judged.jsonl`. It ends when the program has ended and no evidence is left. Nothing of tinygrad takes part.
@@ -15,17 +15,18 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from vmapdbg.check.blame import name_wrong
 from vmapdbg.check.result import ExpectedOutput
-from vmapdbg.check.suite import Judged
+from vmapdbg.check.suite import CheckedSchedule
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker, expected_outputs
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.failures.lifeline import hold
-from vmapdbg.install.job import JudgeRequest, load_request
+from vmapdbg.install.job import ProgramCheckRequest, load_request
 from vmapdbg.model.data import to_data
 from vmapdbg.model.wording import first_line
 
@@ -39,7 +40,7 @@ class TookTooLong(Exception):
 
 
 def main() -> None:
-    request = load_request(JudgeRequest, sys.argv[1])
+    request = load_request(ProgramCheckRequest, sys.argv[1])
     hold(request.lifeline)
     assert request.evidence is not None
     root = Path(request.evidence)
@@ -58,38 +59,37 @@ def main() -> None:
                 time.sleep(_POLL)
 
 
-def judge(folder: Path) -> Judged:
+def judge(folder: Path) -> CheckedSchedule:
     """Returns how the schedule of a folder compares."""
     test = (folder / "test.txt").read_text(encoding="utf-8", errors="surrogatepass")
     evidence: Evidence = pickle.loads((folder / "evidence.pickle").read_bytes())
+    result = CheckedSchedule(test, evidence.line, evidence.replay, unchecked=tuple(evidence.unchecked))
     if evidence.is_endless:
-        return judge_endless(test, evidence, EvidenceFolder(folder))
+        return judge_endless(result, evidence, EvidenceFolder(folder))
     if evidence.schedule < 0:
-        return Judged(test, evidence.line, unchecked=tuple(evidence.unchecked), is_note=True)
+        return replace(result, is_note=True)
     if evidence.failed is not None:
-        reason = f"it raised {evidence.failed}"
-        return Judged(test, evidence.line, evidence.replay, unchecked=(reason, *evidence.unchecked))
+        return replace(result, unchecked=(f"it raised {evidence.failed}", *evidence.unchecked))
     try:
         with limited_time():
             found = ScheduleChecker(evidence, EvidenceFolder(folder)).check()
     except TookTooLong:
-        return Judged(test, evidence.line, evidence.replay, unchecked=(f"it takes more than {_MOST_SECONDS} s",))
+        return replace(result, unchecked=(f"it takes more than {_MOST_SECONDS} s",))
     except Exception as error:  # the other schedules are compared all the same
-        reason = f"the comparison failed: {type(error).__name__}: {first_line(error)}"
-        return Judged(test, evidence.line, evidence.replay, unchecked=(reason,))
+        return replace(result, unchecked=(f"the comparison failed: {type(error).__name__}: {first_line(error)}",))
     codes = tuple(name_wrong(found, output) for output in found.wrong)
-    return Judged(test, found.line, found.replay, len(found.outputs), found.wrong, found.unchecked, codes=codes)
+    return replace(result, compared=len(found.outputs), wrong=found.wrong, codes=codes, unchecked=found.unchecked)
 
 
-def judge_endless(test: str, evidence: Evidence, folder: EvidenceFolder) -> Judged:
+def judge_endless(result: CheckedSchedule, evidence: Evidence, folder: EvidenceFolder) -> CheckedSchedule:
     """Returns the result for a call that was stopped because tinygrad rewrote a graph without end."""
+    result = replace(result, replay=None, crash=evidence.crash)
     if evidence.schedule < 0:
-        return Judged(test, evidence.line, is_note=True, crash=evidence.crash)
+        return replace(result, unchecked=(), is_note=True)
     expected: tuple[ExpectedOutput, ...] = ()
     with contextlib.suppress(TookTooLong), limited_time():
         expected = expected_outputs(evidence, folder.read_data)
-    unchecked = (f"it raised {evidence.failed}", *evidence.unchecked)
-    return Judged(test, evidence.line, unchecked=unchecked, crash=evidence.crash, expected=expected)
+    return replace(result, unchecked=(f"it raised {evidence.failed}", *evidence.unchecked), expected=expected)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vmapdbg.check.compare import Rounding, compare, excuse_rounding
+from vmapdbg.check.compare import compare, excuse_rounding
 from vmapdbg.check.result import Comparison
 from vmapdbg.model.wording import format_plural
 from vmapdbg.reference.arithmetic import load
@@ -172,11 +172,7 @@ class ComparedGraph:
         numbers = [np.resize(decode(array), decode(right).size) for array in wide if not isinstance(array, str)]
         if len(numbers) != len(wide):
             return found
-        exact, *moved = (each.astype(np.float64) for each in numbers)
-        # excuse_rounding handles what is not finite
-        with np.errstate(invalid="ignore", over="ignore"):
-            spread = np.fmax.reduce([np.abs(other - exact) for other in moved])
-        return excuse_rounding(got, right, found, Rounding(exact, spread))
+        return excuse_rounding(got, right, found, numbers)
 
     def _compute_precisely(self, precision: int, slot: int, together: Sequence[int]) -> Array | str:
         if precision not in self._precise:

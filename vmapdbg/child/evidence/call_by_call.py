@@ -13,13 +13,13 @@ from vmapdbg.child.evidence.suite_folder import SuiteFolder
 from vmapdbg.child.failures.diagnose import explain_stopped
 from vmapdbg.child.failures.endless import Endless, EndlessRewrite
 from vmapdbg.child.failures.watcher import Watcher
-from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.live import listen
 from vmapdbg.child.run_save import current_test
 
 
-class BetweenCalls(ObservingRecorder):
+class BetweenCalls(Recorder):
     """Keeps a schedule while the call that asked for it runs, and no longer: the program's tensors are freed."""
 
     def __init__(self, folder: SuiteFolder) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vmapdbg.child.evidence.realize_call import RealizeCall
-from vmapdbg.child.listen.replays import find_buffer, find_used_buffers
+from vmapdbg.child.listen.launches import buffer_of, used_buffers_of
 
 
 @dataclass
@@ -66,14 +66,14 @@ class CapturedCall:
 
     def match_inputs(self, buffers: list[Any]) -> dict[int, Any]:
         """Returns the buffer of a replay for each input of this call, by the id of the input."""
-        return {id(before): after for before, after in zip(self.inputs, map(find_buffer, buffers), strict=True)}
+        return {id(before): after for before, after in zip(self.inputs, map(buffer_of, buffers), strict=True)}
 
 
 def make_captured(call: JitCall) -> CapturedCall:
     """Returns the record of a newly captured call, with a reason if its replays cannot be compared."""
     written = [set(map(id, realized.find_written())) for realized in call.realized]
     known = CapturedCall(call.tiny.captured, call.inputs or [], call.realized, written, None)
-    memory = find_used_buffers(call.tiny.captured)
+    memory = used_buffers_of(call.tiny.captured)
     found: dict[Any, Any] = {}
     for realized in call.realized:
         known.made.append({u: root for u, root in found.items() if memory is not None and u not in memory})

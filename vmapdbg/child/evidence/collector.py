@@ -19,9 +19,8 @@ from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.evidence.tensor_calls import GradientWatcher, ItemWatcher
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.failures.known_nodes import read_nodes
-from vmapdbg.child.listen.launches import Step, watch_launches, watch_schedules
-from vmapdbg.child.listen.recorder import ObservingRecorder
-from vmapdbg.child.listen.replays import watch_captures
+from vmapdbg.child.listen.launches import PlannedLaunch, watch_captures, watch_launches, watch_schedules
+from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.install.overlay import load_patching
 
 UOp = Any
@@ -32,7 +31,7 @@ class Collector:
     and to the replays of TinyJit. They write their evidence to a folder. It works without the launches, and without the
     replays, if an observed tinygrad has another shape there."""
 
-    def __init__(self, folder: Path, recorder: ObservingRecorder):
+    def __init__(self, folder: Path, recorder: Recorder):
         self.folder, self.recorder = EvidenceFolder(folder), recorder
         # the current call
         self.call: RealizeCall | None = None
@@ -124,7 +123,7 @@ class Collector:
 
     # *** launches
 
-    def begins(self, steps: Sequence[Step]) -> None:
+    def begins(self, steps: Sequence[PlannedLaunch]) -> None:
         if self.call is not None:
             self.call.launches.begins(steps)
 

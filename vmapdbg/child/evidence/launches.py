@@ -16,7 +16,7 @@ from vmapdbg.child.evidence.graphs import KernelRun, Version
 from vmapdbg.child.evidence.live_tensors import LiveTensors, do_overlap, find_part, list_parts
 from vmapdbg.child.evidence.loop_packer import find_stores, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack
-from vmapdbg.child.listen.launches import Step
+from vmapdbg.child.listen.launches import PlannedLaunch
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.emulator import keep_program
 from vmapdbg.reference.graph import Kernel
@@ -83,7 +83,7 @@ class LaunchKeeper:
 
     def __init__(self, folder: EvidenceFolder):
         self.folder = folder
-        self.steps: Sequence[Step] = ()
+        self.steps: Sequence[PlannedLaunch] = ()
         self.written: dict[int, KeptWrite] = {}
         self.is_full = self.holds = False
         self.outputs: list[Any] = []
@@ -106,7 +106,7 @@ class LaunchKeeper:
             for one, name in zip(getattr(buffer, "bufs", [buffer]), names, strict=True):
                 self._memory.note(one, name)
 
-    def begins(self, steps: Sequence[Step]) -> None:
+    def begins(self, steps: Sequence[PlannedLaunch]) -> None:
         """Notes the launches of the schedule, in order."""
         self.steps = steps
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vmapdbg.child.evidence.packer import SAME, UNEXPECTED, CannotPack, Contents, Packer, UOp, name_reduce
-from vmapdbg.child.listen.schedules import kernel_of
+from vmapdbg.child.listen.releases import kernel_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import ARITHMETIC, RESHAPING
 from vmapdbg.reference.graph import Kernel, Node, Store, find_view

@@ -12,8 +12,7 @@ from typing import Any
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.evidence.launches import LaunchKeeper
 from vmapdbg.child.evidence.packer import CannotPack, Packer, is_device
-from vmapdbg.child.listen.records import ObservedKernel, ObservedPass
-from vmapdbg.child.listen.schedules import ScheduledKernel
+from vmapdbg.child.listen.records import Launch, PassRecord
 from vmapdbg.reference.graph import DEVICES, Node, find_view, is_whole
 
 UOp = Any
@@ -22,7 +21,7 @@ _DEVICES = KernelRun(refused="it is launched on several devices at once")
 
 def pack_buffers(
     evidence: Evidence,
-    passed: ObservedPass,
+    passed: PassRecord,
     ids: Mapping[UOp, int],
     keeper: LaunchKeeper,
     groups: Sequence[tuple[int, ...]],
@@ -99,7 +98,7 @@ Closed = tuple[int | None, ...]
 Stored = tuple[tuple[int | None, int], ...]
 
 
-def find_closed(passed: ObservedPass, kernel: ObservedKernel, size: int) -> tuple[Closed, Stored]:
+def find_closed(passed: PassRecord, kernel: Launch, size: int) -> tuple[Closed, Stored]:
     """Returns the ranges of the buffer that a kernel writes: see `WrittenBuffer.closed` and `stored`. `size` is the
     size of the buffer on one device."""
     node = kernel.node
@@ -134,7 +133,7 @@ def find_range_id(r: UOp) -> int:
 # *** kernels and launches
 
 
-def group_launches(passes: Sequence[ObservedPass | None], asts: Sequence[UOp]) -> list[tuple[int, ...]] | None:
+def group_launches(passes: Sequence[PassRecord | None], asts: Sequence[UOp]) -> list[tuple[int, ...]] | None:
     """Returns for each kernel of the first pass the numbers of its launches in `asts`: one, or one for each device of
     its output. The other passes are of functions that it calls, whose kernels run between its own. None if the launches
     cannot be matched."""
@@ -161,7 +160,7 @@ def _group_by_devices(written: Sequence[UOp], count: int) -> list[tuple[int, ...
     return [tuple(range(end - size, end)) for end, size in zip(ends, sizes, strict=True)]
 
 
-def number_kernels(launches: Sequence[ObservedKernel | ScheduledKernel]) -> list[int | None]:
+def number_kernels(launches: Sequence[Launch]) -> list[int | None]:
     """Returns for each launch the number of its compute kernel, None for a copy. Launches that differ only in the value
     of a variable are one kernel."""
     numbers: dict[Any, int] = {}

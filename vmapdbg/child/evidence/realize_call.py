@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.capture.view import find_nodes
+from vmapdbg.child.capture.view import list_nodes
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer, pack_graph
 from vmapdbg.child.evidence.launches import LaunchKeeper
@@ -20,10 +20,9 @@ from vmapdbg.child.evidence.tensor_calls import ChosenPart
 from vmapdbg.child.failures.diagnose import diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.failures.known_nodes import KnownNodes
-from vmapdbg.child.listen.launches import find_inputs
-from vmapdbg.child.listen.outcomes import find_memory
-from vmapdbg.child.listen.records import ObservedPass
-from vmapdbg.child.listen.replays import list_written, runs_captured_now
+from vmapdbg.child.listen.launches import list_written, runs_captured_now
+from vmapdbg.child.listen.records import PassRecord
+from vmapdbg.child.listen.releases import find_inputs, memory_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.switches import read_switches
 from vmapdbg.install.overlay import is_installed
@@ -31,7 +30,7 @@ from vmapdbg.model.wording import first_line
 from vmapdbg.reference.graph import Graph, Node
 
 UOp = Any
-Passes = Sequence[ObservedPass | None]
+Passes = Sequence[PassRecord | None]
 _NO_VALUES = {"NULL": "the NULL device computes nothing", "DISK": "it reads a DISK", "TINYFS": "it reads TINYFS"}
 
 # custom kernels, values on several devices, views of a DISK, symbolic shapes
@@ -235,7 +234,7 @@ class RealizeCall:
         inputs = find_inputs(self.scheduled, passed.toposort)
         variables = self.variables | find_argument_sizes(self.scheduled)
         packer = Packer(lambda u: self.inputs.get(inputs.get(u)), variables)
-        ids = {u: number for number, u in enumerate(find_nodes(passed))}
+        ids = {u: number for number, u in enumerate(list_nodes(passed))}
         pack_buffers(self.evidence, passed, ids, self.launches, groups, packer)
         self.evidence.range_names |= {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
 
@@ -271,7 +270,7 @@ class RealizeCall:
         """Returns the buffers that its kernels wrote: a later schedule may read them."""
         written = self.launches.outputs
         if self.captured is not None:
-            written = [find_memory(u).buffer for u in list_written(self.captured)]
+            written = [memory_of(u).buffer for u in list_written(self.captured)]
         return [*written, *(buffer.base for buffer in written)]
 
     def keep_views(self, memory: set[UOp] | None) -> None:
@@ -279,12 +278,12 @@ class RealizeCall:
         are the same."""
         self.views = self._find_views()
         for number, view in enumerate(self.views):
-            if view is not None and memory is not None and find_memory(view) not in memory:
+            if view is not None and memory is not None and memory_of(view) not in memory:
                 self.views[number] = None
 
     def find_buffers(self) -> list[Any]:
         """Returns the buffer of each output of a captured call, None for an output without a buffer."""
-        found = [None if view is None else find_memory(view) for view in self.views]
+        found = [None if view is None else memory_of(view) for view in self.views]
         return [u.buffer if u is not None and u.op.name == "BUFFER" else None for u in found]
 
 

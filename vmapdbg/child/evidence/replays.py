@@ -17,7 +17,7 @@ from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import ChangedInput, Evidence, HeldBuffer
 from vmapdbg.child.evidence.packer import CannotPack, Packer
 from vmapdbg.child.evidence.realize_call import RealizeCall
-from vmapdbg.child.listen.replays import find_buffer, watch_replays
+from vmapdbg.child.listen.launches import buffer_of, watch_replays
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.model.wording import format_plural
 
@@ -43,7 +43,7 @@ class ReplayWatcher:
     def on_prepare(self, prepare: Callable[..., Any], *arguments: Any) -> Any:
         prepared = prepare(*arguments)
         if self.calls and self.calls[-1].inputs is None:
-            self.calls[-1].inputs = list(map(find_buffer, prepared[0]))
+            self.calls[-1].inputs = list(map(buffer_of, prepared[0]))
         return prepared
 
     def on_call(self, call: Callable[..., Any], tiny: Any, *arguments: Any, **options: Any) -> Any:

@@ -1,16 +1,12 @@
 """What tinygrad did: every hook on tinygrad, every difference between its releases, and the records of what happened.
 
-Stock tinygrad of any release from 0.12.0 on is observed with none of its code replaced. An import hook notes the tests
-of the functions that decide (instrument.py, deciding.py), a recording dict who realizes a node, a watched
-RewriteContext which node each buffer, store and kernel belongs to (hooks.py, recorder.py). Each schedule becomes one
-plain record (records.py); classify.py and verdicts.py name the rules in it.
+Any stock tinygrad from 0.12.0 on is observed as it is: no code of it is replaced. An import hook notes the tests of the
+functions that decide (instrument.py), a recording dict notes what puts a node into the realize map, a watched
+RewriteContext follows each buffer, store and kernel to its node (hooks.py, pass_recorder.py). Each schedule becomes one
+plain record (records.py).
 
     recorder = hooks.start()      # before the first import of tinygrad
     ...                           # the snippet runs
-    recorder.schedules            # list[ObservedSchedule]
+    recorder.schedules            # list[ScheduleRecord]
     recorder.missing              # what could not be observed, one line each
-
-What differs between releases is chosen by what the imported tinygrad has, not by its version number: `adapter.Adapter`.
-A name that the tool relies on and that is missing switches off the part that needs it, with a line in
-`Adapter.missing`.
 """

@@ -21,7 +21,7 @@ def is_uop(value: Any) -> bool:
     return hasattr(value, "op") and hasattr(value, "src")
 
 
-def find_deciding(frame: FrameType | None) -> Deciding | None:
+def deciding_of(frame: FrameType | None) -> Deciding | None:
     """Returns what is known of the function of a frame, None where it is no deciding one."""
     if frame is None:
         return None
@@ -36,9 +36,9 @@ def read_decision(frame: FrameType, line: int) -> Decision:
     """
     conditions: list[Condition] = []
     caller = frame.f_back
-    if caller is not None and (rule := find_deciding(caller)) is not None:
+    if caller is not None and (rule := deciding_of(caller)) is not None:
         conditions += _read_conditions(rule, caller, caller.f_lineno)
-    function = find_deciding(frame)
+    function = deciding_of(frame)
     if function is not None:
         conditions += _read_conditions(function, frame, line)
     code = frame.f_code
@@ -48,11 +48,11 @@ def read_decision(frame: FrameType, line: int) -> Decision:
         code.co_name,
         linecache.getline(code.co_filename, line).strip(),
         tuple(conditions),
-        find_operands(frame),
+        list_operands(frame),
     )
 
 
-def find_operands(frame: FrameType) -> dict[str, UOp]:
+def list_operands(frame: FrameType) -> dict[str, UOp]:
     """The UOps that a function was called with, by the names of its parameters."""
     names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
     values = frame.f_locals

@@ -1,5 +1,5 @@
-"""Where tinygrad is listened to: each hook is put on right after the module that defines its name ran, before others
-import it from there. A missing name switches off its part, and `recorder.missing` says so when tinygrad is imported.
+"""Hooks on tinygrad: each is put on right after the module that defines its name ran, before others import it from
+there. If a name is missing, its part is left out, with a line in `recorder.missing`.
 """
 
 from __future__ import annotations
@@ -13,30 +13,32 @@ from itertools import islice
 from types import CodeType, ModuleType
 from typing import Any
 
+from vmapdbg.child.listen.around import WatchedMatcher, put_around
 from vmapdbg.child.listen.instrument import RETURNED, instrument
-from vmapdbg.child.listen.matchers import WatchedMatcher
 from vmapdbg.child.listen.origins import UserLines
-from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.install.import_hook import tinygrad_finder
 from vmapdbg.install.overlay import OVERLAY_PACKAGE, is_installed
 
 # the modules whose functions decide: theirs and ours
 _DECIDING = ("tinygrad.schedule.indexing", "tinygrad.schedule.rangeify")
+_OVERLAY_DECIDING = f"{OVERLAY_PACKAGE}.schedule.indexing"
 _OVERLAY_GRAPH, _OVERLAY_SCOPES = f"{OVERLAY_PACKAGE}._func.graph", f"{OVERLAY_PACKAGE}.schedule._scopes"
-_OVERLAY_DECIDING = (f"{OVERLAY_PACKAGE}.schedule.indexing",)
-# what tinygrad does on its own: UOps that it makes then are followed, or are no user's. The first of a schedule begins
-# a new set of followed lines.
+# UOps that tinygrad makes in these functions are followed, or belong to no line of the user. The first function of a
+# schedule begins a new set of followed lines.
 _FIRST = ("transform_to_call", "complete_create_schedule_with_vars")
-# when a schedule is run, kernels are lowered: what these rewrites do is no matter of the schedule any more
+# lowering a kernel when a schedule runs: these rewrites no longer concern the schedule
 _LOWERING = ("run_schedule", "run_linear", "get_program", "to_program", "do_to_program")
-_OWN_WORK = (*_FIRST, "create_linear_with_vars", *_LOWERING)
+_INTERNAL = (*_FIRST, "create_linear_with_vars", *_LOWERING)
 # switches that only print or check
 _NO_DECISION = frozenset({"DEBUG", "DEBUG_RANGEIFY", "VIZ", "SPEC", "PROFILE", "TRACEMETA", "SCACHE", "CAPTURING"})
+# devices, and what is built on Tensor: no watched name has ever been there
+_ELSEWHERE = ("tinygrad.runtime", "tinygrad.renderer", "tinygrad.nn", "tinygrad.apps", "tinygrad.viz", "tinygrad.llm")
 
 
 def start(
-    tensor_ready: Callable[[ModuleType], object] = lambda module: None, recorder: ObservingRecorder | None = None
-) -> ObservingRecorder:
+    tensor_ready: Callable[[ModuleType], object] = lambda module: None, recorder: Recorder | None = None
+) -> Recorder:
     """Observes every schedule of this process from here on. tinygrad must not be imported yet. `tensor_ready` is called
     with its module `tensor`, right after that ran. Returns the recorder, a new one if none is given.
 
@@ -45,36 +47,42 @@ def start(
     if "tinygrad" in sys.modules:
         raise RuntimeError("tinygrad is imported already: what it decides cannot be observed any more")
     if recorder is None:
-        recorder = ObservingRecorder()
+        recorder = Recorder()
     tinygrad_finder().listener = _Hooks(recorder, tensor_ready)
     return recorder
-
-
-# no name that is watched has ever been there: devices, what is built on Tensor
-_ELSEWHERE = ("tinygrad.runtime", "tinygrad.renderer", "tinygrad.nn", "tinygrad.apps", "tinygrad.viz", "tinygrad.llm")
 
 
 class _Hooks:
     """Listens to imports and puts the hooks on. `_quiet` counts how deep tinygrad is in its own work, `_lowering` how
     deep in lowering."""
 
-    def __init__(self, recorder: ObservingRecorder, tensor_ready: Callable[[ModuleType], object]) -> None:
+    def __init__(self, recorder: Recorder, tensor_ready: Callable[[ModuleType], object]) -> None:
         self.recorder, self.tensor_ready = recorder, tensor_ready
         self._quiet = self._lowering = 0
         self._set_making: Callable[[bool], None] = lambda noting: None
         self._put: set[str] = set()
+        # name -> its hook, and the part that is left out without the name; 0.14 defines the last name later
+        self._hooks: dict[str, tuple[Callable[[Any], None], str]] = {
+            "UOpMetaClass": (self._watch_making, "user's lines"),
+            "RewriteContext": (self._watch_rewrites, "what a kernel stores, and which buffers were removed"),
+            "IndexingContext": (self._watch_context, "reasons of realized nodes"),
+            "run_rangeify": (self._watch_pass, "the schedules"),
+            "create_schedule": (self._watch_created, "the kernels of a schedule"),
+            "schedule_cache": (self._watch_cache, "what came out of the schedule cache"),
+            "compute_gradient": (self._watch_gradient, ""),
+        }
 
     # *** imports
 
     def wants(self, name: str) -> bool:
-        if name in (*_OVERLAY_DECIDING, _OVERLAY_GRAPH, _OVERLAY_SCOPES):
+        if name in (_OVERLAY_DECIDING, _OVERLAY_GRAPH, _OVERLAY_SCOPES):
             return True
         return name.startswith("tinygrad.") and not name.startswith(_ELSEWHERE)
 
     def compile(self, module: ModuleType, loader: Loader) -> CodeType | None:
         """Has the functions of a deciding module keep what they see."""
         file = module.__file__
-        if module.__name__ not in (*_DECIDING, *_OVERLAY_DECIDING) or file is None or not hasattr(loader, "get_data"):
+        if module.__name__ not in (*_DECIDING, _OVERLAY_DECIDING) or file is None or not hasattr(loader, "get_data"):
             return None
         # a rule is frozen with the globals that it names, so ours must be there before the module runs
         setattr(module, RETURNED, self.recorder.returned)
@@ -84,73 +92,29 @@ class _Hooks:
 
     def ready(self, module: ModuleType) -> None:
         """Puts on every hook whose name this module defines."""
-        if module.__name__.startswith("tinygrad."):
+        if module.__name__ == _OVERLAY_GRAPH:
+            put_around(module, "replace_nodes", self._on_replace_nodes)
+        elif module.__name__ == _OVERLAY_SCOPES:
+            put_around(module, "prepare_scopes", self._on_prepare_scopes)
+        elif module.__name__.startswith("tinygrad."):
             self._put_on_tinygrad(module)
-        else:
-            self._put_on_overlay(module)
 
     def _put_on_tinygrad(self, module: ModuleType) -> None:
-        own = vars(module)
-        hooks: dict[str, Callable[[ModuleType], None]] = {
-            "UOpMetaClass": self._watch_making,
-            "RewriteContext": self._watch_rewrites,
-            "IndexingContext": self._watch_context,
-            "run_rangeify": self._watch_pass,
-            "create_schedule": self._watch_created,
-            "schedule_cache": self._watch_cache,
-            "compute_gradient": self._watch_gradient,
-        }
         # the module that defines a name is done before those that import it
-        for name in own.keys() & hooks.keys() - self._put:
-            hooks[name](module)
-            self._put.add(name)
-        for name in own.keys() & set(_OWN_WORK) - self._put:
-            own[name] = self._as_own_work(own[name], is_first=name in _FIRST, is_lowering=name in _LOWERING)
-            self._put.add(name)
+        new = vars(module).keys() - self._put
+        for name in new & self._hooks.keys():
+            self._hooks[name][0](module)
+        for name in new & set(_INTERNAL):
+            around = functools.partial(self._on_internal, is_first=name in _FIRST, is_lowering=name in _LOWERING)
+            put_around(module, name, around)
+        self._put |= new & {*self._hooks, *_INTERNAL}
         if module.__name__ == "tinygrad.tensor":
-            self._look_for_missing()
+            for name, (_, part) in self._hooks.items():
+                if part and name not in self._put:
+                    self.recorder.leave_out(part, f"this tinygrad has no {name}")
             if self.recorder.lines is not None:
                 self.recorder.lines.begin()
             self.tensor_ready(module)
-
-    def _put_on_overlay(self, module: ModuleType) -> None:
-        """The overlay makes a few graphs without a rewrite: their nodes have the lines of those that they replace."""
-        lines, own = self.recorder.lines, vars(module)
-        if lines is None:
-            return
-        if module.__name__ == _OVERLAY_GRAPH:
-            replace_nodes = own["replace_nodes"]
-
-            @functools.wraps(replace_nodes)
-            def replacing(*args: Any) -> Any:
-                replaced = replace_nodes(*args)
-                lines.take_over(replaced)
-                return replaced
-
-            own["replace_nodes"] = replacing
-        if module.__name__ == _OVERLAY_SCOPES:
-            prepare = own["prepare_scopes"]
-
-            @functools.wraps(prepare)
-            def preparing(tsink: Any, toposort: Any, *args: Any) -> Any:
-                prepared = prepare(tsink, toposort, *args)
-                lines.follow_tags(toposort, prepared.toposort())
-                return prepared
-
-            own["prepare_scopes"] = preparing
-
-    def _look_for_missing(self) -> None:
-        lost = {
-            "UOpMetaClass": "user's lines",
-            "RewriteContext": "what a kernel stores, and which buffers were removed",
-            "IndexingContext": "reasons of realized nodes",
-            "run_rangeify": "the schedules",
-            "create_schedule": "the kernels of a schedule",
-            "schedule_cache": "what came out of the schedule cache",
-        }
-        for name, part in lost.items():
-            if name not in self._put:
-                self.recorder.leave_out(part, f"this tinygrad has no {name}")
 
     # *** what is watched
 
@@ -167,84 +131,79 @@ class _Hooks:
         self._set_making = set_making
         set_making(True)
 
-    def _watch_gradient(self, module: ModuleType) -> None:
+    def _watch_gradient(self, module: Any) -> None:
         lines = self.recorder.lines
         if lines is None:
             return
-        own = vars(module)
-        own["pm_gradient"] = WatchedMatcher(own["pm_gradient"], lines.holding_gradient)
-        compute = own["compute_gradient"]
+        module.pm_gradient = WatchedMatcher(module.pm_gradient, lines.holding_gradient)
 
-        @functools.wraps(compute)
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            # what adds gradients up is made by no line
+        def on_gradient(compute: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            # no line makes the sums of gradients
             with lines.holding(None):
                 return compute(*args, **kwargs)
 
-        own["compute_gradient"] = watched
+        put_around(module, "compute_gradient", on_gradient)
 
-    def _watch_rewrites(self, module: ModuleType) -> None:
-        kind: Any = vars(module)["RewriteContext"]
+    def _on_replace_nodes(self, replace: Callable[..., Any], *args: Any) -> Any:
+        """The overlay makes a few graphs without a rewrite: their nodes have the lines of the nodes they replace."""
+        replaced = replace(*args)
+        if self.recorder.lines is not None:
+            self.recorder.lines.take_over(replaced)
+        return replaced
+
+    def _on_prepare_scopes(self, prepare: Callable[..., Any], tsink: Any, toposort: Any, *args: Any) -> Any:
+        prepared = prepare(tsink, toposort, *args)
+        if self.recorder.lines is not None:
+            self.recorder.lines.follow_tags(toposort, prepared.toposort())
+        return prepared
+
+    def _watch_rewrites(self, module: Any) -> None:
         for name in ("unified_rewrite", "walk_rewrite"):
-            if hasattr(kind, name):
-                setattr(kind, name, self._watched_rewrite(getattr(kind, name)))
+            if hasattr(module.RewriteContext, name):
+                put_around(module.RewriteContext, name, self._on_rewrite)
 
-    def _watched_rewrite(self, rewrite: Callable[..., Any]) -> Callable[..., Any]:
-        recorder = self.recorder
+    def _on_rewrite(self, rewrite: Callable[..., Any], context: Any, root: Any) -> Any:
+        before = len(context.replace)
+        result = rewrite(context, root)
+        # what the user's own code simplifies gets its line where it is made
+        if self._quiet and not self._lowering and not self.recorder.is_paused:
+            # 0.12 goes through a graph node by node, in one context for all
+            added = islice(reversed(context.replace.items()), len(context.replace) - before)
+            self.recorder.rewritten(dict(reversed(list(added))))
+        return result
 
-        @functools.wraps(rewrite)
-        def watched(context: Any, root: Any) -> Any:
-            before = len(context.replace)
-            result = rewrite(context, root)
-            # what the user's own code simplifies gets its line where it is made
-            if self._quiet and not self._lowering and not recorder.is_paused:
-                # 0.12 goes through a graph node by node, in one context for all
-                added = islice(reversed(context.replace.items()), len(context.replace) - before)
-                recorder.rewritten(dict(reversed(list(added))))
-            return result
-
-        return watched
-
-    def _watch_context(self, module: ModuleType) -> None:
-        kind: Any = vars(module)["IndexingContext"]
-        make = kind.__init__
-        recorder = self.recorder
-
-        @functools.wraps(make)
-        def made(context: Any, *args: Any, **kwargs: Any) -> None:
+    def _watch_context(self, module: Any) -> None:
+        def on_made(make: Callable[..., None], context: Any, *args: Any, **kwargs: Any) -> None:
             make(context, *args, **kwargs)
-            recorder.context_made(context)
+            self.recorder.context_made(context)
 
-        kind.__init__ = made
+        put_around(module.IndexingContext, "__init__", on_made)
 
     def _watch_pass(self, module: ModuleType) -> None:
-        run = vars(module)["run_rangeify"]
         # ours reports its pass itself, when it has put its scopes in order
         reports_itself = is_installed()
 
-        @functools.wraps(run)
-        def watched(tsink: Any, *args: Any, **kwargs: Any) -> Any:
+        def on_pass(run: Callable[..., Any], tsink: Any, *args: Any, **kwargs: Any) -> Any:
             if not reports_itself:
                 self.recorder.stock_pass_starts(tsink)
             result = run(tsink, *args, **kwargs)
             self.recorder.pass_ends()
             return result
 
-        vars(module)["run_rangeify"] = self._as_own_work(watched)
+        put_around(module, "run_rangeify", on_pass)
+        put_around(module, "run_rangeify", self._on_internal)
 
     def _watch_created(self, module: ModuleType) -> None:
-        create = vars(module)["create_schedule"]
-        self.recorder.read_settings = functools.partial(_read_settings, _find_switches())
+        self.recorder.switches = _find_switches()
 
-        @functools.wraps(create)
-        def watched(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        def on_create(create: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
             created = create(graph, *args, **kwargs)
             self.recorder.schedule_created(graph, created)
             return created
 
-        vars(module)["create_schedule"] = watched
+        put_around(module, "create_schedule", on_create)
 
-    def _watch_cache(self, module: ModuleType) -> None:
+    def _watch_cache(self, module: Any) -> None:
         recorder = self.recorder
 
         class WatchedCache(dict[Any, Any]):
@@ -253,35 +212,29 @@ class _Hooks:
                 recorder.schedule_asked(key, found is not None)
                 return found
 
-        vars(module)["schedule_cache"] = WatchedCache(vars(module)["schedule_cache"])
+        module.schedule_cache = WatchedCache(module.schedule_cache)
 
-    def _as_own_work(
-        self, work: Callable[..., Any], is_first: bool = False, is_lowering: bool = False
-    ) -> Callable[..., Any]:
-        def follow_anew() -> None:
-            if self.recorder.lines is not None:
-                self.recorder.lines.followed = {}
-
-        @functools.wraps(work)
-        def quietly(*args: Any, **kwargs: Any) -> Any:
-            if is_first:
-                follow_anew()
+    def _on_internal(
+        self, work: Callable[..., Any], *args: Any, is_first: bool = False, is_lowering: bool = False, **kwargs: Any
+    ) -> Any:
+        """Runs a function of tinygrad's own work: the UOps that it makes have no line of the user."""
+        lines = self.recorder.lines
+        if is_first and lines is not None:
+            lines.followed = {}
+        if not self._quiet:
+            self._set_making(False)
+        self._quiet += 1
+        self._lowering += is_lowering
+        try:
+            return work(*args, **kwargs)
+        finally:
+            self._quiet -= 1
+            self._lowering -= is_lowering
             if not self._quiet:
-                self._set_making(False)
-            self._quiet += 1
-            self._lowering += is_lowering
-            try:
-                return work(*args, **kwargs)
-            finally:
-                self._quiet -= 1
-                self._lowering -= is_lowering
-                if not self._quiet:
-                    self._set_making(True)
-                    if is_lowering:
-                        # a UOp that is kept keeps its memory, too
-                        follow_anew()
-
-        return quietly
+                self._set_making(True)
+                if is_lowering and lines is not None:
+                    # a UOp that is kept keeps its memory, too
+                    lines.followed = {}
 
 
 def _find_switches() -> dict[str, Any]:
@@ -292,7 +245,3 @@ def _find_switches() -> dict[str, Any]:
             if type(value).__name__.lstrip("_") == "ContextVar" and switch not in _NO_DECISION:
                 found[switch] = value
     return found
-
-
-def _read_settings(switches: dict[str, Any]) -> dict[str, Any]:
-    return {name: switch.value for name, switch in switches.items()}

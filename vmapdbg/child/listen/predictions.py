@@ -8,13 +8,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from vmapdbg.child.listen.recording import find_passes
-from vmapdbg.child.listen.records import ObservedKernel, ObservedSchedule
+from vmapdbg.child.listen.records import Launch, ScheduleRecord, find_passes
 from vmapdbg.install.overlay import OVERLAY_PACKAGE
 from vmapdbg.model.capture import Capture, Kernel
 
 
-def add_predictions(capture: Capture, records: Iterable[ObservedSchedule]) -> Capture:
+def add_predictions(capture: Capture, records: Iterable[ScheduleRecord]) -> Capture:
     """Returns the capture with what is predicted of its timed kernels; `records` are those it was built from."""
     launched = {kernel.ast.key.hex(): kernel for passed in find_passes(records) for kernel in passed.kernels}
 
@@ -27,7 +26,7 @@ def add_predictions(capture: Capture, records: Iterable[ObservedSchedule]) -> Ca
     return replace(capture, schedules=tuple(schedules))
 
 
-def predict(launched: ObservedKernel) -> float | None:
+def predict(launched: Launch) -> float | None:
     """Returns the seconds of one launch on the device of the kernel's buffers; None where codegen fails on its AST."""
     from tinygrad.device import Device
 

@@ -1,8 +1,9 @@
-"""What observing stock tinygrad gives: plain records with UOps in them, no sentences."""
+"""What was recorded: plain records with UOps in them, no sentences."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,8 +15,7 @@ OVERLAY = "overlay"
 
 
 class Origin(NamedTuple):
-    """Where a UOp comes from: `file:number` of the user's code, and the method of Tensor that is called there, None
-    where it is none."""
+    """Where the user's code makes a UOp: `file:number`, and the method of Tensor that it calls there, if any."""
 
     line: str
     method: str | None
@@ -23,10 +23,10 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class Condition:
-    """A test that a decision stood under: its line and text in tinygrad's source, and whether it held.
+    """A test before a decision: its line and text in tinygrad's source, and whether it held.
 
-    `values` has its parts (names, attributes, subscripts) with what they were when the test was evaluated; a part that
-    was not evaluated is absent. `holds` is None where the outcome is a value whose truth would have to be computed.
+    `values` has its parts (names, attributes, subscripts) and their values at that time, without the parts that were
+    not evaluated. `holds` is None if the outcome is a value whose truth would have to be computed.
     """
 
     line: int
@@ -39,8 +39,8 @@ class Condition:
 class Decision:
     """A statement of tinygrad's source that decided something: `file` is relative to tinygrad's folder.
 
-    `conditions` are in the order of the source, those of a rule that called the function first. `operands` are the
-    UOps that the function was called with.
+    `conditions` are in the order of the source, first the conditions of a rule that called the function. `operands` are
+    the UOps among the function's arguments.
     """
 
     file: str
@@ -57,13 +57,17 @@ class Decision:
         return f"{folder}{os.path.basename(self.file)}:{self.line}"
 
     def find_value(self, text: str) -> Any:
-        """Returns the value of a part of its conditions, by the part's text; None where there is none."""
+        """Returns the value of a part of its conditions, by the part's text; None if unknown."""
         return next((c.values[text] for c in reversed(self.conditions) if text in c.values), None)
+
+    def find_condition(self, about: str) -> Condition | None:
+        """Returns the first condition that held and has `about` in its text."""
+        return next((c for c in self.conditions if c.holds and about in c.text), None)
 
 
 @dataclass(frozen=True)
 class RealizeDecision:
-    """A node was put into the realize map: with `axes`, or all of its axes (None)."""
+    """The pass put a node into the realize map: with `axes`, or all of its axes (None)."""
 
     node: UOp
     axes: tuple[int, ...] | None
@@ -72,28 +76,28 @@ class RealizeDecision:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one rule about a buffer answered.
+    """The answer of one rule about a buffer.
 
     `outcome` is "kept" (the rule looked at a reader and refused), "removed", "narrowed" (it stays, with fewer axes or
-    as another kind of memory) or "stored". `reader` is the INDEX that was looked at, None where the rule takes none.
+    as another kind of memory) or "stored". `reader` is the INDEX that the rule looked at, if any.
     """
 
     outcome: str
     stage: UOp
     reader: UOp | None
     decision: Decision | None = None
-    # a rule of the overlay's own, with its numbers
+    # a rule of the overlay, with its numbers
     rule: str = ""
     numbers: dict[str, int | float | str] = field(default_factory=dict)
 
 
 @dataclass
-class ObservedBuffer:
-    """One buffer of a node that the pass made (BUFFERIZE or STAGE), and what became of it.
+class BufferRecord:
+    """One buffer that the pass made for a node (BUFFERIZE or STAGE), and its fate.
 
-    `made_by` is None for the pass itself, else the decision that put it in later. `verdicts` has the last one of each
-    rule and outcome, in the order they were given. `readers` are the (buffer, INDEX) that the rules looked at.
-    `buffer` is the BUFFER UOp that it is stored to, None where it is LOCAL, or where it is no more.
+    `made_by` is None for the pass itself, else the decision that put the buffer in later. `verdicts` has the last
+    verdict of each rule and outcome, in order. `readers` are the (buffer, INDEX) that the rules looked at. `buffer` is
+    the BUFFER UOp that it is stored to, None if it is LOCAL or removed.
     """
 
     node: UOp | None
@@ -106,32 +110,46 @@ class ObservedBuffer:
     # the ranges that are still open after its store
     left_open: tuple[UOp, ...] = ()
 
+    def add_verdict(self, verdict: Verdict, rule: str, line: int = 0) -> None:
+        """Adds a verdict as the last one; it replaces the verdict of the same rule with the same outcome."""
+        key = rule, line, verdict.outcome
+        self.verdicts.pop(key, None)
+        self.verdicts[key] = verdict
+
 
 @dataclass(frozen=True)
-class ObservedKernel:
-    """A launch of the schedule, and the node whose value (or STORE) it writes; None where that was not followed."""
+class Launch:
+    """A launch of a schedule: a kernel or a copy.
+
+    `ast` is what is compiled, a SINK for a compute kernel; `buffers` are its BUFFER (or PARAM) UOps in the order of its
+    slots, output first. `variables` has the values that the schedule itself gives to variables of this launch. `node`
+    is the node whose value (or STORE) it writes, None if unknown. `count` joins launches that differ only in the values
+    of the variables `varied`.
+    """
 
     ast: UOp
     buffers: tuple[UOp, ...]
     is_compute: bool
-    variables: dict[str, int]
-    node: UOp | None
+    variables: dict[str, int] = field(default_factory=dict)
+    node: UOp | None = None
+    count: int = 1
+    varied: frozenset[str] = frozenset()
 
 
 @dataclass
-class ObservedPass:
-    """One run of the rangeify pass and what came of it. `settings` are the switches of the scheduler as they were."""
+class PassRecord:
+    """One run of the rangeify pass and what followed. `settings` are the scheduler's switches at that time."""
 
     tsink: UOp
     toposort: dict[UOp, None]
     consumers: dict[UOp, dict[UOp, None]]
     range_map: dict[UOp, tuple[tuple[UOp, ...], tuple[UOp, ...]]] = field(default_factory=dict)
     realized: dict[UOp, list[RealizeDecision]] = field(default_factory=dict)
-    buffers: list[ObservedBuffer] = field(default_factory=list)
-    kernels: list[ObservedKernel] = field(default_factory=list)
+    buffers: list[BufferRecord] = field(default_factory=list)
+    kernels: list[Launch] = field(default_factory=list)
     # BUFFER or PARAM UOp -> the node it holds
     held: dict[UOp, UOp] = field(default_factory=dict)
-    # node -> user's line and method, for every node that has one of its own or of its neighbours
+    # node -> user's line and method, its own or its neighbours'
     origins: dict[UOp, Origin] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     # decided by the job, not by tinygrad: put in as realize points, and let go
@@ -149,18 +167,24 @@ class ObservedPass:
 
 
 @dataclass
-class ObservedSchedule:
+class ScheduleRecord:
     """One schedule the snippet asked for.
 
-    `passed` is None where the pass did not run (the graph was refused). Out of tinygrad's schedule cache (`cached`) it
-    is that of the first time; `not_in_key` then has the switches that were set otherwise: name -> (then, now). The
-    cache's key does not have them, so the schedule may not be what they ask for.
+    `passed` is None if the pass did not run (the graph was refused). A schedule from tinygrad's schedule cache
+    (`cached`) has the pass of the first time; `not_in_key` then has the switches with another value: name -> (then,
+    now). The cache's key does not have them, so the schedule may not be what they ask for.
     """
 
     line: str | None
     key: bytes
     cached: bool = False
     not_in_key: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    passed: ObservedPass | None = None
-    # what was realized of it, where values are asked for
+    passed: PassRecord | None = None
+    # the realized values, if the job asks for values
     outputs: list[Output] = field(default_factory=list)
+
+
+def find_passes(schedules: Iterable[ScheduleRecord]) -> list[PassRecord]:
+    """Returns each run of the pass once, in their order."""
+    passes = {id(schedule.passed): schedule.passed for schedule in schedules}
+    return [passed for passed in passes.values() if passed is not None]

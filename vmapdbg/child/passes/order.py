@@ -10,8 +10,9 @@ from vmapdbg.check.value_path import WrongRead
 from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack, UOp
 from vmapdbg.child.evidence.passed import number_kernels
-from vmapdbg.child.failures.known_nodes import PassNodes
-from vmapdbg.child.listen.schedules import ScheduledKernel, find_kernels, kernel_of
+from vmapdbg.child.failures.known_nodes import KnownNodes
+from vmapdbg.child.listen.records import Launch
+from vmapdbg.child.listen.releases import kernel_of, list_launches
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.passes.watch import Created
 from vmapdbg.reference.graph import Kernel, Node
@@ -24,7 +25,7 @@ class OrderedKernels:
 
     def __init__(self, created: Created, packer: LoopPacker):
         self.graph, self.packer = created.graph, packer
-        self.launches = list(find_kernels(created.launches))
+        self.launches = list_launches(created.launches)
         self.held: dict[UOp, int] = {}
 
     def run(self) -> None:
@@ -32,17 +33,12 @@ class OrderedKernels:
         for launch in self.launches:
             self._run(launch)
 
-    def find_memory(self, u: UOp) -> int:
-        """Returns the slot of what the buffer of a UOp holds after the last launch. Raises CannotPack."""
-        held = self.held.get(find_buffer(u))
-        if held is None:
-            return self.packer.pack_memory(u)
-        return held
-
-    def find_slot(self, u: UOp) -> int:
-        """Returns the slot of an output after the last launch. Raises CannotPack."""
+    def find_slot(self, u: UOp, is_memory: bool) -> int:
+        """Returns the slot of an output after the last launch, or of all that its buffer holds. Raises CannotPack."""
         base = find_base(u)
         buffer = find_buffer(base)
+        if is_memory:
+            return self.held[buffer] if buffer in self.held else self.packer.pack_memory(u)
         if base.op.name not in {"AFTER", *_MEMORY} or buffer not in self.held:
             return self.packer.pack(u)
         slot = self.held[buffer]
@@ -50,7 +46,7 @@ class OrderedKernels:
             slot = self.packer.add_view(view, slot)
         return slot
 
-    def _run(self, launch: ScheduledKernel) -> None:
+    def _run(self, launch: Launch) -> None:
         slots = tuple(map(self._find_held, launch.buffers))
         if launch.ast.op.name == "COPY":
             held = self.packer.graph.nodes[slots[0]]
@@ -60,7 +56,7 @@ class OrderedKernels:
         for number in dict.fromkeys(store.argument for store in kernel.stores):
             self.held[launch.buffers[number]] = self.packer.add_launch(kernel, number, slots[number], slots)
 
-    def pack(self, launch: ScheduledKernel) -> Kernel:
+    def pack(self, launch: Launch) -> Kernel:
         """Packs the kernel of a launch. Raises CannotPack."""
         return pack_kernel(launch.ast, {**self.packer.sizes.variables, **launch.variables})
 
@@ -73,7 +69,7 @@ class OrderedKernels:
 
     # *** states of memory
 
-    def find_wrong_read(self, nodes: PassNodes) -> WrongRead | None:
+    def find_wrong_read(self, nodes: KnownNodes) -> WrongRead | None:
         """Returns the first read of memory that is not in the state that the graph of kernels says."""
         found = self._find_wrong_read()
         if found is None:
@@ -146,13 +142,13 @@ class OrderedKernels:
                 return number
         return None
 
-    def _list_written(self, launch: ScheduledKernel) -> list[int]:
+    def _list_written(self, launch: Launch) -> list[int]:
         try:
             return list(dict.fromkeys(store.argument for store in self.pack(launch).stores))
         except CannotPack:
             return [0]
 
-    def _list_read(self, launch: ScheduledKernel) -> list[int]:
+    def _list_read(self, launch: Launch) -> list[int]:
         try:
             kernel = self.pack(launch)
         except CannotPack:

@@ -14,7 +14,7 @@ from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
 from vmapdbg.child.evidence.loop_packer import STAGES, LoopPacker, find_base, find_buffer, list_views
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.failures.known_nodes import KnownNodes
-from vmapdbg.child.listen.schedules import find_kernels, kernel_of
+from vmapdbg.child.listen.releases import kernel_of, list_launches
 from vmapdbg.child.passes.steps import describe_uop, find_rule_of
 from vmapdbg.child.passes.watch import Chain, PassRun, Watched
 from vmapdbg.model.ops import RESHAPING
@@ -40,7 +40,7 @@ def choose_chains(seen: Watched) -> list[Chain]:
     attempts = [chain for chain in seen.chains if chain.function == "get_rangeify_map"]
     if not attempts or not seen.created:
         return attempts[-1:] or seen.chains
-    asts = {launch.ast for launch in find_kernels(seen.created[-1].launches)}
+    asts = {launch.ast for launch in list_launches(seen.created[-1].launches)}
     for chain in reversed(attempts):
         known = [kernel_of(u) for u in chain.runs[-1].after.toposort()]
         if asts <= {one[0] for one in known if one is not None}:

@@ -4,7 +4,6 @@ its rewrites. Runs in the child."""
 from __future__ import annotations
 
 import contextlib
-import importlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,9 +14,9 @@ from typing import Any
 from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.failures.rewrites import shorten_place
-from vmapdbg.child.listen.adapter import CREATED
 from vmapdbg.child.listen.launches import watch_schedules
-from vmapdbg.child.listen.recorder import ObservingRecorder
+from vmapdbg.child.listen.recorder import Recorder
+from vmapdbg.child.listen.releases import schedule_module
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.install.overlay import load_patching
 
@@ -94,12 +93,7 @@ class PassWatcher:
                 changes.wrap(context, "walk_rewrite", self._on_rewrite, "self", "root")
             changes.wrap(context, "pm_rewrite", self._on_rule, "self", "x")
             changes.wrap(context, "cached_bpm_rewrite", self._on_rule, "self", "x")
-        creator = CREATED.find()
-        # without it the order of the kernels is unknown
-        if creator is not None:
-            module, name = creator
-            with load_patching().Changes("passes of the scheduler") as changes:
-                changes.wrap(importlib.import_module(module), name, self._on_created, "sched_sink")
+            changes.wrap(schedule_module(), "create_schedule", self._on_created, "sched_sink")
 
     def start(self) -> None:
         self.seen, self.is_on = Watched(), True
@@ -214,9 +208,9 @@ class FollowedCall:
 class FollowingCollector(Collector):
     """Collects evidence, and the passes of each schedule."""
 
-    def __init__(self, folder: Path, recorder: ObservingRecorder):
+    def __init__(self, folder: Path, recorder: Recorder):
         super().__init__(folder, recorder)
-        self.recorder: ObservingRecorder = recorder
+        self.recorder: Recorder = recorder
         self.followed: list[FollowedCall] = []
         self.watcher = PassWatcher()
 

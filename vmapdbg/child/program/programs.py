@@ -8,8 +8,8 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any
 
-from vmapdbg.child.listen.adapter import find_adapter
-from vmapdbg.child.listen.lowering import CompiledKernel
+from vmapdbg.child.listen.releases import first_element
+from vmapdbg.child.listen.rendering import CompiledKernel, compile_kernel, make_renderer
 from vmapdbg.child.program.linear import Access, LinearProgram, Loop, Step, Value
 from vmapdbg.child.program.linear_reader import read_linear
 
@@ -18,7 +18,7 @@ UOp = Any
 
 def target_limit(target: str) -> int | None:
     """Returns the bytes of LOCAL memory that a group of threads has, None if the target has no such memory."""
-    renderer = find_adapter().make_renderer(target)
+    renderer = make_renderer(target)
     if not (renderer.has_shared and renderer.has_local):
         return None
     return renderer.shared_max
@@ -53,7 +53,7 @@ def render_program(ast: UOp, target: str) -> Program:
 
 def compile_program(ast: UOp, target: str) -> CompiledKernel:
     """Returns the program of a kernel's AST without what it does. Raises what `render_program` does."""
-    return find_adapter().compile(ast, target)
+    return compile_kernel(ast, target)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class KeyedAST:
 
 @functools.cache
 def _render(key: bytes, keyed: KeyedAST, target: str) -> Program:
-    compiled = find_adapter().compile(keyed.ast, target)
+    compiled = compile_kernel(keyed.ast, target)
     linear = read_linear(compiled.uops)
     return Program(compiled, linear, count_work(linear))
 
@@ -137,12 +137,11 @@ def op_weight(op: Any, dtype: Any, target: str) -> int:
     """
     from tinygrad.helpers import Context
 
-    adapter = find_adapter()
-    if op in adapter.make_renderer(target).code_for_op or op.name == "MULACC":
+    if op in make_renderer(target).code_for_op or op.name == "MULACC":
         return 1
     try:
         with Context(NOOPT=1):
-            compiled = adapter.compile(_kernel_of(op, dtype), target)
+            compiled = compile_kernel(_kernel_of(op, dtype), target)
     except Exception:  # a dtype that the target does not have: the op cannot be measured alone
         return 1
     return max(1, count_work(read_linear(compiled.uops)).ops)
@@ -152,10 +151,9 @@ def _kernel_of(op: Any, dtype: Any) -> UOp:
     from tinygrad.uop import GroupOp
     from tinygrad.uop.ops import KernelInfo, UOp
 
-    adapter = find_adapter()
     groups = (GroupOp.Unary, GroupOp.Binary, GroupOp.Ternary)
     arity = next(count for count, group in enumerate(groups, 1) if op in group)
-    inputs = [adapter.first_element(UOp.placeholder((1,), dtype, slot), False) for slot in range(1, arity + 1)]
+    inputs = [first_element(UOp.placeholder((1,), dtype, slot), False) for slot in range(1, arity + 1)]
     value = inputs[0].alu(op, *inputs[1:])
     output = UOp.placeholder((1,), value.dtype, 0)
-    return adapter.first_element(output, True).store(value).sink(arg=KernelInfo())
+    return first_element(output, True).store(value).sink(arg=KernelInfo())

@@ -17,11 +17,12 @@ from typing import Any
 from vmapdbg.child.evidence.graphs import PackedGraph
 from vmapdbg.child.failures.diagnose import diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.failures.known_nodes import NoNodes
+from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.failures.watcher import Watcher
 from vmapdbg.child.listen.outputs import read_output
-from vmapdbg.child.listen.recorder import ObservingRecorder
-from vmapdbg.child.live import build_live_capture, listen, make_renderer
+from vmapdbg.child.listen.recorder import Recorder
+from vmapdbg.child.listen.rendering import make_renderer
+from vmapdbg.child.live import build_live_capture, listen
 from vmapdbg.child.memory import make_buffer
 from vmapdbg.child.reduce.worker import RUNS, Trial, read_frame, write_frame
 from vmapdbg.child.switches import find_changed
@@ -39,7 +40,7 @@ def main() -> None:
     overlay.install(patches)
     lint = None
     if lints:
-        recorder = ObservingRecorder()
+        recorder = Recorder()
         listen(recorder)
         lint = functools.partial(lint_recorded, recorder, target)
     from tinygrad.helpers import Context
@@ -57,7 +58,7 @@ def main() -> None:
         write_frame(answers, pickle.dumps(trial))
 
 
-def lint_recorded(recorder: ObservingRecorder, target: str) -> tuple[str, ...]:
+def lint_recorded(recorder: Recorder, target: str) -> tuple[str, ...]:
     """Returns the codes of the findings in the schedules since the last call."""
     from vmapdbg.lint import lint_capture
 
@@ -91,7 +92,7 @@ def try_graph(
 
 def place_of(error: BaseException) -> tuple[str | None, ...]:
     """Returns where tinygrad raised an error; for a rewrite that never ends, only its name: it was stopped anywhere."""
-    crash = diagnose(error, NoNodes())
+    crash = diagnose(error, KnownNodes())
     if crash is None:
         return ()
     if crash.kind != "error":

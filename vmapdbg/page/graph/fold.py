@@ -1,18 +1,19 @@
 """Folds a graph into fewer boxes: layers that repeat, boxes that are alike, and boxes that follow each other.
 
-Every stage and the report fold with `Boxes`. A caller says by a `Look` what two things have in common. No step adds a
-circle that the graph does not have.
+Every stage and the report fold with `fold_layers` and `gather_boxes`. A stage says by a `Look` what two nodes have in
+common. No step adds a circle that the graph does not have.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
 
-from vmapdbg.page.graph.model import COMMON, SIGNS, Graph, GraphEdge, GraphNode, measure_ranks, sort_names
+from vmapdbg.model.wording import cut_end, format_plural
+from vmapdbg.page.format import format_ids
+from vmapdbg.page.graph.model import BUFFER_KINDS, COMMON, SIGNS, Graph, GraphEdge, GraphNode, measure_ranks, sort_names
 
 _LEAST_ALIKE = 3
 """A layer must run this often, and this many alike boxes must be beside each other, to become one box."""
@@ -20,110 +21,111 @@ _MOST_COMPARED = 500
 """With more boxes than this, only a box and its only reader (or only source) are joined: looking for other ways through
 the graph takes too long."""
 _MOST_TO_SEARCH = 3000
-_FAR_ROWS = 6
 _MOST_NAMED = 6
-
-Thing = TypeVar("Thing")
+_LONGEST, _LONGEST_TIP = 44, 600
 
 
 @dataclass(frozen=True)
 class Look:
-    """What is known of a thing in a box.
+    """What is known of a node.
 
-    Things with equal `likeness` are alike. Things of one `place` are joined first, things of two `side`s never. A
-    `passive` thing (a buffer, an input) counts as alike only if the same boxes write and read it.
+    Nodes with equal `copy` are the same node of two layers; a buffer has none. Nodes with equal `likeness` are alike;
+    a node without one is never gathered. Nodes of one `place` are joined first, nodes of two `side`s never. A `passive`
+    node (a buffer, an input) counts as alike only if the same boxes write and read it.
     """
 
-    likeness: Hashable
+    copy: Hashable = None
+    likeness: Hashable = None
     place: Hashable = None
     side: Hashable = None
     passive: bool = False
 
 
 @dataclass
-class Box(Generic[Thing]):
-    """Things drawn as one box.
+class Box:
+    """Nodes drawn as one box, by their ids `members`.
 
-    `members` are the keys of `things`. `times` says how many of each kind are in it, if they are alike. `repeats`
-    counts the layers in it, which are copies of the layer above it; `layer` has the members of the last copy.
+    `times` says how many of each kind are in it, if they are alike. `repeats` counts the layers in it, which are copies
+    of the layer above it; `layer` has the members of the last copy.
     """
 
     key: str
     members: list[str]
-    things: list[Thing]
-    look: Look | None
+    look: Look
     times: int = 1
     repeats: int = 0
     layer: tuple[str, ...] = ()
 
 
-LookOf = Callable[[Thing], Look | None]
-"""Returns the look of a thing, None for a thing that always has a box of its own."""
+LookOf = Callable[[GraphNode], Look]
+LabelOf = Callable[[Box, Sequence[GraphNode]], GraphNode]
+"""Returns the node to draw for a box of several nodes. Its id is the key of the box."""
 
 
-class Boxes(Generic[Thing]):
-    """The boxes of a graph by key, and which box reads which. At first every thing has its own box."""
+class Boxes:
+    """The boxes of a graph by key, and which box reads which. At first every node has its own box."""
 
-    def __init__(self, things: Mapping[str, Thing], edges: Iterable[tuple[str, str]], look: LookOf[Thing]) -> None:
-        self.things = things
-        self.boxes = {key: Box(key, [key], [thing], look(thing)) for key, thing in things.items()}
+    def __init__(self, graph: Graph, look: LookOf) -> None:
+        self.boxes = {node.id: Box(node.id, [node.id], look(node)) for node in graph.nodes}
         # dicts in the place of sets: their order does not change from run to run
         self.heads: dict[str, dict[str, None]] = {key: {} for key in self.boxes}
         self.tails: dict[str, dict[str, None]] = {key: {} for key in self.boxes}
-        for tail, head in edges:
-            self._connect(tail, head)
-        self.order = {key: number for number, key in enumerate(things)}
+        for edge in graph.edges:
+            self._connect(edge.tail, edge.head)
+        self.order = {key: number for number, key in enumerate(self.boxes)}
+        self._below: dict[str, int] | None = None
 
     def _connect(self, tail: str, head: str) -> None:
         if tail != head:
             self.heads[tail][head] = None
             self.tails[head][tail] = None
 
-    def _join(self, keys: Sequence[str], members: list[str], look: Look | None, times: int) -> Box[Thing]:
-        """Makes one box of several, with the key and the place of the last."""
-        *others, key = keys
-        for other in others:
-            for head in self.heads.pop(other):
-                self.tails[head].pop(other)
-                self._connect(key, head)
-            for tail in self.tails.pop(other):
-                self.heads[tail].pop(other)
-                self._connect(tail, key)
-            del self.boxes[other]
-        self.boxes[key] = Box(key, members, [self.things[member] for member in members], look, times)
-        return self.boxes[key]
-
-    def _join_sorted(self, keys: Sequence[str], times: int = 1) -> None:
+    def _join(self, keys: Collection[str], times: int = 1) -> Box:
+        """Makes one box of several, with the key and the place of the last that is no buffer."""
         members = sorted((member for key in keys for member in self.boxes[key].members), key=self.order.__getitem__)
-        self._join(sorted(keys, key=self.order.__getitem__), members, self.boxes[keys[0]].look, times)
+        first = min(keys, key=self.order.__getitem__)
+        last = max(keys, key=lambda key: (self.boxes[key].look.copy is not None, self.order[key]))
+        look = self.boxes[first].look
+        for other in keys:
+            if other != last:
+                for head in self.heads.pop(other):
+                    self.tails[head].pop(other)
+                    self._connect(last, head)
+                for tail in self.tails.pop(other):
+                    self.heads[tail].pop(other)
+                    self._connect(tail, last)
+                del self.boxes[other]
+        self.boxes[last] = Box(last, members, look, times)
+        self._below = None
+        return self.boxes[last]
 
     # *** what repeats
 
     def join_repeats(self) -> None:
         """Keeps the first copy of each repeated run of boxes, such as a layer, and joins the other copies.
 
-        The longest repetition comes first. Passive boxes are joined with the copies that use them.
+        The longest repetition comes first. Buffers are joined with the copies that use them.
         """
         while True:
-            run = [box for box in self.boxes.values() if box.look is not None and not box.look.passive]
-            found = find_repeats([_describe_copy(box) for box in run])
+            run = [box for box in self.boxes.values() if box.look.copy is not None]
+            found = find_repeats([box.look.copy for box in run])
             if found is None:
                 return
             start, period, count = found
             copies = [box.key for box in run[start + period : start + period * count]]
             last = copies[-period:]
             layer = (*last, *self._find_used_only_by(last))
-            keys = [*self._find_used_only_by(copies), *copies]
-            joined = self._join(keys, keys, run[start].look, 1)
+            joined = self._join([*self._find_used_only_by(copies), *copies])
             joined.repeats = count - 1
             joined.layer = layer
+            joined.look = Look(copy=joined.key)
 
     def _find_used_only_by(self, keys: Sequence[str]) -> list[str]:
         """The passive boxes that only these boxes touch, or that they both write and read."""
         users = set(keys)
         found: list[str] = []
         for key, box in self.boxes.items():
-            if box.look is not None and box.look.passive:
+            if box.look.passive and box.look.copy is None:
                 touching = self.heads[key].keys() | self.tails[key]
                 both = self.heads[key].keys() & users and self.tails[key].keys() & users
                 if both or (touching and touching <= users):
@@ -134,132 +136,113 @@ class Boxes(Generic[Thing]):
 
     def gather(self, most: int) -> None:
         """Joins boxes until at most `most` are left, or no two can be joined without a circle."""
-        self._join_alike()
-        self._join_chains(most)
-        self._join_neighbours(most)
+        if len(self.boxes) <= 4 * _MOST_COMPARED:
+            while self._join_alike():
+                pass
+        for anywhere in (False, True):
+            limit = 2
+            while limit < 2 * len(self.order) and len(self.boxes) > most:
+                self._join_pairs(most, limit, anywhere)
+                limit *= 2
         self._join_lonely()
 
-    def _join_alike(self) -> None:
-        """Joins boxes that are alike and do not depend on each other, then the steps of equal chains."""
-        if len(self.boxes) > 4 * _MOST_COMPARED:
-            return
-        joined = True
-        while joined:
-            joined = False
-            for alike in self._find_alike():
-                # an earlier join may have made one depend on another
-                if self._are_apart(alike, self._find_below()):
-                    self._join_sorted(alike, sum(self.boxes[key].times for key in alike))
-                    joined = True
-            while (pair := self._find_equal_steps()) is not None:
-                self._join_sorted(pair, self.boxes[pair[0]].times)
+    def _join_alike(self) -> bool:
+        """Joins boxes that are alike and do not depend on each other, then the steps of equal chains. Returns whether
+        it joined any."""
+        joined = False
+        for alike in self._find_alike():
+            # an earlier join may have made one depend on another
+            if self._are_apart(alike):
+                self._join(alike, sum(self.boxes[key].times for key in alike))
                 joined = True
+        while (pair := self._find_equal_steps()) is not None:
+            self._join(pair, self.boxes[pair[0]].times)
+            joined = True
+        return joined
 
     def _find_alike(self) -> list[list[str]]:
         """The boxes that are alike, in groups of boxes that do not depend on each other."""
-        below = self._find_below()
         alike: dict[Hashable, list[list[str]]] = defaultdict(list)
         for key in sort_names(self.tails, self.heads):
-            likeness = self._likeness(key)
-            if likeness is None:
+            box = self.boxes[key]
+            if box.look.likeness is None or box.times > 1 or len(box.members) > 1:
                 continue
+            likeness: tuple[Hashable, ...] = (box.look.likeness, box.look.side)
+            if box.look.passive:
+                likeness += (frozenset(self.heads[key]), frozenset(self.tails[key]))
             groups = alike[likeness]
-            group = next((group for group in groups if self._are_apart([*group, key], below)), None)
+            group = next((group for group in groups if self._are_apart([*group, key])), None)
             if group is None:
                 groups.append([key])
             else:
                 group.append(key)
         return [group for groups in alike.values() for group in groups if len(group) >= _LEAST_ALIKE]
 
-    def _likeness(self, key: str) -> Hashable:
-        box = self.boxes[key]
-        if box.look is None or box.times > 1 or len(box.things) > 1:
-            return None
-        likeness = box.look.likeness, box.look.side
-        if box.look.passive:
-            return likeness, frozenset(self.heads[key]), frozenset(self.tails[key])
-        return likeness
-
-    def _find_equal_steps(self) -> list[str] | None:
-        """Two boxes with equally many alike things, if one box reads the other."""
-        below: dict[str, int] | None = None
+    def _find_equal_steps(self) -> tuple[str, str] | None:
+        """Two boxes with equally many alike nodes, if one box reads the other."""
         for tail, box in self.boxes.items():
-            if box.times == 1:
-                continue
             for head in self.heads[tail]:
-                if self._may_join([tail, head], len(self.order)):
-                    below = below or self._find_below()
-                    if self._is_only_way(tail, head, below):
-                        return [tail, head]
+                if box.times > 1 and self._may_join(tail, head) and self._is_only_way(tail, head):
+                    return tail, head
         return None
 
     # *** what follows each other
 
-    def _join_chains(self, most: int) -> None:
-        """Joins a box with its only reader or only source: small boxes first, boxes of one place first."""
-        largest = len(self.order)
-        for anywhere in (False, True):
-            limit = 2
-            while limit < 2 * largest and len(self.boxes) > most:
-                self._join_short_chains(most, limit, anywhere)
-                limit *= 2
-
-    def _join_short_chains(self, most: int, limit: int, anywhere: bool) -> None:
+    def _join_pairs(self, most: int, limit: int, anywhere: bool) -> None:
+        """Joins each box with a reader or a source while that makes no circle: boxes of up to `limit` nodes, and of one
+        place unless `anywhere`."""
         for key in sort_names(self.tails, self.heads):
             if len(self.boxes) <= most:
                 return
-            if key not in self.boxes:
-                continue
-            for pair in self._list_only_neighbours(key):
-                if self._may_join(pair, limit, anywhere):
-                    self._join_sorted(pair)
-                    break
+            if key in self.boxes:
+                pairs = [*((key, head) for head in self.heads[key]), *((tail, key) for tail in self.tails[key])]
+                small = (pair for pair in pairs if self._may_join(*pair, limit, anywhere))
+                found = next((pair for pair in small if self._is_only_way(*pair)), None)
+                if found is not None:
+                    self._join(found)
 
-    def _list_only_neighbours(self, key: str) -> Iterator[list[str]]:
-        if len(self.heads[key]) == 1:
-            yield [key, next(iter(self.heads[key]))]
-        if len(self.tails[key]) == 1:
-            yield [next(iter(self.tails[key])), key]
-
-    def _may_join(self, pair: Sequence[str], limit: int, anywhere: bool = True) -> bool:
-        first, second = (self.boxes[key] for key in pair)
-        if first.look is None or second.look is None or first.look.side != second.look.side:
+    def _may_join(self, tail: str, head: str, limit: int | None = None, anywhere: bool = True) -> bool:
+        first, second = self.boxes[tail], self.boxes[head]
+        if first.look.likeness is None or second.look.likeness is None or first.look.side != second.look.side:
             return False
         if first.times != second.times:
             return False
-        if len(first.things) + len(second.things) > limit:
+        if limit is not None and len(first.members) + len(second.members) > limit:
             return False
         return anywhere or first.look.place == second.look.place
-
-    def _join_neighbours(self, most: int) -> None:
-        """Joins a box with any reader, the smallest first, while that makes no circle."""
-        if len(self.boxes) > _MOST_COMPARED:
-            return
-        while len(self.boxes) > most:
-            below = self._find_below()
-            pairs = [(tail, head) for tail in self.boxes for head in self.heads[tail]]
-            pairs.sort(key=lambda pair: sum(len(self.boxes[key].things) for key in pair))
-            limit = len(self.order)
-            found = next((p for p in pairs if self._may_join(p, limit) and self._is_only_way(*p, below)), None)
-            if found is None:
-                return
-            self._join_sorted(found)
 
     def _join_lonely(self) -> None:
         """Joins boxes without any edge: they would be one very wide row."""
         lonely: dict[Hashable, list[str]] = defaultdict(list)
         for key, box in self.boxes.items():
-            if box.look is not None and not self.heads[key] and not self.tails[key]:
+            if box.look.likeness is not None and not self.heads[key] and not self.tails[key]:
                 lonely[box.look.side].append(key)
         for keys in lonely.values():
             if len(keys) >= _LEAST_ALIKE:
-                self._join_sorted(keys)
+                self._join(keys)
 
     # *** ways through the graph
 
+    def _is_only_way(self, tail: str, head: str) -> bool:
+        """Whether the edge is the only way from `tail` to `head`, as far as it is known."""
+        if len(self.heads[tail]) == 1 or len(self.tails[head]) == 1:
+            return True
+        if len(self.boxes) > _MOST_COMPARED:
+            return False
+        bit = 1 << self.order[head]
+        return not any(self._find_below()[other] & bit for other in self.heads[tail] if other != head)
+
+    def _are_apart(self, keys: Sequence[str]) -> bool:
+        """Whether no box of these depends on another."""
+        below = self._find_below()
+        bits = sum(1 << self.order[key] for key in keys)
+        return not any(below[key] & bits for key in keys)
+
     def _find_below(self) -> dict[str, int]:
         """For each box the boxes that depend on it, as bits."""
-        below = dict.fromkeys(self.boxes, 0)
+        if self._below is not None:
+            return self._below
+        self._below = below = dict.fromkeys(self.boxes, 0)
         keys = sort_names(self.tails, self.heads)[::-1]
         changed = True
         # two rounds, more only for a graph with a circle
@@ -272,23 +255,6 @@ class Boxes(Generic[Thing]):
                 if found != below[key]:
                     below[key], changed = found, True
         return below
-
-    def _is_only_way(self, tail: str, head: str, below: Mapping[str, int]) -> bool:
-        """Whether the edge is the only way from `tail` to `head`."""
-        bit = 1 << self.order[head]
-        return not any(below[other] & bit for other in self.heads[tail] if other != head)
-
-    def _are_apart(self, keys: Sequence[str], below: Mapping[str, int]) -> bool:
-        """Whether no box of these depends on another."""
-        bits = sum(1 << self.order[key] for key in keys)
-        return not any(below[key] & bits for key in keys)
-
-
-def _describe_copy(box: Box[Thing]) -> Hashable:
-    """What a box has in common with the same box of another layer. Joined layers are like nothing else."""
-    if box.repeats or box.look is None:
-        return box.key
-    return box.look.likeness
 
 
 def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
@@ -317,48 +283,96 @@ def _find_runs(codes: Sequence[int], period: int) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Folded:
-    """A graph with boxes of several nodes. `inside` has for each such box the ids of the nodes to draw if it is opened;
-    `count` says how many nodes are gone."""
+    """A graph with boxes of several nodes. `contents` has the ids of the nodes to draw if such a box is opened; `count`
+    says how many nodes are gone."""
 
     graph: Graph
-    inside: dict[str, tuple[str, ...]]
+    contents: dict[str, tuple[str, ...]]
     count: int
 
 
-def fold_graph(
-    graph: Graph, look: LookOf[GraphNode], label: Callable[[Box[GraphNode]], GraphNode], most: int | None = None
-) -> Folded:
-    """Returns the graph with at most `most` boxes if possible, or without `most` with each repeated layer drawn once.
-
-    `label` returns the node to draw for a box with several nodes. Its id is the key of the box.
-    """
-    nodes = {node.id: node for node in graph.nodes}
-    boxes = Boxes(nodes, ((edge.tail, edge.head) for edge in graph.edges), look)
+def fold_graph(graph: Graph, look: LookOf, label: LabelOf, most: int | None = None) -> Folded:
+    """Returns the graph with at most `most` boxes if possible; without `most`, with each repeated layer drawn once."""
+    boxes = Boxes(graph, look)
     if most is None:
         boxes.join_repeats()
     else:
         boxes.gather(most)
-    joined = {key: box for key, box in boxes.boxes.items() if len(box.things) > 1}
-    box_of = {node.id: box.key for box in boxes.boxes.values() for node in box.things}
-    shown = [label(joined[key]) if key in joined else node for key, node in nodes.items() if key in boxes.boxes]
-    moved = replace(graph, nodes=tuple(shown), edges=_move_edges(graph.edges, box_of))
-    inside = {key: box.layer or tuple(box.members) for key, box in joined.items()}
-    return Folded(moved, inside, len(nodes) - len(shown))
+    nodes = {node.id: node for node in graph.nodes}
+    joined = {key: box for key, box in boxes.boxes.items() if len(box.members) > 1}
+    box_of = {member: box.key for box in boxes.boxes.values() for member in box.members}
+    shown = {key: node for key, node in nodes.items() if key in boxes.boxes}
+    for key, box in joined.items():
+        shown[key] = label(box, [nodes[member] for member in box.members])
+    edges: dict[tuple[str, ...], GraphEdge] = {}
+    for edge in graph.edges:
+        moved = replace(edge, tail=box_of[edge.tail], head=box_of[edge.head])
+        key = (moved.tail, moved.head, edge.kind, edge.mark)
+        if moved.tail not in joined and moved.head not in joined:
+            key = (*key, edge.label)
+        elif key in edges:
+            # several edges of a box become one without a label
+            moved = replace(moved, label="", tooltip="")
+        if moved.tail != moved.head:
+            edges[key] = moved
+    contents = {key: box.layer or tuple(box.members) for key, box in joined.items()}
+    folded = replace(graph, nodes=tuple(shown.values()), edges=tuple(edges.values()))
+    return Folded(folded, contents, len(nodes) - len(shown))
 
 
-def _move_edges(edges: Iterable[GraphEdge], box_of: Mapping[str, str]) -> tuple[GraphEdge, ...]:
-    """The edges between boxes. Several edges between the same boxes become one without a label."""
-    moved: dict[tuple[str, str, str, str], GraphEdge] = {}
-    for edge in edges:
-        tail, head = box_of[edge.tail], box_of[edge.head]
-        key = tail, head, edge.kind, edge.mark
-        if tail == head:
-            continue
-        if key in moved:
-            moved[key] = replace(moved[key], label="", tooltip="")
-        else:
-            moved[key] = replace(edge, tail=tail, head=head)
-    return tuple(moved.values())
+def label_layers(box: Box, nodes: Sequence[GraphNode]) -> GraphNode:
+    """Returns the node of the copies of a layer."""
+    kernels = [node for node in nodes if node.kind == "kernel"]
+    members = list_members(nodes)
+    layers = f"layers 2-{box.repeats + 1}: the same"
+    if kernels:
+        count = format_plural(len(kernels) // box.repeats, "kernel")
+        lines = (f"{layers} {count} as layer 1", f"{kernels[0].lines[0]} to {kernels[-1].lines[0]}")
+    else:
+        lines = (f"{layers} as layer 1", f"{format_plural(len(members), 'node')}, {members[0]} to {members[-1]}")
+    scope, mark = nodes[-1].scope, nodes[-1].mark
+    return GraphNode(box.key, "repeat", lines, f"{lines[0]}\nnodes {format_ids(members)}", members, scope, mark)
+
+
+def label_box(
+    box: Box,
+    nodes: Sequence[GraphNode],
+    describe: Callable[[Sequence[GraphNode]], Sequence[str]],
+    buffer_kind: str = "",
+) -> GraphNode:
+    """Returns the node of a box that was gathered. `describe` returns lines about some nodes. A box of buffers has the
+    `buffer_kind`, by default the kind of its first buffer."""
+    buffers = [node for node in nodes if node.kind in BUFFER_KINDS]
+    shown = [node for node in nodes if node.kind not in BUFFER_KINDS]
+    members = list_members(nodes)
+    if len(shown) == 1:
+        held = shorten(f"with {', '.join(node.lines[0] for node in buffers)}")
+        return replace(shown[0], id=box.key, lines=(*shown[0].lines, held), members=members)
+    kind, word = "folded", "kernel" if shown and shown[0].kind == "kernel" else "node"
+    if not shown:
+        kind, word, shown = buffer_kind or buffers[0].kind, "buffer", buffers
+    ids = list_members(shown)
+    first, more = str(ids[0]), len(ids) - 1
+    if word == "kernel":
+        first, more = name_shortly(shown[0]), len(shown) - 1
+    lines = [f"{first} and {format_plural(more, f'more {word}')}"]
+    kinds = len(shown) // box.times
+    if box.times > 1:
+        lines.append(f"{box.times} of one kind" if kinds == 1 else f"{box.times} of each of {kinds} kinds")
+    lines += filter(None, describe(shown))
+    tip = f"{cut_end(', '.join(node.lines[0] for node in shown), _LONGEST_TIP)}\nnodes {format_ids(members)}"
+    weight = min(sum(node.weight for node in nodes), 1.0)
+    return GraphNode(box.key, kind, tuple(lines), tip, members, nodes[0].scope, nodes[0].mark, weight=weight)
+
+
+def list_members(nodes: Iterable[GraphNode]) -> tuple[int, ...]:
+    """Returns the ids of the capture's nodes that some nodes show."""
+    return tuple(sorted({number for node in nodes for number in node.members}))
+
+
+def shorten(text: str, longest: int = _LONGEST) -> str:
+    """Returns `text` on one line; if it is too long, `...` replaces its end."""
+    return cut_end(" ".join(text.split()), longest)
 
 
 def name_shortly(node: GraphNode) -> str:
@@ -369,18 +383,13 @@ def name_shortly(node: GraphNode) -> str:
     return re.sub(r"\D", "", node.id)
 
 
-def find_far_edges(graph: Graph, rows: int) -> set[GraphEdge]:
-    """Returns the edges that pass at least `rows` rows."""
-    ranks = measure_ranks(graph)
-    return {edge for edge in graph.edges if ranks[edge.head] - ranks[edge.tail] >= rows}
-
-
-def name_far_sources(graph: Graph) -> Graph:
+def name_far_sources(graph: Graph, rows: int = 6) -> Graph:
     """Replaces edges over many rows by a line in the box that reads: `also reads #3, #5`.
 
     The edges from the forward part of a training step to its gradients would make a drawing three times as wide.
     """
-    far = {edge for edge in find_far_edges(graph, _FAR_ROWS) if edge.mark == COMMON}
+    ranks = measure_ranks(graph)
+    far = {edge for edge in graph.edges if edge.mark == COMMON and ranks[edge.head] - ranks[edge.tail] >= rows}
     known = {node.id: node for node in graph.nodes}
     names: dict[str, list[str]] = defaultdict(list)
     for edge in graph.edges:

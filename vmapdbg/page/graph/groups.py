@@ -2,7 +2,6 @@
 
 Detail 0 is for every graph: constants, index arithmetic and chains of movement ops are folded. Detail 1 joins
 elementwise ops with their only reader. Detail 2 keeps only buffers, scope borders, and nodes with several readers.
-LEVELS are the steps from no folding to the most.
 """
 
 from __future__ import annotations
@@ -12,40 +11,26 @@ from dataclasses import dataclass, field
 
 from vmapdbg.diff.meaning import ELEMENTWISE, name_op
 from vmapdbg.model.ops import MOVEMENT
-from vmapdbg.page.graph.fold import Box, Boxes, Look
 from vmapdbg.page.graph.items import Item
 from vmapdbg.page.graph.model import COMMON
 
 LEVELS = (0, 1, 2, 3, 4)
-_DETAILS = (0, 0, 1, 2, 2)  # the detail of each level; from level 1 on, repeated layers are drawn once
-BUFFERS_LEVEL = 3
-"""From this level on, a removed BUFFERIZE is not drawn. The next level also gathers the nodes into boxes."""
-LEVEL_NOTES = (
-    "",
-    "repeated layers",
-    "repeated layers and elementwise ops",
-    "all but buffers and scope borders",
-    "all but buffers and scope borders, and of these what is alike or hangs together",
-)
+_DETAILS = (0, 0, 1, 2, 2)  # the detail of each level
 
 REDUCE = frozenset({"REDUCE_AXIS", "REDUCE"})
 _CONSTANTS = frozenset({"CONST", "VCONST"})
 _HIDDEN = frozenset({"LUNIQUE", "UNIQUE", "DEVICE", "SINK"})
 _BORDERS = frozenset({"VMAPIN", "VMAPOUT"})
-_SOURCES = frozenset({"input", "index"})
-"""Groups that read nothing. Their place among the others is by chance."""
 
 
 @dataclass
 class Group:
-    """Items drawn as one node, with the key of the last. `constants` are operands that are not drawn. `repeats` counts
-    the layers in it, if it has any."""
+    """Items drawn as one node, with the key of the last. `constants` are operands that are not drawn."""
 
     key: str
     kind: str
     items: list[Item]
     constants: list[str] = field(default_factory=list[str])
-    repeats: int = 0
 
     @property
     def last(self) -> Item:
@@ -68,43 +53,7 @@ def fold_items(items: list[Item], level: int) -> Folding:
     grouping = _Grouping(items)
     grouping.fold_constants()
     grouping.join_readers(_DETAILS[level])
-    folding = grouping.make_folding()
-    if level == 0:
-        return folding
-    return _fold_layers(folding)
-
-
-def _fold_layers(folding: Folding) -> Folding:
-    """Draws repeated layers once: the layers of a network, and of its gradient."""
-    known = {group.key: group for group in folding.groups}
-    edges: list[tuple[str, str]] = []
-    for group in folding.groups:
-        for item in group.items:
-            makers = (folding.of[source] for source in item.src)
-            edges += [(maker, group.key) for maker in makers if maker is not None]
-    boxes = Boxes(known, edges, lambda group: Look(_describe(group), passive=group.kind in _SOURCES))
-    boxes.join_repeats()
-    repeats = [box for box in boxes.boxes.values() if box.repeats]
-    if not repeats:
-        return folding
-    box_of = {member: box.key for box in repeats for member in box.members}
-    of = {key: box_of.get(group or "", group) for key, group in folding.of.items()}
-    count = sum(len(box.members) - 1 for box in repeats)
-    return Folding([_draw_box(box) for box in boxes.boxes.values()], of, {**folding.folded, "repeated layers": count})
-
-
-def _draw_box(box: Box[Group]) -> Group:
-    if not box.repeats:
-        return box.things[0]
-    items = [item for group in box.things for item in group.items]
-    return Group(box.key, "repeat", items, repeats=box.repeats)
-
-
-def _describe(group: Group) -> tuple[object, ...]:
-    """What a group has in common with the same group of another layer."""
-    last = group.last
-    ops = tuple(sorted(Counter(item.node.op for item in group.items).items()))
-    return (group.kind, ops, last.node.shape, last.node.dtype, last.mark, last.path, len(last.buffers))
+    return grouping.make_folding()
 
 
 class _Grouping:
@@ -215,7 +164,7 @@ class _Grouping:
 
 
 def _is_free(item: Item, detail: int = 0) -> bool:
-    """Whether an item may be folded: it has no buffer (at detail 2: none that was kept) and no change to show."""
+    """Whether an item may be folded: it has no buffer (at detail 2: no kept buffer) and no change to show."""
     if item.changed or (item.mark != COMMON and item.buffers):
         return False
     if item.node.realized is not None and not item.buffers:

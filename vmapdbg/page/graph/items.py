@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from vmapdbg.diff import Pairs, have_same_tinygrad, pair_schedules
@@ -97,17 +97,17 @@ class Stage:
     """How a stage of a schedule is drawn.
 
     `title` is its name above the drawing. `build` gets the schedule, the baseline's (None without one), the level of
-    folding and the title of the drawing. `last_level` is the most that it can be folded. `find_near` returns the ids of
-    the nodes at most some steps from others. `add_legend` explains the kinds of nodes. Nodes of the `extra_kinds` show
-    nothing that another node does not show. A reader can look at `most` nodes without these; a drawing of more than
-    `pleasant` boxes is folded. `level_notes` say for each level what is folded.
+    folding and the title of the drawing. `last_level` is the most that it can be folded. `legend` says what each kind
+    of node is; `sample` is the kind that shows marks. Nodes of the `extra_kinds` show nothing that another node does
+    not show. A reader can look at `most` nodes without these; a drawing of more than `pleasant` boxes is folded.
+    `level_notes` say for each level what is folded.
     """
 
     title: str
     build: Callable[[DrawnSchedule, DrawnSchedule | None, int, str], Graph]
     last_level: int
-    find_near: Callable[[Graph, Sequence[str], int], set[str]]
-    add_legend: Callable[[Graph], Graph]
+    legend: Mapping[str, str]
+    sample: str
     extra_kinds: frozenset[str]
     most: int
     pleasant: int
@@ -191,12 +191,12 @@ def _sort_items(items: list[Item]) -> list[Item]:
 
 
 def _scope_of(drawn: DrawnSchedule, node: Node) -> tuple[str, ...]:
-    own = drawn.index.ambient_of(node.id)
+    ambient = drawn.index.ambient_of(node.id)
     if node.op != "VMAPOUT":
-        return own
+        return ambient
     ended = [name for source in node.src for name in drawn.index.ambient_of(source)]
     named = [name for name in re.findall(r"\w+", node.arg) if name in drawn.index.vmap_names]
-    return tuple(dict.fromkeys([*own, *ended, *named]))
+    return tuple(dict.fromkeys([*ambient, *ended, *named]))
 
 
 def _order_scopes(drawn: DrawnSchedule) -> dict[str, int]:
@@ -204,9 +204,9 @@ def _order_scopes(drawn: DrawnSchedule) -> dict[str, int]:
     around: dict[str, set[str]] = {name: set() for name in sorted(drawn.index.vmap_names)}
     for node in drawn.schedule.nodes:
         if node.op == "VMAPOUT":
-            own = set(drawn.index.ambient_of(node.id))
-            for name in set(_scope_of(drawn, node)) - own:
-                around.setdefault(name, set()).update(own)
+            kept = set(drawn.index.ambient_of(node.id))
+            for name in set(_scope_of(drawn, node)) - kept:
+                around.setdefault(name, set()).update(kept)
     return {name: len(outer) for name, outer in around.items()}
 
 

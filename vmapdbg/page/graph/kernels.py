@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from vmapdbg.model.capture import Kernel, Node
+from vmapdbg.model.schedule_index import kernel_identity
 from vmapdbg.model.vocabulary import Mark
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import format_bytes, format_count, format_ids, format_shape, format_share
-from vmapdbg.page.graph.fold import Box, Folded, Look, fold_graph, name_far_sources, name_shortly
+from vmapdbg.page.graph.fold import (
+    Folded,
+    Look,
+    fold_graph,
+    label_box,
+    label_layers,
+    name_far_sources,
+    shorten,
+)
 from vmapdbg.page.graph.items import DrawnSchedule, Stage, count_work, pair_drawn
-from vmapdbg.page.graph.labels import shorten
 from vmapdbg.page.graph.model import (
     ADDED,
-    BUFFERS,
+    BUFFER_KINDS,
     COMMON,
     PREFIXES,
     REMOVED,
@@ -24,8 +33,6 @@ from vmapdbg.page.graph.model import (
     GraphEdge,
     GraphError,
     GraphNode,
-    add_legend,
-    find_near,
 )
 
 MOST_BOXES = 60
@@ -56,26 +63,23 @@ def build_kernel_graph(after: DrawnSchedule, before: DrawnSchedule | None, level
     """
     if not after.schedule.kernels and not (before and before.schedule.kernels):
         raise GraphError(f"schedule {after.schedule.index} has no kernels, only copies or nothing")
-    if before is None:
-        nodes, edges = _Part(after, COMMON).draw()
-    else:
-        nodes, edges = _draw_both(_Part(before, REMOVED), _Part(after, ADDED))
-    graph = Graph("kernels", title, tuple(nodes), tuple(edges), (), (), {}, {})
+    new = _Part(after, COMMON if before is None else ADDED)
+    old = None if before is None else _Part(before, REMOVED)
+    if old is not None:
+        _match_parts(old, new)
+    nodes: dict[str, GraphNode] = {}
+    edges: dict[tuple[str, str], GraphEdge] = {}
+    for part in (new, old):
+        if part is not None:
+            nodes = nodes | {node.id: node for node in part.draw_nodes() if node.id not in nodes}
+            part.add_edges(edges)
+    graph = Graph("kernels", title, tuple(nodes.values()), tuple(edges.values()), (), (), {}, {})
     if level:
         graph = fold_layers(graph).graph
     if level > 1:
         gathered = gather_kernels(graph, after)
         graph = replace(gathered.graph, folded={**graph.folded, "in boxes with others": gathered.count})
-    return explain_kinds(graph)
-
-
-def _draw_both(old: _Part, new: _Part) -> tuple[list[GraphNode], list[GraphEdge]]:
-    _match_parts(old, new)
-    nodes, edges = new.draw()
-    gone_nodes, gone_edges = old.draw()
-    known = {node.id for node in nodes}
-    nodes += [node for node in gone_nodes if node.id not in known]
-    return nodes, _merge_edges(edges, gone_edges)
+    return graph
 
 
 class _Part:
@@ -97,7 +101,7 @@ class _Part:
 
     def _find_reads(self, kernel: Kernel) -> set[int]:
         """The buffers a kernel reads: from its nodes up, through nodes it does not compute, to the first buffers."""
-        inside, own = set(kernel.nodes), set(kernel.outputs)
+        computed, written = set(kernel.nodes), set(kernel.outputs)
         found: set[int] = set()
         seen: set[int] = set()
         nodes = self.drawn.index.nodes
@@ -107,9 +111,10 @@ class _Part:
             if number in seen or number not in nodes:
                 continue
             seen.add(number)
-            if (number in self.writers and number not in own) or (nodes[number].op in _INPUTS and number not in inside):
+            is_input = nodes[number].op in _INPUTS and number not in computed
+            if is_input or (number in self.writers and number not in written):
                 found.add(number)
-            elif number not in inside:
+            elif number not in computed:
                 waiting += nodes[number].src
         return found
 
@@ -118,29 +123,34 @@ class _Part:
         self.marks[name] = other.marks[name] = COMMON
         return name
 
-    def draw(self) -> tuple[list[GraphNode], list[GraphEdge]]:
-        """Returns what is drawn of this side."""
-        nodes = [self._draw_buffer(number) for number in self.buffers]
-        edges: list[GraphEdge] = []
+    def draw_nodes(self) -> list[GraphNode]:
+        buffers = [self._draw_buffer(number) for number in self.buffers]
+        return buffers + [self._draw_kernel(number, kernel) for number, kernel in enumerate(self.kernels)]
+
+    def add_edges(self, edges: dict[tuple[str, str], GraphEdge]) -> None:
+        """Adds the edges of this side. An edge that both sides have is common, even if its ends are not."""
         for number, kernel in enumerate(self.kernels):
-            nodes.append(self._draw_kernel(number, kernel))
             pairs = [(self.buffer_names[node], self.names[number]) for node in self.reads[number]]
             pairs += [(self.names[number], self.buffer_names[node]) for node in kernel.outputs]
             for tail, head in pairs:
-                is_common = self.marks[tail] == self.marks[head] == COMMON
-                edges.append(GraphEdge(tail, head, mark=COMMON if is_common else self.mark))
-        return nodes, edges
+                mark = self.mark
+                if (tail, head) in edges or self.marks[tail] == self.marks[head] == COMMON:
+                    mark = COMMON
+                edges[tail, head] = GraphEdge(tail, head, mark=mark)
 
     def _draw_kernel(self, number: int, kernel: Kernel) -> GraphNode:
         name = self.names[number]
         mark = self.marks[name]
         share = kernel.executed_ops / max(self.most, 1)
         found = self.drawn.findings.find_for_kernel(kernel, self.drawn.schedule.index, number)
+        places = self.drawn.places.format_all(kernel.lines).split("; ")
+        if len(places) > _MOST_LINES:
+            places = [*places[:_MOST_LINES], f"{len(places) - _MOST_LINES} more"]
         lines = [
             f"{SIGNS[mark]}#{number} {shorten(kernel.name)}",
             *self._label_work(kernel),
             *(shorten(f"{item.code} {item.message}", 60) for item in found),
-            shorten(_join_some(self.drawn.places.format_all(kernel.lines).split("; "))),
+            shorten("; ".join(places)),
         ]
         tip = f"kernel {number} {kernel.name}, target {kernel.target}\n  nodes {format_ids(kernel.nodes)}\n"
         tip += f"  writes nodes {format_ids(kernel.outputs)}\n  lines {', '.join(kernel.lines)}"
@@ -182,13 +192,6 @@ class _Part:
         return GraphNode(name, kind, tuple(line for line in lines if line), tip, (number,), None, mark, bool(lost))
 
 
-def _join_some(parts: list[str]) -> str:
-    more = len(parts) - _MOST_LINES
-    if more > 0:
-        parts = [*parts[:_MOST_LINES], f"{more} more"]
-    return "; ".join(parts)
-
-
 def _size_input(node: Node) -> str:
     sizes = [size for size in node.shape or () if isinstance(size, int)]
     if node.shape is None or len(sizes) != len(node.shape):
@@ -204,23 +207,23 @@ def _match_parts(old: _Part, new: _Part) -> None:
     """Gives one name and no mark to what both sides have: kernels with equal keys and outputs, buffers with equal nodes
     and sizes."""
     pairs = pair_drawn(old.drawn, new.drawn)
-    matched = pairs.nodes
     for number in old.buffers:
-        other = matched.get(number)
+        other = pairs.nodes.get(number)
         if other in new.buffer_names and _measure(old, number) == _measure(new, other):
             old.buffer_names[number] = old.share(new, new.buffer_names[other])
-    if pairs.kernels is not None:
-        for number, other in pairs.kernels.items():
-            old.names[number] = old.share(new, new.names[other])
-        return
-    free: dict[object, list[int]] = {}
-    for number, kernel in enumerate(new.kernels):
-        free.setdefault((kernel.key or kernel.source, kernel.outputs), []).append(number)
-    for number, kernel in enumerate(old.kernels):
-        outputs = tuple(matched.get(node, -1) for node in kernel.outputs)
-        waiting = free.get((kernel.key or kernel.source, outputs))
-        if waiting:
-            old.names[number] = old.share(new, new.names[waiting.pop(0)])
+    matched = pairs.kernels
+    if matched is None:
+        matched = {}
+        free: dict[object, list[int]] = {}
+        for number, kernel in enumerate(new.kernels):
+            free.setdefault((kernel_identity(kernel), kernel.outputs), []).append(number)
+        for number, kernel in enumerate(old.kernels):
+            outputs = tuple(pairs.nodes.get(node, -1) for node in kernel.outputs)
+            waiting = free.get((kernel_identity(kernel), outputs))
+            if waiting:
+                matched[number] = waiting.pop(0)
+    for number, other in matched.items():
+        old.names[number] = old.share(new, new.names[other])
 
 
 def _measure(part: _Part, number: int) -> object:
@@ -230,15 +233,6 @@ def _measure(part: _Part, number: int) -> object:
     return kept and (kept.size, kept.bytes, index.find_lost(kept))
 
 
-def _merge_edges(new: Iterable[GraphEdge], old: Iterable[GraphEdge]) -> list[GraphEdge]:
-    """The edges of both sides. An edge that both have is common, even if its ends are not."""
-    ends = {(edge.tail, edge.head): edge for edge in new}
-    for edge in old:
-        known = ends.get((edge.tail, edge.head))
-        ends[edge.tail, edge.head] = edge if known is None else replace(known, mark=COMMON)
-    return list(ends.values())
-
-
 # *** fewer boxes
 
 
@@ -246,23 +240,14 @@ def fold_layers(graph: Graph) -> Folded:
     """Returns the graph with repeated runs of kernels, and the buffers between them, drawn once."""
 
     def look(node: GraphNode) -> Look:
-        words = (*node.lines[0].split(" ")[1:], *node.lines[1:-1], node.mark)
-        return Look(words, passive=node.kind in BUFFERS)
+        if node.kind in BUFFER_KINDS:
+            return Look(passive=True)
+        return Look(copy=(*node.lines[0].split(" ")[1:], *node.lines[1:-1], node.mark))
 
-    folded = fold_graph(graph, look, _label_layers)
+    folded = fold_graph(graph, look, label_layers)
     if not folded.count:
         return folded
     return replace(folded, graph=replace(folded.graph, folded={"repeated kernels and buffers": folded.count}))
-
-
-def _label_layers(box: Box[GraphNode]) -> GraphNode:
-    kernels = [node for node in box.things if node.kind == "kernel"]
-    first, last = kernels[0], kernels[-1]
-    period = format_plural(len(kernels) // box.repeats, "kernel")
-    title = f"the {period} before, {format_plural(box.repeats, 'more time', 'more times')}"
-    members = tuple(sorted({number for node in box.things for number in node.members}))
-    lines = (title, f"{first.lines[0]} to {last.lines[0]}")
-    return GraphNode(box.key, "repeat", lines, f"{title}\nnodes {format_ids(members)}", members, None, last.mark)
 
 
 def gather_kernels(graph: Graph, drawn: DrawnSchedule) -> Folded:
@@ -270,68 +255,34 @@ def gather_kernels(graph: Graph, drawn: DrawnSchedule) -> Folded:
 
     A box says what it reads from far above; no edge is drawn for it.
     """
-    boxes = _KernelBoxes(drawn)
-    gathered = fold_graph(graph, boxes.look, boxes.label, _GATHERED)
+    kernels = {f"kernel{number}": kernel for number, kernel in enumerate(drawn.schedule.kernels)}
+    total = sum(kernel.executed_ops for kernel in kernels.values())
+
+    def look(node: GraphNode) -> Look:
+        if node.alert or node.kind not in {"kernel", *BUFFER_KINDS}:
+            return Look()
+        made = drawn.list_nodes(node.members)
+        place = made[-1].line if made else None
+        if node.kind in BUFFER_KINDS:
+            return Look(None, node.kind, place, node.mark, passive=True)
+        return Look(node.id, (place, count_work(made)), place, node.mark)
+
+    def describe(nodes: Sequence[GraphNode]) -> list[str]:
+        known = [kernels[node.id] for node in nodes if node.id in kernels]
+        ops = sum(kernel.executed_ops for kernel in known)
+        share = f"{format_share(ops, total)} of all ops" if ops else ""
+        return [share, shorten(drawn.places.format_all(line for kernel in known for line in kernel.lines))]
+
+    gathered = fold_graph(graph, look, partial(label_box, describe=describe, buffer_kind="folded"), _GATHERED)
     return replace(gathered, graph=name_far_sources(gathered.graph))
-
-
-class _KernelBoxes:
-    """What kernels and buffers have in common, and the label of a box of them."""
-
-    def __init__(self, drawn: DrawnSchedule) -> None:
-        self.drawn = drawn
-        self.kernels = {f"kernel{number}": kernel for number, kernel in enumerate(drawn.schedule.kernels)}
-        self.total = sum(kernel.executed_ops for kernel in drawn.schedule.kernels)
-
-    def look(self, node: GraphNode) -> Look | None:
-        if node.alert or node.kind not in {"kernel", *BUFFERS}:
-            return None
-        kernel = self.kernels.get(node.id)
-        written = kernel.outputs if kernel is not None and kernel.outputs else node.members
-        last = self.drawn.index.node(written[-1]) if written else None
-        place = last and last.line
-        if node.kind in BUFFERS:
-            return Look(node.kind, place, node.mark, passive=True)
-        return Look((place, count_work(self.drawn.list_nodes(node.members))), place, node.mark)
-
-    def label(self, box: Box[GraphNode]) -> GraphNode:
-        kernels = [node for node in box.things if node.kind == "kernel"]
-        members = tuple(sorted({number for node in box.things for number in node.members}))
-        if len(kernels) == 1:
-            buffers = [node.lines[0] for node in box.things if node.kind in BUFFERS]
-            lines = (*kernels[0].lines, shorten(f"with {', '.join(buffers)}"))
-            return replace(kernels[0], id=box.key, lines=lines, members=members)
-        shown = kernels or box.things
-        title = f"{name_shortly(shown[0])} and {format_plural(len(shown) - 1, 'kernel' if kernels else 'buffer')} more"
-        known = [self.kernels[node.id] for node in kernels if node.id in self.kernels]
-        places = shorten(self.drawn.places.format_all(line for kernel in known for line in kernel.lines))
-        text = tuple(line for line in (title, self._count(box, kernels, known), places) if line)
-        tip = f"{', '.join(node.lines[0] for node in shown)}\nnodes {format_ids(members)}"
-        weight = min(sum(node.weight for node in box.things), 1.0)
-        return GraphNode(box.key, "folded", text, tip, members, mark=box.things[0].mark, weight=weight)
-
-    def _count(self, box: Box[GraphNode], drawn: Sequence[GraphNode], kernels: Sequence[Kernel]) -> str:
-        words: list[str] = []
-        if box.times > 1:
-            kinds = len(drawn or box.things) // box.times
-            words.append("of one kind" if kinds == 1 else f"{box.times} of each kind")
-        ops = sum(kernel.executed_ops for kernel in kernels)
-        if ops:
-            words.append(f"{format_share(ops, self.total)} of all ops")
-        return ", ".join(words)
-
-
-def explain_kinds(graph: Graph) -> Graph:
-    """Returns the graph with a legend of the kinds that it has."""
-    return add_legend(graph, _LEGEND, "kernel", {node.mark for node in graph.nodes})
 
 
 STAGE = Stage(
     title="kernels",
     build=build_kernel_graph,
     last_level=2,
-    find_near=find_near,
-    add_legend=explain_kinds,
+    legend=_LEGEND,
+    sample="kernel",
     extra_kinds=frozenset(),
     most=160,
     pleasant=MOST_BOXES,

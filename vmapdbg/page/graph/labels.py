@@ -8,26 +8,19 @@ from collections.abc import Iterable, Sequence
 from vmapdbg.model.capture import Bufferize, Node
 from vmapdbg.model.wording import cut_end, format_plural
 from vmapdbg.page.format import format_bytes, format_ids, format_shape, star_ambient
+from vmapdbg.page.graph.fold import shorten
 from vmapdbg.page.graph.groups import Group
 from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Item, reason_of
 from vmapdbg.page.graph.model import REMOVED, SIGNS
 
-_LONGEST = 44
 _LONGEST_TIP = 600
 _MOST_OPS = 6
 _MOST_TIPS = 12
 _OPS_A_LINE = 3
 
 
-def shorten(text: str, longest: int = _LONGEST) -> str:
-    """Returns `text` on one line; if it is too long, `...` replaces its end."""
-    return cut_end(" ".join(text.split()), longest)
-
-
 def make_label(group: Group, drawn: DrawnSchedule) -> tuple[str, ...]:
     """Returns the lines of a group's node: id and op, shape and place, ambient ranges, the decision."""
-    if group.kind == "repeat":
-        return _label_repeat(group)
     if group.kind == "index":
         return _label_index(group)
     return (*_make_title(group), *_label_value(group, drawn), *_label_decisions(group.last))
@@ -104,18 +97,6 @@ def _label_index(group: Group) -> tuple[str, ...]:
     node = group.last.node
     value = f"{format_shape(node.shape)} {node.dtype}, {format_plural(len(group.items), 'node')} from constants"
     return (f"{SIGNS[group.last.mark]}{node.id} index arithmetic", shorten(value))
-
-
-def _label_repeat(group: Group) -> tuple[str, ...]:
-    times, nodes = describe_repeat(group)
-    return (f"{group.last.node.id} {times}", nodes, *count_ops(item.node.op for item in group.items))
-
-
-def describe_repeat(group: Group) -> tuple[str, str]:
-    """Returns how often a layer is repeated, and which nodes the copies have."""
-    ids = [item.node.id for item in group.items]
-    times = f"the same {format_plural(group.repeats, 'more time', 'more times')}"
-    return times, f"{format_plural(len(ids), 'node')}, {min(ids)} to {max(ids)}"
 
 
 def star_ranges(names: Iterable[str]) -> str:

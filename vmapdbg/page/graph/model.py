@@ -18,16 +18,13 @@ SIGNS = {COMMON: "", REMOVED: "- ", ADDED: "+ "}
 # prefixes of ids in the SVG: a node of the baseline may have the number of another node
 PREFIXES = {COMMON: "", REMOVED: "before", ADDED: ""}
 
-BUFFERS = frozenset({"buffer", "kept"})
-"""The kinds of nodes that are buffers which kernels write and read."""
 BUFFERIZES = frozenset({"kept", "removed"})
 """The kinds of nodes that are a BUFFERIZE in the tensor graph, beside the node that it belongs to."""
+BUFFER_KINDS = BUFFERIZES | {"buffer"}
+"""The kinds of nodes that are buffers."""
 
 # Okabe and Ito's colours that can be read as text on white. No colour says anything that the text does not say.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#8C6D00", "#3B7FB0", "#6B4C9A", "#555555")
-
-# A node can be drawn in many groups; so many are enough to see what is around it.
-_MOST_CENTRES = 4
 
 
 class GraphError(Failure):
@@ -112,24 +109,6 @@ class Graph:
         return bool(self.nodes) and all(node.kind in ("row", "row-head") for node in self.nodes)
 
 
-def add_legend(graph: Graph, kinds: Mapping[str, str], sample: str, marks: Collection[str]) -> Graph:
-    """Returns the graph with a legend of its kinds and colours.
-
-    `kinds` says what each kind is. `marks` are the marks in the drawing; `sample` is the kind of node that shows them.
-    """
-    seen = {node.kind for node in graph.nodes}
-    entries = [LegendEntry(kind, text) for kind, text in kinds.items() if kind in seen]
-    if any(node.realized for node in graph.nodes):
-        entries.append(LegendEntry(sample, "realized, with the reason", realized=True))
-    if any(node.alert for node in graph.nodes if node.kind == "kept"):
-        entries.append(LegendEntry("kept", "loses a batch range", alert=True))
-    if REMOVED in marks:
-        entries.append(LegendEntry(sample, "- only before", REMOVED))
-    if ADDED in marks:
-        entries.append(LegendEntry(sample, "+ only after", ADDED))
-    return replace(graph, legend=tuple(entries))
-
-
 # *** rows
 
 
@@ -166,15 +145,6 @@ def sort_names(tails: Mapping[str, Collection[str]], heads: Mapping[str, Collect
 # *** parts of a graph
 
 
-def centre_of(graph: Graph, around: int | None) -> list[str]:
-    """Returns the ids of what shows a node of the capture, or without a node the ids of the outputs."""
-    if around is None:
-        tails = {edge.tail for edge in graph.edges}
-        return [node.id for node in graph.nodes if node.id not in tails]
-    shown = [node.id for node in graph.nodes if around in node.members and node.kind not in BUFFERIZES]
-    return shown[:_MOST_CENTRES]
-
-
 def find_near(graph: Graph, centre: Sequence[str], depth: int) -> set[str]:
     """Returns the ids of the nodes at most `depth` edges from `centre`, either way. A BUFFERIZE does not count as a
     step."""
@@ -183,41 +153,36 @@ def find_near(graph: Graph, centre: Sequence[str], depth: int) -> set[str]:
     found: set[str] = set()
     front = set(centre)
     for _ in range(depth + 1):
-        front -= found
         found |= front
-        steps = {other for name in front for other in near[name]} - found
-        buffers = steps & free
+        steps = {other for name in front for other in near[name]}
+        buffers = steps & free - found
         found |= buffers
-        front = (steps - free) | ({other for name in buffers for other in near[name]} - found)
+        front = steps.union(*(near[name] for name in buffers)) - found
     return found
 
 
 def list_nearest(graph: Graph, centre: Sequence[str], most: int) -> list[str]:
     """Returns the ids of the `most` nodes nearest to `centre`."""
-    return _walk(_neighbours(graph), centre, most)
+    near = _neighbours(graph)
+    found = dict.fromkeys(centre)
+    queue = list(found)
+    for name in queue:
+        queue += [other for other in near[name] if other not in found]
+        found |= dict.fromkeys(near[name])
+        if len(found) >= most:
+            break
+    return list(found)[:most]
 
 
 def list_components(graph: Graph) -> list[set[str]]:
     """Returns the connected parts of a graph as sets of ids, in the order of the graph."""
-    near = _neighbours(graph)
     found: list[set[str]] = []
     seen: set[str] = set()
     for node in graph.nodes:
         if node.id not in seen:
-            found.append(set(_walk(near, [node.id], len(graph.nodes))))
+            found.append(set(list_nearest(graph, [node.id], len(graph.nodes))))
             seen |= found[-1]
     return found
-
-
-def _walk(near: Mapping[str, Sequence[str]], start: Sequence[str], most: int) -> list[str]:
-    order = dict.fromkeys(start[:most])
-    queue = list(order)
-    for name in queue:
-        for other in near[name]:
-            if other not in order and len(order) < most:
-                order[other] = None
-                queue.append(other)
-    return list(order)
 
 
 def _neighbours(graph: Graph) -> dict[str, list[str]]:

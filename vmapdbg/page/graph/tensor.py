@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from vmapdbg.model.vocabulary import EdgeKind, Mark
 from vmapdbg.model.wording import format_plural
-from vmapdbg.page.format import format_bytes, format_ids
-from vmapdbg.page.graph.fold import Box, Look, find_far_edges, fold_graph, name_far_sources
-from vmapdbg.page.graph.groups import BUFFERS_LEVEL, LEVEL_NOTES, LEVELS, Folding, Group, fold_items
+from vmapdbg.page.format import format_bytes
+from vmapdbg.page.graph.fold import (
+    Folded,
+    Look,
+    fold_graph,
+    label_box,
+    label_layers,
+    list_members,
+    name_far_sources,
+    shorten,
+)
+from vmapdbg.page.graph.groups import LEVELS, Folding, Group, fold_items
 from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Item, Stage, collect_items, colour_ranges, count_work
 from vmapdbg.page.graph.labels import (
     count_ops,
@@ -19,7 +30,6 @@ from vmapdbg.page.graph.labels import (
     label_buffer,
     make_label,
     make_tooltip,
-    shorten,
 )
 from vmapdbg.page.graph.model import (
     BUFFERIZES,
@@ -30,16 +40,22 @@ from vmapdbg.page.graph.model import (
     GraphCluster,
     GraphEdge,
     GraphNode,
-    add_legend,
-    find_near,
 )
 
 _GATHERED = 60
-_ALONE = frozenset({"vmapin", "vmapout", "repeat", "reference"})
-_PASSIVE = BUFFERIZES | {"input", "index", "view"}
+_BUFFERS_LEVEL = 3
+"""From this level on, a removed BUFFERIZE is not drawn. The next level also gathers the nodes into boxes."""
+_LEVEL_NOTES = (
+    "",
+    "repeated layers",
+    "repeated layers and elementwise ops",
+    "all but buffers and scope borders",
+    "all but buffers and scope borders, and of these what is alike or hangs together",
+)
+_BORDERS = frozenset({"vmapin", "vmapout"})
+_PASSIVE = BUFFERIZES | {"input", "index"}
 _FAR_ROWS = 12
 _LARGE = 150
-_EXTRA_KINDS = BUFFERIZES | {"reference"}
 _LEGEND = {
     "input": "a buffer that comes in",
     "op": "an op",
@@ -52,16 +68,14 @@ _LEGEND = {
     "folded": "several nodes, folded",
     "kept": "BUFFERIZE kept: a buffer",
     "removed": "BUFFERIZE removed: fused",
-    "reference": "from a node far away",
 }
 
 
 def build_tensor_graph(after: DrawnSchedule, before: DrawnSchedule | None, level: int, title: str) -> Graph:
     """Returns the tensor graph of a schedule folded to `level`; with `before`, both are drawn over each other. The last
     level gathers what is left into boxes."""
-    items = collect_items(after, before)
-    folding = fold_items(items, level)
-    draft = _Draft(folding, after, before, with_removed=level < BUFFERS_LEVEL)
+    folding = fold_items(collect_items(after, before), level)
+    draft = _Draft(folding, after, before, with_removed=level < _BUFFERS_LEVEL)
     draft.draw()
     graph = Graph(
         stage="tensor",
@@ -73,16 +87,61 @@ def build_tensor_graph(after: DrawnSchedule, before: DrawnSchedule | None, level
         range_colours=colour_ranges(after, before),
         folded=folding.folded,
     )
+    if level:
+        graph = fold_layers(graph, after, before)
     if level == LEVELS[-1]:
-        boxes = _TensorBoxes(after)
-        gathered = name_far_sources(fold_graph(graph, boxes.look, boxes.label, _GATHERED).graph)
-        folded = {**graph.folded, "in boxes with others": _count_nodes(graph) - _count_nodes(gathered)}
-        return explain_kinds(replace(gathered, folded=folded))
-    return explain_kinds(cut_far_edges(graph))
+        gathered = name_far_sources(_gather(graph, after).graph)
+        return _count_folded(gathered, graph, "in boxes with others")
+    if len(graph.nodes) >= _LARGE:
+        return name_far_sources(graph, _FAR_ROWS)
+    return graph
 
 
-def _count_nodes(graph: Graph) -> int:
-    return sum(node.kind not in _EXTRA_KINDS for node in graph.nodes)
+def fold_layers(graph: Graph, after: DrawnSchedule, before: DrawnSchedule | None) -> Graph:
+    """Returns the graph with repeated layers drawn once: the layers of a network, and of its gradient."""
+    sides = {REMOVED: before or after}
+
+    def look(node: GraphNode) -> Look:
+        if node.kind in _PASSIVE:
+            return Look(passive=True)
+        made = sides.get(node.mark, after).list_nodes(node.members)
+        ops = tuple(sorted(Counter(each.op for each in made).items()))
+        last = made[-1]
+        return Look(copy=(node.kind, ops, last.shape, last.dtype, node.mark, node.scope))
+
+    return _count_folded(fold_graph(graph, look, label_layers).graph, graph, "repeated layers")
+
+
+def _count_folded(graph: Graph, whole: Graph, why: str) -> Graph:
+    """Returns the graph with the number of nodes that it has less than the whole. A BUFFERIZE is no node."""
+    drawn, every = (sum(node.kind not in BUFFERIZES for node in each.nodes) for each in (graph, whole))
+    if every == drawn:
+        return graph
+    return replace(graph, folded={**whole.folded, why: every - drawn})
+
+
+def _gather(graph: Graph, drawn: DrawnSchedule) -> Folded:
+    """Returns the graph with fewer boxes."""
+
+    def look(node: GraphNode) -> Look:
+        if node.alert or node.kind in _BORDERS or node.kind == "repeat":
+            return Look()
+        made = drawn.list_nodes(node.members)
+        place = made[-1].line if made else None
+        side = node.mark, node.scope
+        if node.kind in _PASSIVE or node.kind == "view":
+            return Look(None, node.kind, place, side, passive=True)
+        return Look(node.id, (node.kind, place, count_work(made)), place, side)
+
+    def describe(nodes: Sequence[GraphNode]) -> list[str]:
+        made = drawn.list_nodes(list_members(nodes))
+        kept = [drawn.index.find_kept(node.id) for node in made]
+        sizes = [buffer.bytes for buffer in kept if buffer is not None]
+        held = f"{format_plural(len(sizes), 'buffer')}, {format_bytes(sum(sizes))}" if sizes else ""
+        places = dict.fromkeys(node.line for node in made if node.line)
+        return [held, *count_ops(node.op for node in made)[:2], shorten(drawn.places.format_all(places))]
+
+    return fold_graph(graph, look, partial(label_box, describe=describe), _GATHERED)
 
 
 class _Draft:
@@ -124,15 +183,14 @@ class _Draft:
 
     def _draw_group(self, group: Group) -> None:
         last, drawn = group.last, self.drawn_of(group.last.mark)
-        realized = last.node.realized is not None and group.kind not in ("repeat", "index")
+        realized = last.node.realized is not None and group.kind != "index"
         members = tuple(item.node.id for item in group.items)
         scope = self.name_scope(last.path)
         label, tooltip = make_label(group, drawn), make_tooltip(group, drawn)
         name, kind = name_node(last), group.kind
         self.nodes.append(GraphNode(name, kind, label, tooltip, members, scope, last.mark, realized=realized))
-        if group.kind != "repeat":
-            for buffer in self._list_drawn(last):
-                self._draw_buffer(buffer, last)
+        for buffer in self._list_drawn(last):
+            self._draw_buffer(buffer, last)
 
     def _list_drawn(self, item: Item) -> list[BufferMark]:
         return [b for b in item.buffers if self.with_removed or b.kept or b.mark != COMMON or b.lost]
@@ -157,9 +215,7 @@ class _Draft:
         maker, item = self.groups[key], self.items[source]
         tail, kind = self._find_tail(maker, item)
         head = name_node(group.last)
-        label = ""
-        if "repeat" not in (maker.kind, group.kind):
-            label = _label_edge(maker, item, reader)
+        label = _label_edge(maker, item, reader)
         if (tail, head, label) not in seen:
             seen.add((tail, head, label))
             mark = reader.mark if item.mark == COMMON else item.mark
@@ -169,7 +225,7 @@ class _Draft:
 
     def _find_tail(self, maker: Group, item: Item) -> tuple[str, EdgeKind]:
         """Readers of a buffer read its BUFFERIZE: if the sides differ, the BUFFERIZE of after."""
-        if maker.kind == "repeat" or item.key != maker.key:
+        if item.key != maker.key:
             return name_node(maker.last), "data"
         drawn = [buffer for buffer in self._list_drawn(item) if buffer.mark != REMOVED or item.mark == REMOVED]
         if not drawn:
@@ -212,89 +268,14 @@ def _make_clusters(
         yield GraphCluster(name, scopes.get(path[:-1]), title, path[-1])
 
 
-class _TensorBoxes:
-    """What groups of nodes have in common, and the label of a box of them."""
-
-    def __init__(self, drawn: DrawnSchedule) -> None:
-        self.drawn = drawn
-
-    def look(self, node: GraphNode) -> Look | None:
-        if node.alert or node.kind in _ALONE:
-            return None
-        made = self.drawn.list_nodes(node.members)
-        place = made[-1].line if made else None
-        side = node.mark, node.scope
-        if node.kind in _PASSIVE:
-            return Look(node.kind, place, side, passive=True)
-        return Look((node.kind, place, count_work(made)), place, side)
-
-    def label(self, box: Box[GraphNode]) -> GraphNode:
-        buffers = [node for node in box.things if node.kind in BUFFERIZES]
-        groups = [node for node in box.things if node.kind not in BUFFERIZES]
-        members = tuple(sorted({number for node in box.things for number in node.members}))
-        if len(groups) == 1:
-            # a group with its buffers
-            sizes = [line for node in buffers for line in node.lines[-1:]]
-            lines = (*groups[0].lines, *sizes[:1])
-            return replace(groups[0], id=box.key, lines=lines, members=members)
-        ids = sorted({number for node in groups or buffers for number in node.members})
-        title = f"{ids[0]} and {format_plural(len(ids) - 1, 'node')} more"
-        nodes = self.drawn.list_nodes(ids)
-        places = dict.fromkeys(node.line for node in nodes if node.line)
-        lines = [title, self._count(box, groups, buffers), *count_ops(node.op for node in nodes)[:2]]
-        lines.append(shorten(self.drawn.places.format_all(places)))
-        first = box.things[0]
-        kind = "folded" if groups else first.kind
-        tip = f"{title}\nnodes {format_ids(members)}"
-        return GraphNode(box.key, kind, tuple(filter(None, lines)), tip, members, first.scope, first.mark)
-
-    def _count(self, box: Box[GraphNode], groups: list[GraphNode], buffers: list[GraphNode]) -> str:
-        words: list[str] = []
-        if box.times > 1:
-            kinds = len(groups or buffers) // box.times
-            words.append(f"{box.times} of one kind" if kinds == 1 else f"{box.times} of each of {kinds} kinds")
-        kept = [node for node in buffers if node.kind == "kept"]
-        if kept:
-            found = [self.drawn.index.bufferizes.get(number) for node in kept for number in node.members]
-            size = sum(buffer.bytes for buffer in found if buffer is not None)
-            words.append(f"{format_plural(len(kept), 'buffer')}, {format_bytes(size)}")
-        return ", ".join(words)
-
-
-def cut_far_edges(graph: Graph) -> Graph:
-    """In a large graph, replaces an edge over many rows by a small node that names the source, above its reader."""
-    if len(graph.nodes) < _LARGE:
-        return graph
-    far = find_far_edges(graph, _FAR_ROWS)
-    nodes = {node.id: node for node in graph.nodes}
-    edges: list[GraphEdge] = []
-    for edge in graph.edges:
-        if edge not in far:
-            edges.append(edge)
-            continue
-        name = f"{edge.tail}-for-{edge.head}"
-        if name not in nodes:
-            title, scope = nodes[edge.tail].lines[0], nodes[edge.head].scope
-            tip = f"reads {title}\n{edge.tooltip}"
-            nodes[name] = GraphNode(name, "reference", (f"from {title}",), tip, (), scope, edge.mark)
-        edges.append(GraphEdge(name, edge.head, edge.label, edge.tooltip, "reference", edge.mark))
-    return replace(graph, nodes=tuple(nodes.values()), edges=tuple(edges))
-
-
-def explain_kinds(graph: Graph) -> Graph:
-    """Returns the graph with a legend of the kinds that it has."""
-    marks = {part.mark for part in (*graph.nodes, *graph.edges)}
-    return add_legend(graph, _LEGEND, "op", marks)
-
-
 STAGE = Stage(
     title="tensor graph",
     build=build_tensor_graph,
     last_level=LEVELS[-1],
-    find_near=find_near,
-    add_legend=explain_kinds,
-    extra_kinds=_EXTRA_KINDS,
+    legend=_LEGEND,
+    sample="op",
+    extra_kinds=BUFFERIZES,
     most=160,
     pleasant=80,
-    level_notes=LEVEL_NOTES,
+    level_notes=_LEVEL_NOTES,
 )

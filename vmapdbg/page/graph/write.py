@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -17,14 +18,24 @@ from vmapdbg.page.graph.dot import style_svg, write_dot
 from vmapdbg.page.graph.groups import LEVELS
 from vmapdbg.page.graph.items import DrawnSchedule, Stage, pair_drawn
 from vmapdbg.page.graph.layout import PICTURES, TooSlow, check_format, draw_dot
-from vmapdbg.page.graph.model import Graph, GraphError, centre_of, keep_nodes, list_nearest, measure_ranks
+from vmapdbg.page.graph.model import (
+    ADDED,
+    BUFFERIZES,
+    REMOVED,
+    Graph,
+    GraphError,
+    LegendEntry,
+    find_near,
+    keep_nodes,
+    list_nearest,
+)
 
 STAGES: tuple[StageName, ...] = get_args(StageName)
 FORMATS = (*PICTURES, "dot", "json")
 TIME_LIMIT = 12.0
-PATIENCE = 1.5  # seconds of layout: a picture that takes longer is also too large to scroll through
 _DEPTH = 3
-_MANY = 200
+_MOST_CENTRES = 4
+"""A node can be in many boxes; so many are enough to see what is around it."""
 _PART, _SMALL_PART = 150, 40
 """The nodes that are drawn if the whole graph takes too long."""
 
@@ -61,14 +72,11 @@ def write_graph(
         level = drawing.list_levels()[0]
         graph = drawing.build(level)
         notes += drawing.list_notes(graph, level)
-        write_output(target, _write_text(graph, kind, notes))
+        if kind == "dot":
+            write_output(target, write_dot(graph))
+        else:
+            write_output(target, dump_document(replace(graph, notes=tuple(notes))))
     return notes
-
-
-def _write_text(graph: Graph, kind: str, notes: list[str]) -> str:
-    if kind == "dot":
-        return write_dot(graph)
-    return dump_document(replace(graph, notes=tuple(notes)))
 
 
 def check_path(path: Path) -> str:
@@ -163,43 +171,55 @@ class Drawing:
             title += "   - before, + after"
         graph = self.stage.build(self.after, self.before, level, title)
         self.drawn = self.count_drawn(graph)
-        return self._cut(graph)
-
-    def _cut(self, graph: Graph) -> Graph:
         # a table has no outputs
         if self.around is None and (self.depth is None or graph.is_table):
-            return graph
-        centre = centre_of(graph, self.around)
-        if self.around is not None and not centre:
+            return self._add_legend(graph)
+        centre = self._list_centre(graph)
+        if not centre:
             raise GraphError(f"node {self.around} is not drawn: it is a constant, named by what reads it")
         depth = _DEPTH if self.depth is None else self.depth
-        part = self._keep(graph, self.stage.find_near(graph, centre, depth))
+        near = _list_rows(graph, centre, depth) if graph.is_table else find_near(graph, centre, depth)
+        part = keep_nodes(graph, near)
         self.left_out = self.drawn - self.count_drawn(part)
-        return part
+        return self._add_legend(part)
 
-    def _keep(self, graph: Graph, names: set[str]) -> Graph:
-        return self.stage.add_legend(keep_nodes(graph, names))
+    def _list_centre(self, graph: Graph) -> list[str]:
+        """The ids of what shows the asked node; without one, of the outputs."""
+        if self.around is None:
+            if graph.is_table:
+                return [graph.nodes[-1].id]
+            tails = {edge.tail for edge in graph.edges}
+            return [node.id for node in graph.nodes if node.id not in tails]
+        shown = [node.id for node in graph.nodes if self.around in node.members and node.kind not in BUFFERIZES]
+        return shown[:_MOST_CENTRES]
+
+    def _add_legend(self, graph: Graph) -> Graph:
+        """Adds a legend of the kinds and colours in a graph."""
+        sample, seen = self.stage.sample, {node.kind for node in graph.nodes}
+        marks = {part.mark for part in (*graph.nodes, *graph.edges)}
+        entries = [LegendEntry(kind, text) for kind, text in self.stage.legend.items() if kind in seen]
+        if any(node.realized for node in graph.nodes):
+            entries.append(LegendEntry(sample, "realized, with the reason", realized=True))
+        if any(node.alert for node in graph.nodes if node.kind == "kept"):
+            entries.append(LegendEntry("kept", "loses a batch range", alert=True))
+        if REMOVED in marks:
+            entries.append(LegendEntry(sample, "- only before", REMOVED))
+        if ADDED in marks:
+            entries.append(LegendEntry(sample, "+ only after", ADDED))
+        return replace(graph, legend=tuple(entries) if self.stage.legend else ())
 
     def draw(self, kind: str, seconds: float) -> bytes:
         """Returns the picture at the first level that is small enough and quick to lay out."""
         end = time.monotonic() + seconds
         levels = self.list_levels()
         last = max(levels)
-        # nothing is folded around a node: so a user can open a folded layer
-        if last > 0 and self.fold is None and self.around is None and self.is_repetitive():
-            levels = levels[1:]
         for level in levels:
             graph = self.build(level)
             if self.is_too_much(graph) or (level < last and len(graph.nodes) > self.stage.pleasant):
                 continue
-            left = end - time.monotonic()
-            # leave time for the next level
-            patience, limit = min(left / 2, PATIENCE), left * 0.5
-            if level == last:
-                patience, limit = left, left * 0.8
-            if estimate_seconds(graph) > patience:
-                continue
-            picture = self._try_level(graph, kind, level, limit)
+            # leave time for the next level, or for a part
+            share = 0.8 if level == last else 0.5
+            picture = self._try_level(graph, kind, level, (end - time.monotonic()) * share)
             if picture is not None:
                 return picture
         return self._draw_part(self.build(last), kind, last, end)
@@ -215,11 +235,6 @@ class Drawing:
             return (min(self.fold, last),)
         return tuple(range(last + 1))
 
-    def is_repetitive(self) -> bool:
-        """Whether many nodes are repeated layers: too many to scroll through."""
-        folded = self.build(1).folded
-        return any(count >= _MANY for why, count in folded.items() if why.startswith("repeated"))
-
     def count_drawn(self, graph: Graph) -> int:
         """Returns how many nodes show nodes of the capture (or kernels and buffers)."""
         return sum(node.kind not in self.stage.extra_kinds for node in graph.nodes)
@@ -227,10 +242,15 @@ class Drawing:
     def _draw_part(self, graph: Graph, kind: str, level: int, end: float) -> bytes:
         """Returns the picture of as many nodes near the outputs as can be drawn in time."""
         why = "be too much to look at" if self.is_too_much(graph) else "take too long"
+        where = "the outputs" if self.around is None else f"node {self.around}"
+        centre = self._list_centre(graph)
         # wait longer for the last and smallest: on a busy machine the start of the layout alone takes seconds
         for most, least_seconds in ((self.stage.most, 2.0), (_PART, 2.0), (_SMALL_PART, 15.0)):
-            part = self._keep(graph, self._find_part(graph, most))
-            where = "the outputs" if self.around is None else f"node {self.around}"
+            if graph.is_table:
+                near = _list_rows(graph, centre, most - 1 if self.around is None else most // 2)
+            else:
+                near = set(list_nearest(graph, centre, most))
+            part = self._add_legend(keep_nodes(graph, near))
             drawn = f"only {self.count_drawn(part):,} of {self.count_drawn(graph):,} drawn, those near {where}"
             note = f"{drawn}: all would {why} (--around NODE --depth N draws others)"
             seconds = max((end - time.monotonic()) * 0.6, least_seconds)
@@ -238,16 +258,6 @@ class Drawing:
             if picture is not None:
                 return picture
         raise GraphError("the graph is too large to draw: use --around NODE with --depth N, or write .dot or .json")
-
-    def _find_part(self, graph: Graph, most: int) -> set[str]:
-        """The ids of the `most` nodes nearest to the asked node, or to the outputs."""
-        centre = centre_of(graph, self.around)
-        if not graph.is_table:
-            return set(list_nearest(graph, centre, most))
-        if self.around is None:
-            # outputs are the last rows
-            return self.stage.find_near(graph, [graph.nodes[-1].id], most - 1)
-        return self.stage.find_near(graph, centre, most // 2)
 
     def _try_level(self, graph: Graph, kind: str, level: int, seconds: float, note: str = "") -> bytes | None:
         """Returns the picture of a graph, None if the layout takes too long. Adds to the notes what is left out; the
@@ -283,10 +293,8 @@ class Drawing:
         return notes
 
 
-def estimate_seconds(graph: Graph) -> float:
-    """Returns a guess of the seconds of a layout. It grows with the square of the nodes; an edge counts as a node in
-    each row that it passes."""
-    ranks = measure_ranks(graph)
-    passed = sum(max(ranks[edge.head] - ranks[edge.tail] - 1, 0) for edge in graph.edges)
-    size = len(graph.nodes) + passed
-    return 0.4 + 0.25 * (size / 1000) ** 2
+def _list_rows(graph: Graph, centre: Sequence[str], depth: int) -> set[str]:
+    """The ids of the rows at most `depth` rows from `centre`, and of the head."""
+    rows = {node.id: row for row, node in enumerate(graph.nodes)}
+    near = {name for name, row in rows.items() if any(abs(row - rows[middle]) <= depth for middle in centre)}
+    return near | {graph.nodes[0].id}

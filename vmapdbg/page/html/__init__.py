@@ -8,6 +8,6 @@
     drawing.py  the graph of each schedule as SVG; parts.py chooses what is drawn inside boxes
     code.py     source text cut into coloured parts
 
-`page.html.jinja`, `page.css` and `page.js` are ours, without a library. Python makes everything that can be made
+The templates, `page.css` and `page.js` are ours, without a library. Python makes everything that can be made
 beforehand. The script links, searches and zooms.
 """

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
 from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 from pygments.token import Comment, Keyword, Name, Number, String
 
 from vmapdbg.install.targets import language_of
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Part = tuple[str, str]
 """The CSS class of a piece of a line, empty for plain text, and its text."""
@@ -21,21 +26,24 @@ _CLASSES = (
     (Name.Class, "tf"),
     (Name.Builtin, "tb"),
 )
+Line = TypeVar("Line", bound="DataclassInstance")
 _MOST_COLOURED = 60_000
 """A longer text, in characters, stays plain: its colours would be most of the page."""
 
 
-def choose_near(count: int, important: Iterable[int], around: int) -> Iterator[tuple[int, int]]:
-    """Yields the lines, of `count` from 0, that are at most `around` from an important line; with each the number of
-    lines that are left out above it."""
+def keep_near(lines: Sequence[Line], important: Iterable[int], around: int) -> list[Line]:
+    """Returns the lines that are at most `around` from an important line; the `gap` of each counts the lines that are
+    left out above it."""
     near = {number + step for number in important for step in range(-around, around + 1)}
+    shown: list[Line] = []
     gap = 0
-    for number in range(count):
+    for number, line in enumerate(lines):
         if number in near:
-            yield number, gap
+            shown.append(replace(line, gap=gap))
             gap = 0
         else:
             gap += 1
+    return shown
 
 
 def split_python(text: str) -> list[Sequence[Part]]:

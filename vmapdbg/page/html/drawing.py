@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from xml.etree import ElementTree
 
-import graphviz
-
 from vmapdbg.diff import ScheduleDiff
-from vmapdbg.model.capture import Capture, Schedule
+from vmapdbg.model.capture import Schedule
 from vmapdbg.model.schedule_index import find_distinct, index_of
 from vmapdbg.model.wording import cut_end
 from vmapdbg.page.format import format_bytes, format_share, round_count
-from vmapdbg.page.graph.dot import clean_text, escape_lines
+from vmapdbg.page.graph.dot import clean_text, write_dot
 from vmapdbg.page.graph.items import DrawnSchedule
 from vmapdbg.page.graph.kernels import build_kernel_graph
 from vmapdbg.page.graph.layout import TooSlow, draw_dots
-from vmapdbg.page.graph.model import BUFFERS, Graph, GraphError, GraphNode, list_components, measure_ranks
+from vmapdbg.page.graph.model import BUFFER_KINDS, Graph, GraphError, GraphNode
 from vmapdbg.page.html.nodes import NodeKey, list_sides
 from vmapdbg.page.html.parts import Part, plan_parts
 from vmapdbg.page.overview import KernelRow, group_kernels
@@ -34,8 +31,6 @@ _MOST_SCHEDULES, _MOST_PAIRS = 6, 3
 """So many schedules of one run are drawn, those with the most work; of two runs, those with the largest change."""
 _SECONDS = 15.0
 _LONGEST_NAME = 28
-_COLUMNS = 4
-"""So many unconnected parts are beside each other."""
 _FOLDED_LINES = ("with ", "also reads ")
 """How the lines begin that folding adds to a kernel."""
 _MARKS = {
@@ -86,23 +81,9 @@ class Drawing:
         return last.title if first == last.schedule else f"{last.title}, before {first}"
 
     def list_nodes(self) -> list[str]:
-        """Returns the names of the nodes that its boxes stand for."""
+        """Returns the names of the nodes that its boxes show."""
         svg = "".join(part.svg for picture in self.pictures for part in picture.parts)
         return re.findall(r'data-node="(b?\d+:\d+)"', svg)
-
-
-KernelRows = dict[tuple[int, int], list[tuple[int, KernelRow]]]
-"""The rows of each kernel, with their numbers in the page, by schedule and number of the kernel."""
-
-
-@dataclass(frozen=True)
-class Side:
-    """The kernels of one side of a page. `name_node` names a node of the side."""
-
-    name: str
-    capture: Capture
-    rows: KernelRows
-    name_node: Callable[[NodeKey], str]
 
 
 def draw_view(
@@ -112,38 +93,20 @@ def draw_view(
 
     `rows` are the rows of kernels with their numbers, the most important first. `name_node` names a node of a side.
     """
-    captures = {"before": view.before, "after": view.after}
-    if not view.is_pair:
-        captures.pop("before")
-    found = _list_rows(rows)
-    sides = {name: Side(name, captures[name], found[name], partial(name_node, name)) for name in captures}
     chosen, undrawn = _choose_schedules(view, rows)
-    programs = {name: group_kernels(View.of_one(capture)) for name, capture in captures.items()}
-    again = {} if view.is_pair else find_distinct(view.after)
+    drawers = [_Drawer("after", view, rows, name_node)]
+    if view.is_pair:
+        drawers.insert(0, _Drawer("before", view, rows, name_node))
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
 
-        def start(side: Side, index: int | None) -> list[Callable[[], Picture]]:
-            """Starts the layout, in a process of its own."""
-            if index is None:
-                return []
-            draw = _Drawer(side, index, programs[side.name], view.is_pair).draw
-            return [pool.submit(draw, len(again.get(index, ()))).result]
+        def start(pair: ScheduleDiff) -> list[Future[Picture]]:
+            """Starts the layouts of a pair of schedules: each is a process."""
+            indexes = [(drawer, getattr(pair, drawer.name)) for drawer in drawers]
+            return [pool.submit(drawer.draw, index) for drawer, index in indexes if index is not None]
 
-        waiting: list[list[Callable[[], Picture]]] = []
-        for pair in chosen:
-            indexes = {"before": pair.before, "after": pair.after}
-            waiting.append([wait for name, side in sides.items() for wait in start(side, indexes[name])])
-        return [Drawing(tuple(wait() for wait in pictures)) for pictures in waiting], undrawn
-
-
-def _list_rows(rows: Sequence[tuple[int, KernelRow]]) -> dict[str, KernelRows]:
-    found: dict[str, KernelRows] = {"before": {}, "after": {}}
-    for number, row in rows:
-        for place in row.places:
-            for side, schedule, kernels in list_sides(place):
-                for kernel in kernels:
-                    found[side].setdefault((schedule, kernel.number), []).append((number, row))
-    return found
+        started = [start(pair) for pair in chosen]
+        drawings = [Drawing(tuple(picture.result() for picture in pictures)) for pictures in started]
+    return drawings, undrawn
 
 
 def _choose_schedules(view: View, rows: Sequence[tuple[int, KernelRow]]) -> tuple[list[ScheduleDiff], int]:
@@ -162,104 +125,100 @@ def _choose_schedules(view: View, rows: Sequence[tuple[int, KernelRow]]) -> tupl
 
 
 class _Drawer:
-    """Draws one schedule of a side. `programs` are the rows of kernels of the side alone."""
+    """Draws the schedules of a side. `rows` are the rows of the page that have a kernel, by its schedule and number."""
 
-    def __init__(self, side: Side, index: int, programs: Sequence[KernelRow], is_pair: bool) -> None:
-        self.side = side
-        self.name = side.name if is_pair else ""
-        self.schedule: Schedule = next(each for each in side.capture.schedules if each.index == index)
-        self.programs: dict[str, KernelRow] = {}
-        for row in programs:
-            self.programs |= {f"kernel{place.position}": row for place in row.places if place.schedule == index}
+    def __init__(
+        self,
+        name: str,
+        view: View,
+        rows: Sequence[tuple[int, KernelRow]],
+        name_node: Callable[[str, NodeKey], str],
+    ) -> None:
+        self.name, self.name_node = name, name_node
+        self.shown_name = name if view.is_pair else ""
+        self.capture = view.before if name == "before" else view.after
+        self.again = {} if view.is_pair else find_distinct(self.capture)
+        self.rows: dict[tuple[int, int], list[tuple[int, KernelRow]]] = {}
+        for number, row in rows:
+            for place in row.places:
+                for side, schedule, kernels in list_sides(place):
+                    if side == name:
+                        for kernel in kernels:
+                            self.rows.setdefault((schedule, kernel.number), []).append((number, row))
+        # the rows of this side alone
+        programs = group_kernels(View.of_one(self.capture))
+        self.programs = {(place.schedule, place.position): row for row in programs for place in row.places}
         self.total = sum(row.after.ops for row in programs)
 
-    def draw(self, again: int) -> Picture:
-        """Returns the drawing; `again` counts the later schedules with the same kernels."""
-        index = self.schedule.index
+    def draw(self, index: int) -> Picture:
+        """Returns the drawing of the schedule with an index."""
         title = f"schedule {index}"
-        if again:
+        if again := len(self.again.get(index, ())):
             title += f" and {again} like it"
+        schedule = next(each for each in self.capture.schedules if each.index == index)
         try:
-            drawn = DrawnSchedule(self.side.capture, self.schedule)
+            drawn = DrawnSchedule(self.capture, schedule)
             parts = plan_parts(build_kernel_graph(drawn, None, 0, title), drawn)
-            made = draw_dots([self._write_dot(part.graph) for part in parts], _SECONDS)
-        except GraphError as error:
-            return Picture(index, title, (PicturePart("", "", str(error)),), self.name)
-        except TooSlow:
-            note = f"not drawn: the layout took more than {_SECONDS:g} seconds"
-            return Picture(index, title, (PicturePart("", "", note),), self.name)
+            made = draw_dots([write_dot(self._label_nodes(part.graph, schedule)) for part in parts], _SECONDS)
+        except (GraphError, TooSlow) as error:
+            note = str(error)
+            if isinstance(error, TooSlow):
+                note = f"not drawn: the layout took more than {_SECONDS:g} seconds"
+            return Picture(index, title, (PicturePart("", "", note),), self.shown_name)
         shown = [
-            PicturePart(part.title, clean_svg(svg, part.graph, self._list_links(part)), part.note)
+            PicturePart(part.title, clean_svg(svg, self._list_attributes(part, index)), part.note)
             for part, svg in zip(parts, made, strict=True)
         ]
-        return Picture(index, title, tuple(shown), self.name)
+        return Picture(index, title, tuple(shown), self.shown_name)
 
-    def _write_dot(self, graph: Graph) -> str:
-        """Labels are in Courier: every monospace font of a browser is about as wide, so text stays in its box."""
-        dot = graphviz.Digraph(
-            "vmapdbg",
-            graph_attr={"rankdir": "TB", "nodesep": "0.22", "ranksep": "0.3", "pad": "0.1"},
-            node_attr={"fontname": "Courier", "fontsize": "10", "margin": "0.12,0.05", "height": "0.3", "shape": "box"},
-            edge_attr={"arrowsize": "0.6"},
-        )
-        if len(graph.nodes) + len(graph.edges) > 400:
-            dot.attr(nslimit="2", nslimit1="2", mclimit="0.5")
-        for node in graph.nodes:
-            shape = "cylinder" if node.kind in BUFFERS else "box"
-            lines = self._label(node)
-            dot.node(node.id, id=node.id, shape=shape, label=escape_lines(lines, "\\n" if len(lines) == 1 else "\\l"))
-        for edge in graph.edges:
-            dot.edge(edge.tail, edge.head)
-        for upper, lower in _list_stacked(graph):
-            dot.edge(upper, lower, style="invis")
-        return dot.source
+    def _label_nodes(self, graph: Graph, schedule: Schedule) -> Graph:
+        nodes = tuple(replace(node, lines=tuple(self._label(node, schedule))) for node in graph.nodes)
+        return replace(graph, title="", nodes=nodes)
 
-    def _label(self, node: GraphNode) -> list[str]:
+    def _label(self, node: GraphNode, schedule: Schedule) -> list[str]:
         if node.kind == "kernel":
-            row = self.programs[node.id]
-            number = node.id.removeprefix("kernel")
+            number = int(node.id.removeprefix("kernel"))
+            row = self.programs[schedule.index, number]
             work = f"{round_count(row.kernel.executed_ops)} ops"
             if len(row.places) > 1:
                 work += f", {len(row.places)} times"
             name = cut_end(row.kernel.name, _LONGEST_NAME)
             added = [line for line in node.lines if line.startswith(_FOLDED_LINES)]
             return [f"#{number} {name}", f"{work}  {format_share(row.after.ops, self.total)}", *added]
-        if node.kind in ("repeat", "folded"):
-            return [*node.lines]
-        if node.members:
-            made = index_of(self.schedule).find_kept(node.members[0])
+        if node.kind in BUFFER_KINDS:
+            made = index_of(schedule).find_kept(node.members[0])
             size = "" if made is None else f"  {format_bytes(made.bytes)}"
             return [cut_end(node.lines[0], _LONGEST_NAME) + size]
-        return [node.lines[0]]
+        return [*node.lines]
 
-    def _rows_of(self, name: str) -> tuple[tuple[int, ...], str]:
+    def _rows_of(self, index: int, name: str) -> tuple[tuple[int, ...], str]:
         """The numbers of the page's rows that have a kernel, and the mark of its box."""
-        rows = self.side.rows.get((self.schedule.index, int(name.removeprefix("kernel"))), [])
+        rows = self.rows.get((index, int(name.removeprefix("kernel"))), [])
         mark = next((_MARKS.get(row.change.status, "") for _, row in reversed(rows)), "")
         return tuple(number for number, _ in rows), mark
 
-    def _list_links(self, part: Part) -> dict[str, Link]:
-        found: dict[str, Link] = {}
+    def _list_attributes(self, part: Part, index: int) -> dict[str, dict[str, str]]:
+        """Returns the SVG attributes of each box: its classes, its text for a screen reader, and its links."""
+        found: dict[str, dict[str, str]] = {}
         for node in part.graph.nodes:
-            if node.id in part.hidden:
-                hidden = [self._rows_of(name) for name in part.hidden[node.id]]
-                numbers = dict.fromkeys(number for some, _ in hidden for number in some)
-                mark = next((mark for _, mark in hidden if mark), "")
-                found[node.id] = Link(tuple(numbers), "", "; ".join(node.lines), mark, part.opens.get(node.id))
-            elif node.kind == "kernel":
-                numbers, mark = self._rows_of(node.id)
-                found[node.id] = Link(numbers, "", f"kernel {node.lines[0]}", mark)
-            else:
-                name = self.side.name_node((self.schedule.index, node.members[0])) if node.members else ""
-                found[node.id] = Link((), name, f"buffer {node.lines[0]}")
+            names = part.hidden.get(node.id, [node.id] if node.kind == "kernel" else [])
+            linked = [self._rows_of(index, name) for name in names]
+            mark = next((mark for _, mark in linked if mark), "")
+            shade = f"w{round(node.weight * _SHADES)}" if node.kind in ("kernel", "folded") else ""
+            classes = ["box", node.kind, "alert" if node.alert else "", mark, shade]
+            attributes = {"class": " ".join(filter(None, classes)), "tabindex": "0", "role": "button"}
+            said = "; ".join(node.lines)
+            if node.id not in part.hidden:
+                said = f"{'kernel' if node.kind == 'kernel' else 'buffer'} {node.lines[0]}"
+            attributes["aria-label"] = clean_text(said)
+            if numbers := dict.fromkeys(str(number) for some, _ in linked for number in some):
+                attributes["data-kernels"] = " ".join(numbers)
+            if node.id in part.opens:
+                attributes["data-opens"] = str(part.opens[node.id])
+            if node.kind in BUFFER_KINDS and node.members:
+                attributes["data-node"] = self.name_node(self.name, (index, node.members[0]))
+            found[node.id] = attributes
         return found
-
-
-def _list_stacked(graph: Graph) -> Iterator[tuple[str, str]]:
-    """Yields pairs of unconnected nodes, of which one is drawn below the other: one row of all would be too wide."""
-    parts, ranks = list_components(graph), measure_ranks(graph)
-    for upper, lower in zip(parts, parts[_COLUMNS:], strict=False):
-        yield max(upper, key=lambda name: (ranks[name], name)), min(lower, key=lambda name: (ranks[name], name))
 
 
 # *** SVG
@@ -280,53 +239,21 @@ _FRACTION = re.compile(r"-?\d+\.\d+")
 _NUMBERS = re.compile(r"[-+.,\d\sA-Za-z]*")
 
 
-@dataclass(frozen=True)
-class Link:
-    """What a box stands for: rows of kernels, or a node, and its text for a screen reader. `opens` is the number of the
-    part that shows what is inside."""
-
-    kernels: tuple[int, ...]
-    node: str
-    says: str
-    mark: str = ""
-    opens: int | None = None
-
-
-def clean_svg(svg: str, graph: Graph, links: Mapping[str, Link]) -> str:
-    """Returns a new SVG with shapes and texts of Graphviz' SVG, but no colour, link or style."""
+def clean_svg(svg: str, attributes: Mapping[str, dict[str, str]]) -> str:
+    """Returns a new SVG with Graphviz' shapes and texts and the attributes of each node, without colours."""
     root = ElementTree.fromstring(svg)
     top = root.find(f"{_SVG}g")
     assert top is not None, "Graphviz puts all that it draws into one group"
     box = root.get("viewBox", "0 0 100 100")
     made = ElementTree.Element("svg", {"viewBox": box, "data-box": box, "class": "graph", "role": "group"})
     layer = ElementTree.SubElement(made, "g", {"transform": top.get("transform", "")})
-    nodes = {node.id: node for node in graph.nodes}
     for part in top.findall(f"{_SVG}g"):
         kind = part.get("class")
         if kind == "edge":
             _copy_shapes(part, ElementTree.SubElement(layer, "g", {"class": "edge"}))
         elif kind == "node":
-            node = nodes[part.get("id", "")]
-            _copy_shapes(part, ElementTree.SubElement(layer, "g", _list_attributes(node, links[node.id])))
+            _copy_shapes(part, ElementTree.SubElement(layer, "g", attributes[part.get("id", "")]))
     return ElementTree.tostring(made, encoding="unicode")
-
-
-def _list_attributes(node: GraphNode, link: Link) -> dict[str, str]:
-    classes = ["box", node.kind]
-    if node.alert:
-        classes.append("alert")
-    if link.mark:
-        classes.append(link.mark)
-    if node.kind in ("kernel", "folded"):
-        classes.append(f"w{round(node.weight * _SHADES)}")
-    named = {"class": " ".join(classes), "tabindex": "0", "role": "button", "aria-label": clean_text(link.says)}
-    if link.kernels:
-        named["data-kernels"] = " ".join(map(str, link.kernels))
-    if link.opens is not None:
-        named["data-opens"] = str(link.opens)
-    if link.node:
-        named["data-node"] = link.node
-    return named
 
 
 def _copy_shapes(part: ElementTree.Element, into: ElementTree.Element) -> None:
@@ -348,5 +275,5 @@ def _copy_shapes(part: ElementTree.Element, into: ElementTree.Element) -> None:
 
 
 def _round(text: str) -> str:
-    """Places to a tenth of a point: nobody sees less."""
+    """Rounds coordinates to a tenth of a point: a smaller step cannot be seen."""
     return _FRACTION.sub(lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), text)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from vmapdbg.diff import KernelSide
-from vmapdbg.diff.source import LinePair, Mark, align_sources
+from vmapdbg.diff.source import Mark, align_sources
 from vmapdbg.model.capture import Access, Finding, Kernel
 from vmapdbg.model.wording import format_plural, join_first
 from vmapdbg.page.format import describe_times, format_bytes, format_dims, format_ids, format_seconds
-from vmapdbg.page.html.code import Part, choose_near, split_kernel
+from vmapdbg.page.html.code import Part, keep_near, split_kernel
 from vmapdbg.page.html.nodes import NodeKey, list_sides
 from vmapdbg.page.overview import KernelRow, Place
 from vmapdbg.page.text.overview import list_limits
@@ -24,7 +24,7 @@ _MOST_COMPARED = 200_000
 """Two sources with more characters than this are not compared line by line, and not shown."""
 _MOST_OF_ALL = 600_000
 """So many characters of all sources are in the page, the most important kernels first."""
-_A_LINE, _A_PAIR_LINE = 20, 60
+_A_LINE = 20
 """The markup of a line counts as so many characters."""
 _AROUND = 3
 """Equal lines further than this from a change are left out."""
@@ -55,18 +55,18 @@ class CodeRow:
 
 @dataclass
 class KernelView:
-    """A row of the kernels. `facts` are names with their values before and after. A kernel of one side has `code`,
-    two sides have `rows`; `cut` says what of the source is not in the page."""
+    """A row of the kernels. `facts` are names with their values before and after. `code` is the source of a kernel on
+    one side, `rows` are the sources of two sides; `cut` says what of the source is not in the page."""
 
     number: int
     row: KernelRow
     name: str
     facts: list[tuple[str, str, str]]
     name_before: str = ""
-    notes: list[str] = field(default_factory=list[str])
-    faults: list[tuple[Finding, int]] = field(default_factory=list[tuple[Finding, int]])
-    code: list[CodeLine] = field(default_factory=list[CodeLine])
-    rows: list[CodeRow] = field(default_factory=list[CodeRow])
+    notes: Sequence[str] = ()
+    faults: Sequence[tuple[Finding, int]] = ()
+    code: Sequence[CodeLine] = ()
+    rows: Sequence[CodeRow] = ()
     cut: str = ""
 
     @property
@@ -109,37 +109,27 @@ def view_kernels(
         if view.is_pair:
             shown = _view_change(number, row)
         else:
-            shown = _view_program(number, row)
+            facts = [(name, value, value) for name, value in _list_facts(row.kernel, row.places)]
             places = ((place.schedule, place.position) for place in row.places)
-            shown.faults = merge_findings(f for place in places for f in sources.findings["after"].get(place, ()))
+            faults = merge_findings(found for place in places for found in sources.findings["after"].get(place, ()))
+            shown = KernelView(number, row, row.kernel.name, facts, notes=list(list_limits(row)), faults=faults)
         sources.add_to(shown)
         views.append(shown)
     return views
 
 
-def _view_program(number: int, row: KernelRow) -> KernelView:
-    facts = [(name, value, value) for name, value in _list_facts(row.kernel, row.places)]
-    return KernelView(number, row, row.kernel.name, facts, notes=list(list_limits(row)))
-
-
 def _view_change(number: int, row: KernelRow) -> KernelView:
     change = row.change
-    before, after = _join_names(change.before), _join_names(change.after)
-    notes: list[str] = []
+    sides = (change.before, change.after)
+    before, after = (", ".join(side.kernel.name or "(no program)" for side in some) for some in sides)
+    shown = KernelView(number, row, after or before, _compare_facts(row))
     if change.status in ("fused-from", "split-into"):
-        whole, parts = change.after, change.before
-        if change.status == "split-into":
-            whole, parts = parts, whole
-        notes = [f"{change.status.replace('-', ' ')} {join_first([side.kernel.name for side in parts], 8)}"]
-        before = after = whole[0].kernel.name
-    shown = KernelView(number, row, after or before, _compare_facts(row), notes=notes)
-    if after and before != after:
+        whole, parts = sorted(sides, key=len)
+        shown.notes = [f"{change.status.replace('-', ' ')} {join_first([side.kernel.name for side in parts], 8)}"]
+        shown.name = whole[0].kernel.name
+    elif after and before != after:
         shown.name_before = before
     return shown
-
-
-def _join_names(sides: Sequence[KernelSide]) -> str:
-    return ", ".join(side.kernel.name or "(no program)" for side in sides)
 
 
 # *** facts
@@ -220,7 +210,8 @@ class _Sources:
         change = shown.row.change
         sides = list(list_sides(shown.row.places[0]))
         if change.before and change.after and change.status != "unchanged":
-            self._add_rows(shown, {side: (schedule, kernels) for side, schedule, kernels in sides})
+            sources = {side: self._list_code(side, schedule, kernels, None) for side, schedule, kernels in sides}
+            self._add_rows(shown, sources["before"], sources["after"])
             return
         side, schedule, kernels = next(item for item in sides if item[2])
         most = min(self.left, _MOST_SOURCE)
@@ -231,24 +222,23 @@ class _Sources:
             shown.cut = f"{what}: vmapdbg {self.command} --kernel {shown.kernel.name} has them"
         self.left -= min(self.left, source + _A_LINE * len(shown.code))
 
-    def _add_rows(self, shown: KernelView, sides: dict[str, tuple[int, Sequence[KernelSide]]]) -> None:
+    def _add_rows(self, shown: KernelView, before: list[CodeLine], after: list[CodeLine]) -> None:
         change = shown.row.change
         size = sum(len(side.kernel.source) for side in (*change.before, *change.after))
         rows: list[CodeRow] = []
         if self.left and size <= _MOST_COMPARED:
-            before, after = (self._list_code(side, *sides[side], _MOST_COMPARED) for side in ("before", "after"))
+            rows = [CodeRow(one, other) for one, other in zip_longest(before, after)]
             if len(change.before) == len(change.after) == 1:
-                rows = _leave_out(_align(change.before[0].kernel, change.after[0].kernel, before, after))
-            else:
-                rows = [CodeRow(one, other) for one, other in zip_longest(before, after)]
-        measured = sum(map(_measure, rows))
+                rows = _align(change.before[0].kernel, change.after[0].kernel, before, after)
+        lines = [line for row in rows for line in (row.before, row.after) if line is not None]
+        measured = sum(3 * _A_LINE + sum(len(text) for _, text in line.parts) for line in lines)
         if rows and measured <= self.left:
             shown.rows = rows
             self.left -= measured
         elif size:
             shown.cut = f"{size:,} characters of source are not in the page: vmapdbg diff --kernel has them"
 
-    def _list_code(self, side: str, schedule: int, kernels: Sequence[KernelSide], most: int) -> list[CodeLine]:
+    def _list_code(self, side: str, schedule: int, kernels: Sequence[KernelSide], most: int | None) -> list[CodeLine]:
         lines: list[CodeLine] = []
         for each in kernels:
             kernel = each.kernel
@@ -291,31 +281,23 @@ def _is_output(access: Access, kernel: Kernel) -> bool:
     return access.kind == "store" and len(kernel.outputs) == 1 and written == [access.buffer]
 
 
-def _measure(row: CodeRow) -> int:
-    lines = [line for line in (row.before, row.after) if line is not None]
-    return sum(_A_PAIR_LINE + sum(len(text) for _, text in line.parts) for line in lines)
-
-
 def _align(before: Kernel, after: Kernel, left: Sequence[CodeLine], right: Sequence[CodeLine]) -> list[CodeRow]:
+    """Pairs equal and similar lines. Leaves out equal lines far from any change."""
     rows: list[CodeRow] = []
     ones, others = iter(left), iter(right)
     for pair in align_sources(before.source.strip("\n"), after.source.strip("\n"), {before.name, after.name}):
-        one = other = None
-        if pair.before is not None:
-            one = next(ones, None)
-        if pair.after is not None:
-            other = next(others, None)
-        rows.append(_mark(pair, one, other))
-    return rows
-
-
-def _mark(pair: LinePair, one: CodeLine | None, other: CodeLine | None) -> CodeRow:
-    if one is None or other is None or pair.is_same:
-        return CodeRow(one, other, same=pair.is_same)
-    return CodeRow(
-        replace(one, parts=_split_marks(pair.before or "", pair.marks_before)),
-        replace(other, parts=_split_marks(pair.after or "", pair.marks_after)),
-    )
+        one = None if pair.before is None else next(ones, None)
+        other = None if pair.after is None else next(others, None)
+        if one is not None and other is not None and not pair.is_same:
+            one = replace(one, parts=_split_marks(pair.before or "", pair.marks_before))
+            other = replace(other, parts=_split_marks(pair.after or "", pair.marks_after))
+        rows.append(CodeRow(one, other, pair.is_same))
+    changed = [number for number, row in enumerate(rows) if not row.same]
+    shown = keep_near(rows, changed, _AROUND)
+    end = min(max(changed, default=-1) + _AROUND + 1, len(rows))
+    if end < len(rows):
+        shown.append(CodeRow(gap=len(rows) - end))
+    return shown
 
 
 def _split_marks(text: str, marks: Sequence[Mark]) -> list[Part]:
@@ -326,16 +308,3 @@ def _split_marks(text: str, marks: Sequence[Mark]) -> list[Part]:
         parts += [("", text[end:start]), ("mk", text[start:stop])]
         end = stop
     return [part for part in [*parts, ("", text[end:])] if part[1]]
-
-
-def _leave_out(rows: Sequence[CodeRow]) -> list[CodeRow]:
-    """Leaves out equal lines far from any change."""
-    changed = [number for number, row in enumerate(rows) if not row.same]
-    shown: list[CodeRow] = []
-    end = 0
-    for number, gap in choose_near(len(rows), changed, _AROUND):
-        shown.append(replace(rows[number], gap=gap))
-        end = number + 1
-    if end < len(rows):
-        shown.append(CodeRow(gap=len(rows) - end))
-    return shown

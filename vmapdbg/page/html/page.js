@@ -23,8 +23,6 @@
     schedules = new Set([...nodes.keys()].map((key) => key.replace("b", "").split(":")[0]));
   }
 
-  const kernelNumbers = () => Object.keys(kernels).map(Number);
-
   function make(tag, className, text) {
     const element = document.createElement(tag);
     if (tag === "button") element.type = "button";
@@ -35,33 +33,40 @@
 
   // *** what belongs together
 
-  const related = {
-    line: (number) => ({ lines: [number], kernels: lines[number].kernels, nodes: lines[number].nodes }),
-    kernel: (number) => ({ lines: kernels[number].lines, kernels: [number], nodes: [] }),
-    node: (key) => {
-      const node = nodes.get(key);
-      return { lines: node.line >= 0 ? [node.line] : [], kernels: node.kernels, nodes: [key] };
+  const kernelsOf = (box) => (box.dataset.kernels || "").split(" ").filter(Boolean).map(Number);
+  // what can be selected: the ids, the name in all states, and what belongs to it
+  const kinds = {
+    line: {
+      ids: () => [...lines.keys()],
+      name: (number) => lines[number].whole,
+      related: (number) => ({ lines: [number], kernels: lines[number].kernels, nodes: lines[number].nodes }),
+    },
+    kernel: {
+      ids: () => Object.keys(kernels).map(Number),
+      name: (number) => kernels[number].name,
+      related: (number) => ({ lines: kernels[number].lines, kernels: [number], nodes: [] }),
+    },
+    node: {
+      ids: () => [...nodes.keys()],
+      name: (key) => `${key} ${nodes.get(key).what}`,
+      related: (key) => {
+        const node = nodes.get(key);
+        return { lines: node.line >= 0 ? [node.line] : [], kernels: node.kernels, nodes: [key] };
+      },
     },
     // a box of a drawing that is several kernels
-    box: (box) => {
-      const inside = kernelsOf(box);
-      return { lines: inside.flatMap((number) => kernels[number].lines), kernels: inside, nodes: [] };
+    box: {
+      ids: () => all(".box"),
+      related: (box) => ({ lines: kernelsOf(box).flatMap((number) => kernels[number].lines), kernels: kernelsOf(box), nodes: [] }),
     },
-  };
-  const kernelsOf = (box) => (box.dataset.kernels || "").split(" ").filter(Boolean).map(Number);
-  const known = {
-    line: (number) => lines[number] !== undefined,
-    kernel: (number) => kernels[number] !== undefined,
-    node: (key) => nodes.has(key),
-    box: () => true,
   };
   let chosen = null;
 
   function select(kind, id, from) {
-    if (!known[kind](id)) return;
+    if (!kinds[kind].ids().includes(id)) return;
     clearMarks();
     chosen = { kind, id };
-    const found = related[kind](id);
+    const found = kinds[kind].related(id);
     const isLine = new Set(found.lines), isKernel = new Set(found.kernels), isNode = new Set(found.nodes);
     if (kind === "kernel" || (kind === "node" && found.kernels.length === 1)) openKernel(found.kernels[0]);
     all("tr[data-line]").forEach((row) => mark(row, isLine.has(+row.dataset.line), kind === "line"));
@@ -183,7 +188,6 @@
 
   function openKernel(number) {
     const details = $(`k${number}`);
-    if (!details) return;
     details.open = true;
     fillNodes(details);
   }
@@ -209,12 +213,19 @@
   }
 
   // at first the width is filled, from the top: a tall drawing shown whole is too small to read
-  function startView(svg) {
+  function startView(svg, isWhole = false) {
     const [x, y, width, height] = wholeBox(svg), size = svg.getBoundingClientRect();
     if (!size.width || !size.height) return;
-    const least = Math.max(size.width / width, 0.6), scale = Math.min(least, 1.6);
+    const least = Math.max(size.width / width, 0.6);
+    const scale = isWhole ? Math.min(size.width / width, size.height / height) : Math.min(least, 1.6);
     const [w, h] = [size.width / scale, size.height / scale];
     setView(svg, [x + (width - w) / 2, h > height ? y + (height - h) / 2 : y, w, h]);
+  }
+
+  const startNewViews = () => shown().filter((svg) => !zooms.has(svg)).forEach((svg) => startView(svg));
+  function startViews() {
+    zooms.clear();
+    startNewViews();
   }
 
   function zoom(svg, factor, at) {
@@ -259,7 +270,7 @@
   function showPicture(number) {
     all(".drawing").forEach((drawing) => { drawing.hidden = +drawing.dataset.picture !== number; });
     if ($("schedule")) $("schedule").value = String(number);
-    shown().filter((svg) => !zooms.has(svg)).forEach(startView);
+    startNewViews();
   }
 
   // *** the inside of a box
@@ -280,7 +291,7 @@
       button.addEventListener("click", () => closeTo(figure, depth));
       return button;
     }));
-    shown().filter((svg) => !zooms.has(svg)).forEach(startView);
+    startNewViews();
   }
 
   function openBox(box) {
@@ -305,10 +316,17 @@
   function showWide(isWide) {
     document.querySelector("main").classList.toggle("wide", isWide);
     $("wide").setAttribute("aria-pressed", String(isWide));
-    zooms.clear();
-    shown().forEach(startView);
+    startViews();
   }
   const isWide = () => document.querySelector("main").classList.contains("wide");
+  const zoomAll = (factor) => shown().forEach((svg) => zoom(svg, factor));
+  const tools = {
+    in: () => zoomAll(0.8),
+    out: () => zoomAll(1.25),
+    fit: () => shown().forEach((svg) => startView(svg, true)),
+    wide: () => showWide(!isWide()),
+  };
+  const toolKeys = { "+": "in", "=": "in", "-": "out", 0: "fit", w: "wide" };
 
   function watchDrawing(svg) {
     let last = null, moved = 0;
@@ -346,7 +364,7 @@
       const text = `${line.name}  ${(codeOfLine.get(number) || "").trim()}`;
       if (text.toLowerCase().includes(asked)) yield ["line", number, text];
     }
-    for (const number of kernelNumbers()) {
+    for (const number of kinds.kernel.ids()) {
       const kernel = kernels[number];
       const source = $(`k${number}`)?.querySelector(".code")?.textContent || "";
       if (kernel.name.toLowerCase().includes(asked)) yield ["kernel", number, kernel.name];
@@ -385,21 +403,17 @@
     if (!from) return;
     if (from.matches("summary.row")) {
       const details = from.parentElement;
-      fillNodes(details);
-      // to close a kernel does not select it
-      if (!details.open) select("kernel", +details.dataset.kernel, from);
+      // to close a kernel does not select it; select() opens it, so the browser must not close it again
+      if (!details.open) {
+        event.preventDefault();
+        select("kernel", +details.dataset.kernel, from);
+      }
     } else if (from.dataset.node !== undefined) select("node", from.dataset.node, from);
     else if (from.dataset.line !== undefined) select("line", +from.dataset.line, from);
     else if (from.dataset.opens !== undefined) openBox(from);
     else if (kernelsOf(from).length > 1) select("box", from, from);
     else if (from.dataset.kernels !== undefined) select("kernel", kernelsOf(from)[0], from);
   });
-
-  // the click that lets select() open a kernel must not close it again
-  document.addEventListener("click", (event) => {
-    const row = event.target.closest("summary.row");
-    if (row && !row.parentElement.open) event.preventDefault();
-  }, true);
 
   function step(by) {
     const row = document.activeElement.closest("#hits li, tr.has, details.kernel, .nodes li, .list li");
@@ -408,14 +422,6 @@
     const group = all("tr.has, details.kernel, li", panel).filter((item) => item.tagName === row.tagName);
     group[group.indexOf(row) + by]?.querySelector("summary, button")?.focus();
     return true;
-  }
-
-  const zoomAll = (factor) => shown().forEach((svg) => zoom(svg, factor));
-  const zoomKeys = { "+": () => zoomAll(0.8), "=": () => zoomAll(0.8), "-": () => zoomAll(1.25), 0: () => shown().forEach(fit) };
-  function fit(svg) {
-    const [x, y, w, h] = wholeBox(svg), size = svg.getBoundingClientRect();
-    const scale = Math.min(size.width / w, size.height / h);
-    setView(svg, [x + (w - size.width / scale) / 2, y + (h - size.height / scale) / 2, size.width / scale, size.height / scale]);
   }
 
   document.addEventListener("keydown", (event) => {
@@ -429,20 +435,16 @@
     else if (event.key === "ArrowDown" || event.key === "ArrowUp") { if (!isTyping && step(event.key === "ArrowDown" ? 1 : -1)) event.preventDefault(); }
     else if ((event.key === "Enter" || event.key === " ") && event.target.matches(".box, .link")) { event.preventDefault(); event.target.dispatchEvent(new MouseEvent("click", { bubbles: true })); }
     else if (!isTyping && event.key === "Backspace") { event.preventDefault(); closePart(); }
-    else if (!isTyping && event.key === "w" && $("wide")) showWide(!isWide());
-    else if (!isTyping && zoomKeys[event.key]) zoomKeys[event.key]();
+    else if (!isTyping && toolKeys[event.key]) $(toolKeys[event.key])?.click();
   });
 
   $("search").addEventListener("input", search);
   $("search").addEventListener("focus", search);
-  window.addEventListener("resize", () => { zooms.clear(); shown().forEach(startView); });
+  window.addEventListener("resize", startViews);
 
   // prepares the parts that each state puts in again
   function start() {
-    $("in").addEventListener("click", () => zoomAll(0.8));
-    $("out").addEventListener("click", () => zoomAll(1.25));
-    $("fit").addEventListener("click", () => shown().forEach(fit));
-    $("wide").addEventListener("click", () => showWide(!isWide()));
+    Object.entries(tools).forEach(([id, run]) => $(id).addEventListener("click", run));
     $("wide").setAttribute("aria-pressed", String(isWide()));
     $("schedule")?.addEventListener("change", (event) => showPicture(+event.target.value));
     all(".graph").forEach(watchDrawing);
@@ -465,9 +467,9 @@
 
   // the selection stays if this state has it
   function showPage(number) {
-    const old = chosen && chosen.kind !== "box" && { kind: chosen.kind, name: nameOf(chosen.kind, chosen.id) };
+    const old = chosen && chosen.kind !== "box" && { kind: chosen.kind, name: kinds[chosen.kind].name(chosen.id) };
     const scrolled = page === null ? [] : ["source", "kernels"].map((id) => [id, $(id).scrollTop]);
-    const made = data.pages[number], write = (numbers) => numbers.map((part) => data.parts[part]).join("");
+    const made = data.pages[number], write = (numbers) => numbers.map((line) => data.parts[line]).join("\n");
     page = number;
     chosen = null;
     document.querySelector(".overview").innerHTML = write(made.overview);
@@ -479,14 +481,8 @@
     ways.clear();
     start();
     scrolled.forEach(([id, top]) => { $(id).scrollTop = top; });
-    const same = old && listIds(old.kind).find((id) => nameOf(old.kind, id) === old.name);
+    const same = old && kinds[old.kind].ids().find((id) => kinds[old.kind].name(id) === old.name);
     if (old && same !== undefined) select(old.kind, same);
-  }
-
-  const listIds = (kind) => kind === "node" ? [...nodes.keys()] : kind === "line" ? [...lines.keys()] : kernelNumbers();
-  function nameOf(kind, id) {
-    if (kind === "node") return `${id} ${nodes.get(id).what}`;
-    return kind === "line" ? lines[id].whole : kernels[id].name;
   }
 
   switches.forEach((box) => box.addEventListener("change", () => showState(+(box.checked ? box.dataset.on : box.dataset.off))));

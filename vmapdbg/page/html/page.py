@@ -7,12 +7,15 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
+from io import StringIO
+from itertools import product
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
+from rich.console import Console
 
 from vmapdbg.lint import RULES
 from vmapdbg.model.capture import Finding
@@ -44,11 +47,17 @@ from vmapdbg.page.overview import (
     group_kernels,
     sum_kernels,
 )
+from vmapdbg.page.sections import SECTIONS, load_section
 from vmapdbg.page.sentences import say_left_whole
+from vmapdbg.page.text.layout import Page
+from vmapdbg.page.text.view import RunView, ScheduleView
 from vmapdbg.page.view import View
 
 PARTS = "parts"
-"""The key of the pieces that the template made, in the data of a page. The script puts them into the page."""
+"""The key of the lines of HTML in the data of a page with switches. The script puts them into the page."""
+_DRAWN_SECTIONS = frozenset({"ranges", "vmap", "bufferize", "kernels", "source"})
+"""The sections that the page draws in its own way, in its panels. Other sections are shown as text."""
+_TEXT_WIDTH = 160
 _ENDING = re.compile(r"<(?=[!?]|/?script)", flags=re.I)
 
 
@@ -62,24 +71,34 @@ def render_report(
     """
     report, texts = Report(view, files, files_before), Texts()
     data = {**report.make_data(texts), "texts": texts.list_all()}
-    return fill_template(view, report, data, made=made)
+    overview, main = fill_parts(report)
+    return fill_page(view, data, made, overview=Markup(overview), main=Markup(main))
 
 
-def fill_template(
-    view: View,
-    report: object,
-    data: Mapping[str, Any],
-    made: str = "",
-    switches: Sequence[object] = (),
-    cut: str = "",
-    frame: str = "",
-) -> str:
-    """Returns the page's template filled in. `data` is for the script, `report` is what the template reads.
+def fill_parts(report: Report, has_switches: bool = False) -> tuple[str, str]:
+    """Returns the overview and the panels of a page as HTML. With switches, these say which patches are on."""
+    parts = _load_template("parts.html.jinja").make_module(
+        {"report": report, "has_switches": has_switches, "format_share": format_share, "ratio": ratio}
+    )
+    return parts.overview(), parts.main()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
 
-    With `switches`, the script shows the states. `frame` is put around the parts that change from state to state, and
-    `cut` between pieces of them that may be equal in two states.
-    """
+
+def fill_page(view: View, data: Mapping[str, Any], made: str, **values: Any) -> str:
+    """Returns the page with `data` for the script, and with `values`: its `overview` and `main`, or its `switches`."""
     style, script = _read("page.css"), _read("page.js")
+    return _load_template("page.html.jinja").render(
+        {"overview": "", "main": "", "switches": ()} | values,
+        title=" -> ".join(dict.fromkeys((view.before.snippet, view.after.snippet))),
+        sides=_describe_sides(view),
+        made=made,
+        policy=_make_policy(style, script),
+        style=Markup(style),
+        script=Markup(script),
+        data=Markup(_dump(data)),
+    )
+
+
+def _load_template(name: str) -> Template:
     environment = Environment(
         loader=PackageLoader("vmapdbg.page.html", ""),
         autoescape=True,
@@ -89,21 +108,7 @@ def fill_template(
         lstrip_blocks=True,
     )
     environment.filters |= _FILTERS  # pyright: ignore[reportUnknownMemberType]
-    return environment.get_template("page.html.jinja").render(
-        report=report,
-        title=" -> ".join(dict.fromkeys((view.before.snippet, view.after.snippet))),
-        sides=_describe_sides(view),
-        made=made,
-        switches=switches,
-        policy=_make_policy(style, script),
-        style=Markup(style),
-        script=Markup(script),
-        data=Markup(_dump(data)),
-        cut=Markup(cut),
-        frame=Markup(frame),
-        format_share=format_share,
-        ratio=ratio,
-    )
+    return environment.get_template(name)
 
 
 def _read(name: str) -> str:
@@ -200,7 +205,7 @@ class Report:
         self.is_predicted = not view.is_pair and any(row.kernel.predicted is not None for row in rows)
         self.explainer = Explainer(view)
         self.drawings, self.undrawn = draw_view(view, numbered, self.explainer.name)
-        self._choose_nodes(numbered)
+        self.explainer.choose(numbered, [name for drawing in self.drawings for name in drawing.list_nodes()])
         self.kernels: list[KernelView] = view_kernels(view, numbered, self.explainer.name)
         self.notes = collect_notes(view, self.explainer.nodes)
         self.places = Places(self.notes, view.after.snippet)
@@ -209,14 +214,6 @@ class Report:
         self.rules: list[RuleRow] = count_rules(view)
         self.methods: list[CostRow] = [] if view.is_pair else count_methods(view)
         self.rule_names = {rule.code: rule.name for rule in RULES}
-
-    def _choose_nodes(self, rows: Sequence[tuple[int, KernelRow]]) -> None:
-        self.explainer.add_changed()
-        self.explainer.add_kernels(rows)
-        self.explainer.add_others()
-        for drawing in self.drawings:
-            for name in drawing.list_nodes():
-                self.explainer.add_name(name)
 
     # *** for the template
 
@@ -269,7 +266,7 @@ class Report:
         return rows
 
     def count_schedules(self) -> int:
-        """The different schedules of one run, or of two runs those that changed."""
+        """Returns how many different schedules one run has, or how many schedules changed between two."""
         if self.is_pair:
             return sum(not pair.is_empty for pair in self.view.schedules)
         return len(find_distinct(self.after))
@@ -285,6 +282,18 @@ class Report:
             named.setdefault(outcome, []).append(f"{count:,} {rule}")
         lines = [f"{counts[outcome]:,} buffers {outcome}: {', '.join(rules)}" for outcome, rules in named.items()]
         return lines + [say_left_whole(count.rule, count.nodes) for count in count_unsplit(self.after)]
+
+    def list_sections(self) -> Iterator[tuple[str, str]]:
+        """Yields the title and the text of each section without a drawing of its own, for each schedule."""
+        page = Page(Console(file=StringIO(), width=_TEXT_WIDTH, color_system=None), self.places)
+        run = RunView(page, capture=None if self.is_pair else self.after, diff=self.view.comparison)
+        names = [name for name in SECTIONS if name not in _DRAWN_SECTIONS]
+        for name, pair in product(names, self.view.schedules):
+            load_section(name)(ScheduleView(run, pair))
+            text = "\n".join(line.plain for line in page.lines).strip("\n")
+            page.lines = []
+            if text:
+                yield f"{name} of schedule {pair.index}", text
 
     def cost_of(self, row: KernelRow) -> Cost:
         """The sums of a row that is on one side only."""

@@ -1,7 +1,7 @@
 """Makes the page of several states of the patches: switches choose the state that is shown.
 
-What is equal in two states is in the page once: the whole page if their schedules are equal, else each piece that the
-template cuts off (a line of source, a drawing, the code of a kernel), and each entry of the data.
+What is equal in two states is in the page once: the whole page if their schedules are equal, else each line of HTML and
+each entry of the data.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from vmapdbg.model.schedule_index import kernel_identity
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.graph.dot import clean_text
 from vmapdbg.page.html.nodes import Texts
-from vmapdbg.page.html.page import PARTS, Report, fill_template, ratio
+from vmapdbg.page.html.page import PARTS, Report, fill_page, fill_parts, ratio
 from vmapdbg.page.html.source import SourceFile
 from vmapdbg.page.overview import Cost, KernelRow, sum_kernels
 from vmapdbg.page.view import View
 
-# no value has these characters: a page shows them as escapes
-_CUT, _FRAME = "\x1c", "\x1d"
 _SUMMARIES = {patch.name: patch.summary for patch in PATCHES}
 
 
@@ -45,7 +43,7 @@ def render_states(states: Sequence[tuple[PatchState, Capture]], files: Sequence[
     """Returns captures of one snippet with different patches as one HTML document. It shows the first, and has a switch
     for each other. For `files` and `made` see `render_report`."""
     report = _States(states, files)
-    return fill_template(View.of_one(states[0][1]), report, report.make_data(), made=made, switches=report.switches)
+    return fill_page(View.of_one(states[0][1]), report.make_data(), made, switches=report.switches)
 
 
 class _Once:
@@ -143,14 +141,12 @@ class _States:
         return self.programs.setdefault((kernel_identity(row.kernel), row.kernel.name), len(self.programs))
 
     def _make_page(self, capture: Capture, texts: Texts, parts: _Once, rows: _Once) -> dict[str, Any]:
-        view = View.of_one(capture)
-        report = Report(view, self.files, number=self._number)
-        whole = fill_template(view, report, {}, cut=_CUT, frame=_FRAME)
-        _, overview, _, main, _ = whole.split(_FRAME)
+        report = Report(View.of_one(capture), self.files, number=self._number)
+        overview, main = fill_parts(report, has_switches=True)
         data = report.make_data(texts)
         return {
-            "overview": [parts.number(part) for part in overview.split(_CUT)],
-            "main": [parts.number(part) for part in main.split(_CUT)],
+            "overview": [parts.number(line) for line in overview.split("\n")],
+            "main": [parts.number(line) for line in main.split("\n")],
             "lines": [rows.number(line) for line in data["lines"]],
             "numbers": report.programs,
             "kernels": [rows.number(kernel) for kernel in data["kernels"]],

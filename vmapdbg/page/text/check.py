@@ -18,6 +18,7 @@ from vmapdbg.check.blame import (
     judge_captured,
 )
 from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleCheck
+from vmapdbg.check.suite import ProgramCheck
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural
@@ -40,7 +41,6 @@ from vmapdbg.page.check_sentences import (
     name_output,
 )
 from vmapdbg.page.crash_sentences import describe_crash, describe_error, describe_expected, describe_left_out
-from vmapdbg.page.documents import RunCheckDocument
 from vmapdbg.page.format import Places, format_shape
 from vmapdbg.page.text.layout import ALERT, Page, Piece
 from vmapdbg.values.tolerance import Tolerance
@@ -256,7 +256,7 @@ def _explain_blame(page: Page, blame: Blame, check: ScheduleCheck) -> list[Piece
 # *** a whole program
 
 
-def print_run_check(document: RunCheckDocument, console: Console) -> None:
+def print_run_check(document: ProgramCheck, console: Console) -> None:
     """Prints the findings of a program, and the summary."""
     page = Page(console)
     for wrong in document.findings:
@@ -280,7 +280,7 @@ def _print_finding(
         page.add((f"and {format_plural(len(tests) - _MOST_TESTS, 'other test')}", "dim"), indent=4)
 
 
-def _print_counts(page: Page, document: RunCheckDocument) -> None:
+def _print_counts(page: Page, document: ProgramCheck) -> None:
     compared = f"{document.compared:,} of {format_plural(document.schedules, 'schedule')} compared"
     if document.replays:
         compared += f", {document.replays_compared:,} of {format_plural(document.replays, 'replay')}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator
-from importlib import import_module
 
 from rich.text import Text
 
@@ -11,7 +10,7 @@ from vmapdbg.diff import ScheduleDiff, Totals, ValueDiff
 from vmapdbg.diff.pairing import find_ranges
 from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.format import format_bytes, format_ratio, format_seconds, format_shape, join_change
-from vmapdbg.page.sections import SECTIONS
+from vmapdbg.page.sections import SECTIONS, load_section
 from vmapdbg.page.text.buffers import print_alerts
 from vmapdbg.page.text.kernels import describe_copies
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Page, Piece
@@ -32,8 +31,7 @@ def print_schedule(view: ScheduleView, only: Collection[str] = SECTIONS) -> None
         print_alerts(view)
     for name in SECTIONS:
         if name in only:
-            module, _, function = SECTIONS[name].partition(":")
-            getattr(import_module(f"vmapdbg.page.text.{module}"), function)(view)
+            load_section(name)(view)
     if view.is_pair:
         _print_same(view)
     view.page.print()

@@ -1,0 +1,271 @@
+"""Records one run of the rangeify pass: its decisions, and the node of each buffer, store and kernel."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+from vmapdbg.child.listen.decisions import deciding_of, list_operands, read_decision
+from vmapdbg.child.listen.records import BufferRecord, Launch, PassRecord, RealizeDecision, UOp, Verdict
+from vmapdbg.child.listen.releases import kernel_of, list_launches, memory_of, stage_op
+
+Axes = list[int] | None
+
+# a rule's answer may wrap the buffer in these
+_WRAPS = frozenset({"RESHAPE", "PERMUTE", "EXPAND", "SHRINK", "PAD", "FLIP", "INDEX", "CAST", "AFTER"})
+
+
+def guarded(report: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a method add a line to `missing` for any error: the user's program must not fail because it is observed."""
+
+    @functools.wraps(report)
+    def taken(recorder: Any, *args: Any) -> Any:
+        try:
+            return report(recorder, *args)
+        except Exception as error:
+            line = f"{report.__name__.strip('_')} was not observed: {type(error).__name__}: {str(error)[:200]}"
+            if line not in recorder.missing:
+                recorder.missing.append(line)
+            return None
+
+    return taken
+
+
+class PassRecorder:
+    """Fills in the record of a pass, from its start until its kernels are launches.
+
+    `origin` maps what the rewrites made (values, stores, at the end kernels) to its node of the tensor graph.
+    """
+
+    def __init__(self, record: PassRecord, missing: list[str]) -> None:
+        self.record, self.missing = record, missing
+        self.origin: dict[UOp, UOp] = {u: u for u in record.toposort}
+        # id of a buffer's options -> these, held so that the id stays theirs, and its record: the options go with a
+        # buffer through every rewrite
+        self._buffers: dict[int, tuple[Any, BufferRecord]] = {}
+        # buffers of a source that a rewrite just made: the node of the source is known when the rewrite is done
+        self._unplaced: list[tuple[BufferRecord, UOp]] = []
+
+    # *** realized nodes
+
+    def watch_context(self, context: Any) -> None:
+        """Replaces the realize map of the pass's IndexingContext by a map that reports each change."""
+        context.realize_map = RecordingMap(self)
+        self.record.range_map = context.range_map
+
+    @guarded
+    def node_put(self, node: UOp, axes: Axes, frame: FrameType) -> None:
+        decision = read_decision(frame, frame.f_lineno)
+        decided = RealizeDecision(node, None if axes is None else tuple(axes), decision)
+        self.record.realized.setdefault(node, []).append(decided)
+
+    @guarded
+    def node_taken(self, node: UOp, frame: FrameType) -> None:
+        # a rule may take a node out again; applying the pass takes out each STORE that is done
+        if deciding_of(frame) is not None:
+            self.record.realized.pop(node, None)
+
+    # *** buffers
+
+    def buffer_of(self, u: UOp) -> BufferRecord | None:
+        """Returns the record of a buffer, None for an unknown buffer and for any other UOp."""
+        return self._buffers.get(id(u.arg), (None, None))[1]
+
+    def _know(self, stage: UOp, record: BufferRecord) -> None:
+        self._buffers.setdefault(id(stage.arg), (stage.arg, record))
+
+    def _add_buffer(self, record: BufferRecord) -> None:
+        self.record.buffers.append(record)
+        self._know(record.stage, record)
+
+    @guarded
+    def rule_answered(self, frame: FrameType, line: int, answer: UOp | None) -> bool:
+        """A rule about buffers answers. Returns whether the answer would remove a buffer that is forced."""
+        function = deciding_of(frame)
+        if function is None:
+            return False
+        if function.kind == "makes":
+            self._note_made(frame, line, answer)
+            return False
+        operands = list(list_operands(frame).values())
+        stage = next((u for u in operands if self.buffer_of(u) is not None), None)
+        record = None if stage is None else self.buffer_of(stage)
+        if stage is None or record is None:
+            return False
+        if function.kind == "stores":
+            # a LOCAL buffer is stored inside its kernel, when that is lowered
+            outcome = "stored"
+            self._note_stored(record, answer)
+        else:
+            outcome = self._note_outcome(stage, record, answer)
+        reader = next((u for u in operands if _is_index_of(u, stage)), None)
+        if reader is not None:
+            record.readers[stage, reader] = None
+        # without a reader it is no matter of cost: the value is a constant, or in a buffer already
+        if record.node in self.record.forced and reader is not None and outcome in ("removed", "narrowed"):
+            return True
+        # only a rule that looks at a reader can refuse to remove a buffer; any other rule does not apply
+        if outcome != "same" and (outcome != "kept" or reader is not None):
+            verdict = Verdict(outcome, stage, reader, read_decision(frame, line))
+            record.add_verdict(verdict, frame.f_code.co_name, frame.f_code.co_firstlineno)
+        return False
+
+    def _note_outcome(self, stage: UOp, record: BufferRecord, answer: UOp | None) -> str:
+        """Returns what a rule's answer does to a buffer: "same" if it changes nothing, else as in `Verdict`."""
+        if answer is None:
+            return "kept"
+        value = _unwrap(answer)
+        if value.op is not stage.op:
+            return "removed"
+        if value.arg is not stage.arg and self.buffer_of(value) is not None:
+            # a buffer that was there before
+            return "removed"
+        if value.src == stage.src and value.arg == stage.arg:
+            return "same"
+        self._know(value, record)
+        return "narrowed"
+
+    def _note_stored(self, record: BufferRecord, answer: UOp | None) -> None:
+        record.stored = True
+        if answer is None or record.node is None:
+            return
+        record.buffer = memory_of(answer)
+        self.record.held.setdefault(record.buffer, record.node)
+        self.note_stores(record, answer)
+
+    def note_stores(self, record: BufferRecord, stored: UOp) -> None:
+        """Notes the STOREs that a rule made of a buffer, and the ENDs around them."""
+        for store in list_stores(stored):
+            self.origin[store] = record.node
+
+    def _note_made(self, frame: FrameType, line: int, answer: UOp | None) -> None:
+        """Notes the buffers that a rule put between an op and its sources."""
+        before = next(iter(list_operands(frame).values()), None)
+        if answer is None or before is None:
+            return
+        decision = read_decision(frame, line)
+        for source, replaced in zip(before.src, answer.src, strict=False):
+            stage = replaced.src[0] if replaced.op.name == "INDEX" else replaced
+            if source is replaced or stage.op.name != stage_op() or self.buffer_of(stage) is not None:
+                continue
+            made = BufferRecord(self.origin.get(source), stage, decision)
+            self._add_buffer(made)
+            if made.node is None:
+                self._unplaced.append((made, source))
+
+    # *** rewrites
+
+    @guarded
+    def rewritten(self, replaced: Mapping[UOp, UOp]) -> None:
+        """A rewrite is done: `replaced` maps each UOp it went through to its replacement."""
+        origin = self.origin
+        ops = type(self.record.tsink.op)
+        stage, end = getattr(ops, stage_op()), ops.END
+        for old, new in replaced.items():
+            if old.op is stage:
+                # when the pass makes a buffer, its source is still the node itself
+                if self.buffer_of(old) is None and old.src[0] in self.record.toposort:
+                    self._add_buffer(BufferRecord(old.src[0], new if new.op is stage else old))
+            elif old.op is end and old not in origin and old.src[0] in origin:
+                origin[old] = origin[old.src[0]]
+            if old is not new and old in origin and new not in origin:
+                origin[new] = origin[old]
+        for record, source in self._unplaced:
+            record.node = origin.get(source)
+        self._unplaced = [(record, source) for record, source in self._unplaced if record.node is None]
+
+    @guarded
+    def end(self, graph: UOp, created: Any) -> None:
+        """Notes the launches that the graph of kernels became."""
+        # AST -> the memory it writes -> node: layers of a network are one AST
+        nodes: dict[UOp, dict[UOp | None, UOp]] = {}
+        for uop in graph.toposort(is_outside_kernels):
+            kernel, node = kernel_of(uop), self.origin.get(uop)
+            if kernel is not None and node is not None:
+                ast, arguments = kernel
+                nodes.setdefault(ast, {})[_written_memory(arguments)] = node
+        for launch in list_launches(created):
+            self._add_launch(launch, nodes.get(launch.ast, {}))
+
+    def _add_launch(self, launch: Launch, nodes: Mapping[UOp | None, UOp]) -> None:
+        """Adds a launch; `nodes` are the nodes of its AST, by the memory that they are written to."""
+        record, written = self.record, _written_memory(launch.buffers)
+        node = nodes.get(written)
+        if node is None and len(nodes) == 1:
+            node = next(iter(nodes.values()))
+        if node is None and written is not None:
+            # a kernel whose AST changed after the pass: the memory that it writes still names its node
+            node = record.held.get(written)
+        if node is not None and written is not None:
+            record.held.setdefault(written, node)
+        record.kernels.append(Launch(launch.ast, launch.buffers, launch.is_compute, launch.variables, node))
+
+
+class RecordingMap(dict[Any, Any]):
+    """A realize map: node -> the axes that are realized, None for all. It reports each change to a recorder, with the
+    frame that makes the change.
+
+    Forced nodes are in it from the start. It ignores a rule that asks for all axes of a released node; the pass itself
+    may still realize some of them.
+    """
+
+    def __init__(self, recorder: PassRecorder) -> None:
+        super().__init__(dict.fromkeys(recorder.record.forced))
+        self._recorder = recorder
+
+    def _put(self, node: UOp, axes: Axes, frame: FrameType) -> None:
+        if axes is None and node in self._recorder.record.released:
+            return
+        # to list the axes of a node that is there with all of them decides nothing
+        if axes is None or self.get(node, ()) is not None:
+            self._recorder.node_put(node, axes, frame)
+        super().__setitem__(node, axes)
+
+    def __setitem__(self, node: UOp, axes: Axes) -> None:
+        self._put(node, axes, sys._getframe(1))
+
+    def update(self, other: Iterable[tuple[UOp, Axes]], /) -> None:  # type: ignore[override]
+        frame = sys._getframe(1)
+        for node, axes in other:
+            self._put(node, axes, frame)
+
+    def __delitem__(self, node: UOp) -> None:
+        self._recorder.node_taken(node, sys._getframe(1))
+        super().__delitem__(node)
+
+
+def list_stores(stored: UOp) -> list[UOp]:
+    """Returns the STOREs, and the ENDs around them, that a rule made of a buffer."""
+    found = []
+    stored = _unwrap(stored, _WRAPS - {"AFTER"})
+    for store in stored.src[1:] if stored.op.name == "AFTER" else ():
+        while store.op.name in {"END", "BARRIER"}:
+            found.append(store)
+            store = store.src[0]
+        if store.op.name == "STORE":
+            found.append(store)
+    return found
+
+
+def _unwrap(u: UOp, wraps: frozenset[str] = _WRAPS) -> UOp:
+    while u.op.name in wraps and u.src:
+        u = u.src[0]
+    return u
+
+
+def _written_memory(arguments: Sequence[UOp]) -> UOp | None:
+    """Returns the memory that a kernel writes: its first argument's; None if there are no arguments."""
+    return memory_of(arguments[0]) if arguments else None
+
+
+def _is_index_of(u: UOp, stage: UOp) -> bool:
+    """Whether `u` is the INDEX of a buffer. The overlay may give the buffer other ranges before it asks."""
+    return u.op.name == "INDEX" and u.src[0].op is stage.op and u.src[0].arg is stage.arg
+
+
+def is_outside_kernels(uop: UOp) -> bool:
+    """A gate for `toposort`: the graph around kernels, without their ASTs."""
+    return uop.op.name not in {"PROGRAM", "LINEAR"} and not (uop.op.name == "SINK" and uop.arg is not None)

@@ -1,0 +1,153 @@
+"""Renders kernels for any target, without its device or its compiler, on any release.
+
+A renderer's constructor opens the compiler of the target, which needs the target's libraries. So the modules with
+compilers are replaced while the constructor runs. Everything else that it does (tensor cores, rules for the
+architecture) stays as in the release.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import inspect
+import pkgutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from vmapdbg.install.targets import TARGETS, Target
+
+UOp = Any
+
+# the renderers of the CPU device over the releases: its source is the source of the target c
+_CLANG = ("ClangJITRenderer", "ClangRenderer")
+
+
+class RendererMissing(Exception):
+    """This tinygrad has no renderer for a target, or the renderer needs its device."""
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """A rendered kernel: `outs` and `ins` are the slots of the buffers it writes and reads, `uops` its linear program.
+    Sizes are ints, or UOps if they depend on a variable; `local_size` is None on targets without groups."""
+
+    name: str
+    source: str
+    global_size: tuple[Any, ...]
+    local_size: tuple[Any, ...] | None
+    outs: tuple[int, ...]
+    ins: tuple[int, ...]
+    uops: tuple[UOp, ...]
+
+
+def compile_kernel(ast: UOp, target: str) -> CompiledKernel:
+    """Renders the AST of a compute kernel for a target. Raises what tinygrad raises, and RendererMissing."""
+    import tinygrad.codegen
+    from tinygrad.helpers import Context
+
+    lower: Any = getattr(tinygrad.codegen, "get_program", None) or tinygrad.codegen.to_program  # type: ignore[attr-defined]
+    program: Any = compiled_for_cpu().get(ast.key) if target == "c" else None
+    if program is None:
+        # BEAM times kernels on the device; without the device there is nothing to time
+        with Context(BEAM=0):
+            program = lower(ast, make_renderer(target))
+    if hasattr(program, "function_name"):
+        # a ProgramSpec: until May 2026
+        info, source, uops = program, program.src, program.uops or ()
+    else:
+        parts = {part.op.name: part for part in program.src}
+        info, source, uops = program.arg, parts["SOURCE"].arg, parts["LINEAR"].src
+    local_size = None if info.local_size is None else tuple(info.local_size)
+    sizes = tuple(info.global_size), local_size
+    return CompiledKernel(info.function_name, source, *sizes, tuple(info.outs), tuple(info.ins), tuple(uops))
+
+
+@functools.cache
+def compiled_for_cpu() -> dict[bytes, Any]:
+    """Maps the key of an AST to its program, for what the snippet compiled while it ran: it is not rendered again."""
+    import tinygrad.codegen as codegen
+    import tinygrad.engine.realize as realize
+
+    runners: dict[Any, Any] = getattr(realize, "method_cache", {})
+    programs: dict[Any, Any] = getattr(codegen, "to_program_cache", {})
+    if runners:
+        return {key[2]: runner.p for key, runner in runners.items() if _is_for_cpu(runner)}
+    return {
+        ast_key: program
+        for (ast_key, renderer, target, *_), program in programs.items()
+        if getattr(target, "device", "") == "CPU" and renderer.__name__ in _CLANG
+    }
+
+
+def _is_for_cpu(runner: Any) -> bool:
+    is_cpu = runner.p.device.split(":")[0] == "CPU" and runner.p.uops is not None
+    return is_cpu and type(runner.dev.renderer).__name__ in _CLANG
+
+
+@functools.cache
+def make_renderer(target: str) -> Any:
+    """Returns the renderer of a target of `TARGETS`, without its device or compiler. Raises RendererMissing."""
+    place = TARGETS[target]
+    try:
+        module = importlib.import_module(f"tinygrad.renderer.{place.module}")
+    except ImportError as error:
+        raise RendererMissing(str(error)) from error
+    kind = next((getattr(module, name) for name in place.renderers if hasattr(module, name)), None)
+    if kind is None:
+        raise RendererMissing(f"tinygrad.renderer.{place.module} has no {' or '.join(place.renderers)}")
+    # tinygrad caches compiled programs by the renderer's class, so this renderer needs a class that nothing else uses
+    subclass = type(kind.__name__, (kind,), {"__module__": kind.__module__})
+    try:
+        with _without_compilers():
+            return subclass(*_list_arguments(kind, place))
+    except Exception as error:
+        raise RendererMissing(f"{kind.__name__}: {type(error).__name__}: {error}") from error
+
+
+def _list_arguments(kind: type, place: Target) -> list[Any]:
+    """Returns what the constructor asks for: a Target, an architecture, or nothing."""
+    asked = list(inspect.signature(kind).parameters)
+    if asked[:1] == ["target"]:
+        helpers: Any = importlib.import_module("tinygrad.helpers")
+        name = place.renderers[-1].removesuffix("Renderer").upper()
+        return [helpers.Target(device=place.device, renderer=name, arch=place.arch)]
+    if asked[:1] == ["arch"]:
+        return [place.arch]
+    return []
+
+
+class _NoCompilers(ModuleType):
+    """Replaces a module of compilers: each of its names is a compiler that returns the source."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        device: Any = importlib.import_module("tinygrad.device")
+
+        class NoCompiler(device.Compiler):
+            cachekey = None
+
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                pass
+
+        return NoCompiler
+
+
+@contextlib.contextmanager
+def _without_compilers() -> Iterator[None]:
+    support: Any = importlib.import_module("tinygrad.runtime.support")
+    found = [m.name for m in pkgutil.iter_modules(support.__path__) if m.name.startswith("compiler_")]
+    names = [f"tinygrad.runtime.support.{name}" for name in found] + ["tinygrad.runtime.ops_metal"]
+    before = {name: sys.modules.get(name) for name in names}
+    sys.modules.update({name: _NoCompilers(name) for name in names})
+    try:
+        yield
+    finally:
+        for name, module in before.items():
+            del sys.modules[name]
+            if module is not None:
+                sys.modules[name] = module
