@@ -119,7 +119,7 @@ FORMATS: dict[str, Callable[[Sequence[Linted]], None]] = {
 @click.option(
     "--format", "form", type=click.Choice(list(FORMATS)), default="text", show_default=True, help="How to print."
 )
-@options.output("Write it there, not to stdout.", "-o", "--output-file", "output")
+@options.output("Write the findings to this file, not to stdout.", "-o", "--output-file", "output")
 @click.option("--select", type=CODES_TYPE, help="Look only for these: VD101,VD105.")
 @click.option("--ignore", type=CODES_TYPE, help="Do not look for these.")
 @options.baseline("What VD103 and VD104 compare with, as for diff.  [default: none]")
@@ -139,8 +139,8 @@ def lint(
     """Find faults in the kernels of each SNIPPET without running them: overlapping stores, open ranges, addresses
     outside a buffer.
 
-    SNIPPET is a Python file or a saved capture; without it, the snippet of the last show. A comment
-    `# vmapdbg: ignore[VD104]` on a line of yours ignores that code for the line. Ends with 1 if there are findings.
+    SNIPPET is a Python file or a saved capture; without it, the snippet of the last show. The comment
+    `# vmapdbg: ignore[VD104]` hides the findings VD104 of its line. Ends with 1 if there are findings.
 
     \b
     Examples:
