@@ -176,5 +176,5 @@ def find_processes(folder: str) -> list[str]:
 def test_one_run_does_one_thing(folder: Path) -> None:
     for others in (["--lint"], ["--save", "saved"]):
         done = run_tool("run", "--check", *others, "right.py", cwd=folder)
-        assert (done.returncode, "--check is for a run of its own" in done.stderr) == (2, True)
+        assert (done.returncode, "--check is for a separate run" in done.stderr) == (2, True)
     assert run_tool("run", "--json", "right.py", cwd=folder).returncode == 2

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from reference_graphs import Maker, count
 
 from vmapdbg.child.compare.reference_values import ReferenceValues
+from vmapdbg.reference import evaluate
 from vmapdbg.reference.graph import DEVICES, Node, Unknown
 from vmapdbg.reference.rounding import InDouble, count_roundings
 from vmapdbg.reference.sums import add_products
@@ -138,15 +139,16 @@ def matmul(made: Maker, a: int, b: int, cast: str = "") -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("dtype", ["float", "double", "int"])
-def test_a_product_that_is_only_summed_up_is_never_made(dtype: str) -> None:
+def test_a_product_that_is_only_summed_up_is_never_made(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluate, "ROOM", 20_000_000)
     made, chance = Maker(), np.random.default_rng(2)
     a, b = chance.integers(-9, 9, (300, 200)), chance.integers(-9, 9, (200, 250))
     product, total = matmul(made, made.input(a, dtype), made.input(b, dtype))
     # the product has 15,000,000 elements
-    (found,) = made.evaluator(room=20_000_000).evaluate([total])
+    (found,) = made.evaluator().evaluate([total])
     assert not isinstance(found, Unknown)
     assert np.array_equal(found.numbers, a @ b)
-    (asked, _) = made.evaluator(room=20_000_000).evaluate([product, total])
+    (asked, _) = made.evaluator().evaluate([product, total])
     assert isinstance(asked, Unknown)
     assert "more than 19 MB" in str(asked)
 
@@ -216,12 +218,13 @@ def test_windows_are_a_view(size: int, window: int, step: int, batch: tuple[int,
     assert np.array_equal(made.numbers(made.reduce("add", slid, (axis - 1,), keep=False)), right.sum(-2))
 
 
-def test_a_running_sum_of_many_takes_little_room() -> None:
+def test_a_running_sum_of_many_takes_little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluate, "ROOM", 4_000_000)
     made, size = Maker(), 20_000
     ones = made.view("expand", made.const(1, "int", (1,)), (size,))
     padded = made.view("pad", ones, (2 * size - 1,), (size - 1,))
     total = made.reduce("add", slide(made, padded, size), (1,), keep=False)
-    (found,) = made.evaluator(room=4_000_000).evaluate([total])
+    (found,) = made.evaluator().evaluate([total])
     assert not isinstance(found, Unknown), str(found)
     assert np.array_equal(found.numbers, np.arange(1, size + 1))
 
@@ -381,13 +384,14 @@ def test_an_op_that_is_not_known_and_an_input_that_is_not_there() -> None:
         made.value(lost)
 
 
-def test_values_are_let_go_when_nobody_reads_them_any_more() -> None:
+def test_values_are_let_go_when_nobody_reads_them_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluate, "ROOM", 16_000)
     made = Maker()
     chain = made.input(count(1000), "float")
     for _ in range(50):
         chain = made.op("add", chain, chain)
     # 50 values of 4,000 bytes, never more than three at a time
-    (found,) = made.evaluator(room=16_000).evaluate([chain])
+    (found,) = made.evaluator().evaluate([chain])
     assert not isinstance(found, Unknown), str(found)
 
 

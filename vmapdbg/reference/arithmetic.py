@@ -87,27 +87,20 @@ def bitcast(numbers: Numbers, source: str, dtype: str) -> Numbers:
 Found = tuple[Numbers, Mask | None]
 
 
-def _divide_towards_zero(x: Numbers, y: Numbers) -> Found:
-    undefined = _find_no_quotient(x, y)
-    safe = np.where(undefined, 1, y)
-    quotient, rest = np.divmod(x, safe)
+def _divide_towards_zero(x: Numbers, y: Numbers) -> Numbers:
+    quotient, rest = np.divmod(x, y)
     # numpy rounds down
-    return quotient + ((rest != 0) & ((x < 0) != (safe < 0))), undefined
+    return quotient + ((rest != 0) & ((x < 0) != (y < 0)))
 
 
-def _rest_towards_zero(x: Numbers, y: Numbers) -> Found:
-    undefined = _find_no_quotient(x, y)
-    return np.fmod(x, np.where(undefined, 1, y)), undefined
+def _by_divisor(divide: Callable[..., Numbers]) -> Callable[[Numbers, Numbers], Found]:
+    """Returns a division that also says which quotients are undefined."""
 
+    def compute(x: Numbers, y: Numbers) -> Found:
+        undefined = _find_no_quotient(x, y)
+        return divide(x, np.where(undefined, 1, y)), undefined
 
-def _divide_down(x: Numbers, y: Numbers) -> Found:
-    undefined = _find_no_quotient(x, y)
-    return np.floor_divide(x, np.where(undefined, 1, y)), undefined
-
-
-def _rest_down(x: Numbers, y: Numbers) -> Found:
-    undefined = _find_no_quotient(x, y)
-    return np.mod(x, np.where(undefined, 1, y)), undefined
+    return compute
 
 
 def _find_no_quotient(x: Numbers, y: Numbers) -> Mask:
@@ -118,19 +111,15 @@ def _find_no_quotient(x: Numbers, y: Numbers) -> Mask:
     return by_zero | ((x == np.iinfo(x.dtype).min) & (y == -1))
 
 
-def _shift_left(x: Numbers, y: Numbers) -> Found:
-    undefined = _find_too_far(x, y)
-    return np.left_shift(x, np.where(undefined, 0, y).astype(x.dtype)), undefined
+def _by_distance(shift: Callable[..., Numbers]) -> Callable[[Numbers, Numbers], Found]:
+    """Returns a shift that also says which results are undefined: the distance is negative or too large."""
 
+    def compute(x: Numbers, y: Numbers) -> Found:
+        is_wrong = (y < 0) | (y >= 8 * x.dtype.itemsize)
+        undefined = np.broadcast_to(is_wrong, np.broadcast_shapes(x.shape, y.shape))
+        return shift(x, np.where(undefined, 0, y).astype(x.dtype)), undefined
 
-def _shift_right(x: Numbers, y: Numbers) -> Found:
-    undefined = _find_too_far(x, y)
-    return np.right_shift(x, np.where(undefined, 0, y).astype(x.dtype)), undefined
-
-
-def _find_too_far(x: Numbers, y: Numbers) -> Mask:
-    bits = 8 * x.dtype.itemsize
-    return np.broadcast_to((y < 0) | (y >= bits), np.broadcast_shapes(x.shape, y.shape))
+    return compute
 
 
 def _power(x: Numbers, y: Numbers) -> Found:
@@ -157,14 +146,6 @@ def _logarithm(x: Numbers) -> Found:
     return found, np.isneginf(np.reciprocal(x)) & (x != 0)
 
 
-def _negate(x: Numbers) -> Numbers:
-    return ~x if x.dtype.kind == "b" else np.negative(x)
-
-
-def _subtract(x: Numbers, y: Numbers) -> Numbers:
-    return x ^ y if x.dtype.kind == "b" else np.subtract(x, y)
-
-
 def threefry(x: Numbers, key: Numbers) -> Numbers:
     """Threefry2x32 with 20 rounds, on the two halves of 64 bits, the low half first."""
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -186,7 +167,7 @@ def threefry(x: Numbers, key: Numbers) -> Numbers:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add,
-    "sub": _subtract,
+    "sub": lambda x, y: x ^ y if x.dtype.kind == "b" else np.subtract(x, y),
     "mul": np.multiply,
     "max": _maximum,
     "lt": np.less,
@@ -195,15 +176,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
-    "shl": _shift_left,
-    "shr": _shift_right,
-    "cdiv": _divide_towards_zero,
-    "cmod": _rest_towards_zero,
-    "floordiv": _divide_down,
-    "floormod": _rest_down,
+    "shl": _by_distance(np.left_shift),
+    "shr": _by_distance(np.right_shift),
+    "cdiv": _by_divisor(_divide_towards_zero),
+    "cmod": _by_divisor(np.fmod),
+    "floordiv": _by_divisor(np.floor_divide),
+    "floormod": _by_divisor(np.mod),
     "fdiv": np.divide,
     "pow": _power,
-    "neg": _negate,
+    "neg": lambda x: ~x if x.dtype.kind == "b" else np.negative(x),
     "sqrt": np.sqrt,
     "sin": np.sin,
     "exp2": np.exp2,

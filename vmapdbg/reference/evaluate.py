@@ -42,9 +42,8 @@ class Evaluator:
         read: Callable[[str], bytes],
         rounding: Rounding | None = None,
         given: Mapping[int, Value] = {},
-        room: int = ROOM,
     ):
-        self.graph, self.read, self.room = graph, read, room
+        self.graph, self.read = graph, read
         self.rounding = rounding or Rounding()
         self.known: dict[int, Value | Unknown] = dict(given)
         self._values: dict[int, Value | Unknown] = {}
@@ -54,7 +53,7 @@ class Evaluator:
     def evaluate(self, slots: Iterable[int]) -> list[Value | Unknown]:
         """Returns the value of each node, or why it cannot be computed."""
         asked = tuple(slots)
-        if not all(slot in self.known for slot in asked):
+        if any(slot not in self.known for slot in asked):
             self._compute_all(asked)
         return [self.known[slot] for slot in asked]
 
@@ -113,8 +112,8 @@ class Evaluator:
 
     def check_bytes(self, count: int) -> None:
         """Raises Unknown if there is no room for so many bytes more."""
-        if self._held + count > self.room:
-            raise Unknown(f"its computation takes more than {self.room >> 20:,} MB")
+        if self._held + count > ROOM:
+            raise Unknown(f"its computation takes more than {ROOM >> 20:,} MB")
 
     def _only_adds_ones(self, node: Node) -> bool:
         """Whether a reshape only adds or removes axes of size 1, which is always a view."""

@@ -175,11 +175,8 @@ class View:
 
     def find_sources(self, graph: Graph) -> tuple[int, ...]:
         """Returns the nodes whose values the path depends on: shifts by a number that depends on a step range."""
-        return tuple(source for slot in self.path for source in graph.nodes[slot].src[1:] if _is_moved(graph, slot))
-
-
-def _is_moved(graph: Graph, slot: int) -> bool:
-    return graph.nodes[slot].op in MOVEMENT
+        moved = [graph.nodes[slot] for slot in self.path if graph.nodes[slot].op in MOVEMENT]
+        return tuple(source for node in moved for source in node.src[1:])
 
 
 def find_view(graph: Graph, slot: int) -> View:
@@ -192,15 +189,12 @@ def find_view(graph: Graph, slot: int) -> View:
 
 def is_whole(graph: Graph, view: View) -> bool:
     """Whether a view shows all elements of its memory, in order."""
-    return all(_shows_all(graph, slot) for slot in view.path)
-
-
-def _shows_all(graph: Graph, slot: int) -> bool:
-    node = graph.nodes[slot]
-    if node.op == "shrink":
-        # 0.14 writes the shape that memory has there
-        return node.shape == graph.nodes[node.src[0]].shape
-    return node.op in {"reshape", "same", "after", "assign"}
+    for node in (graph.nodes[slot] for slot in view.path):
+        # 0.14 writes a shrink to the shape that memory has
+        is_same = node.op == "shrink" and node.shape == graph.nodes[node.src[0]].shape
+        if not is_same and node.op not in {"reshape", "same", "after", "assign"}:
+            return False
+    return True
 
 
 def find_writes(graph: Graph, slot: int) -> list[int]:
@@ -219,13 +213,9 @@ def find_writes(graph: Graph, slot: int) -> list[int]:
             found.add(current)
         else:
             stack += node.src[1:]
-        stack += _find_earlier(graph, node.src[0])
+        path = find_view(graph, node.src[0]).path
+        stack += [earlier for earlier in path if graph.nodes[earlier].op in {"assign", "after"}]
     return sorted(found)
-
-
-def _find_earlier(graph: Graph, slot: int) -> list[int]:
-    """Returns the assigns and afters on the path from a view to its memory."""
-    return [step for step in find_view(graph, slot).path if graph.nodes[step].op in {"assign", "after"}]
 
 
 def list_sources(graph: Graph, slot: int) -> Sequence[int]:

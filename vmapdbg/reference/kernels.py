@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vmapdbg.reference.arithmetic import find_carrier, load
 from vmapdbg.reference.evaluate import Evaluator
-from vmapdbg.reference.graph import Graph, Kernel, Node, Store, Unknown
+from vmapdbg.reference.graph import Graph, Kernel, Node, Unknown
+from vmapdbg.reference.rounding import Rounding
 from vmapdbg.reference.value import Mask, Value, align, leave_scope
 from vmapdbg.values.numbers import Array, Numbers, encode
 
@@ -41,11 +42,23 @@ class Written:
 
 
 class LoopEvaluator(Evaluator):
-    """Computes nodes of a graph with loops."""
+    """Computes nodes of a graph with loops. For a kernel, `memories` has the elements of its arguments by their
+    numbers, and `part` the steps that are computed of ranges of which not all are."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        read: Callable[[str], bytes],
+        rounding: Rounding | None = None,
+        memories: Mapping[int, Numbers] = {},
+        part: Part | None = None,
+    ):
+        super().__init__(graph, read, rounding)
+        self.memories, self.part = memories, part
 
     def _check_room(self, slot: int) -> None:
-        count = self._count_elements(slot)
-        if count > MOST_AT_ONCE:
+        # the parts of a kernel are small enough
+        if self.part is None and (count := self._count_elements(slot)) > MOST_AT_ONCE:
             raise Unknown(f"it takes {count:,} elements at a time")
 
     def _count_elements(self, slot: int) -> int:
@@ -71,8 +84,12 @@ class LoopEvaluator(Evaluator):
         return self._make_invalid(slot, node)
 
     def _make_invalid(self, slot: int, node: Node) -> Value:
-        value = Value(np.zeros(node.shape, find_carrier(node.dtype)))
-        return replace(value, undefined=np.ones(node.shape, np.bool_))
+        return Value(np.zeros(node.shape, find_carrier(node.dtype)), (), np.ones(node.shape, np.bool_))
+
+    def _make_step(self, slot: int, node: Node) -> Value:
+        name, count = node.arg
+        steps = (self.part or {}).get(name, range(count))
+        return Value(np.arange(steps.start, steps.stop, dtype=find_carrier(node.dtype)), (name,))
 
     def _make_close(self, slot: int, node: Node) -> Value:
         source = self._value(node.src[0])
@@ -86,8 +103,21 @@ class LoopEvaluator(Evaluator):
             for lost in set(source.ranges) - {*closed, *kept}:
                 source = source.take_step(lost, -1)
         shape = (*source.numbers.shape, *[1] * (len(names) - len(closed)))
-        flat = source.move(lambda a: a.reshape(shape))
-        return leave_scope(flat, names, node.shape)
+        return leave_scope(source.move(lambda a: a.reshape(shape)), names, node.shape)
+
+    def _make_load(self, slot: int, node: Node) -> Value:
+        memory = self.memories[node.arg]
+        spread, ranges = align([self._value(source) for source in node.src])
+        (places,), outside = _find_places([spread[0].numbers], memory.shape)
+        taken = memory[places]
+        if len(spread) > 1:
+            gate = spread[1].numbers
+            outside = outside & gate
+            taken = np.where(gate, taken, np.zeros((), taken.dtype))
+        value = Value(taken, ranges).mark(outside)
+        for source in spread:
+            value = value.mark(source.undefined)
+        return value
 
     def _make_fetch(self, slot: int, node: Node) -> Value:
         held, *indices = (self._value(source) for source in node.src)
@@ -107,20 +137,9 @@ class LoopEvaluator(Evaluator):
             raise Unknown("memory depends on a step")
         if value.own_shape:
             raise Unknown("what is written has axes")
-        spread, _ = align([value, *indices])
-        shape = np.broadcast_shapes(*(one.numbers.shape for one in spread))
-        what, *where = (np.broadcast_to(one.numbers, shape) for one in spread)
-        is_written = np.ones(shape, np.bool_)
-        for index in spread[1:]:
-            is_written &= ~np.broadcast_to(index.mask, shape)
-        places, outside = _find_places(where, memory.numbers.shape)
-        if (outside & is_written).any():
-            raise Unknown("it writes outside of its buffer")
-        # if two values go to one place the value of the later step stays, as in the loops of the kernel
-        chosen = tuple(place[is_written] for place in places)
         numbers, undefined = memory.numbers.copy(), memory.mask.copy()
-        numbers[chosen] = what[is_written]
-        undefined[chosen] = np.broadcast_to(spread[0].mask, shape)[is_written]
+        are_valid = [replace(index, numbers=~index.mask, undefined=None) for index in indices]
+        write_steps(numbers, undefined, value, indices, are_valid)
         return Value(numbers).mark(undefined)
 
     def _make_launch(self, slot: int, node: Node) -> Value:
@@ -146,37 +165,6 @@ class LoopEvaluator(Evaluator):
         return Value(load(found.array).reshape(node.shape)).mark(undefined)
 
 
-class KernelEvaluator(LoopEvaluator):
-    """Computes nodes of a kernel. `memories` has the elements of its arguments by their numbers, and `part` the steps
-    that are computed of ranges of which not all are."""
-
-    def __init__(self, graph: Graph, memories: Mapping[int, Numbers], part: Part):
-        super().__init__(graph, _read_nothing)
-        self.memories, self.part = memories, part
-
-    def _check_room(self, slot: int) -> None:
-        """The parts are small enough."""
-
-    def _make_step(self, slot: int, node: Node) -> Value:
-        name, count = node.arg
-        steps = self.part.get(name, range(count))
-        return Value(np.arange(steps.start, steps.stop, dtype=find_carrier(node.dtype)), (name,))
-
-    def _make_load(self, slot: int, node: Node) -> Value:
-        memory = self.memories[node.arg]
-        spread, ranges = align([self._value(source) for source in node.src])
-        (places,), outside = _find_places([spread[0].numbers], memory.shape)
-        taken = memory[places]
-        if len(spread) > 1:
-            gate = spread[1].numbers
-            outside = outside & gate
-            taken = np.where(gate, taken, np.zeros((), taken.dtype))
-        value = Value(taken, ranges).mark(outside)
-        for source in spread:
-            value = value.mark(source.undefined)
-        return value
-
-
 def _read_nothing(name: str) -> bytes:
     raise Unknown(f"a kernel has no input {name}")
 
@@ -197,6 +185,26 @@ def _find_places(indices: Sequence[Numbers], sizes: Sequence[int]) -> tuple[tupl
     return tuple(inside), outside
 
 
+def write_steps(
+    memory: Numbers, undefined: Mask, value: Value, indices: Sequence[Value], gates: Sequence[Value]
+) -> None:
+    """Writes a value to memory at some indices, one for each axis, where all `gates` are true. Updates which elements
+    are `undefined`. Raises Unknown."""
+    spread, _ = align([value, *indices, *gates])
+    shape = np.broadcast_shapes(*(one.numbers.shape for one in spread))
+    what, *others = (np.broadcast_to(one.numbers, shape) for one in spread)
+    is_written = np.ones(shape, np.bool_)
+    for gate in others[len(indices) :]:
+        is_written &= gate
+    places, outside = _find_places(others[: len(indices)], memory.shape)
+    if (outside & is_written).any():
+        raise Unknown("it writes outside of its buffer")
+    # if two values go to one place the value of the later step stays, as in the loops of the kernel
+    chosen = tuple(place[is_written] for place in places)
+    memory[chosen] = what[is_written]
+    undefined[chosen] = np.broadcast_to(spread[0].mask, shape)[is_written]
+
+
 # *** a whole kernel
 
 
@@ -212,9 +220,15 @@ def run_kernel(kernel: Kernel, contents: Mapping[int, Array]) -> dict[int, Writt
     undefined = {number: np.zeros(memory.size, np.bool_) for number, memory in after.items()}
     asked = [slot for store in kernel.stores for slot in store.slots]
     for part in parts:
-        found = dict(zip(asked, KernelEvaluator(kernel.graph, memories, part).evaluate(asked), strict=True))
+        evaluator = LoopEvaluator(kernel.graph, _read_nothing, memories=memories, part=part)
+        found: dict[int, Value] = {}
+        for slot, value in zip(asked, evaluator.evaluate(asked), strict=True):
+            if isinstance(value, Unknown):
+                raise value
+            found[slot] = value
         for store in kernel.stores:
-            _write(store, found, after[store.argument], undefined[store.argument])
+            place, value, *gates = (found[slot] for slot in store.slots)
+            write_steps(after[store.argument], undefined[store.argument], value, [place], gates)
     written: dict[int, Written] = {}
     for number, memory in after.items():
         mask = undefined[number]
@@ -230,27 +244,6 @@ def refuse_order(kernel: Kernel) -> None:
     for node in kernel.graph.nodes:
         if node.op == "load" and written.get(node.arg, node.src[0]) != node.src[0]:
             raise Unknown("it reads the buffer that it writes at other places: its value depends on the order")
-
-
-def _write(store: Store, found: Mapping[int, Value | Unknown], memory: Numbers, undefined: Mask) -> None:
-    values = []
-    for slot in store.slots:
-        value = found[slot]
-        if isinstance(value, Unknown):
-            raise value
-        values.append(value)
-    spread, _ = align(values)
-    shape = np.broadcast_shapes(*(value.numbers.shape for value in spread))
-    place, number, *gates = (np.broadcast_to(value.numbers, shape) for value in spread)
-    is_written = np.ones(shape, np.bool_)
-    for gate in gates:
-        is_written &= gate
-    if (is_written & ((place < 0) | (place >= memory.size))).any():
-        raise Unknown("it writes outside of its buffer")
-    # if two values go to one place the value of the later step stays, as in the loops of the kernel
-    memory[place[is_written]] = number[is_written]
-    unknown = spread[1].undefined
-    undefined[place[is_written]] = False if unknown is None else np.broadcast_to(unknown, shape)[is_written]
 
 
 # *** parts of a kernel

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from numpy.lib.stride_tricks import as_strided
 
 from vmapdbg.reference.graph import Graph, list_sources
-from vmapdbg.reference.sums import find_products
+from vmapdbg.reference.sums import Product, find_product
 from vmapdbg.reference.value import Value
 from vmapdbg.values.numbers import Numbers
 
@@ -44,25 +44,9 @@ class Windows:
     axes: tuple[Axis | tuple[int, int], ...]
 
 
-def find_windows(
-    graph: Graph, reached: Sequence[int], asked: Collection[int], known: Collection[int]
-) -> dict[int, Windows]:
-    """Maps the position of each shrink that leaves windows to them. Nodes that are asked for, or known, are never
-    inside of windows."""
-    readers = Counter(source for slot in reached for source in graph.nodes[slot].src)
-    kept = {*asked, *known}
-    found: dict[int, Windows] = {}
-    for slot in reached:
-        if graph.nodes[slot].op != "shrink" or slot in known:
-            continue
-        windows = _find_windows(graph, slot, readers, kept)
-        if windows is not None:
-            found[slot] = windows
-    return found
-
-
-def _find_windows(graph: Graph, slot: int, readers: Counter[int], kept: Collection[int]) -> Windows | None:
-    """Returns the windows that a shrink leaves, None if it leaves others."""
+def find_windows(graph: Graph, slot: int, readers: Counter[int], kept: Collection[int]) -> Windows | None:
+    """Returns the windows that a shrink leaves, None if it leaves something else. `readers` has how many nodes read
+    each node; nodes in `kept` are never inside of windows."""
     chain = [slot]
     for op in ("reshape", "shrink", "reshape"):
         below = graph.nodes[chain[-1]].src[0]
@@ -160,12 +144,20 @@ class Plan:
     def __init__(self, graph: Graph, asked: Sequence[int], known: Collection[int]):
         """`known` are the nodes whose values are known already."""
         self.graph = graph
+        self.products: dict[int, Product] = {}
+        self.windows: dict[int, Windows] = {}
         reached = graph.reach(asked, known)
-        self.products = find_products(graph, reached, asked, known)
-        self.windows = find_windows(graph, reached, asked, known)
+        readers = Counter(source for slot in reached for source in graph.nodes[slot].src)
+        kept = {*asked, *known}
+        for slot in reached:
+            op = graph.nodes[slot].op
+            if slot in known:
+                continue
+            if op == "reduce" and (product := find_product(graph, slot, readers, kept)) is not None:
+                self.products[slot] = product
+            elif op == "shrink" and (windows := find_windows(graph, slot, readers, kept)) is not None:
+                self.windows[slot] = windows
         self.order = self._reach_sources(asked, known)
-        made = (*self.products.values(), *self.windows.values())
-        assert not {*self.order} & {slot for one in made for slot in one.inside}
 
     def count_readers(self) -> Counter[int]:
         """Maps each node to the number of nodes in the plan that read it."""

@@ -112,17 +112,6 @@ def _take_first(numbers: Numbers, axes: Iterable[int]) -> Numbers:
 # *** products
 
 
-@dataclass(frozen=True)
-class _Roles:
-    """The axes of a sum of products: axes of both operands that stay, axes that only one operand has, and axes that are
-    summed."""
-
-    both: tuple[int, ...]
-    left: tuple[int, ...]
-    right: tuple[int, ...]
-    summed: tuple[int, ...]
-
-
 def add_products(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers | None:
     """Returns the sum of x * y over axes, which stay with the size 1: floats in double precision, integers as integers.
 
@@ -140,7 +129,7 @@ def add_products(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers | None:
     x, y = _drop_repeated(x), _drop_repeated(y)
     x = _reduce(x, "add", tuple(a for a in axes if x.shape[a] > 1 and y.shape[a] == 1))
     y = _reduce(y, "add", tuple(a for a in axes if y.shape[a] > 1 and x.shape[a] == 1))
-    product = _multiply(x, y, _find_roles(x, y, axes)) * float(times)
+    product = _multiply(x, y, axes) * float(times)
     total = np.broadcast_to(product, shape)
     if dtype.kind == "f":
         return total
@@ -162,50 +151,31 @@ def _drop_repeated(numbers: Numbers) -> Numbers:
     return _take_first(numbers, [axis for axis in range(numbers.ndim) if not _varies(numbers, axis)])
 
 
-def _find_roles(x: Numbers, y: Numbers, axes: Sequence[int]) -> _Roles:
+def _multiply(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers:
+    """Returns the sum of products with the axes of the operands; summed axes have the size 1."""
     every = range(x.ndim)
     both = [axis for axis in every if x.shape[axis] > 1 and y.shape[axis] > 1]
-    return _Roles(
-        both=tuple(axis for axis in both if axis not in axes),
-        left=tuple(axis for axis in every if x.shape[axis] > 1 and y.shape[axis] == 1),
-        right=tuple(axis for axis in every if y.shape[axis] > 1 and x.shape[axis] == 1),
-        summed=tuple(axis for axis in both if axis in axes),
-    )
-
-
-def _multiply(x: Numbers, y: Numbers, roles: _Roles) -> Numbers:
-    """Returns the sum of products with the axes of the operands; summed axes have the size 1."""
-    if not (roles.left and roles.right):
-        return _multiply_elements(x, y, roles)
-    order = (*roles.both, *roles.left, *roles.right, *roles.summed)
-    batch = tuple(x.shape[axis] for axis in roles.both)
-    rows = tuple(x.shape[axis] for axis in roles.left)
-    columns = tuple(y.shape[axis] for axis in roles.right)
-    deep = math.prod(x.shape[axis] for axis in roles.summed)
-    others = tuple(axis for axis in range(x.ndim) if axis not in order)
-    left = _arrange(x, (*roles.both, *roles.left, *roles.summed, *roles.right, *others))
-    right = _arrange(y, (*roles.both, *roles.summed, *roles.right, *roles.left, *others))
-    count = math.prod(batch)
+    batch = [axis for axis in both if axis not in axes]
+    summed = [axis for axis in both if axis in axes]
+    left = [axis for axis in every if x.shape[axis] > 1 and y.shape[axis] == 1]
+    right = [axis for axis in every if y.shape[axis] > 1 and x.shape[axis] == 1]
+    if not (left and right):
+        kept = [axis for axis in every if axis not in summed]
+        with np.errstate(all="ignore"):
+            total = np.einsum(x, list(every), y, list(every), kept, dtype=np.float64, casting="unsafe")
+        return np.expand_dims(total, tuple(summed))
+    ones = [axis for axis in every if axis not in {*both, *left, *right}]
+    rows = math.prod(x.shape[axis] for axis in left)
+    columns = math.prod(y.shape[axis] for axis in right)
+    deep = math.prod(x.shape[axis] for axis in summed)
+    one = x.transpose((*batch, *left, *summed, *right, *ones)).astype(np.float64, order="C")
+    other = y.transpose((*batch, *summed, *right, *left, *ones)).astype(np.float64, order="C")
     with np.errstate(all="ignore"):
-        product = left.reshape(count, math.prod(rows), deep) @ right.reshape(count, deep, math.prod(columns))
-    ones = (1,) * (x.ndim - len(batch) - len(rows) - len(columns))
-    spread = product.reshape(*batch, *rows, *columns, *ones)
+        product = one.reshape(-1, rows, deep) @ other.reshape(-1, deep, columns)
     # back to the operands' order of axes
-    now = (*roles.both, *roles.left, *roles.right, *roles.summed, *others)
-    return spread.transpose([now.index(axis) for axis in range(x.ndim)])
-
-
-def _arrange(numbers: Numbers, axes: tuple[int, ...]) -> Numbers:
-    return numbers.transpose(axes).astype(np.float64, order="C")
-
-
-def _multiply_elements(x: Numbers, y: Numbers, roles: _Roles) -> Numbers:
-    """Returns a sum of products if one operand has no axis of its own, without computing all products at once."""
-    names = list(range(x.ndim))
-    kept = [axis for axis in names if axis not in roles.summed]
-    with np.errstate(all="ignore"):
-        total = np.einsum(x, names, y, names, kept, dtype=np.float64, casting="unsafe")
-    return np.expand_dims(total, roles.summed)
+    order = (*batch, *left, *right, *summed, *ones)
+    shape = [1 if axis in summed else max(x.shape[axis], y.shape[axis]) for axis in order]
+    return product.reshape(shape).transpose([order.index(axis) for axis in every])
 
 
 @dataclass(frozen=True)
@@ -220,25 +190,12 @@ class Product:
     is_turned: bool = False
 
 
-def find_products(
-    graph: Graph, reached: Sequence[int], asked: Collection[int], known: Collection[int]
-) -> dict[int, Product]:
-    """Maps the position of each reduce that sums a product to the product. Nodes that are asked for, or known, are
-    never inside of a product."""
-    readers = Counter(source for slot in reached for source in graph.nodes[slot].src)
-    kept = {*asked, *known}
-    found: dict[int, Product] = {}
-    for slot in reached:
-        node = graph.nodes[slot]
-        if node.op != "reduce" or node.arg[0] != "add" or node.arg[3] or slot in known:
-            continue
-        product = _find_product(graph, slot, readers, kept)
-        if product is not None:
-            found[slot] = product
-    return found
-
-
-def _find_product(graph: Graph, slot: int, readers: Counter[int], kept: Collection[int]) -> Product | None:
+def find_product(graph: Graph, slot: int, readers: Counter[int], kept: Collection[int]) -> Product | None:
+    """Returns the product that a reduce sums, None if it sums something else. `readers` has how many nodes read each
+    node; nodes in `kept` are never inside of a product."""
+    op, _, _, names = graph.nodes[slot].arg
+    if op != "add" or names:
+        return None
     inside: list[int] = []
     below = graph.nodes[slot].src[0]
     while readers[below] == 1 and below not in kept:

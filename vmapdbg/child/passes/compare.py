@@ -6,17 +6,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from vmapdbg.check.compare import compare, excuse_rounding
 from vmapdbg.check.value_path import Difference
 from vmapdbg.reference.graph import Graph, Unknown
 from vmapdbg.reference.kernels import LoopEvaluator
 from vmapdbg.reference.rounding import InDouble, count_roundings
 from vmapdbg.reference.value import Value, align
-from vmapdbg.values.numbers import encode, find_close, find_index, find_largest, make_plain
+from vmapdbg.values.numbers import find_close, find_index, find_largest, make_plain
 from vmapdbg.values.tolerance import is_float, make_tolerance
 
-SEEDS = (1, 2, 3)
-"""Seeds of the evaluations in which each result is moved by its rounding, to judge a wrong float."""
 _FINE = "float"
 """The dtype whose tolerance applies to values that are computed in double precision."""
 
@@ -31,11 +28,6 @@ class Judge:
         self.last_ranges: tuple[int, ...] = ()
         self.last_extra: tuple[int, ...] = ()
 
-    def evaluate(self, slots: Sequence[int], in_double: bool = False) -> list[Value | Unknown]:
-        rounding = InDouble(self.graph) if in_double else None
-        evaluator = LoopEvaluator(self.graph, self.read, rounding)
-        return evaluator.evaluate(slots)
-
     def compare(self, expected: int, got: int, with_more_ranges: bool = False) -> Difference | None:
         """Returns how the second value differs from the first, None if they agree.
 
@@ -48,43 +40,11 @@ class Judge:
             return found
         return self._differ(expected, got, with_more_ranges, in_double=True) and found
 
-    def compare_value(self, expected: int, got: Value) -> Difference | None:
-        """Returns how a value from outside differs from a value of the graph. Raises Unknown."""
-        value = self.evaluate([expected])[0]
-        if isinstance(value, Unknown):
-            raise value
-        left, right = _match_axes(value, got)
-        dtype = self.graph.nodes[expected].dtype
-        right_numbers, numbers = np.broadcast_arrays(left.numbers, right.numbers)
-        numbers = np.where(left.mask | right.mask, right_numbers, numbers)
-        wanted, real = encode(right_numbers, dtype), encode(numbers, dtype)
-        found = compare(real, wanted, self._count_roundings(expected))
-        if found.status == "wrong" and is_float(dtype):
-            found = excuse_rounding(real, wanted, found, self._compute_precisely(expected, right))
-        if found.status != "wrong" or found.index is None:
-            return None
-        assert found.got is not None
-        assert found.expected is not None
-        return Difference(found.index, found.got, found.expected, found.wrong, found.total)
-
-    def _compute_precisely(self, slot: int, got: Value) -> list[np.ndarray]:
-        """Returns a value in double precision, then the same moved by its own rounding, in the shape that it has beside
-        `got`. Raises Unknown."""
-        found: list[np.ndarray] = []
-        for seed in (None, *SEEDS):
-            evaluator = LoopEvaluator(self.graph, self.read, InDouble(self.graph, seed))
-            value = evaluator.evaluate([slot])[0]
-            if isinstance(value, Unknown):
-                raise value
-            left, right = _match_axes(value, got)
-            spread, _ = np.broadcast_arrays(left.numbers, right.numbers)
-            found.append(spread.astype(np.float64).ravel())
-        return found
-
-    def _need(self, slots: Sequence[int], in_double: bool) -> list[Value]:
+    def _evaluate(self, slots: Sequence[int], in_double: bool) -> list[Value]:
         """Returns values. Raises Unknown."""
+        rounding = InDouble(self.graph) if in_double else None
         found: list[Value] = []
-        for value in self.evaluate(slots, in_double):
+        for value in LoopEvaluator(self.graph, self.read, rounding).evaluate(slots):
             if isinstance(value, Unknown):
                 raise value
             found.append(value)
@@ -96,7 +56,7 @@ class Judge:
         return self._roundings[slot]
 
     def _differ(self, expected: int, got: int, with_more_ranges: bool, in_double: bool = False) -> Difference | None:
-        left, right = self._need((expected, got), in_double)
+        left, right = self._evaluate((expected, got), in_double)
         dtype = self.graph.nodes[expected].dtype
         if dtype != self.graph.nodes[got].dtype:
             raise Unknown(f"it has another dtype: {self.graph.nodes[got].dtype} instead of {dtype}")

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from vmapdbg.check.result import Comparison, OutputCheck
 from vmapdbg.check.value_path import Difference, OutputPath, PassKind, PassValue, SchedulePath, WrongRewrite
+from vmapdbg.child.compare.schedule_checker import ScheduleChecker
+from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
-from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.sizes import find_argument_sizes
-from vmapdbg.child.failures.known_nodes import PassNodes
+from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.releases import find_inputs
 from vmapdbg.child.passes.compare import Judge
 from vmapdbg.child.passes.order import OrderedKernels
@@ -21,11 +23,7 @@ from vmapdbg.child.passes.outputs import BufferFollower, Followed, choose_chains
 from vmapdbg.child.passes.steps import MOST_SECONDS, Progress, StepFinder
 from vmapdbg.child.passes.watch import FollowedCall, PassRun
 from vmapdbg.model.wording import first_line
-from vmapdbg.reference.arithmetic import load
-from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import Unknown
-from vmapdbg.reference.value import Value
-from vmapdbg.values.numbers import Array
 
 UOp = Any
 MOST_SECONDS_IN_ALL = 120
@@ -35,15 +33,22 @@ ORDER = "the kernels in their order, by numpy"
 RUN = "the kernels as they ran"
 
 
-class ScheduleFollower:
-    """Follows one schedule. `read` returns the contents of an input by their name."""
+PackAfter = Callable[[Followed, "OrderedKernels | None"], tuple[int, int]]
+"""Packs a value after a pass, or after the kernels in their order: returns the slots of what it should be, and of what
+it is. Raises CannotPack."""
 
-    def __init__(self, one: FollowedCall, nodes: PassNodes, read: Callable[[str], bytes], progress: Progress):
-        self.one, self.nodes, self.read, self.progress = one, nodes, read, progress
+
+class ScheduleFollower:
+    """Follows one schedule."""
+
+    def __init__(self, one: FollowedCall, nodes: KnownNodes, folder: EvidenceFolder, progress: Progress):
+        self.one, self.nodes, self.folder, self.progress = one, nodes, folder, progress
         self._end = time.monotonic() + MOST_SECONDS_IN_ALL
         self.chains = choose_chains(one.seen)
         self.packer = make_packer(one)
-        self.judge = Judge(self.packer.graph, read)
+        self.judge = Judge(self.packer.graph, folder.read_data)
+        # how the real results compare
+        self.checks: list[OutputCheck] = []
         # the outputs in the graph before the first pass
         self.outputs: dict[int, UOp] = {}
         self.followed: list[Followed] = []
@@ -54,38 +59,46 @@ class ScheduleFollower:
         if one.scheduled.op.name != "CALL":
             self._before = find_inputs(one.scheduled, [])
 
-    def prepare(self) -> str | None:
-        """Finds what has to be evaluated. Returns why that is impossible, else None."""
+    def follow(self, line: str | None) -> SchedulePath:
+        """Follows the outputs, and the buffers of the snippet that are wrong after the last kernel."""
         if not self.chains:
-            return "tinygrad had it in its cache: no pass ran"
+            return SchedulePath(self.one.schedule, line, reason="tinygrad had it in its cache: no pass ran")
         if self.one.is_sharded:
-            return "its values are spread over several devices"
+            return SchedulePath(self.one.schedule, line, reason="its values are spread over several devices")
         self.outputs, self.followed = follow_outputs(self.chains)
         self.packer.find_memory(one.run.after for one in self.followed)
         self._run_in_order()
-        return None
-
-    def follow(self, line: str | None) -> SchedulePath:
-        """Follows the outputs, and the buffers of the snippet that are wrong after the last kernel."""
+        evidence = self.one.call.evidence
+        if evidence.failed is None and "asked" in evidence.graphs:
+            self.progress(f"schedule {self.one.schedule}: {RUN}")
+            checker = ScheduleChecker(evidence, self.folder)
+            self.checks = checker.check_outputs(checker.open(evidence.graphs["asked"]))
         paths = [self.follow_output(number, u) for number, u in self.outputs.items()]
         return SchedulePath(self.one.schedule, line, (*paths, *self._follow_buffers()))
-
-    def _find_right(self, number: int, right: int, is_memory: bool) -> int:
-        """Returns the slot of the right value after a pass: the output, or all that its buffer should hold."""
-        if not is_memory:
-            return right
-        given = next(i for i, one in enumerate(self.followed) if one.is_memory)
-        return self.packer.pack_memory(self.followed[given - 1].outputs[number])
 
     def follow_output(self, number: int, u: UOp) -> OutputPath:
         try:
             right = self.packer.pack(u)
         except CannotPack as error:
             return OutputPath(number, (), str(u.dtype), (), reason=str(error))
+        first_memory = next((i for i, one in enumerate(self.followed) if one.is_memory), None)
+
+        def pack_after(one: Followed, order: OrderedKernels | None) -> tuple[int, int]:
+            found = one.outputs.get(number)
+            if found is None:
+                raise CannotPack("it is not found in the graph")
+            memory = right
+            if first_memory is not None and one.is_memory:
+                # all that the buffer of the output should hold
+                memory = self.packer.pack_memory(self.followed[first_memory - 1].outputs[number])
+            if order is not None:
+                return memory, order.find_slot(found, one.is_memory)
+            if one.is_memory:
+                return memory, self.packer.pack_memory(found)
+            return memory, self.packer.pack(found)
+
+        passes = [*self._judge_passes(pack_after), self._judge_run(number)]
         node = self.packer.graph.nodes[right]
-        passes = [self._evaluate_pass(number, right, one) for one in self.followed]
-        passes.append(self._evaluate_order(number, right))
-        passes.append(self._evaluate_run(number))
         node_id = self._find_node(number, u)
         return self._explain(OutputPath(number, node.shape, node.dtype, without_doubtful(passes), node_id))
 
@@ -102,49 +115,33 @@ class ScheduleFollower:
         """Yields the buffers that hold wrong values when the kernels have run."""
         first = self.chains[0].runs[0].before
         follower = BufferFollower(self.packer, self._find_own)
-        for number, (buffer, held) in enumerate(self.one.call.held.items()):
+        buffers = list(self.one.call.held)
+        for check in self.checks:
+            if check.comparison.status != "wrong" or check.of not in {"assigned", "input"}:
+                continue
+            buffer = buffers[check.number]
             try:
                 right = follower.pack_memory(first, buffer)
             except (CannotPack, *UNEXPECTED):
                 continue
-            node = self.packer.graph.nodes[right]
-            real = Value(load(Array(self.read(held.blobs[0]), node.dtype, node.shape)))
-            value = self.judge_value(RUN, "run", functools.partial(self.judge.compare_value, right, real))
-            if value.status == "wrong":
-                yield self._follow_buffer(follower, number, buffer, right, value)
+            yield self._follow_buffer(follower, check, buffer, right)
 
-    def _follow_buffer(
-        self, follower: BufferFollower, number: int, buffer: UOp, right: int, real: PassValue
-    ) -> OutputPath:
-        passes: list[PassValue] = []
-        for one in self.followed:
+    def _follow_buffer(self, follower: BufferFollower, check: OutputCheck, buffer: UOp, right: int) -> OutputPath:
+        def pack_after(one: Followed, order: OrderedKernels | None) -> tuple[int, int]:
+            if order is None:
+                return right, follower.pack_memory(one.run.after, buffer)
+            leaf = next((u for u in order.held if self._find_own(u) is buffer), None)
+            if leaf is None:
+                return right, self.packer.pack(buffer)
+            return right, order.held[leaf]
 
-            def compare(sink: UOp = one.run.after) -> Difference | None:
-                return self.judge.compare(right, follower.pack_memory(sink, buffer))
-
-            passes.append(replace(self.judge_value(one.run.name, "rewrite", compare), place=one.run.place))
-        passes += [self._judge_held(buffer, right), real]
+        passes = [*self._judge_passes(pack_after), make_run_value(check.comparison)]
         node = self.packer.graph.nodes[right]
-        path = OutputPath(number, node.shape, node.dtype, without_doubtful(passes), of="buffer")
+        path = OutputPath(check.number, node.shape, node.dtype, without_doubtful(passes), of="buffer")
         for one, value in zip(self.followed, path.passes, strict=False):
             if value.difference is not None:
                 return replace(path, rewrite=follower.explain(one.run, buffer, value.difference, self.nodes))
         return path
-
-    def _judge_held(self, buffer: UOp, right: int) -> PassValue:
-        """Returns the row of what the kernels leave in a buffer."""
-        order = self.order
-        if order is None:
-            return PassValue(ORDER, None, "unknown", reason=self.order_refused, kind="order")
-        leaf = next((u for u in order.held if self._find_own(u) is buffer), None)
-
-        def compare() -> Difference | None:
-            held = order.held.get(leaf)
-            if held is None:
-                held = self.packer.pack(buffer)
-            return self.judge.compare(right, held)
-
-        return self.judge_value(ORDER, "order", compare)
 
     def _find_own(self, leaf: UOp) -> UOp | None:
         """Returns the BUFFER of the snippet that a leaf of a graph replaces, None for another leaf."""
@@ -158,51 +155,40 @@ class ScheduleFollower:
 
     # *** one row
 
-    def _evaluate_pass(self, number: int, right: int, followed: Followed) -> PassValue:
-        u = followed.outputs.get(number)
-        if u is None:
-            return PassValue(followed.run.name, followed.run.place, "unknown", reason="it is not found in the graph")
+    def _judge_passes(self, pack: PackAfter) -> list[PassValue]:
+        """Returns the rows of the passes, and the row of the kernels in their order."""
+        passes: list[PassValue] = []
+        for one in self.followed:
+            value = self._judge(one.run.name, "rewrite", functools.partial(pack, one, None))
+            passes.append(replace(value, place=one.run.place))
+        if self.order is None:
+            passes.append(PassValue(ORDER, None, "unknown", reason=self.order_refused, kind="order"))
+        else:
+            passes.append(self._judge(ORDER, "order", functools.partial(pack, self.followed[-1], self.order)))
+        return passes
 
-        def compare() -> Difference | None:
-            pack = self.packer.pack_memory if followed.is_memory else self.packer.pack
-            return self.judge.compare(self._find_right(number, right, followed.is_memory), pack(u))
-
-        return replace(self.judge_value(followed.run.name, "rewrite", compare), place=followed.run.place)
-
-    def _evaluate_order(self, number: int, right: int) -> PassValue:
-        order = self.order
-        u = self.followed[-1].outputs.get(number)
-        if order is None or u is None:
-            return PassValue(ORDER, None, "unknown", reason=self.order_refused, kind="order")
-
-        def compare() -> Difference | None:
-            is_memory = self.followed[-1].is_memory
-            find = order.find_memory if is_memory else order.find_slot
-            return self.judge.compare(self._find_right(number, right, is_memory), find(u))
-
-        return self.judge_value(ORDER, "order", compare)
-
-    def _evaluate_run(self, number: int) -> PassValue:
-        def compare() -> Difference | None:
-            asked = self.chains[0].runs[0].before.src[number]
-            value = find_real_value(self.one.call, number, self.read)
-            return self.judge.compare_value(self.packer.pack(asked), value)
-
-        return self.judge_value(RUN, "run", compare)
-
-    def judge_value(self, name: str, kind: PassKind, compare: Callable[[], Difference | None]) -> PassValue:
-        """Returns the row of a value that `compare` finds right or wrong."""
+    def _judge(self, name: str, kind: PassKind, pack: Callable[[], tuple[int, int]]) -> PassValue:
+        """Returns the row of a value; `pack` returns the slots of what it should be and of what it is."""
         if time.monotonic() > self._end:
             reason = f"the schedule takes more than {MOST_SECONDS_IN_ALL} s to evaluate"
             return PassValue(name, None, "unknown", reason=reason, kind=kind)
         self.progress(f"schedule {self.one.schedule}: {name}")
         try:
-            found = compare()
+            found = self.judge.compare(*pack())
         except (CannotPack, Unknown, *UNEXPECTED) as error:
             return PassValue(name, None, "unknown", reason=str(error), kind=kind)
         if found is None:
             return PassValue(name, None, "right", kind=kind)
         return PassValue(name, None, "wrong", found, kind=kind)
+
+    def _judge_run(self, number: int) -> PassValue:
+        for check in self.checks:
+            if (check.of, check.number) == ("output", number):
+                return make_run_value(check.comparison)
+        reason = "what it holds was not kept"
+        if self.one.call.evidence.failed is not None:
+            reason = "it did not run to the end"
+        return PassValue(RUN, None, "unknown", reason=reason, kind="run")
 
     def _run_in_order(self) -> None:
         seen = self.one.seen
@@ -287,15 +273,11 @@ def make_packer(one: FollowedCall) -> LoopPacker:
     return LoopPacker(lambda u: inputs.get(u) or inputs.get(before.get(u)) or None, variables)
 
 
-def find_real_value(call: RealizeCall, number: int, read: Callable[[str], bytes]) -> Value:
-    """Returns what the kernels left in an output of a call. Raises Unknown."""
-    evidence = call.evidence
-    if evidence.failed is not None:
-        raise Unknown("it did not run to the end")
-    slot = evidence.outputs.get(number)
-    if slot is None:
-        raise Unknown("what it holds was not kept")
-    value = Evaluator(evidence.graphs["got"], read).evaluate([slot])[0]
-    if isinstance(value, Unknown):
-        raise value
-    return value
+def make_run_value(found: Comparison) -> PassValue:
+    """Returns the row of a real result."""
+    if found.status != "wrong" or found.index is None:
+        return PassValue(RUN, None, "right", kind="run")
+    assert found.got is not None
+    assert found.expected is not None
+    difference = Difference(found.index, found.got, found.expected, found.wrong, found.total)
+    return PassValue(RUN, None, "wrong", difference, kind="run")

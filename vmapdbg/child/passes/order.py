@@ -10,7 +10,7 @@ from vmapdbg.check.value_path import WrongRead
 from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack, UOp
 from vmapdbg.child.evidence.passed import number_kernels
-from vmapdbg.child.failures.known_nodes import PassNodes
+from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.records import Launch
 from vmapdbg.child.listen.releases import kernel_of, list_launches
 from vmapdbg.child.memory import name_dtype
@@ -33,17 +33,12 @@ class OrderedKernels:
         for launch in self.launches:
             self._run(launch)
 
-    def find_memory(self, u: UOp) -> int:
-        """Returns the slot of what the buffer of a UOp holds after the last launch. Raises CannotPack."""
-        held = self.held.get(find_buffer(u))
-        if held is None:
-            return self.packer.pack_memory(u)
-        return held
-
-    def find_slot(self, u: UOp) -> int:
-        """Returns the slot of an output after the last launch. Raises CannotPack."""
+    def find_slot(self, u: UOp, is_memory: bool) -> int:
+        """Returns the slot of an output after the last launch, or of all that its buffer holds. Raises CannotPack."""
         base = find_base(u)
         buffer = find_buffer(base)
+        if is_memory:
+            return self.held[buffer] if buffer in self.held else self.packer.pack_memory(u)
         if base.op.name not in {"AFTER", *_MEMORY} or buffer not in self.held:
             return self.packer.pack(u)
         slot = self.held[buffer]
@@ -74,7 +69,7 @@ class OrderedKernels:
 
     # *** states of memory
 
-    def find_wrong_read(self, nodes: PassNodes) -> WrongRead | None:
+    def find_wrong_read(self, nodes: KnownNodes) -> WrongRead | None:
         """Returns the first read of memory that is not in the state that the graph of kernels says."""
         found = self._find_wrong_read()
         if found is None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from vmapdbg.check.value_path import OutputPath, SchedulePath, ValueReport
-from vmapdbg.child.failures.known_nodes import PassNodes
+from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.failures.watcher import Watcher
 from vmapdbg.child.mode import Mode
@@ -37,7 +36,11 @@ def main() -> None:
     watcher.start()
     mode.collector_kind = FollowingCollector
     error = run_in(mode, request)
-    followed = list(choose_followed(mode, request))
+    followed = [
+        one
+        for one in getattr(mode.collector, "followed", [])
+        if one.schedule >= 0 and request.schedule in (None, one.schedule)
+    ]
     schedules = mode.schedules
     nodes = [find_nodes(schedules[one.schedule].passed, one) for one in followed]
     capture = mode.build(error, lambda: None)
@@ -51,8 +54,8 @@ def main() -> None:
     for number, (one, known) in enumerate(chosen, start=1):
         schedule = capture.schedules[one.schedule]
         try:
-            follower = ScheduleFollower(one, known, mode.collector.folder.read_data, progress)
-            path = follow(follower, schedule)
+            follower = ScheduleFollower(one, known, mode.collector.folder, progress)
+            path = follower.follow(schedule.line)
         except Exception as unexpected:  # the other schedules are followed all the same
             reason = f"its graphs cannot be read: {type(unexpected).__name__}: {first_line(unexpected)}"
             path = SchedulePath(one.schedule, schedule.line, reason=reason)
@@ -60,28 +63,13 @@ def main() -> None:
         write(request, capture, paths, stopped=number < len(chosen))
 
 
-def follow(follower: ScheduleFollower, schedule: model.Schedule) -> SchedulePath:
-    """Follows the outputs of a schedule."""
-    refused = follower.prepare()
-    if refused is not None:
-        return SchedulePath(schedule.index, schedule.line, reason=refused)
-    return follower.follow(schedule.line)
-
-
-def choose_followed(mode: Any, request: ValueRequest) -> Iterator[FollowedCall]:
-    """Yields the chosen schedules."""
-    for one in getattr(mode.collector, "followed", []):
-        if one.schedule >= 0 and request.schedule in (None, one.schedule):
-            yield one
-
-
-def find_nodes(passed: Any, one: FollowedCall) -> PassNodes:
+def find_nodes(passed: Any, one: FollowedCall) -> KnownNodes:
     """Returns the known nodes of a schedule; `passed` is the record of its pass, None if there is no record."""
     if passed is None:
-        return PassNodes(one.schedule, {}, {}, {}, [])
+        return KnownNodes(one.schedule)
     from vmapdbg.child.capture.view import PassView
 
-    return PassNodes(one.schedule, PassView(passed).ids, passed.held, dict(one.origin), [])
+    return KnownNodes(one.schedule, PassView(passed).ids, passed.held, dict(one.origin))
 
 
 def add_lines(path: SchedulePath, schedule: model.Schedule) -> SchedulePath:
