@@ -1,6 +1,6 @@
 """`import vmapdbg.patched` at the top of a program, before tinygrad is imported, patches tinygrad in it.
 
-All patches are on, or those that `VMAPDBG_PATCHES` names; under `vmapdbg run` and in a snippet the overlay is there
+All patches are on, or the patches in `VMAPDBG_PATCHES`; under `vmapdbg run` and in a snippet the overlay is there
 already, with the patches of the command, and this import does nothing. Python processes that the program starts get
 the same overlay. Raises OverlayError (an ImportError) when tinygrad is imported already, or is not 0.12.0.
 """

@@ -16,36 +16,10 @@ def arithmetic(shape: tuple[int, ...], dtype: Any) -> Any:
     return a * b + a, (a - b).maximum(a), (a < b).where(a, b * 2), a.cast(dtypes.float32) / 3
 
 
-@program(*shapes((4,), (2, 3, 4), ()))
-def unary_functions(shape: tuple[int, ...]) -> Any:
-    x = data(*shape)
-    return (
-        x.exp(),
-        x.log(),
-        x.sin().relu(),
-        x.sqrt().sigmoid(),
-        x.gelu(),
-        x.tanh() * x.silu(),
-        x.erf(),
-        x.round(),
-    )
-
-
 @program(*((a, b) for a in (dtypes.float32, dtypes.int8, dtypes.bool) for b in (*FLOATS, *INTS, dtypes.bool)))
 def casts(source: Any, target: Any) -> Any:
     x = data(4, 6, dtype=source)
     return x.cast(target).contiguous(), x.cast(target).sum(1), x.sum(0).cast(target)
-
-
-@program((dtypes.float32, dtypes.int32), (dtypes.int32, dtypes.uint8), (dtypes.half, dtypes.int16))
-def bitcasts(source: Any, target: Any) -> Any:
-    return data(4, 8, dtype=source).bitcast(target) + 1
-
-
-@program(*INTS[:2], dtypes.uint32)
-def bit_operations(dtype: Any) -> Any:
-    x, y = data(9, dtype=dtype), data(9, dtype=dtype)
-    return x & y, x | 3, x ^ y, x // 3, x % 5, ~x
 
 
 @program()
@@ -99,18 +73,6 @@ def split_reduces(shape: tuple[int, ...]) -> Any:
 def spread(*shape: int) -> Any:
     x = data(*shape)
     return x.var(), x.std(1), x.var_mean(0)[0], x.std_mean(1)[1], ((x - x.mean()) ** 2).mean()
-
-
-@program(*MATRICES)
-def extreme_places(*shape: int) -> Any:
-    x = data(*shape)
-    return x.argmax(1), x.argmin(0), x.argmax(), (x == x.max(1, keepdim=True)).sum(1)
-
-
-@program(*MATRICES)
-def any_and_all(*shape: int) -> Any:
-    x = data(*shape)
-    return (x > 0).any(1), (x > 0).all(), (x == 1).sum(0), x.isclose(x + 1).all(1)
 
 
 @program(*((n, axis) for n in (5, 16, 600) for axis in (0, 1)))

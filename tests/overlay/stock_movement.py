@@ -25,29 +25,11 @@ def movement(*shape: int) -> Any:
     )
 
 
-@program(*((mode, shape) for mode in ("reflect", "replicate", "circular") for shape in ((1, 2, 4, 4), (1, 1, 6, 5))))
-def pad_modes(mode: str, shape: tuple[int, ...]) -> Any:
-    x = data(*shape)
-    return x.pad((1, 2, 2, 1), mode=mode) * 2, x.exp().pad((1, 1, 1, 1), mode=mode).sum((2, 3))
-
-
 @program(*((axis, n) for axis in (0, 1) for n in (2, 3, 7)))
 def joins(axis: int, n: int) -> Any:
     parts = [data(3, 4) for _ in range(n)]
     joined = Tensor.cat(*parts, dim=axis)
     return joined + 1, Tensor.stack(*parts, dim=axis).sum(axis), joined.sum(axis), *joined.split(2, dim=axis)
-
-
-@program(*MATRICES)
-def triangles(*shape: int) -> Any:
-    x = data(*shape)
-    return (
-        x.triu(),
-        x.tril(-1).sum(1),
-        Tensor.eye(shape[0]) @ x,
-        x.masked_fill(x > 0, 2.0),
-        Tensor.arange(shape[1]) + x,
-    )
 
 
 @program(4, 30, 300)
@@ -57,17 +39,6 @@ def ranges(n: int) -> Any:
         Tensor.arange(n).sum(),
         Tensor.linspace(0, 1, n) * 2,
         Tensor.arange(n, 0, -2) + 1,
-    )
-
-
-@program((3, 1), (4, 2))
-def windows(size: int, step: int) -> Any:
-    x = data(12, 5)
-    return (
-        x.unfold(0, size, step).sum(-1),
-        x.unfold(0, size, step).max(0),
-        data(4, 4).diagonal().sum(),
-        data(4).diag() + 1,
     )
 
 
@@ -112,12 +83,6 @@ def sorting(n: int, axis: int) -> Any:
     x = data(n, n)
     values, places = x.sort(axis)
     return values, places, x.argsort(axis), *x.topk(min(n, 3), axis), x.sort(axis, descending=True)[0].sum()
-
-
-@program(*MATRICES[:3])
-def slices(*shape: int) -> Any:
-    x = data(*shape)
-    return x[:1], x[-1] + 1, x[:, ::2].contiguous(), x[0, 1:].sum(), x[..., None] * 2, x[::-1, 1:3].exp()
 
 
 @program(*((shape, dtype) for shape in ((4, 4), (3, 8)) for dtype in (dtypes.float32, dtypes.int32)))

@@ -110,11 +110,6 @@ def matmuls(n: int, k: int, m: int) -> Any:
     return a @ b, (a @ b).relu() @ c, a.T @ a, (a @ b + c.T).sum(0), a.linear(b, data(m)).tanh()
 
 
-@program(*(("ij,jk->ik", (3, 4), (4, 5)), ("bij,bjk->bik", (2, 3, 4), (2, 4, 3)), ("ij,ij->", (3, 4), (3, 4))))
-def einsum(formula: str, left: tuple[int, ...], right: tuple[int, ...]) -> Any:
-    return Tensor.einsum(formula, data(*left), data(*right)), Tensor.einsum("ij->ji", data(3, 4)) + 1
-
-
 @program(*FLOATS, *INTS)
 def matmul_dtypes(dtype: Any) -> Any:
     a, b = data(8, 8, dtype=dtype), data(8, 8, dtype=dtype)
@@ -125,21 +120,6 @@ def matmul_dtypes(dtype: Any) -> Any:
 def convolutions(stride: int, padding: int, groups: int) -> Any:
     x, w, bias = data(2, 4, 9, 9), data(8, 4 // groups, 3, 3), data(8)
     return x.conv2d(w, bias, groups, stride, 1, padding), x.conv2d(w, None, groups, stride, 2, padding).relu().max(1)
-
-
-@program(1, 2)
-def transposed_convolutions(stride: int) -> Any:
-    return data(1, 4, 5, 5).conv_transpose2d(data(4, 6, 3, 3), data(6), stride=stride)
-
-
-@program(*((size, stride) for size in (2, 3) for stride in (1, 2)))
-def pools(size: int, stride: int) -> Any:
-    x = data(1, 3, 8, 8)
-    return (
-        x.max_pool2d((size, size), stride),
-        x.avg_pool2d((size, size), stride, padding=1),
-        x.max_pool2d((size, size), stride).relu().mean((2, 3)),
-    )
 
 
 @program((1, False), (4, False), (4, True))
@@ -169,11 +149,6 @@ def winograd(backward: bool) -> Any:
         if backward:
             out.sum().backward()
         return out, w.grad if backward else out + 1
-
-
-@program("nearest", "linear", "nearest-exact")
-def interpolate(mode: str) -> Any:
-    return data(1, 2, 5, 7).interpolate((8, 4), mode=mode), data(1, 2, 4, 4).interpolate((8, 8), mode=mode).sum()
 
 
 # *** gradients and optimizers
@@ -216,23 +191,6 @@ def optimizers(kind: str, fused: Any) -> None:
             optimizer.zero_grad()
             data(5, 6).sequential(layers).cross_entropy(data(5, dtype=dtypes.int32)).backward()
             optimizer.step()
-
-
-@program((False,), (True,))
-def losses(backward: bool) -> Any:
-    x = data(4, 7).requires_grad_()
-    labels, targets = data(4, dtype=dtypes.int32), data(4, 7)
-    found = [
-        x.sparse_categorical_crossentropy(labels),
-        x.cross_entropy(labels, label_smoothing=0.1),
-        x.sigmoid().binary_crossentropy(targets),
-        x.binary_crossentropy_logits(targets),
-        x.log_softmax().nll_loss(labels),
-    ]
-    if backward:
-        sum(found[1:], found[0]).backward()
-        return x.grad
-    return found
 
 
 @program(1, 3)

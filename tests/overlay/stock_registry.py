@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from func_ops.data import Op
+from func_ops.table import OPS
 from tinygrad import Device, Tensor, dtypes
 
 Program = Callable[..., Any]
@@ -34,3 +37,17 @@ def shapes(*choices: tuple[int, ...]) -> list[tuple[tuple[int, ...]]]:
 def data(*shape: Any, dtype: Any = dtypes.float32, **options: Any) -> Tensor:
     """Returns a tensor that is a buffer already."""
     return Tensor.empty(*shape, dtype=dtype, **options)
+
+
+def apply_op(op: Op) -> list[Tensor]:
+    """Returns the result of an op of the table of `tinygrad.func`, and its gradient by each float."""
+    inputs = [data(*array.shape[2:], dtype=getattr(dtypes, str(array.dtype))) for array in op.arrays()]
+    result = op.fn(*inputs)
+    moved = [x for x in inputs if op.moves and x.is_floating_point()]
+    if not moved:
+        return [result]
+    cotangent = data(*result.shape, dtype=result.dtype)
+    return [result, *result.gradient(*moved, gradient=cotangent, materialize_grads=True)]
+
+
+PROGRAMS += [(f"op {name}", partial(apply_op, op), (), False) for name, op in OPS.items()]

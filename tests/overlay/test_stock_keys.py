@@ -1,7 +1,7 @@
 """The overlay leaves programs that use nothing of it alone: the same kernels, to the key of each AST.
 
 A failure means that a user who debugs an ordinary program with vmapdbg is shown kernels that tinygrad would
-not make. The programs are those of stock_*.py.
+not make. The programs are those of stock_*.py and the table of ops of func_ops.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def record_schedules(patches: str | None, amount: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("amount", "at_least"),
-    [("some", 40), pytest.param("all", 1500, marks=pytest.mark.slow)],
+    [("some", 150), pytest.param("all", 4000, marks=pytest.mark.slow)],
 )
 def test_programs_without_vmap_are_scheduled_as_by_stock(amount: str, at_least: int) -> None:
     """All patches off, and all vmap patches on. It is one test, so that xdist records each side once."""

@@ -118,8 +118,8 @@ def test_what_is_written_once_more_only_says_why(tmp_path: Path) -> None:
     assert (note.is_note, note.compared, note.unchecked) == (True, 0, ("2 replays by TinyJit: enough",))
 
 
-@pytest.mark.parametrize(("died", "why"), [(True, "the process that judges died"), (False, "the run was stopped")])
+@pytest.mark.parametrize(("died", "why"), [(True, "the comparing process died"), (False, "the run was stopped")])
 def test_what_was_left_says_why(died: bool, why: str, tmp_path: Path) -> None:
     for name in ("one", "other"):
         (tmp_path / "ready" / name).mkdir(parents=True)
-    assert read_found(tmp_path, died).unchecked == {f"it was not judged: {why}": 2}
+    assert read_found(tmp_path, died).unchecked == {f"it was not compared: {why}": 2}

@@ -19,13 +19,12 @@ from pathlib import Path
 
 from vmapdbg.child.feed import MadeSchedule, feed
 from vmapdbg.model.data import build_data
-from vmapdbg.model.store import StoreError, write_atomically
+from vmapdbg.model.store import StoreError, dump_compact, write_atomically
 from vmapdbg.suite.saved import (
     FAILED,
     AskedSchedule,
     SavedRun,
     SavedTest,
-    dump_record,
     name_test,
     save_schedule,
     start_run,
@@ -103,7 +102,7 @@ class RunWriter:
         try:
             files = start_run(self.folder, self.run)
             write_atomically(
-                files / "tests" / f"{name_test(test)}-{self._token}-{self._number}.json", dump_record(part)
+                files / "tests" / f"{name_test(test)}-{self._token}-{self._number}.json", dump_compact(part)
             )
         except (OSError, StoreError) as error:
             self._stop(error)

@@ -15,7 +15,7 @@ from vmapdbg.commands.shared.runs import capture_of
 from vmapdbg.diff import diff_captures
 from vmapdbg.install.fetched import commit_of, describe_commit, list_commits, repository_of
 from vmapdbg.install.job import Job, Run
-from vmapdbg.install.trees import TreeError, find_tree, parse_name
+from vmapdbg.install.trees import parse_name
 from vmapdbg.model.capture import SCHEMA
 from vmapdbg.model.failure import Failure
 from vmapdbg.page.documents import CommitTrial, History, name_outcomes
@@ -23,17 +23,8 @@ from vmapdbg.page.text.bisect import print_history
 
 
 def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
-    """Searches for the commit that changed the outcome and prints it. Returns the exit code."""
-    history = search_history(job, span, kind)
-    if as_json:
-        console.print_json(history)
-    else:
-        print_history(history, console.make_console())
-    return int(bool(history.suspects))
-
-
-def search_history(job: Job, span: str, kind: str) -> History:
-    """Finds the first commit of a span (`GOOD..BAD`) that changed the `kind` of outcome of a job.
+    """Prints the first commit of a span (`GOOD..BAD`) that changed the `kind` of outcome of a job. Returns the exit
+    code.
 
     The commits are from the checkout of the job's tree, else of the working directory. Raises Failure if there is no
     such span, or if an end of it cannot be run.
@@ -45,7 +36,8 @@ def search_history(job: Job, span: str, kind: str) -> History:
 
         def ask(commits: Sequence[str]) -> list[str | None]:
             progress(f"{len(runs)} of {len(line)} commits tried, now {' '.join(c[:9] for c in commits)}")
-            runs.update(run_commits(job, top, commits))
+            trees = [replace(job, tree=f"{top}@{commit}", patches=None, values=True) for commit in commits]
+            runs.update(zip(commits, run_many(trees), strict=True))
             return [name_outcome(runs[commit], outcomes) for commit in commits]
 
         try:
@@ -58,7 +50,7 @@ def search_history(job: Job, span: str, kind: str) -> History:
     if search.first is not None and search.before is not None:
         changes = diff_captures(capture_of(runs[search.before], job), capture_of(runs[search.first], job), None)
     tried = [commit for commit in search.commits if commit in search.outcomes]
-    return History(
+    history = History(
         schema=SCHEMA,
         kind="bisect-commits",
         snippet=job.snippet,
@@ -69,6 +61,11 @@ def search_history(job: Job, span: str, kind: str) -> History:
         suspects=tuple(describe_commit(top, commit) for commit in search.suspects),
         changes=changes,
     )
+    if as_json:
+        console.print_json(history)
+    else:
+        print_history(history, console.make_console())
+    return int(bool(history.suspects))
 
 
 def list_span(top: Path, span: str) -> list[str]:
@@ -80,22 +77,6 @@ def list_span(top: Path, span: str) -> list[str]:
     if not commits:
         raise Failure(f"no commit of {span} changes the package tinygrad")
     return [commit_of(top, good), *commits]
-
-
-def run_commits(job: Job, top: Path, commits: Sequence[str]) -> dict[str, Run]:
-    """Runs a job on some commits at the same time. A commit without a tree to run counts as a run that died."""
-    trees: dict[str, Job] = {}
-    runs: dict[str, Run] = {}
-    for commit in commits:
-        tree = f"{top}@{commit}"
-        try:
-            find_tree(tree)
-        except TreeError as error:
-            runs[commit] = Run(None, str(error))
-        else:
-            trees[commit] = replace(job, tree=tree, patches=None, values=True)
-    runs.update(zip(trees, run_many(list(trees.values())), strict=True))
-    return runs
 
 
 def name_outcome(run: Run, outcomes: Outcomes) -> str | None:

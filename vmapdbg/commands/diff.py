@@ -84,10 +84,11 @@ def diff(
             raise Failure("two saved runs have no page: --format github is Markdown")
         if times:
             raise Failure("--time runs both sides, and these are saved runs of a test-suite")
-        if test is None:
-            is_empty = diff_suites(folders, form, as_json, part.show_all, exit_code)
-        else:
-            is_empty = diff_tests(folders, test, form, as_json, part.show_all, unified)
+        if form == "github" and as_json:
+            raise Failure("--json and --format github are two formats: give one of them")
+        if form == "github" and test is not None:
+            raise Failure("--format github is for whole runs, not for one --test")
+        is_empty = diff_folders(folders, test, "json" if as_json else form, part.show_all, unified, exit_code)
     else:
         if test is not None or form is not None:
             raise Failure("--test and --format are for two saved runs: vmapdbg diff BEFORE_DIR AFTER_DIR")
@@ -190,48 +191,37 @@ def find_folders(inputs: Sequence[str]) -> tuple[Path, Path] | None:
     return paths[0], paths[1]
 
 
-def diff_suites(folders: tuple[Path, Path], form: str | None, as_json: bool, show_all: bool, exit_code: bool) -> bool:
-    """Prints how two saved runs differ, and returns whether they are equal. Lists damaged files on stderr; with
-    `exit_code` these end the tool with 2, because the comparison is not complete."""
-    if form == "github" and as_json:
-        raise Failure("--json and --format github are two formats: give one of them")
-    from vmapdbg.suite.compare import compare_runs
+def diff_folders(
+    folders: tuple[Path, Path], test: str | None, form: str | None, show_all: bool, unified: bool, exit_code: bool
+) -> bool:
+    """Prints how two saved runs differ, or like a diff of two captures, how a `test` of them does. Returns whether
+    they are equal. Lists damaged files on stderr; with `exit_code` these end the tool with 2, because the comparison is
+    not complete."""
+    from vmapdbg.page.suite_words import dump_suite_github
+    from vmapdbg.page.text.diff import print_diff
+    from vmapdbg.page.text.suite import print_suite
+    from vmapdbg.suite.compare import compare_runs, diff_test
     from vmapdbg.suite.saved import load_run
 
-    found = compare_runs(load_run(folders[0]), load_run(folders[1]))
-    if as_json:
+    runs = load_run(folders[0]), load_run(folders[1])
+    if test is not None:
+        diff = diff_test(*runs, find_test(runs, test))
+        if form == "json":
+            console.print_json(diff)
+        else:
+            print_diff(diff, console.make_console(), show_all=show_all, unified=unified)
+        return diff.is_empty
+    found = compare_runs(*runs)
+    if form == "json":
         console.print_json(found)
     elif form == "github":
-        from vmapdbg.page.suite_words import dump_suite_github
-
         sys.stdout.write(dump_suite_github(found))
     else:
-        from vmapdbg.page.text.suite import print_suite
-
         print_suite(found, console.make_console(), show_all=show_all)
     for line in found.damaged:
         console.say(line)
     if exit_code and found.damaged:
         sys.exit(EXIT_USAGE)
-    return found.is_empty
-
-
-def diff_tests(
-    folders: tuple[Path, Path], test: str, form: str | None, as_json: bool, show_all: bool, unified: bool
-) -> bool:
-    """Prints how a test of two saved runs differs, like a diff of two captures. Returns whether it is equal."""
-    if form == "github":
-        raise Failure("--format github is for whole runs, not for one --test")
-    from vmapdbg.page.text.diff import print_diff
-    from vmapdbg.suite.compare import diff_test
-    from vmapdbg.suite.saved import load_run
-
-    runs = load_run(folders[0]), load_run(folders[1])
-    found = diff_test(*runs, find_test(runs, test))
-    if as_json:
-        console.print_json(found)
-    else:
-        print_diff(found, console.make_console(), show_all=show_all, unified=unified)
     return found.is_empty
 
 

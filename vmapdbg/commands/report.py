@@ -11,7 +11,6 @@ import click
 
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.runs import capture_states
-from vmapdbg.install.patches import PatchState
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.store import check_output, write_output
 
@@ -45,8 +44,11 @@ def report(snippet: str | None, output: Path, times: bool, switches: bool, given
     # before the snippet runs
     check_page(output, jobs.name_of(snippet, given))
     if switches:
+        from vmapdbg.page.html.states import render_states
+
         states = capture_states(snippet, given, times)
-        write_states(states, output)
+        files = _read_files([capture for _, capture in states], None)
+        write_output(output, render_states(states, files, f"run {_format_time(None)}"))
         capture = states[0][1]
     else:
         capture = jobs.load_or_run(snippet, given, times)
@@ -71,14 +73,6 @@ def write_diff_report(view: View, output: Path) -> None:
         files.append(_read_files([capture], saved_at))
         made.append(f"{'run' if saved_at is None else 'saved'} {_format_time(saved_at)}")
     write_output(output, render_report(view, files[1], ", ".join(dict.fromkeys(made)), files[0]))
-
-
-def write_states(states: Sequence[tuple[PatchState, Capture]], output: Path) -> None:
-    """Writes the page of captures that ran with different patches, the first with all of them."""
-    from vmapdbg.page.html.states import render_states
-
-    files = _read_files([capture for _, capture in states], None)
-    write_output(output, render_states(states, files, f"run {_format_time(None)}"))
 
 
 def write_report(capture: Capture, output: Path, saved: str | None) -> None:

@@ -27,7 +27,7 @@ from vmapdbg.check.suite import PARTS, CheckedSchedule, ProgramCheck, sum_up
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.children import started_child
 from vmapdbg.commands.shared.settings import find_settings
-from vmapdbg.install.job import Job, JudgeRequest, LintedSchedule
+from vmapdbg.install.job import Job, LintedSchedule, ProgramCheckRequest
 from vmapdbg.install.overlay import TINYGRAD_VERSION, child_environment
 from vmapdbg.install.patches import Patches, format_patches
 from vmapdbg.install.trees import find_tree
@@ -118,7 +118,7 @@ def run(
     if linting and save is not None:
         raise Failure("--lint and --save are for two runs: give one of them")
     if with_check and (linting or save is not None):
-        raise Failure("--check is for a run of its own: without --lint and --save")
+        raise Failure("--check is for a separate run, without --lint and --save")
     if as_json and not with_check:
         raise Failure("--json prints what --check found: give both, or --lint-output FILE")
     if program in (("-m",), ("-c",)):
@@ -208,8 +208,8 @@ def run_and_check(program: Program, as_json: bool) -> int:
     """Runs a program and prints which of its values are wrong: on stderr, or with `as_json` as a document on stdout,
     and what the program prints on stderr.
 
-    Returns the exit code: 1 if a value is wrong or tinygrad was stopped, else the program's own; 4 if the judge died,
-    the process that compares the values.
+    Returns the exit code: 1 if a value is wrong or tinygrad was stopped, 4 if the comparing process died, else the
+    program's own.
     """
     from vmapdbg.page.run_check import add_messages
     from vmapdbg.page.text.run_check import print_run_check
@@ -218,11 +218,11 @@ def run_and_check(program: Program, as_json: bool) -> int:
         root = Path(folder)
         for part in PARTS:
             (root / part).mkdir()
-        request = JudgeRequest(job=Job(program.job.snippet), evidence=folder)
+        request = ProgramCheckRequest(job=Job(program.job.snippet), evidence=folder)
         with started_child(request, None, sys.stderr.fileno(), one_thread=True) as child:
             status = program.run(sys.stderr if as_json else None, VMAPDBG_CHECK=folder)
             (root / "over").touch()
-            is_stopped = not wait_for_judge(child.process, root)
+            is_stopped = not wait_for_comparison(child.process, root)
         died = child.process.returncode != 0 and not is_stopped
         document = replace(add_messages(read_found(root, died)), program=program.arguments, status=status)
     if as_json:
@@ -234,11 +234,11 @@ def run_and_check(program: Program, as_json: bool) -> int:
     return 1 if document.findings or document.endless else status
 
 
-def wait_for_judge(judge: subprocess.Popen[bytes], root: Path) -> bool:
+def wait_for_comparison(process: subprocess.Popen[bytes], root: Path) -> bool:
     """Waits until all is compared, and returns True; Ctrl-C ends it, and what is compared by then counts."""
     with console.show_progress("comparing what the program realized") as progress:
         try:
-            while judge.poll() is None:
+            while process.poll() is None:
                 progress(f"{len(os.listdir(root / 'ready')):,} schedules to go")
                 time.sleep(_POLL)
         except KeyboardInterrupt:
@@ -247,8 +247,7 @@ def wait_for_judge(judge: subprocess.Popen[bytes], root: Path) -> bool:
 
 
 def read_found(root: Path, died: bool) -> ProgramCheck:
-    """Returns what was found. What is left was not compared: because the judge `died`, else because the run was
-    stopped."""
+    """Returns what was found. What is left was not compared: the comparing process `died`, or the run was stopped."""
     found = sum_up(build_data(CheckedSchedule, data) for data in read_lines(root / "judged.jsonl"))
     unchecked = dict(found.unchecked)
     outside = root / "outside"
@@ -256,9 +255,9 @@ def read_found(root: Path, died: bool) -> ProgramCheck:
         unchecked["it was scheduled by other means than Tensor.realize"] = outside.stat().st_size
     left = len(os.listdir(root / "ready"))
     if left and died:
-        unchecked["it was not judged: the process that judges died"] = left
+        unchecked["it was not compared: the comparing process died"] = left
     elif left:
-        unchecked["it was not judged: the run was stopped"] = left
+        unchecked["it was not compared: the run was stopped"] = left
     return replace(found, unchecked=unchecked)
 
 

@@ -63,7 +63,7 @@ def cache_entry(kind: str, name: str, fill: Callable[[Path], None]) -> Path:
         fill(attempt)
         if not has_package(attempt):
             raise TreeError(f"{name} holds no package tinygrad")
-        # an entry without the package was emptied by someone, or an older version died while it made the entry
+        # an entry without the package was emptied, or an older version died while it made the entry
         if entry.exists() and not has_package(entry):
             shutil.rmtree(entry, ignore_errors=True)
         with contextlib.suppress(OSError):

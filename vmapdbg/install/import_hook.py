@@ -35,12 +35,12 @@ class Listener(Protocol):
         ...
 
     def ready(self, module: types.ModuleType) -> None:
-        """The module ran and is patched; nobody has imported it yet."""
+        """The module ran and is patched; no importer sees it yet."""
         ...
 
 
 class TinygradFinder(importlib.abc.MetaPathFinder):
-    """Finds modules of tinygrad as the other finders do, and changes those that have a patch or a listener.
+    """Finds modules of tinygrad as the other finders do, and changes modules with a patch or a listener.
 
     `before_import` is called with the spec of tinygrad each time it is about to be imported; it may raise OverlayError.
     `new_modules` has the file of each module that tinygrad gets besides its own.

@@ -32,7 +32,7 @@ class Job:
     """A snippet, and how it is run.
 
     `arguments` are for the snippet. `patches` is None for a tinygrad that is observed without the overlay. `timeout` is
-    in seconds, None waits for ever. With `values` the tensors that the snippet realizes are read into the Capture.
+    in seconds, None for no limit. With `values` the tensors that the snippet realizes are read into the Capture.
     `tree` names the tinygrad (see `vmapdbg.install.trees`) and `python` the interpreter; if empty, the tool's own are
     used. `choices` replace decisions of the scheduler. With `times` every launch is waited for and timed, and what the
     snippet leaves lazy is run. `typed` is `-c` or `-` if the tool wrote the snippet's file, with code that was typed or
@@ -137,7 +137,7 @@ class CheckRequest(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeRequest(Request):
+class ProgramCheckRequest(Request):
     """Asks for a comparison of what the processes of a program realize with the numpy reference: the job's snippet is
     the program. `evidence` is the folder that they fill, with `vmapdbg.check.suite.PARTS`."""
 
@@ -173,8 +173,8 @@ class ReduceRequest(Request):
 @dataclass(frozen=True)
 class LintedSchedule:
     """What a process under `run --lint` found in one schedule. `kernels` counts the kernels that the process had not
-    seen before, `undecided` those kernels that have an unknown address. `failed` says why a
-    schedule could not be checked."""
+    seen before, `undecided` the kernels of these with an unknown address. `failed` says why a schedule could not be
+    checked."""
 
     kernels: int = 0
     undecided: int = 0

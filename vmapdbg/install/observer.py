@@ -12,16 +12,16 @@ UOp = Any
 
 
 class Observer:
-    """The observer when nobody looks: each report does nothing. The recorder derives from it.
+    """The observer without a recorder: each report does nothing. The recorder derives from it.
 
-    `listens` says whether somebody looks. If nobody does, the scheduler may take a result that it has already, instead
-    of making it again for the reports.
+    `listens` says whether the reports are recorded. If not, the scheduler may reuse a result instead of making it again
+    for the reports.
     """
 
     listens = False
 
     def pause(self) -> None:
-        """What follows only tries something out, and is not what the schedule is made of; until `resume`."""
+        """Until `resume`, the scheduler only tries something out: this is not in the schedule."""
 
     def resume(self) -> None:
         """Ends the last `pause`."""

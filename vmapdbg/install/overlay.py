@@ -31,7 +31,7 @@ BOOTSTRAP_DIR = Path(__file__).parent / "bootstrap"
 OVERLAY_PACKAGE = "tinygrad_overlay"
 _STATE = f"{OVERLAY_PACKAGE}._state"
 _PATCHING = f"{OVERLAY_PACKAGE}._patching"
-# the overlay files that are modules of their own: tinygrad has none of that name
+# overlay files that are new modules of tinygrad
 _NEW_MODULES = {"tinygrad.func": "func.py"}
 
 

@@ -1,4 +1,4 @@
-"""Any tinygrad: by the name that `--tinygrad` or `--baseline` takes, or the one that Python imports.
+"""Any tinygrad: by the name that `--tinygrad` or `--baseline` takes, or the tinygrad that Python imports.
 
 0.14.0             a release, from the package index
 ../tinygrad        a checkout, or a folder that contains the package, as it is now

@@ -1,5 +1,5 @@
 """Compares what the processes of a program realize with the numpy reference while they run: `vmapdbg run --check`
-starts it with a JudgeRequest.
+starts it with a ProgramCheckRequest.
 
 It reads the evidence of one schedule after the other (`vmapdbg.child.evidence.suite_folder`), removes it, and writes a
 line to `judged.jsonl`. It ends when the program has ended and no evidence is left. Nothing of tinygrad takes part.
@@ -26,7 +26,7 @@ from vmapdbg.child.compare.schedule_checker import ScheduleChecker, expected_out
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.failures.lifeline import hold
-from vmapdbg.install.job import JudgeRequest, load_request
+from vmapdbg.install.job import ProgramCheckRequest, load_request
 from vmapdbg.model.data import to_data
 from vmapdbg.model.wording import first_line
 
@@ -40,7 +40,7 @@ class TookTooLong(Exception):
 
 
 def main() -> None:
-    request = load_request(JudgeRequest, sys.argv[1])
+    request = load_request(ProgramCheckRequest, sys.argv[1])
     hold(request.lifeline)
     assert request.evidence is not None
     root = Path(request.evidence)

@@ -18,10 +18,19 @@ from dataclasses import dataclass, replace
 from typing import IO, Generic, TypeVar
 
 from vmapdbg.commands.shared.console import Progress, drop_progress
-from vmapdbg.install.job import CheckRequest, Job, JudgeRequest, ReduceRequest, Request, Run, ValueRequest, dump_record
+from vmapdbg.install.job import (
+    CheckRequest,
+    Job,
+    ProgramCheckRequest,
+    ReduceRequest,
+    Request,
+    Run,
+    ValueRequest,
+    dump_record,
+)
 from vmapdbg.install.overlay import BOOTSTRAP_DIR, child_environment
 from vmapdbg.install.patches import Patches, format_patches
-from vmapdbg.install.trees import find_tree
+from vmapdbg.install.trees import TreeError, find_tree
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import EXIT_CHILD, Failure
 from vmapdbg.model.store import load_capture
@@ -30,7 +39,7 @@ from vmapdbg.model.store import load_capture
 _MODULES = {
     Request: "vmapdbg.child.run_snippet",
     CheckRequest: "vmapdbg.child.compare.start",
-    JudgeRequest: "vmapdbg.child.compare.judge",
+    ProgramCheckRequest: "vmapdbg.child.compare.judge",
     ReduceRequest: "vmapdbg.child.reduce.reducer",
     ValueRequest: "vmapdbg.child.passes.run",
 }
@@ -98,7 +107,10 @@ class Child(Generic[R]):
                 self._report_progress(end, progress)
             status = self.process.wait(None if timeout is None else max(0.0, end - time.monotonic()))
             if not self.request.output.exists():
-                died, too_soon = f"{name} {_explain_status(status)}", " before it could report"
+                ended = f"ended the process with status {status}"
+                if status < 0:
+                    ended = f"was killed by {signal.Signals(-status).name}"
+                died, too_soon = f"{name} {ended}", " before it could report"
         except subprocess.TimeoutExpired:
             died = f"{name} did not end within {timeout:g} seconds and was stopped (--timeout)"
         if died:
@@ -126,12 +138,6 @@ class Child(Generic[R]):
             while time.monotonic() < end and not self.request.output.exists():
                 os.kill(int(self.request.shadow_id.read_text(encoding="utf-8")), 0)
                 time.sleep(_POLL / 4)
-
-
-def _explain_status(status: int) -> str:
-    if status < 0:
-        return f"was killed by {signal.Signals(-status).name}"
-    return f"ended the process with status {status}"
 
 
 _running: set[subprocess.Popen[bytes]] = set()
@@ -239,12 +245,12 @@ def refuse_overlay_error(capture: Capture) -> None:
 
 
 def run_quietly(job: Job, progress: Progress = drop_progress, shadow: bool = False) -> Run:
-    """Runs a job and keeps what its snippet prints. `shadow` is as in `run_job`."""
+    """Runs a job and keeps what its snippet prints; a job without its tinygrad died. `shadow` is as in `run_job`."""
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         capture, died = None, None
         try:
             capture = run_job(job, stdout, stderr, progress=progress, shadow=shadow)
-        except ChildDied as error:
+        except (ChildDied, TreeError) as error:
             died = str(error)
         stdout.seek(0)
         stderr.seek(0)

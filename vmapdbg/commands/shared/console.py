@@ -128,7 +128,7 @@ def display_options(command: Callable[..., Any]) -> Callable[..., Any]:
     option = functools.partial(click.option, expose_value=False, callback=_take_option)
     colours = click.Choice(["auto", "always", "never"])
     colour = option("--color", "colour", type=colours, help="Colours.  [default: auto, on a terminal without NO_COLOR]")
-    width = option("--width", type=click.IntRange(min=_NARROWEST), help="Columns.  [default: those of the terminal]")
+    width = option("--width", type=click.IntRange(min=_NARROWEST), help="Columns.  [default: the terminal's]")
     pager_help = "Print to the terminal at once, not through $PAGER (less -FRX)."
     pager = option("--no-pager", "paged", flag_value=False, default=None, help=pager_help)
     return colour(width(pager(command)))

@@ -92,7 +92,7 @@ def capture_job(job: Job, quiet_stdout: bool = True) -> Capture:
 
 def add_findings(capture: Capture, file: str | None = None) -> Capture:
     """Returns the capture with the findings of lint, without the findings that comments on the user's lines or the
-    settings exclude. The settings are those of `file`, else of the snippet."""
+    settings exclude. The settings are for `file`, else for the snippet."""
     from vmapdbg.lint import lint_capture
     from vmapdbg.lint.ignores import split_ignored
 

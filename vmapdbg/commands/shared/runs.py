@@ -156,7 +156,7 @@ def read_text(snippet: str) -> str | None:
 
 def read_unchanged(snippet: str, capture: str) -> str | None:
     """Returns the text of the snippet of a saved capture, None if it was changed since. Reads Python files only: the
-    capture may come from someone else and name any file."""
+    capture may be from another machine and name any file."""
     path = Path(snippet)
     try:
         if path.suffix != ".py" or not path.is_file() or path.stat().st_mtime > Path(capture).stat().st_mtime:

@@ -17,7 +17,7 @@ _NAMES = "names.json"
 _MOST_NAMES = 1000
 _STDIN = "-"
 _MOST_CODE_FILES = 50
-"""How many files with code are kept: those of the last runs."""
+"""How many files with code are kept, the newest."""
 
 
 def make_folder() -> Path:

@@ -1,7 +1,7 @@
 """Runs a module of vmapdbg in an interpreter that does not have it: `python child.py MODULE ARGUMENT...`.
 
-The interpreter of the user's project gets this one package, and nothing that is installed beside it: a package that the
-project lacks stays one that it lacks.
+The interpreter of the user's project gets only this package, and no other package that is installed with it: a package
+that the project lacks is still missing.
 """
 
 import importlib.abc

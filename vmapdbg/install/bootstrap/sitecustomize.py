@@ -1,5 +1,4 @@
-"""Installs the overlay when Python starts, or has its tinygrad observed, then runs the sitecustomize that this file
-stands in front of.
+"""Installs the overlay when Python starts, or observes its tinygrad, then runs the sitecustomize that this file hides.
 
 `vmapdbg.install.overlay.child_environment` puts the folder of this file on PYTHONPATH, so that workers (pytest-xdist,
 spawned processes, BEAM search) get the same tinygrad as the process that started them.
