@@ -15,7 +15,7 @@ from tinygrad.uop.ops import PatternMatcher, RewriteContext, UOp, UPat, graph_re
 
 from vmapdbg.child.failures.diagnose import diagnose
 from vmapdbg.child.failures.endless import Endless, EndlessRewrite, find_loop
-from vmapdbg.child.failures.known_nodes import NoNodes
+from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.failures.watcher import Watcher
 from vmapdbg.model.crash import Crash
 
@@ -35,7 +35,7 @@ def crash_of(start: UOp, rules: list[Any], bottom_up: bool) -> Crash:
             graph_rewrite(start, PatternMatcher(rules), bottom_up=bottom_up, name="there and back")
     finally:
         watcher.stop()
-    crash = diagnose(raised.value, NoNodes())
+    crash = diagnose(raised.value, KnownNodes())
     assert crash is not None
     assert crash.rewrite == "there and back"
     rules_told = {step.rule for step in crash.steps} - {None}
@@ -82,7 +82,7 @@ def test_where_an_endless_rewrite_was_stopped_makes_no_difference() -> None:
     exec("def stop(x): raise end(find_frame())", names)
     with pytest.raises(EndlessRewrite) as raised:
         graph_rewrite(START, PatternMatcher([(UPat(Ops.SIN, name="x"), names["stop"])]), name="there and back")
-    crash = diagnose(raised.value, NoNodes())
+    crash = diagnose(raised.value, KnownNodes())
     first = RewriteContext.unified_rewrite.__code__.co_firstlineno
     assert crash is not None
     assert (crash.function, crash.place) == ("RewriteContext.unified_rewrite", f"tinygrad/uop/ops.py:{first}")

@@ -180,22 +180,3 @@ def test_two_saved_captures_are_written_as_a_page(tmp_path: Path) -> None:
     text = Page(output.read_text("utf-8")).text
     assert "a.json" in text
     assert "this file is not here" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["-o", "report.txt"], "the ending must be one of .html, .htm"),
-        (["-o", "no/such.html"], "there is no folder no"),
-        (["-o", "page.html", "--kernel", "0"], "not for the page of -o"),
-    ],
-)
-def test_outputs_are_refused_before_the_run(
-    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "s.py").write_text("open('ran', 'w')\n")
-    done = CliRunner().invoke(main, ["diff", "s.py", *arguments])
-    assert done.exit_code == 2
-    assert said in done.output
-    assert not (tmp_path / "ran").exists()

@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
+from vmapdbg.install.job import Choice
 from vmapdbg.install.patches import Patches
 
-
-class Sortable(Protocol):
-    def __lt__(self, other: Any, /) -> bool: ...
-
-
-T = TypeVar("T", bound=Sortable)
+T = TypeVar("T", str, Choice)
 
 Ask = Callable[[Sequence[frozenset[T]]], Sequence[str]]
 """Returns the name of the outcome of each set."""

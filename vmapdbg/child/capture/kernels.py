@@ -12,7 +12,7 @@ from vmapdbg.child.capture.order import MemoryOrder, find_order
 from vmapdbg.child.capture.view import PassView, largest_of, size_of, sizes_of, values_of
 from vmapdbg.child.failures.diagnose import explain_error
 from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.failures.known_nodes import NoNodes
+from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.records import Launch, UOp
 from vmapdbg.child.listen.rendering import CompiledKernel, RendererMissing
 from vmapdbg.child.program.accesses import find_accesses, find_resets
@@ -61,7 +61,7 @@ class KernelBuilder:
         except (Exception, EndlessRewrite) as error:
             if not self.keeps_failed:
                 raise
-            return replace(kernel, failed=explain_error(error, NoNodes()))
+            return replace(kernel, failed=explain_error(error, KnownNodes()))
         compiled, work = program.compiled, program.work
         accesses, resets = self._find_facts(launch, program)
         asked = sum(map(self._count_asked, nodes))

@@ -122,12 +122,13 @@ class RunChecker:
     def try_stock(self, evidence: Evidence) -> bool | None:
         """Returns whether stock tinygrad computes the graph of a failed schedule; None if it cannot be tried: stock
         tinygrad has no vmap scope."""
-        if evidence.graph is None or evidence.reference is None or evidence.reference.ranges:
+        asked = evidence.graphs.get("asked")
+        if evidence.reducer_graph is None or asked is None or asked.ranges:
             return None
         worker = Worker(replace(self.request.job, patches=frozenset()))
-        contents = {name: self.folder.read_data(name) for (name,) in evidence.reference.inputs.values()}
+        contents = {name: self.folder.read_data(name) for (name,) in asked.inputs.values()}
         try:
-            worker.send(evidence.graph, contents, evidence.switches)
+            worker.send(evidence.reducer_graph, contents, evidence.switches)
             return worker.receive(_PATIENCE).end == RUNS
         finally:
             worker.close()

@@ -1,7 +1,7 @@
-"""A rewrite of a graph that never ends: how it is told, from what the loop of tinygrad that rewrites has in its hands.
+"""Decides whether a rewrite of a graph never ends, from the variables of tinygrad's loop that rewrites.
 
-That loop takes an entry (node, stage, what was made of it) off a stack, and puts it back where it has to wait for
-another node. Where every entry waits, and some in a circle, nothing will ever be done.
+The loop takes an entry (node, stage, result so far) off a stack, and puts it back if it must wait for another node. If
+every entry waits, and some wait in a circle, the rewrite never ends.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ UOp = Any
 Entry = tuple[UOp, int, UOp]
 
 LOOP = "unified_rewrite"
-"""The function of tinygrad's with the loop."""
+"""The function of tinygrad with the loop."""
 MOST_REWRITES = 20_000
-"""How often rules may rewrite one node before that is taken to have no end."""
+"""If rules rewrite one node more often, the rewrite never ends."""
 
 
 @dataclass(frozen=True)
 class Endless:
-    """What keeps a rewrite from ending. `context` is tinygrad's RewriteContext, `waiting` the entries that wait, and
-    `growing` the node that rules go on to rewrite, None where none is."""
+    """Why a rewrite never ends. `context` is tinygrad's RewriteContext, `waiting` has the entries that wait, and
+    `growing` is the node that rules rewrite again and again, None if there is none."""
 
     context: Any
     waiting: tuple[Entry, ...] = ()
     growing: UOp = None
 
     def is_same(self, other: Endless | None) -> bool:
-        """Tells whether the same entries of the same rewrite wait as before."""
+        """Returns whether the same entries of the same rewrite wait as before."""
         return other is not None and other.context is self.context and set(other.waiting) == set(self.waiting)
 
 
 class EndlessRewrite(BaseException):
-    """Ends a rewrite that would never end. It is no Exception: the snippet is not to catch what never happens in
-    tinygrad. A class made from it has what was `found`, since it is raised in a thread from outside, by its class."""
+    """Ends a rewrite that would never end. It is no Exception, so that the snippet does not catch it. It is raised in a
+    thread from outside, by its class: so a subclass has what was `found`."""
 
     found: Endless
 
@@ -52,8 +52,8 @@ def find_loop(frame: FrameType | None) -> FrameType | None:
 
 
 def find_endless(frame: FrameType) -> Endless | None:
-    """Returns why the loop of a frame never ends, None where it may end. The loop may be running in another thread, and
-    have an entry in its hands just then: where entries wait, it must be the same when it is looked at again."""
+    """Returns why the loop of a frame never ends, None if it may end. The loop may be running in another thread: if
+    entries wait, the same entries must wait at a second look."""
     values = frame.f_locals
     context, stack = values.get("self"), values.get("stack")
     if context is None or stack is None:
@@ -62,22 +62,17 @@ def find_endless(frame: FrameType) -> Endless | None:
     if seen is not None and len(seen) > MOST_REWRITES:
         return Endless(context, growing=values.get("n"))
     done: Mapping[UOp, UOp] = context.replace
-    # a copy is made in one go; it may lack the entry that the loop has in its hands
-    entries: list[Entry] = [*stack, *find_current(values)]
+    entries: list[Entry] = [*stack]
+    if {"n", "stage", "new_n"} <= values.keys():
+        # the loop took this entry off the stack
+        entries.append((values["n"], values["stage"], values["new_n"]))
     if not all(find_missing(entry, done) is not None for entry in entries) or not find_circles(entries, done):
         return None
     return Endless(context, tuple(dict.fromkeys(entries)))
 
 
-def find_current(values: Mapping[str, Any]) -> list[Entry]:
-    """Returns the entry that the loop took off the stack."""
-    if not {"n", "stage", "new_n"} <= values.keys():
-        return []
-    return [(values["n"], values["stage"], values["new_n"])]
-
-
 def find_missing(entry: Entry, done: Mapping[UOp, UOp]) -> UOp | None:
-    """Returns the node that an entry waits for, None where it can be taken on."""
+    """Returns the node that an entry waits for, None if it waits for none."""
     node, stage, made = entry
     if node in done or stage == 0:
         return None
@@ -86,8 +81,7 @@ def find_missing(entry: Entry, done: Mapping[UOp, UOp]) -> UOp | None:
 
 
 def find_circles(entries: Sequence[Entry], done: Mapping[UOp, UOp]) -> list[list[Entry]]:
-    """Returns the entries that wait for each other: in each circle each one for the next, and the last for the
-    first."""
+    """Returns circles of entries: each entry waits for the next, and the last for the first."""
     waiting = {entry[0]: entry for entry in entries}
     circles: list[list[Entry]] = []
     visited: set[UOp] = set()

@@ -1,85 +1,58 @@
-"""Which node of the Capture a UOp stands for that tinygrad had in its hands when it failed."""
+"""Finds the nodes of a Capture for the UOps that tinygrad was busy with when it failed."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 UOp = Any
 
-
-class KnownNodes(Protocol):
-    """What is known of the schedule that was made last."""
-
-    @property
-    def schedule(self) -> int | None:
-        """The number of the schedule; None where there is none."""
-        ...
-
-    def find(self, u: UOp) -> int | None:
-        """Returns the id of the node that a UOp stands for, None where none is known."""
-        ...
-
-    def find_kernel(self, ast: UOp | None) -> int | None:
-        """Returns the number of the compute kernel that has this AST."""
-        ...
+# these ops only read a value, or store it
+_VIEWS = frozenset(
+    {"AFTER", "INDEX", "RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "BUFFERIZE", "STAGE", "STORE", "END"}
+)
 
 
-class NoNodes:
-    """Where nothing was recorded."""
+class KnownNodes:
+    """The nodes of one run of a pass, for the schedule with number `schedule`; without arguments nothing is known.
 
-    schedule = None
-
-    def find(self, u: UOp) -> None:
-        return None
-
-    def find_kernel(self, ast: UOp | None) -> None:
-        return None
-
-
-class PassNodes:
-    """Those of a run of a pass: `ids` are the nodes' own, `held` has the node whose value is in a BUFFER, `following`
-    what became of nodes since, by rewrites."""
+    `ids` are the nodes' own ids. `held` maps a BUFFER to the node whose value it has, `following` maps a UOp to the
+    UOp that rewrites made it from. `asts` are the ASTs of the compute kernels.
+    """
 
     def __init__(
-        self, schedule: int, ids: dict[UOp, int], held: dict[UOp, UOp], following: dict[UOp, UOp], asts: list[UOp]
+        self,
+        schedule: int | None = None,
+        ids: Mapping[UOp, int] = {},
+        held: Mapping[UOp, UOp] = {},
+        following: Mapping[UOp, UOp] = {},
+        asts: Sequence[UOp] = (),
     ) -> None:
-        self.schedule: int | None = schedule
-        self.ids, self.held, self.following, self.asts = ids, held, following, asts
-        self._by_tag = {tag: u for u in ids for tag in _find_tags(u)}
+        self.schedule, self.ids, self.held, self.following, self.asts = schedule, ids, held, following, asts
+        self._by_tag = {tag: u for u in ids for tag in _tags_of(u)}
 
     def find(self, u: UOp) -> int | None:
+        """Returns the id of the node that a UOp has the value of, None if it is unknown."""
         while u is not None:
-            known = self._find_one(u)
-            if known is not None:
-                return known
+            tagged = (self._by_tag.get(tag) for tag in _tags_of(u))
+            options = getattr(u.arg, "node", None)
+            for node in (u, self.held.get(u), self.following.get(u), options, *tagged):
+                if node in self.ids:
+                    return self.ids[node]
             if u.op.name not in _VIEWS or not u.src:
                 return None
             u = u.src[0]
         return None
 
     def find_kernel(self, ast: UOp | None) -> int | None:
+        """Returns the number of the compute kernel that has this AST; code generation may change its options."""
         if ast is None:
             return None
-        # it gets other options on the way
         return next((number for number, one in enumerate(self.asts) if one.src == ast.src), None)
 
-    def _find_one(self, u: UOp) -> int | None:
-        tagged = (self._by_tag.get(tag) for tag in _find_tags(u))
-        options = getattr(u.arg, "node", None)
-        for node in (u, self.held.get(u), self.following.get(u), options, *tagged):
-            if node in self.ids:
-                return self.ids[node]
-        return None
 
-
-# what only looks at a value, or stores it
-_VIEWS = frozenset(
-    {"AFTER", "INDEX", "RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "BUFFERIZE", "STAGE", "STORE", "END"}
-)
-
-
-def _find_tags(u: UOp) -> list[int]:
-    """tinygrad 0.12 gives nodes numbers, which go with them through the rewrites of a schedule."""
+def _tags_of(u: UOp) -> list[int]:
+    """tinygrad 0.12 numbers nodes; rewrites of a schedule keep the numbers."""
     if not isinstance(u.tag, tuple):
         return []
     return [tag for tag in u.tag if isinstance(tag, int)]
@@ -91,11 +64,11 @@ def read_nodes(recorder: Any) -> KnownNodes:
 
     schedules = recorder.schedules
     if not schedules:
-        return NoNodes()
+        return KnownNodes()
     number, passed = len(schedules) - 1, schedules[-1].passed
     if passed is None:
         # it was refused before the pass could look at it
-        return PassNodes(number, {}, {}, {}, [])
+        return KnownNodes(number)
     view = PassView(passed)
     asts = [launch.ast for launch in view.launches if launch.is_compute]
-    return PassNodes(number, view.ids, passed.held, recorder.origin, asts)
+    return KnownNodes(number, view.ids, passed.held, recorder.origin, asts)

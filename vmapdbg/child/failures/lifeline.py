@@ -1,4 +1,4 @@
-"""Ends a child with the tool that started it, however that ended: SIGKILL, too. Runs in the child."""
+"""Ends a child when the tool that started it ends, even by SIGKILL. Runs in the child."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import threading
 
 
 def hold(lifeline: int) -> None:
-    """Watches the reading end of a pipe whose other end the tool holds. When that is gone, the whole group of this
-    process is killed. Does nothing where there is no pipe."""
+    """Watches the reading end of a pipe; the tool holds the other end. When it closes, the whole group of this process
+    is killed. A negative number means no pipe."""
     if lifeline >= 0:
         threading.Thread(target=_watch, args=(lifeline,), daemon=True).start()
 
@@ -18,8 +18,8 @@ def _watch(lifeline: int) -> None:
     try:
         os.read(lifeline, 1)
     except OSError:
-        # the snippet has closed what it does not know
+        # the snippet closed it
         return
-    # only a group of our own: it is not if somebody starts the child by hand
+    # a child that was started by hand has no group of its own
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)

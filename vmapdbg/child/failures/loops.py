@@ -1,13 +1,12 @@
-"""Which rewrite of code generation left a program that cannot be put in order: one loop with several ends.
+"""Finds the rewrite of code generation that gives one loop several ENDs, so that the program cannot be ordered.
 
-The kernel is lowered once more, up to where that failed, and looked at after each rewrite."""
+The kernel is lowered once more, up to the rewrite that failed, and checked after each rewrite."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 from vmapdbg.child.failures.rewrites import shorten_place
@@ -21,8 +20,8 @@ class _Stop(Exception):
 
 
 def find_shared_loop(ast: UOp, renderer: Any, last: str | None) -> SharedLoop | None:
-    """Returns the loop of a kernel that has several ends, None where each has one. `last` is the name of the rewrite
-    that failed: it is not tried again."""
+    """Returns the loop of a kernel that has several ENDs, None if each has one. `last` is the name of the rewrite that
+    failed: it is not tried again."""
     import tinygrad.codegen
 
     from vmapdbg.child.live import process_kept
@@ -32,27 +31,24 @@ def find_shared_loop(ast: UOp, renderer: Any, last: str | None) -> SharedLoop | 
     if lower is None:
         return None
     seen: list[tuple[str, str, UOp]] = []
+    rewrite = codegen.graph_rewrite
 
-    def watched(rewrite: Callable[..., UOp]) -> Callable[..., UOp]:
-        def listen(sink: UOp, *args: Any, **options: Any) -> UOp:
-            name = options.get("name")
-            if name is not None and name == last:
-                raise _Stop
-            result = rewrite(sink, *args, **options)
-            caller = sys._getframe(1)
-            seen.append((str(name), shorten_place(caller.f_code.co_filename, caller.f_lineno), result))
-            return result
+    def listen(sink: UOp, *args: Any, **options: Any) -> UOp:
+        name = options.get("name")
+        if name is not None and name == last:
+            raise _Stop
+        result = rewrite(sink, *args, **options)
+        caller = sys._getframe(1)
+        seen.append((str(name), shorten_place(caller.f_code.co_filename, caller.f_lineno), result))
+        return result
 
-        return listen
-
-    before = codegen.graph_rewrite
-    codegen.graph_rewrite = watched(before)
+    codegen.graph_rewrite = listen
     try:
-        # it fails as it did, or stops
+        # it fails again, or stops
         with contextlib.suppress(Exception), process_kept():
             lower(ast, renderer, optimize=ast.tag is None)
     finally:
-        codegen.graph_rewrite = before
+        codegen.graph_rewrite = rewrite
     return _read_loops(ast, seen)
 
 
@@ -73,6 +69,6 @@ def _read_loops(ast: UOp, seen: list[tuple[str, str, UOp]]) -> SharedLoop | None
 
 
 def _count_ranges(sink: UOp, op: str) -> Counter[int]:
-    """Returns for the number of each loop how many ENDs, or REDUCEs, there are of it."""
+    """Counts the ENDs, or the REDUCEs, of each loop by its number."""
     users = [u for u in sink.toposort() if u.op.name == op]
     return Counter(r.arg[0] for u in users for r in u.src[1:] if r.op.name == "RANGE" and r.arg[-1].name == "REDUCE")

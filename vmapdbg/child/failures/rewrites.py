@@ -1,10 +1,10 @@
-"""What an endless rewrite does: its name, the nodes it does not get done with, and the rules that make it so."""
+"""Explains an endless rewrite: its name, the nodes that it does not finish, and the rules that cause it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -16,7 +16,7 @@ UOp = Any
 
 _ENTRIES = ("graph_rewrite", "graph_rewrite_map")
 _MOST_STEPS = 64
-"""How many rewrites of one node are looked at, to find which rules alternate."""
+"""How many rewrites of one node are checked, to find which rules alternate."""
 
 
 def find_rewrite(frame: FrameType | None) -> FrameType | None:
@@ -26,15 +26,8 @@ def find_rewrite(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-def name_rewrite(frame: FrameType | None) -> str:
-    """Returns `rewriting a graph (add control flow)`."""
-    entry = find_rewrite(frame)
-    name = None if entry is None else entry.f_locals.get("name")
-    return f"rewriting a graph ({name})" if name else "rewriting a graph"
-
-
 def name_uop(u: UOp) -> str:
-    """Returns what a UOp is, as short as it can be told: `RANGE r4`, `END of r4`, `CONST 2.0`, `ADD float`."""
+    """Returns a short description of a UOp: `RANGE r4`, `END of r4`, `CONST 2.0`, `ADD float`."""
     op = u.op.name
     if op == "RANGE":
         return f"RANGE {name_range(u)}"
@@ -48,22 +41,8 @@ def name_uop(u: UOp) -> str:
 
 
 def name_range(r: UOp) -> str:
-    # of the range alone: to render it means to look at its sources, which may be a circle
-    numbers = [str(part) for part in r.arg if isinstance(part, int)]
-    return "r" + "_".join(numbers)
-
-
-def find_rule(matcher: Any, before: UOp, context: Any, after: UOp) -> str | None:
-    """Returns the `file:line` of the rule of a PatternMatcher that makes one UOp of another, None where none does."""
-    if matcher is None:
-        return None
-    for rule in matcher.pdict.get(before.op, ()):
-        pattern, match = rule[0], rule[1]
-        # a rule may need what is no more as it was
-        with contextlib.suppress(Exception):
-            if match(before, context) is after:
-                return shorten_place(*pattern.location)
-    return None
+    # tinygrad renders its sources too, which may be a circle
+    return "r" + "_".join(str(part) for part in r.arg if isinstance(part, int))
 
 
 def shorten_place(file: str, line: int) -> str:
@@ -76,13 +55,14 @@ def shorten_place(file: str, line: int) -> str:
 
 
 def explain_endless(found: Endless) -> tuple[CrashKind, tuple[RewriteStep, ...]]:
-    """Returns what is wrong with an endless rewrite, and its nodes."""
-    if found.waiting:
-        circles = find_circles(found.waiting, found.context.replace)
-        steps = [_turn([_explain_waiting(found.context, entry) for entry in circle]) for circle in circles]
-        # that which rules have to do with most; where the loop was stopped makes no difference
-        return "waits", tuple(max(steps, key=lambda circle: (sum(map(_is_made, circle)), str(circle)), default=()))
-    return explain_chain(found.context, list(_follow(found.context, found.growing)))
+    """Returns the kind of an endless rewrite, and its steps."""
+    context = found.context
+    if not found.waiting:
+        return explain_chain(context, list(_follow(context, found.growing)))
+    circles = find_circles(found.waiting, context.replace)
+    steps = [_turn([_explain_waiting(context, entry) for entry in circle]) for circle in circles]
+    # the circle with most rules; the same circle wherever the loop was stopped
+    return "waits", tuple(max(steps, key=lambda circle: (sum(map(_is_made, circle)), str(circle)), default=()))
 
 
 def _is_made(step: RewriteStep) -> bool:
@@ -90,7 +70,7 @@ def _is_made(step: RewriteStep) -> bool:
 
 
 def _turn(circle: list[RewriteStep]) -> list[RewriteStep]:
-    """Returns a circle as it begins with a node that a rule made something of."""
+    """Returns a circle that starts with a node that a rule replaced."""
     turns = [circle[index:] + circle[:index] for index in range(len(circle))]
     return min(turns, key=lambda turn: (not _is_made(turn[0]), str(turn)))
 
@@ -99,19 +79,31 @@ def _explain_waiting(context: Any, entry: Entry) -> RewriteStep:
     node, _, made = entry
     if made is node:
         return RewriteStep(name_uop(node), None, None)
-    return _explain_step(context.ctx, (context.bpm, context.pm), node, made)
+    return _explain_step(context, node, made, (context.bpm, context.pm))
 
 
-def _explain_step(ctx: Any, matchers: Sequence[Any], node: UOp, made: UOp) -> RewriteStep:
-    """Returns what a rule made of a node. The rules of the first matcher are tried first: two of them may make the
-    same."""
-    rules = (find_rule(matcher, node, ctx, made) for matcher in matchers)
+def _explain_step(context: Any, node: UOp, made: UOp, matchers: Iterable[Any]) -> RewriteStep:
+    """Returns a step with the first rule of the matchers that makes `made` of a node."""
+    rules = (_find_rule(matcher, node, context.ctx, made) for matcher in matchers)
     added = tuple(name_uop(source) for source in made.src if source not in node.src)
     return RewriteStep(name_uop(node), name_uop(made), next(filter(None, rules), None), added)
 
 
-def _follow(context: Any, node: UOp) -> Iterable[tuple[UOp, UOp]]:
-    """Yields what rules that go from the bottom up made of a node, one after the other."""
+def _find_rule(matcher: Any, before: UOp, context: Any, after: UOp) -> str | None:
+    """Returns the `file:line` of the rule of a PatternMatcher that makes `after` of `before`, None if none does."""
+    if matcher is None:
+        return None
+    for rule in matcher.pdict.get(before.op, ()):
+        pattern, match = rule[0], rule[1]
+        # a rule may need a state that has changed
+        with contextlib.suppress(Exception):
+            if match(before, context) is after:
+                return shorten_place(*pattern.location)
+    return None
+
+
+def _follow(context: Any, node: UOp) -> Iterator[tuple[UOp, UOp]]:
+    """Yields the results of bottom-up rules for a node, one after the other."""
     for _ in range(_MOST_STEPS):
         made = context.bpm_cache.get(node)
         if made is None:
@@ -121,28 +113,21 @@ def _follow(context: Any, node: UOp) -> Iterable[tuple[UOp, UOp]]:
 
 
 def explain_chain(context: Any, made: list[tuple[UOp, UOp]]) -> tuple[CrashKind, tuple[RewriteStep, ...]]:
-    """Returns the same for one node that is rewritten again and again: `made` has what became of what, in order."""
+    """Returns kind and steps for one node that rules rewrite again and again; `made` has each node and its result."""
     first: dict[UOp, int] = {}
-    for number, (node, _) in enumerate(made):
-        if node in first:
-            made = made[first[node] : number]
-            return "repeats", tuple(_explain_rewrite(context, *pair) for pair in made)
-        first[node] = number
-    steps = [_explain_rewrite(context, *pair) for pair in made]
-    if made and made[-1][1] in first:
-        return "repeats", tuple(steps[first[made[-1][1]] :])
-    # as many as there are before the rules come again
+    for number, (node, result) in enumerate(made):
+        first.setdefault(node, number)
+        if result in first:
+            steps = made[first[result] : number + 1]
+            return "repeats", tuple(_explain_step(context, *pair, (context.pm, context.bpm)) for pair in steps)
+    steps = [_explain_step(context, *pair, (context.pm, context.bpm)) for pair in made]
+    # up to the step where the rules start again
     rules = [step.rule for step in steps]
     period = next((n for n in range(1, len(rules)) if rules[n:] == rules[:-n]), len(rules))
     return "grows", tuple(steps[:period])
 
 
-def _explain_rewrite(context: Any, node: UOp, made: UOp) -> RewriteStep:
-    return _explain_step(context.ctx, (context.pm, context.bpm), node, made)
-
-
 def find_stacked(stack: Iterable[Entry]) -> list[tuple[UOp, UOp]]:
-    """Returns what became of what, from the last entries of a stack that only grows: those that wait for what a rule
-    made of their node."""
+    """Returns nodes with their results from the last entries of a stack that only grows."""
     last = list(stack)[-2 * _MOST_STEPS :]
     return [(node, made) for node, stage, made in last if stage == 2]

@@ -1,10 +1,9 @@
-"""A copy of the snippet's process that reports what was captured should that process die: of a segmentation fault in a
-kernel, of `os._exit`, killed. Runs in the child.
+"""A copy of the snippet's process that reports what was captured if the process dies: by a segmentation fault in a
+kernel, by `os._exit`, or killed. Runs in the child.
 
-The copy is made anew when a schedule is about to run, and waits. Making it costs as much as the process is large, so
-that all of them together may take a second, and then a twentieth of the time that the snippet runs: a later schedule
-may be missing in the report, which then says so. Only on Linux: elsewhere a copy of a process with threads, or with a
-GPU, may not go on.
+The process forks a new copy before each schedule runs. All copies together may take a second, and then a twentieth of
+the time of the snippet: the report says if it lacks a later schedule. Only on Linux: elsewhere a copy of a process
+with threads, or with a GPU, may not go on.
 """
 
 from __future__ import annotations
@@ -23,20 +22,17 @@ from typing import Any
 from vmapdbg.child.listen.launches import PlannedLaunch, watch_launches
 from vmapdbg.install.overlay import load_patching
 
-_FREE = 1.0
-"""Seconds that the copies of a run may take."""
-_SHARE = 0.05
-"""What they may take of the time that it runs, where that is more."""
+_FREE, _SHARE = 1.0, 0.05
 _POLL = 0.05
-"""Seconds between two looks whether the process is still there."""
+"""Seconds between two looks whether the process still lives."""
 _NONE = -1
-# the number of the schedule that runs, and that of its launch
+# the number of the current schedule, and of its launch
 _PLACE = struct.Struct("qq")
 
 
 class Shadow:
-    """Keeps the copy of the process that makes it, and the copy's process id in a file. `report` gets a sentence about
-    what ran when the process died, with its place, and writes the capture, whose kernels are for `target`."""
+    """Keeps a copy of this process, and writes the copy's process id to a file. `report` gets the end of a sentence
+    about what ran when the process died, and writes the capture. Kernels are for `target`."""
 
     def __init__(self, target: str, file: Path, report: Callable[[str], None]) -> None:
         self.target, self.file, self.report = target, file, report
@@ -50,14 +46,14 @@ class Shadow:
         self.note(_NONE)
 
     def watch(self, tensor_module: ModuleType) -> None:
-        """Has it made when schedules run. Raises UnknownShape."""
+        """Starts to copy when schedules run. Raises UnknownShape."""
         if sys.platform != "linux":
             return
         with load_patching().Changes("what ran last") as changes:
             watch_launches(changes, tensor_module, self)
 
     def note(self, launch: int) -> None:
-        """Writes where the process is, where its copy sees it."""
+        """Writes the current launch to memory that the copy shares."""
         _PLACE.pack_into(self.place, 0, self.begun, launch)
 
     # *** launches
@@ -80,7 +76,7 @@ class Shadow:
     # *** the copy
 
     def renew(self) -> None:
-        """Makes the copy, in place of the one before it."""
+        """Replaces the copy by a new copy."""
         begins = time.monotonic()
         # a process that the snippet forks has no report of its own
         if os.getpid() != self.owner or self.spent > max(_FREE, _SHARE * (begins - self.started)):
@@ -94,9 +90,9 @@ class Shadow:
         self.spent += time.monotonic() - begins
 
     def wait(self) -> None:
-        """What the copy does, which never returns."""
+        """Waits in the copy until the process dies, and reports. Never returns."""
         try:
-            # it is not the snippet: what that wants to hear of is not for it
+            # the snippet's handlers of signals are not for the copy
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
             while os.getppid() == self.owner:
@@ -119,14 +115,11 @@ class Shadow:
             return f" in schedule {begun - 1} of those that it ran, later than what is shown"
         if launch == _NONE:
             return ""
-        return f" while launch {launch} of its last schedule ran, {_name(self.steps[launch].ast, self.target)}"
+        from vmapdbg.child.program.programs import render_program
 
-
-def _name(ast: Any, target: str) -> str:
-    """Returns the name of a kernel as the report has it, or its op."""
-    from vmapdbg.child.program.programs import render_program
-
-    try:
-        return f"kernel {render_program(ast, target).compiled.name}"
-    except Exception:
-        return ast.op.name
+        ast = self.steps[launch].ast
+        try:
+            name = f"kernel {render_program(ast, self.target).compiled.name}"
+        except Exception:  # a copy between devices, or a kernel without a program
+            name = ast.op.name
+        return f" while launch {launch} of its last schedule ran, {name}"

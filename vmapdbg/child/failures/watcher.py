@@ -1,7 +1,6 @@
-"""Looks after the thread that runs the snippet: says what it rewrites, and ends a rewrite that would never end.
+"""Watches the thread that runs the snippet: reports what it rewrites, and ends a rewrite that would never end.
 
-It looks a few times a second from a thread of its own, so that tinygrad's own loop has nothing to count. Whether a
-rewrite is endless is told from its state, and not from how long it takes.
+A second thread looks a few times a second. The state of a rewrite decides whether it never ends, not its time.
 """
 
 from __future__ import annotations
@@ -14,27 +13,26 @@ from types import FrameType
 from typing import Any
 
 from vmapdbg.child.failures.endless import Endless, EndlessRewrite, find_endless, find_loop
-from vmapdbg.child.failures.rewrites import name_rewrite
+from vmapdbg.child.failures.rewrites import find_rewrite
+from vmapdbg.model.wording import format_known
 
 _PERIOD = 0.3
 """Seconds between two looks."""
 _LONG = 2.0
-"""Seconds after which it is said what is being rewritten."""
-
-
-def _say_nothing(found: Endless, loop: FrameType) -> None:
-    pass
+"""Seconds after which the watcher reports the rewrite."""
 
 
 class Watcher:
-    """Watches the thread that it is made in, from `start` on. `tell` gets a line about a rewrite that takes long, and
-    an empty one when it is done; `ends` is called before a rewrite is stopped, with the frame of tinygrad's loop. It
-    looks every `period` seconds."""
+    """Watches the thread that creates it, from `start` on, every `period` seconds.
+
+    `tell` gets a line about a rewrite that takes long, and an empty line when the rewrite is done. `ends` is called
+    before a rewrite is stopped, with the frame of tinygrad's loop.
+    """
 
     def __init__(
         self,
         tell: Callable[[str], object],
-        ends: Callable[[Endless, FrameType], object] = _say_nothing,
+        ends: Callable[[Endless, FrameType], object] | None = None,
         period: float = _PERIOD,
     ) -> None:
         self.tell, self.ends, self.period, self._watched = tell, ends, period, threading.get_ident()
@@ -55,7 +53,7 @@ class Watcher:
             loop = find_loop(sys._current_frames().get(self._watched))
             context = None if loop is None else loop.f_locals.get("self")
             self._look(loop, context)
-            # the rewrite may have ended meanwhile: nothing of it is kept
+            # keep nothing of a rewrite that has ended
             loop = context = None
 
     def _look(self, loop: FrameType | None, context: Any) -> None:
@@ -69,13 +67,16 @@ class Watcher:
         self._looks += 1
         found, self._suspected = find_endless(loop), None
         if found is not None and (found.growing is not None or found.is_same(suspected)):
-            self.ends(found, loop)
+            if self.ends is not None:
+                self.ends(found, loop)
             end_thread(self._watched, found)
             self._context = None
         elif found is not None:
             self._suspected = found
         elif self._looks * self.period >= _LONG:
-            self.tell(f"{name_rewrite(loop)}, {len(context.replace):,} nodes done")
+            entry = find_rewrite(loop)
+            name = entry and entry.f_locals.get("name")
+            self.tell(f"rewriting a graph{format_known(' ({})', name)}, {len(context.replace):,} nodes done")
             self._told = True
 
 

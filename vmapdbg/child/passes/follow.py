@@ -15,7 +15,7 @@ from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.evidence.sizes import find_argument_sizes
-from vmapdbg.child.failures.known_nodes import PassNodes
+from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.releases import find_inputs
 from vmapdbg.child.passes.compare import Judge
 from vmapdbg.child.passes.order import OrderedKernels
@@ -41,7 +41,7 @@ it is. Raises CannotPack."""
 class ScheduleFollower:
     """Follows one schedule."""
 
-    def __init__(self, one: FollowedCall, nodes: PassNodes, folder: EvidenceFolder, progress: Progress):
+    def __init__(self, one: FollowedCall, nodes: KnownNodes, folder: EvidenceFolder, progress: Progress):
         self.one, self.nodes, self.folder, self.progress = one, nodes, folder, progress
         self._end = time.monotonic() + MOST_SECONDS_IN_ALL
         self.chains = choose_chains(one.seen)

@@ -10,7 +10,7 @@ from vmapdbg.check.value_path import WrongRead
 from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack, UOp
 from vmapdbg.child.evidence.passed import number_kernels
-from vmapdbg.child.failures.known_nodes import PassNodes
+from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.records import Launch
 from vmapdbg.child.listen.releases import kernel_of, list_launches
 from vmapdbg.child.memory import name_dtype
@@ -69,7 +69,7 @@ class OrderedKernels:
 
     # *** states of memory
 
-    def find_wrong_read(self, nodes: PassNodes) -> WrongRead | None:
+    def find_wrong_read(self, nodes: KnownNodes) -> WrongRead | None:
         """Returns the first read of memory that is not in the state that the graph of kernels says."""
         found = self._find_wrong_read()
         if found is None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from vmapdbg.check.value_path import OutputPath, SchedulePath, ValueReport
-from vmapdbg.child.failures.known_nodes import PassNodes
+from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.failures.watcher import Watcher
 from vmapdbg.child.mode import Mode
@@ -63,13 +63,13 @@ def main() -> None:
         write(request, capture, paths, stopped=number < len(chosen))
 
 
-def find_nodes(passed: Any, one: FollowedCall) -> PassNodes:
+def find_nodes(passed: Any, one: FollowedCall) -> KnownNodes:
     """Returns the known nodes of a schedule; `passed` is the record of its pass, None if there is no record."""
     if passed is None:
-        return PassNodes(one.schedule, {}, {}, {}, [])
+        return KnownNodes(one.schedule)
     from vmapdbg.child.capture.view import PassView
 
-    return PassNodes(one.schedule, PassView(passed).ids, passed.held, dict(one.origin), [])
+    return KnownNodes(one.schedule, PassView(passed).ids, passed.held, dict(one.origin))
 
 
 def add_lines(path: SchedulePath, schedule: model.Schedule) -> SchedulePath:

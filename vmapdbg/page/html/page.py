@@ -206,7 +206,7 @@ class Report:
         self.is_predicted = not view.is_pair and any(row.kernel.predicted is not None for row in rows)
         self.explainer = Explainer(view)
         self.drawings, self.undrawn = draw_view(view, numbered, self.explainer.name)
-        self._choose_nodes(numbered)
+        self.explainer.choose(numbered, [name for drawing in self.drawings for name in drawing.list_nodes()])
         self.kernels: list[KernelView] = view_kernels(view, numbered, self.explainer.name)
         self.notes = collect_notes(view, self.explainer.nodes)
         self.places = Places(self.notes, view.after.snippet)
@@ -215,14 +215,6 @@ class Report:
         self.rules: list[RuleRow] = count_rules(view)
         self.methods: list[CostRow] = [] if view.is_pair else count_methods(view)
         self.rule_names = {rule.code: rule.name for rule in RULES}
-
-    def _choose_nodes(self, rows: Sequence[tuple[int, KernelRow]]) -> None:
-        self.explainer.add_changed()
-        self.explainer.add_kernels(rows)
-        self.explainer.add_others()
-        for drawing in self.drawings:
-            for name in drawing.list_nodes():
-                self.explainer.add_name(name)
 
     # *** for the template
 
@@ -275,7 +267,7 @@ class Report:
         return rows
 
     def count_schedules(self) -> int:
-        """The different schedules of one run, or of two runs those that changed."""
+        """Returns how many different schedules one run has, or how many schedules changed between two."""
         if self.is_pair:
             return sum(not pair.is_empty for pair in self.view.schedules)
         return len(find_distinct(self.after))
