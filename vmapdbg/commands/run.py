@@ -1,6 +1,6 @@
 """`vmapdbg run`: a whole program, whose processes are patched or observed.
 
-With --lint, --save and --check, `vmapdbg.child.run_lint`, `run_save` and `run_check` run in these processes.
+With --lint, --save and --check, `vmapdbg.child.run_lint`, `run_save` and `evidence.call_by_call` run in them.
 """
 
 from __future__ import annotations
