@@ -190,9 +190,9 @@ class BufferFollower:
         if old.op.name == "ASSIGN" and new.op.name != "ASSIGN" and self.find_own(find_target(old)) is buffer:
             return "write"
         made = find_base(new)
-        if old.op.name in STAGES and made.op.name == "AFTER" and self.find_own(find_buffer(made)) is buffer:
-            if old.src[0].op.name not in {"ASSIGN", "AFTER"}:
-                return "overwrites"
+        is_value = old.op.name in STAGES and old.src[0].op.name not in {"ASSIGN", "AFTER"}
+        if is_value and made.op.name == "AFTER" and self.find_own(find_buffer(made)) is buffer:
+            return "overwrites"
         return None
 
 
