@@ -116,9 +116,10 @@ def _describe_output(schedule: int, found: ValueDiff) -> str:
 
 
 def _have_same_values(one: Run, other: Run) -> bool:
-    if len(one.capture.schedules) != len(other.capture.schedules):
-        return False
-    return not any(True for _ in _differing_outputs(one.capture, other.capture))
+    if one.capture is None or other.capture is None:
+        return one.capture is other.capture
+    same_count = len(one.capture.schedules) == len(other.capture.schedules)
+    return same_count and find_wrong_schedule(one.capture, other.capture) is None
 
 
 def find_wrong_schedule(right: Capture, capture: Capture) -> int | None:

@@ -36,7 +36,10 @@ def diff_captures(
     left, right = ([read(schedule) for schedule in side.schedules] for side in (before, after))
     lines = dict(same_lines or {})
     pairs = match_schedules([item.compared for item in left], [item.compared for item in right], lines)
-    schedules = tuple(_diff_schedules(_find(left, i), _find(right, j), lines) for i, j in pairs)
+    nothing = read_plainly(_NOTHING)
+    schedules = tuple(
+        _diff_schedules(nothing if i is None else left[i], nothing if j is None else right[j], lines) for i, j in pairs
+    )
     return CaptureDiff(
         schema=DIFF_SCHEMA,
         kind="diff",
@@ -52,10 +55,6 @@ def diff_captures(
     )
 
 
-def _find(readings: list[Reading], position: int | None) -> Reading | None:
-    return None if position is None else readings[position]
-
-
 def _subtract_findings(
     some: tuple[Finding, ...], others: tuple[Finding, ...], lines: Mapping[str, str]
 ) -> tuple[Finding, ...]:
@@ -64,11 +63,7 @@ def _subtract_findings(
     Kernels and nodes may have other names on the other side.
     """
     known = {(found.code, found.line) for found in others}
-    return tuple(found for found in some if (found.code, _translate(found.line, lines)) not in known)
-
-
-def _translate(line: str | None, lines: Mapping[str, str]) -> str | None:
-    return None if line is None else lines.get(line, line)
+    return tuple(found for found in some if (found.code, lines.get(found.line or "", found.line)) not in known)
 
 
 def _describe_side(capture: Capture, readings: Iterable[Reading], name: str) -> Side:
@@ -101,8 +96,7 @@ def sum_totals(schedules: Iterable[Schedule]) -> Totals:
     )
 
 
-def _diff_schedules(before: Reading | None, after: Reading | None, lines: Mapping[str, str]) -> ScheduleDiff:
-    one, other = before or read_plainly(_NOTHING), after or read_plainly(_NOTHING)
+def _diff_schedules(one: Reading, other: Reading, lines: Mapping[str, str]) -> ScheduleDiff:
     if have_same_graph(one.schedule, other.schedule):
         # the graphs are equal without the neutral form
         one, other = read_plainly(one.schedule), read_plainly(other.schedule)

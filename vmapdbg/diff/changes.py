@@ -76,14 +76,13 @@ def _is_same_realized(before: Realized | None, after: Realized | None, renaming:
         return before is after
     if before.axes != after.axes or _NO_REASON in (before.reason, after.reason):
         return before.axes == after.axes
-    return before.reason == after.reason and _are_same_reasons(before.reasons, after.reasons, renaming)
-
-
-def _are_same_reasons(before: tuple[Reason, ...], after: tuple[Reason, ...], renaming: Renaming) -> bool:
-    if not before or not after:
+    if before.reason != after.reason:
+        return False
+    if not before.reasons or not after.reasons:
         # an older capture has only a sentence, which is not compared
         return True
-    return tuple(map(renaming.translate_reason, map(_forget_place, before))) == tuple(map(_forget_place, after))
+    translated = [renaming.translate_reason(_forget_place(reason)) for reason in before.reasons]
+    return translated == [_forget_place(reason) for reason in after.reasons]
 
 
 def compare_vmap_map(before: Schedule, after: Schedule, renaming: Renaming) -> tuple[VmapChange, ...]:
@@ -139,9 +138,7 @@ def _compare_bufferize(
 
 
 def _list_closed(made: Bufferize | None) -> tuple[str, ...]:
-    if made is None:
-        return ()
-    return made.closed_ranges
+    return () if made is None else made.closed_ranges
 
 
 def _find_changed_fields(left: Bufferize, right: Bufferize, renaming: Renaming) -> tuple[BufferizeField, ...]:

@@ -33,7 +33,9 @@ def compare_runs(before: LoadedRun, after: LoadedRun) -> SuiteDiff:
     for test in sorted(whole):
         changes = list(compare_test(before, after, test))
         if changes:
-            changed.append(_describe_test(before, after, test))
+            _, kernels_before, cost_before = _count(before, [test])
+            _, kernels_after, cost_after = _count(after, [test])
+            changed.append(SuiteTest(test, kernels_before, kernels_after, cost_before, cost_after))
         found += [(test, change) for change in changes]
     groups = group_equal(found, lambda item: item[1].key)
     left_out = set(both) - set(whole)
@@ -134,14 +136,8 @@ def _describe_side(run: LoadedRun) -> SuiteSide:
         schedules=schedules,
         kernels=kernels,
         cost=cost,
-        failed=run.count_failed(),
+        failed=sum(len(part.failed) for parts in run.parts.values() for part in parts),
     )
-
-
-def _describe_test(before: LoadedRun, after: LoadedRun, test: str) -> SuiteTest:
-    _, kernels_before, cost_before = _count(before, [test])
-    _, kernels_after, cost_after = _count(after, [test])
-    return SuiteTest(test, kernels_before, kernels_after, cost_before, cost_after)
 
 
 # *** groups

@@ -202,24 +202,16 @@ class LoadedRun:
         """Returns the schedules that a test asked for, process by process."""
         return [asked for part in self.parts.get(test, ()) for asked in part.schedules]
 
-    def count_failed(self) -> int:
-        """Returns how many schedules could not be rendered."""
-        return sum(len(part.failed) for parts in self.parts.values() for part in parts)
-
     def schedule(self, name: str) -> Schedule | None:
         """Returns a schedule as it was saved, without a line; None if its file is damaged."""
         if name not in self._schedules:
-            self._schedules[name] = self._read_schedule(name)
+            self._schedules[name] = None
+            file = self.folder / self.run.folder / "schedules" / f"{name}.json"
+            try:
+                (self._schedules[name],) = load_capture(file).schedules
+            except (StoreError, ValueError) as error:
+                self.damaged.append(f"{file} is damaged: {error}")
         return self._schedules[name]
-
-    def _read_schedule(self, name: str) -> Schedule | None:
-        file = self.folder / self.run.folder / "schedules" / f"{name}.json"
-        try:
-            (schedule,) = load_capture(file).schedules
-        except (StoreError, ValueError) as error:
-            self.damaged.append(f"{file} is damaged: {error}")
-            return None
-        return schedule
 
     def is_whole(self, test: str) -> bool:
         """Returns whether all that a test scheduled can be read."""

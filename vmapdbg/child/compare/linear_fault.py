@@ -1,4 +1,4 @@
-"""Tells code generation from what comes after it: runs the linear program of a kernel on what the kernel really read.
+"""Separates faults of code generation from later faults: runs the linear program of a kernel on what the kernel read.
 Runs in the process that compares.
 
 A program that takes long runs once for each of some wrong elements, with its loops fixed to the steps that write it.
@@ -94,17 +94,10 @@ class LinearRun:
 
     def compute(self, is_wrong: Flags) -> tuple[bytes, Flags]:
         """Returns what the program writes, and for which of the elements it ran. Raises CannotRun, LeavesMemory."""
+        memories = {slot: bytearray(array.data) for slot, array in self.contents.items()}
         if count_steps(self.program) <= MOST_STEPS:
-            return self.compute_all(), np.ones(is_wrong.shape, np.bool_)
-        return self.compute_some(is_wrong)
-
-    def compute_all(self) -> bytes:
-        memories = self._copy_memories()
-        run_program(self.uops, self.variables, memories)
-        return bytes(memories[0])
-
-    def compute_some(self, is_wrong: Flags) -> tuple[bytes, Flags]:
-        memories = self._copy_memories()
+            run_program(self.uops, self.variables, memories)
+            return bytes(memories[0]), np.ones(is_wrong.shape, np.bool_)
         chosen = _choose(is_wrong)
         places = self._find_places()[chosen]
         is_computed = np.zeros(is_wrong.shape, np.bool_)
@@ -118,9 +111,6 @@ class LinearRun:
         if not is_computed.any():
             raise CannotRun(f"its linear program is too long to be run: over {MOST_STEPS:,} steps")
         return bytes(memories[0]), is_computed
-
-    def _copy_memories(self) -> dict[int, bytearray]:
-        return {slot: bytearray(array.data) for slot, array in self.contents.items()}
 
     def _find_places(self) -> Whole:
         """Maps each element of the right value to its index in the buffer."""
@@ -166,7 +156,7 @@ def _is_argument_0(access: Access) -> bool:
 
 
 def _is_independent(program: LinearProgram, loop: Loop) -> bool:
-    """Whether a step of a loop does the same when the others do not run."""
+    """Returns whether a step of a loop does the same if the other steps do not run."""
     if loop.op == "thread":
         # the threads of a group share memory
         return not loop.name.startswith("l")
