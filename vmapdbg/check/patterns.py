@@ -178,7 +178,10 @@ def _find_scaled(arrays: _Arrays) -> Iterator[Pattern]:
         return
     factor, difference = ours / theirs, ours - theirs
     with np.errstate(invalid="ignore", over="ignore"):
-        if factor not in (0, 1) and arrays.fits(_multiply(arrays.theirs, factor)):
+        # the product of integers wraps around, too
+        is_whole = arrays.theirs.dtype.kind != "f" and factor == int(factor)
+        scaled = arrays.theirs * (_wrap(int(factor), arrays.theirs.dtype) if is_whole else factor)
+        if factor not in (0, 1) and arrays.fits(scaled):
             yield Pattern("scaled", amount=float(factor))
         if difference and arrays.fits(arrays.theirs + _wrap(difference, arrays.theirs.dtype)):
             yield Pattern("offset", amount=float(difference))
@@ -191,12 +194,6 @@ def _find_base(theirs: Numbers) -> int:
     if theirs.dtype.kind == "f":
         return int(np.where(np.isfinite(sizes), sizes, -1).argmax())
     return int(np.where(sizes > 0, sizes, np.inf).argmin())
-
-
-def _multiply(theirs: Numbers, factor: float) -> Numbers:
-    if theirs.dtype.kind != "f" and factor == int(factor):
-        return theirs * _wrap(int(factor), theirs.dtype)
-    return theirs * factor
 
 
 def _wrap(number: float, dtype: np.dtype[Any]) -> Any:

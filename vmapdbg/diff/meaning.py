@@ -92,7 +92,7 @@ class Meanings:
             # the value does not vary along a new axis, nor along an axis of one element
             return HeadView(view.head, (None,) * (len(_shape_of(node)) - len(view.axes)) + view.axes)
         if op == "PERMUTE":
-            return HeadView(view.head, tuple(view.axes[i] for i in _read_numbers(node.arg)))
+            return HeadView(view.head, tuple(view.axes[int(number)] for number in re.findall(r"-?\d+", node.arg)))
         if op == "RESHAPE":
             return self._reshape(node, source)
         return self._cut(node, op, source)
@@ -173,7 +173,7 @@ class Meanings:
         """Names the axes as the head of the source has them, so that earlier movement ops do not matter."""
         axes, sizes = self.views[source].axes, self._shape(source)
         # tinygrad 0.12 has no axes if it reduces over an OUTER range; then a capture has no argument
-        name, *numbers = _read_words(node.arg) or [""]
+        name, *numbers = re.findall(r"\w+", node.arg) or [""]
         reduced = list(map(int, numbers))
         known = sorted(axis for i in reduced if (axis := axes[i]) is not None)
         repeated = [sizes[i] for i in reduced if axes[i] is None]
@@ -302,16 +302,6 @@ def _read_number(arg: str) -> str:
         return repr(float(arg)).removesuffix(".0")
     except ValueError:
         return arg
-
-
-def _read_words(arg: str) -> list[str]:
-    """Returns the words of an argument: `ADD (1,)` has the words `ADD` and `1`."""
-    return re.findall(r"\w+", arg)
-
-
-def _read_numbers(arg: str) -> list[int]:
-    """Returns the numbers of an argument, such as the axes of a PERMUTE."""
-    return [int(number) for number in re.findall(r"-?\d+", arg)]
 
 
 def _read_begins(arg: str, rank: int) -> list[str]:

@@ -208,10 +208,8 @@ class _Neutral:
         """Returns whether a node is stored because the program asks for it."""
         if node.realized is not None and (node.realized.reason == "output" or name_op(node.op) in _ASKED_FOR):
             return True
-        return not any(self._has_ranges(reader) for reader in self.index.readers[node.id])
-
-    def _has_ranges(self, reader: Node) -> bool:
-        return reader.out_ranges is not None or reader.realized is not None
+        readers = self.index.readers[node.id]
+        return all(reader.out_ranges is None and reader.realized is None for reader in readers)
 
     # *** buffers and kernels
 

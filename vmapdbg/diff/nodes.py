@@ -144,14 +144,13 @@ def match_schedules(
 
     matched |= _match_alike(counts, matched, _LEAST_ALIKE, is_same_line)
     # an edit near the inputs changes what nearly every node computes
-    kinds = [[_count_kinds(item, cons) for item in side] for side in (before, after)]
+    kinds = [
+        [Counter(cons("kind", node.op, node.dtype, node.shape, node.arg) for node in item.nodes) for item in side]
+        for side in (before, after)
+    ]
     matched |= _match_alike(kinds, matched, _LEAST_OF_A_KIND, is_same_line)
     matched |= _match_empty(before, after, matched, lines)
     return _order_pairs(len(before), len(after), matched)
-
-
-def _count_kinds(schedule: Schedule, cons: HashConsing) -> Counter[int]:
-    return Counter(cons("kind", node.op, node.dtype, node.shape, node.arg) for node in schedule.nodes)
 
 
 def _match_alike(

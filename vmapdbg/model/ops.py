@@ -37,16 +37,8 @@ def _divide_towards_zero(x: int, y: int) -> int:
     return quotient if (x < 0) == (y < 0) else -quotient
 
 
-def _rest_towards_zero(x: int, y: int) -> int:
-    return x - y * _divide_towards_zero(x, y)
-
-
-def _choose(condition: int, one: int, other: int) -> int:
-    return one if condition else other
-
-
 _CDIV = Arithmetic("cdiv", "({}/{})", _divide_towards_zero)
-_CMOD = Arithmetic("cmod", "({}%{})", _rest_towards_zero)
+_CMOD = Arithmetic("cmod", "({}%{})", lambda x, y: x - y * _divide_towards_zero(x, y))
 
 ARITHMETIC = {
     "ADD": Arithmetic("add", "({}+{})", operator.add),
@@ -70,7 +62,7 @@ ARITHMETIC = {
     "CMPLT": Arithmetic("lt", "({}<{})", operator.lt),
     "CMPNE": Arithmetic("ne", "({}!={})", operator.ne),
     "CMPEQ": Arithmetic("eq", "({}=={})", operator.eq),
-    "WHERE": Arithmetic("where", "({}?{}:{})", _choose),
+    "WHERE": Arithmetic("where", "({}?{}:{})", lambda condition, one, other: one if condition else other),
     "FDIV": Arithmetic("fdiv"),
     "POW": Arithmetic("pow"),
     "SQRT": Arithmetic("sqrt"),

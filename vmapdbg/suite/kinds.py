@@ -107,7 +107,8 @@ def _find_kernel_changes(diff: ScheduleDiff, before: Schedule, after: Schedule) 
         right = _list_kernels(side for item in items for side in item.after)
         kind, ratio = name_change(items[0]) if len(items) == 1 else ("regrouped", None)
         causes = find_causes(left, right, before, after)
-        yield SuiteChange(kind, left, right, causes, ratio, _first_line(right or left) or after.line)
+        lines = [line for kernel in right or left for line in kernel.lines]
+        yield SuiteChange(kind, left, right, causes, ratio, lines[0] if lines else after.line)
     numbers = [side.number for item in diff.kernels for side in item.before]
     if not changed and numbers != sorted(numbers):
         yield SuiteChange("other-order", before.kernels, after.kernels, (), None, after.line)
@@ -152,10 +153,6 @@ def _computing_kernels(lone: Iterable[KernelSide], names: Mapping[int, int], oth
     """Returns the numbers of the `others` that compute the outputs of `lone`; `names` maps node ids to their side."""
     written = {names[node] for side in lone for node in side.kernel.outputs if node in names}
     return {side.number for side in others if written.intersection(side.kernel.nodes)}
-
-
-def _first_line(kernels: Iterable[Kernel]) -> str | None:
-    return next((line for kernel in kernels for line in kernel.lines), None)
 
 
 # fields of a kernel, the most important first, with the kinds of a larger and a smaller value
