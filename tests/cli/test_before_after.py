@@ -44,15 +44,6 @@ def test_the_three_lines_work_one_after_the_other(tmp_path: Path) -> None:
     assert "not fused with" in done.stdout
 
 
-def test_nothing_remembered_is_one_line(tmp_path: Path) -> None:
-    for command in (["diff", "--baseline"], ["graph", "-o", "x.svg"], ["why"]):
-        done = run_tool(*command, cwd=tmp_path)
-        assert done.returncode == 2
-        assert done.stderr.splitlines() == [
-            "vmapdbg: no SNIPPET given, and none is remembered here: run vmapdbg show SNIPPET first"
-        ]
-
-
 @pytest.mark.slow
 def test_baseline_may_stand_on_either_side_of_the_snippet(tmp_path: Path) -> None:
     (tmp_path / "small.py").write_text(SMALL, encoding="utf-8")
@@ -153,50 +144,3 @@ def test_saved_captures_are_compared_where_tinygrad_is_not_installed(captures: P
     done = run_tool("graph", str(captures / "all.json"), "-o", "all.json.dot", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "all.json.dot").read_text(encoding="utf-8").startswith("digraph")
-
-
-BAD = [
-    (["diff", "missing.py"], "no file missing.py"),
-    (["diff", "a.py", "b.py", "c.py"], "one snippet, two saved captures or two saved runs"),
-    (["diff", "ok.py", "--baseline=soup"], "'soup'"),
-    (["diff", "ok.py", "missing.py"], "no file missing.py"),
-    (["diff", "missing.py", "ok.py"], "no file missing.py"),
-    (["diff", "ok.py", "ok.py", "--baseline=none"], "with two of them there is no --baseline"),
-    (["diff", "ok.py", "all.json"], "a saved capture, which can only be the before"),
-    (["diff", "all.json", "all.json", "--target", "metal"], "saved captures were made with their own"),
-    (["diff", "all.json", "all.json", "--kernel", "r_nonsense"], "no kernel r_nonsense"),
-    (["diff", "all.json", "all.json", "--line", "a.py:999"], "no node is made at a.py:999"),
-    (["diff", "all.json", "all.json", "--schedule", "7"], "no schedule 7"),
-    (["diff", "all.json", "all.json", "--kernel", "0", "--line", "a.py:1"], "choose one"),
-    (["diff", "all.json", "all.json", "--kernel", "0", "--json"], "not for --json"),
-    (["diff", "-c", "open('ran', 'w')", "-o", "x.txt"], "x.txt: the ending must be one of .html, .htm"),
-    (["diff", "ok.py", "--baseline=missing.json"], "cannot read missing.json"),
-    (["diff", "broken.json", "broken.json"], "no vmapdbg capture"),
-    (["diff", "future.json", "future.json"], "newer than the 1"),
-    (["diff", "ok.json"], "compared with another one"),
-    (["graph", "ok.py"], "'-o'"),
-    (["graph", "ok.py", "-o", "x.bmp"], "bmp"),
-    (["graph", "ok.py", "-o", "no/such/x.svg"], "no/such"),
-    (["graph", "all.json", "-o", "x.svg", "--around", "9999"], "9999"),
-    (["graph", "all.json", "-o", "x.svg", "--schedule", "7"], "7"),
-    (["why", "9999", "all.json"], "no node 9999"),
-    (["why", "r_nonsense", "all.json"], "r_nonsense"),
-    (["why", "3", "all.json", "--schedule", "7"], "no schedule 7"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "words"), BAD, ids=[" ".join(case[0]) for case in BAD])
-def test_bad_input_is_one_line(arguments: list[str], words: str, captures: Path, tmp_path: Path) -> None:
-    """It is told before a snippet runs, which may take minutes."""
-    (tmp_path / "ok.py").write_text(SMALL + "open('ran', 'w')\n", encoding="utf-8")
-    (tmp_path / "all.json").symlink_to(captures / "all.json")
-    (tmp_path / "broken.json").write_text("{", encoding="utf-8")
-    (tmp_path / "ok.json").write_text("{}", encoding="utf-8")
-    (tmp_path / "future.json").write_text('{"schema": 99}', encoding="utf-8")
-    before = sorted(tmp_path.iterdir())
-    done = run_tool(*arguments, cwd=tmp_path)
-    assert done.returncode == 2, done
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert words in done.stderr
-    assert done.stdout == ""
-    assert [p for p in sorted(tmp_path.iterdir()) if p.name != ".vmapdbg"] == before

@@ -66,14 +66,6 @@ def test_rows_of_what_is_padded_are_lowered(tmp_path: Path) -> None:
     assert "all right" in done.stdout.splitlines()[0]
 
 
-@pytest.mark.parametrize("options", [["--oracle", "stock,numpy"], ["--oracle", "python"], ["--paranoid"]])
-def test_an_oracle_that_was_removed_is_one_line(options: list[str], tmp_path: Path) -> None:
-    done = run_tool("check", XSUM, *options, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"{' '.join(options)} was removed: the numpy reference finds all that it found" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_json_has_the_contract_and_the_finding(run_sample: RunSample) -> None:
     done = run_sample("check", "samples/lost_range.py", "--json", "--patches", "all,-ambient-ranges")
     assert done.returncode == 1
@@ -248,7 +240,6 @@ def test_what_cannot_be_compared_is_said(text: str, words: str, tmp_path: Path) 
 
 
 BAD = {
-    "missing.py": ([], 2, "no file missing.py"),
     "loops.py": (["--timeout", "2"], 4, "did not end within 2 seconds"),
     "dies.py": ([], 4, "was killed by SIGKILL"),
 }
@@ -409,21 +400,6 @@ def find_facts(kind: str, text: str) -> object:
     if kind == "findings":
         return sorted({finding["code"] for finding in capture["findings"]})
     return [[kernel["key"] for kernel in schedule["kernels"]] for schedule in capture["schedules"]]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["-o", "x.py"], "-o is the file for --reduce"),
-        (["--runs", "1"], "1"),
-    ],
-)
-def test_wrong_usage_of_bisect_is_one_line(arguments: list[str], words: str, tmp_path: Path) -> None:
-    done = run_tool("bisect", XSUM, *arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert words in done.stderr.splitlines()[0]
-    assert len(done.stderr.splitlines()) == 1
 
 
 # *** the numpy reference

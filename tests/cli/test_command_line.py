@@ -108,44 +108,6 @@ def test_run_takes_stdin(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "['-', 'a']\n"), done.stderr
 
 
-NOTEBOOK = "a.ipynb is a notebook: jupyter nbconvert --to script a.ipynb makes a Python file of it"
-WRONG = [
-    (["show", "a.ipynb"], NOTEBOOK),
-    (["run", "a.ipynb"], NOTEBOOK),
-    (["lint", "ok.py", "a.ipynb"], NOTEBOOK),
-    (["show", "ok.py", "-c", "1"], "-c CODE is the snippet, and ok.py is another one: give one of them"),
-    (["why", "1", "ok.py", "-c", "1"], "-c CODE is the snippet, and ok.py is another one: give one of them"),
-    (["lint", "ok.py", "ok.py", "-c", "1"], "-c CODE is the snippet: it takes no files"),
-    (["show", "-c"], "Option '-c' requires an argument"),
-    (["run", "-c"], "-c needs code"),
-    (["show", "-"], "- is stdin, and stdin is closed"),
-    (["show", "run.json", "--", "a"], "run.json is a saved capture: it takes no arguments and no --time"),
-    (
-        ["graph", "run.json", "-o", "x.svg", "--", "a"],
-        "run.json is a saved capture: it takes no arguments and no --time",
-    ),
-    (
-        ["lint", "run.json", "--target", "metal"],
-        "run.json is a saved capture: it was made with its own patches, target",
-    ),
-    (["--color", "blue"], "Invalid value for '--color': 'blue' is not one of 'auto', 'always', 'never'"),
-    (["patches", "--width", "3"], "Invalid value for '--width': 3 is not in the range x>=20"),
-    (["schema", "lint", "--width", "30"], "No such option '--width'"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "words"), WRONG, ids=[" ".join(case[0]) for case in WRONG])
-def test_what_is_typed_wrongly_is_one_line(arguments: list[str], words: str, tmp_path: Path) -> None:
-    for name in ("a.ipynb", "ok.py", "run.json"):
-        (tmp_path / name).write_text("open('ran', 'w')", encoding="utf-8")
-    command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "vmapdbg", *arguments]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"vmapdbg: {words}")
-    assert done.stderr.count("\n") == 1
-    assert not (tmp_path / "ran").exists()
-
-
 # *** how is printed
 
 

@@ -57,18 +57,6 @@ def test_there_is_nothing_to_mend(folder: Path) -> None:
 
 
 REFUSED = [
-    (("snippet.py",), "--decisions is about tinygrad as it is: --tinygrad VERSION|PATH, or --patches none"),
-    (
-        ("snippet.py", "--patches", "all"),
-        "--decisions is about tinygrad as it is: --tinygrad VERSION|PATH, or --patches none",
-    ),
-    (("snippet.py", "--commits", "a..b"), "--decisions goes with neither --commits nor --reduce"),
-    (("snippet.py", "--reduce"), "--decisions goes with neither --commits nor --reduce"),
-    (
-        ("snippet.py", "--by", "kernels", "--baseline", "0.13.0"),
-        "--baseline is what is right: with --decisions it is for --by values and --by crash",
-    ),
-    (("snippet.py", "--baseline", "a.json"), "--baseline is run, for its values: a saved capture has none"),
     (
         ("lazy.py", "--patches", "none"),
         "lazy.py realizes nothing: there are no values to compare (--by kernels, or .realize())",
@@ -88,8 +76,3 @@ def test_what_is_refused_is_said_in_one_line(arguments: tuple[str, ...], said: s
     code, output, stderr = bisect(folder, *arguments, "--decisions")
     assert (code, output) == (2, "")
     assert stderr.splitlines()[-1] == f"vmapdbg: {said}"
-
-
-def test_a_baseline_is_for_decisions(folder: Path) -> None:
-    code, _, stderr = bisect(folder, "snippet.py", "--baseline", "none")
-    assert (code, stderr) == (2, "vmapdbg: --baseline is for --decisions\n")

@@ -6,13 +6,11 @@ import json
 import shutil
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 from tool import ROOT, RunSample, run_tool
-
-from vmapdbg.model.vocabulary import DocumentKind
 
 SNIPPET = "samples/lost_range.py"
 # as the tests of the samples have it
@@ -90,9 +88,3 @@ def test_reason_of_a_real_capture_has_its_operands(run_sample: RunSample) -> Non
                 assert all(asked[reader][reason["axis"]] == asks for reader, asks in pairs)
     assert found
     assert all(made["decided"]["rule"] for made in schedule["bufferizes"])
-
-
-def test_schema_of_what_is_no_document_is_a_usage_error(folder: Path) -> None:
-    done = run_tool("schema", "kernel", cwd=folder)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert all(f"'{kind}'" in done.stderr for kind in get_args(DocumentKind))

@@ -118,32 +118,6 @@ def test_every_target(tmp_path: Path, target: str) -> None:
     assert [found["line"] for found in json.loads(done.stdout)["findings"]] == ["a.py:6"]
 
 
-USAGE = [
-    (["lint", "a.py", "--select", "VD999"], ["VD999", "VD107"]),
-    (["lint", "a.py", "--select", "VD101", "--ignore", "VD101"], ["no code"]),
-    (["lint", "a.py", "--format", "xml"], ["xml", "sarif"]),
-    (["lint", "gone.py"], ["no file gone.py"]),
-    (["lint", "gone.json"], ["gone.json"]),
-    (["lint", "bad.json"], ["bad.json", "no vmapdbg capture"]),
-    (["lint", "--explain", "VD1"], ["VD1", "VD101"]),
-    (["lint"], ["none is remembered"]),
-    (["lint", "a.py", "--baseline", "nonsense"], ["nonsense"]),
-    (["run", "--lint", "gone.py"], ["no file gone.py"]),
-    (["run", "--lint", "--target", "abacus", "a.py"], ["abacus"]),
-    (["run", "--lint-output", "gone/out.json", "a.py"], ["cannot write gone/out.json"]),
-]
-
-
-@pytest.mark.parametrize(("arguments", "words"), USAGE, ids=[" ".join(arguments) for arguments, _ in USAGE])
-def test_bad_input_is_one_line(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
-    write(tmp_path)
-    (tmp_path / "bad.json").write_text("{}", encoding="utf-8")
-    done = run_tool(*arguments, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert all(word in done.stderr for word in words)
-
-
 def test_explain(tmp_path: Path) -> None:
     done = run_tool("lint", "--explain", "VD101,VD107", cwd=tmp_path)
     assert done.returncode == 0

@@ -71,13 +71,6 @@ IGNORED = [
     ("# vmapdbg: ignore[]", "a.py:6: unknown code '' in ignore[]"),
     ("# vmapdbg: ignore[VD101", "a.py:6: # vmapdbg: ignore[VD101 has no ] at its end"),
 ]
-WRONG = [
-    (["good.py", "gone.py"], "there is no file gone.py"),
-    (["good.py", "."], ". is a directory"),
-    (["good.py", "-o", "good.py"], "cannot write good.py: it is the snippet"),
-    (["good.py", "-o", "no/out.txt"], "cannot write no/out.txt: there is no folder no"),
-    (["good.py", "-o", "folder"], "cannot write folder: it is a folder"),
-]
 
 
 @pytest.mark.parametrize(("comment", "words"), IGNORED, ids=[comment for comment, _ in IGNORED])
@@ -101,18 +94,6 @@ def test_a_comment_in_another_file_is_told_with_the_findings(tmp_path: Path) -> 
     done = run_tool("lint", "a.py", *OFF, cwd=tmp_path)
     assert (done.returncode, "mine.py:6  VD101" in done.stdout) == (1, True)
     assert done.stderr.count("vmapdbg: mine.py:6: unknown code 'VD999' in ignore[VD999]") == 1
-
-
-@pytest.mark.parametrize(("arguments", "words"), WRONG, ids=[" ".join(case[0]) for case in WRONG])
-def test_bad_input_is_told_before_anything_runs(arguments: list[str], words: str, tmp_path: Path) -> None:
-    write(tmp_path)
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "good.py").write_text("open('ran', 'w')\n", encoding="utf-8")
-    done = run_tool("lint", *arguments, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"vmapdbg: {words}")
-    assert done.stderr.count("\n") == 1
-    assert not (tmp_path / "ran").exists()
 
 
 # *** the examples

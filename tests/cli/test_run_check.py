@@ -171,10 +171,3 @@ def find_processes(folder: str) -> list[str]:
     """Returns the judges of a folder."""
     listed = subprocess.run(["ps", "-e", "-ww", "-o", "args"], capture_output=True, text=True, check=True).stdout
     return [line for line in listed.splitlines() if "compare.judge" in line and folder in line]
-
-
-def test_one_run_does_one_thing(folder: Path) -> None:
-    for others in (["--lint"], ["--save", "saved"]):
-        done = run_tool("run", "--check", *others, "right.py", cwd=folder)
-        assert (done.returncode, "--check is for a separate run" in done.stderr) == (2, True)
-    assert run_tool("run", "--json", "right.py", cwd=folder).returncode == 2

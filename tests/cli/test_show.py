@@ -377,17 +377,6 @@ def test_a_part_that_is_not_there_is_refused_in_one_line(tmp_path: Path, asked: 
     assert BAD_PARTS[asked] in line
 
 
-@pytest.mark.parametrize(
-    "option", [["--patches", "none"], ["--time"], ["--target", "metal"], ["--", "a"]], ids=" ".join
-)
-def test_what_does_nothing_for_a_saved_capture_is_refused(tmp_path: Path, option: list[str]) -> None:
-    saved = tmp_path / "run.json"
-    saved.write_text("{}", encoding="utf-8")
-    done = run_tool("show", str(saved), *option, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "is a saved capture" in done.stderr
-
-
 # a scope whose RANGE gets another id in the schedule; and a sum over rows and classes, a gather along one of its axes
 GATHERS = """
 numbers = Tensor.empty(40000)

@@ -124,24 +124,6 @@ def test_an_interpreter_that_has_nothing_of_ours(checkout: Path, bare_python: Pa
     assert (linted.returncode, linted.stderr.count("Traceback")) == (0, 0), linted.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--tinygrad", "nowhere"), "there is no folder nowhere, and it is no version of tinygrad such as 0.14.0"),
-        (("--tinygrad", "."), ". is no tinygrad: there is no tinygrad/__init__.py in it"),
-        (("--tinygrad", "0.11.0"), "tinygrad 0.11.0 (0.11.0) is too old: vmapdbg observes 0.12 and later"),
-        (("--tinygrad", ".@master"), ". is in no git repository: it has no revisions"),
-        (("--python", "no-such-python"), "--python: there is no program no-such-python"),
-        (("--python", "true"), "--python: true is no Python interpreter"),
-    ],
-    ids=str,
-)
-def test_what_is_no_tinygrad_is_said_in_one_line(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    (tmp_path / "snippet.py").write_text(SNIPPET, encoding="utf-8")
-    done = run_tool("show", "snippet.py", *arguments, cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"vmapdbg: {said}\n")
-
-
 def test_patches_are_for_the_release_alone(checkout: Path, bare_python: Path, tmp_path: Path) -> None:
     done = run_tool("show", "snippet.py", "--patches", "all", cwd=checkout)
     assert done.returncode == 2

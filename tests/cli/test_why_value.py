@@ -87,20 +87,6 @@ def test_only_the_outputs_of_a_subject(tmp_path: Path) -> None:
     assert "schedule 1" not in said
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (("--value", "capture.json"), "a saved capture has no values"),
-        (("--json", "snippet.py"), "--json is for --value"),
-        (("--value", "nowhere.py"), "there is no file nowhere.py"),
-    ],
-)
-def test_what_it_refuses(arguments: tuple[str, ...], reason: str, tmp_path: Path) -> None:
-    done = run_tool("why", *arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert reason in done.stderr
-
-
 @pytest.mark.slow
 def test_an_error_of_the_snippet_keeps_its_code(tmp_path: Path) -> None:
     code, said = follow(tmp_path, RIGHT + "raise ValueError('no')\n", "snippet.py")

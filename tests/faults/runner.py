@@ -16,9 +16,9 @@ os.environ.setdefault("DEV", "PYTHON")
 
 import pytest
 
-from vmapdbg.child.lazy import schedule_lazy
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.live import listen
+from vmapdbg.child.run_snippet import schedule_lazy
 from vmapdbg.install import overlay
 from vmapdbg.install.patches import format_patches, parse_patches, patch_states
 from vmapdbg.lint import RULES, lint_capture

@@ -9,8 +9,8 @@ from tinygrad import Tensor, codegen
 from tinygrad.engine.schedule import schedule_cache
 from tinygrad_overlay import _state
 
-from vmapdbg.child.listen.predictions import predict
 from vmapdbg.child.listen.records import Launch
+from vmapdbg.child.listen.times import predict
 
 
 @pytest.fixture(autouse=True)

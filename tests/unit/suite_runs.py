@@ -9,13 +9,13 @@ from typing import Any
 from captures import make_capture, make_kernel, make_node, make_schedule
 
 from vmapdbg.model.capture import Kernel, Node, Realized, Schedule, Versions
+from vmapdbg.model.store import dump_compact
 from vmapdbg.suite.saved import (
     RUN_SCHEMA,
     AskedSchedule,
     LoadedRun,
     SavedRun,
     SavedTest,
-    dump_record,
     load_run,
     name_test,
     save_schedule,
@@ -48,7 +48,7 @@ def save_run(
         names = [save_schedule(files, capture, set()) for capture in captures]
         asked = tuple(AskedSchedule(name, item.line) for name, item in zip(names, schedules, strict=True))
         file = files / "tests" / f"{name_test(test)}-a-1.json"
-        file.write_text(dump_record(SavedTest(test, 1, asked)), encoding="utf-8")
+        file.write_text(dump_compact(SavedTest(test, 1, asked)), encoding="utf-8")
     return load_run(folder)
 
 

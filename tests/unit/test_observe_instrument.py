@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from vmapdbg.child.listen.deciding import describe, find_deciding, find_parts
+from vmapdbg.child.listen.deciding import find_deciding
 from vmapdbg.child.listen.decisions import read_decision
-from vmapdbg.child.listen.instrument import RETURNED, instrument
+from vmapdbg.child.listen.instrument import RETURNED, find_parts, instrument, rewrite_function
 
 SOURCE = """
 def realize(ctx, tr): ctx[tr] = None
@@ -183,6 +183,6 @@ def test_parts_make_no_calls(test: str, parts: list[str]) -> None:
 
 def test_paths_know_what_left_the_block_before() -> None:
     function = next(f for f in find_deciding(ast.parse(SOURCE)) if getattr(f, "name", "") == "drop")
-    described = describe(function, "rule")
+    described = rewrite_function(function, "rule")
     assert described.paths[13] == ((10, False), (11, False))
     assert described.paths[12] == ((10, False), (11, True))

@@ -43,7 +43,7 @@ def gather(graph: Graph, most: int) -> Folded:
 
 def inside(gathered: Folded) -> list[list[int]]:
     """The numbers of the nodes of each box of several."""
-    return sorted([int(name[1:]) for name in names] for names in gathered.inside.values())
+    return sorted([int(name[1:]) for name in names] for names in gathered.contents.values())
 
 
 def test_updates_of_parameters_are_one_box() -> None:
@@ -60,7 +60,7 @@ def test_what_reads_each_other_is_no_twin() -> None:
     """Layers that are alike follow each other: they are not beside each other."""
     kinds = ["layer"] * 6
     gathered = gather(make_graph(kinds, [(n, n + 1) for n in range(5)]), 6)
-    assert gathered.inside == {}
+    assert gathered.contents == {}
 
 
 def test_buffers_are_alike_where_the_same_boxes_read_them() -> None:
@@ -72,7 +72,7 @@ def test_buffers_are_alike_where_the_same_boxes_read_them() -> None:
 def test_a_chain_is_joined_in_parts_that_are_about_as_long() -> None:
     gathered = gather(make_graph([str(n // 8) for n in range(32)], [(n, n + 1) for n in range(31)]), 8)
     assert len(gathered.graph.nodes) == 8
-    assert {len(names) for names in gathered.inside.values()} == {4}
+    assert {len(names) for names in gathered.contents.values()} == {4}
     assert all(len({number // 8 for number in numbers}) == 1 for numbers in inside(gathered)), (
         "first what is of one place"
     )
@@ -121,9 +121,9 @@ def test_no_circle_comes_of_it_and_each_node_is_in_one_box(graph: Graph, most: i
         tails[edge.head].add(edge.tail)
     place = {name: number for number, name in enumerate(sort_names(tails, heads))}
     assert all(place[edge.tail] < place[edge.head] for edge in gathered.graph.edges)
-    shown = [name for node in gathered.graph.nodes for name in gathered.inside.get(node.id, (node.id,))]
+    shown = [name for node in gathered.graph.nodes for name in gathered.contents.get(node.id, (node.id,))]
     assert sorted(shown) == sorted(node.id for node in graph.nodes)
-    of = {name: box for box, names in gathered.inside.items() for name in names}
+    of = {name: box for box, names in gathered.contents.items() for name in names}
     wanted = {(of.get(e.tail, e.tail), of.get(e.head, e.head)) for e in graph.edges}
     assert {(e.tail, e.head) for e in gathered.graph.edges} == {pair for pair in wanted if pair[0] != pair[1]}
 

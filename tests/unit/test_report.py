@@ -289,27 +289,6 @@ def test_a_saved_capture_is_written_as_a_page(tmp_path: Path) -> None:
     assert stat.S_IMODE(page.stat().st_mode) & 0o400
 
 
-@pytest.mark.parametrize(
-    ("output", "said"),
-    [
-        ("page.txt", "the ending must be one of .html, .htm"),
-        ("no/page.html", "there is no folder no"),
-        ("folder.html", "is a folder"),
-        ("snippet.html", "it is the snippet"),
-    ],
-)
-def test_outputs_are_refused_before_the_run(output: str, said: str, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder.html").mkdir()
-    snippet = tmp_path / "snippet.html"
-    snippet.write_text("open('ran', 'w')")
-    status, printed = run("snippet.html", "-o", output)
-    assert status == 2
-    assert said in printed
-    assert not (tmp_path / "ran").exists()
-    assert snippet.read_text() == "open('ran', 'w')"
-
-
 def test_a_kernel_without_a_program_says_so() -> None:
     capture = make_program()
     schedule = capture.schedules[0]

@@ -1,16 +1,16 @@
 """Captures schedules in the process that makes them. If that is not the child of a snippet, the process stays as it
-was: for `run --lint`, `bisect --reduce` and the pytest plugin."""
+was: what it prints, when its tensors are freed, the names of its kernels."""
 
 from __future__ import annotations
 
-import functools
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from vmapdbg import __version__
 from vmapdbg.child.listen import hooks
@@ -28,14 +28,17 @@ MOST_PROGRAMS = 256
 
 
 def listen(recorder: Recorder, tensor_ready: Callable[[ModuleType], object] = lambda module: None) -> Recorder:
-    """Has `recorder` hear every schedule of this process, with the overlay or without. tinygrad must not be imported
+    """Has `recorder` record every schedule of this process, with the overlay or without. tinygrad must not be imported
     yet; `tensor_ready` is called with its module `tensor`. Raises RuntimeError if tinygrad is imported."""
-    # `Tensor.realize` is wrapped with a helper of the overlay's, with the overlay or without
+    # `Tensor.realize` is wrapped with code of the overlay's folder, with the overlay or without
     set_internal_folders(str(overlay.overlay_dir()))
     hooks.start(tensor_ready, recorder)
     if overlay.is_installed():
         overlay.get_state().observer = recorder
     return recorder
+
+
+# *** captures
 
 
 def build_capture(
@@ -44,7 +47,7 @@ def build_capture(
     patches: Mapping[str, bool] | None,
     schedules: list[ScheduleRecord],
     error: model.SnippetError | None = None,
-    missing: tuple[str, ...] = (),
+    missing: Sequence[str] = (),
     progress: Callable[[], object] = lambda: None,
     keeps_failed: bool = False,
     is_brief: bool = False,
@@ -53,7 +56,7 @@ def build_capture(
     None without the overlay. `progress` is called for each kernel.
 
     Raises RendererMissing, and what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the
-    kernel has that error. `is_brief` is that of `PassView`.
+    kernel has that error. For `is_brief` see `PassView`.
     """
     built: tuple[model.Schedule, ...] = ()
     # without schedules tinygrad may be missing
@@ -61,14 +64,30 @@ def build_capture(
         from vmapdbg.child.capture.schedule import build_schedules
 
         built = build_schedules(schedules, target, progress, keeps_failed, is_brief)
-    found = observed_version() if patches is None else installed_version()
+    found = _observed_version() if patches is None else _installed_version()
     versions = model.Versions(__version__, found, platform.python_version())
     what = (model.SCHEMA, versions, snippet, target, dict(patches or {}), error, built, ())
-    return model.Capture(*what, mode="observe" if patches is None else "overlay", missing=missing)
+    mode = "observe" if patches is None else "overlay"
+    return model.Capture(*what, mode=mode, missing=tuple(missing))
+
+
+def _installed_version() -> str:
+    try:
+        return version("tinygrad")
+    except PackageNotFoundError:
+        return "none"
+
+
+def _observed_version() -> str:
+    """Returns the version of the tinygrad that is imported, from the files next to it; `none` if none is imported."""
+    module = sys.modules.get("tinygrad")
+    if module is None or module.__file__ is None:
+        return "none"
+    return find_version(Path(module.__file__).resolve().parent.parent) or "unknown"
 
 
 def build_live_capture(schedules: list[ScheduleRecord], target: str) -> model.Capture:
-    """Returns the same of some schedules of a process with a life of its own, which stays as it was."""
+    """Returns the capture of some schedules of a process that stays as it was. Raises as `build_capture`."""
     patches = None
     if overlay.is_installed():
         patches = Job("", target=target, patches=overlay.get_state().patches).patch_states
@@ -105,6 +124,9 @@ def process_kept() -> Iterator[None]:
         forget_programs(MOST_PROGRAMS)
 
 
+# *** recorders
+
+
 class BlockRecorder(Recorder):
     """Records only in blocks. Between them only the user's lines are noted: Tensors are made before a block, too."""
 
@@ -126,7 +148,7 @@ class BlockRecorder(Recorder):
 
     @contextmanager
     def recording(self) -> Iterator[list[ScheduleRecord]]:
-        """Yields the list that the schedules of the block come into. Every UOp is let go at the end."""
+        """Yields the list of the block's schedules. At the end every UOp is let go."""
         # a schedule that was made before would come from the cache, and was not recorded then
         schedule_module().schedule_cache.clear()
         self.forget()
@@ -138,17 +160,31 @@ class BlockRecorder(Recorder):
             self.forget()
 
 
-@functools.cache
-def installed_version() -> str:
-    try:
-        return version("tinygrad")
-    except ImportError:
-        return "none"
+class ScheduleFeed(Recorder):
+    """Passes on each schedule as soon as it is made, and forgets it."""
 
+    def made(self, schedule: ScheduleRecord, passed: PassRecord, is_whole: bool) -> None:
+        """Gets a new schedule; if it is not whole, it raised before it had kernels."""
 
-def observed_version() -> str:
-    """Returns the version of the tinygrad that is imported, by what lies beside it; `none` if none is imported."""
-    module = sys.modules.get("tinygrad")
-    if module is None or module.__file__ is None:
-        return "none"
-    return find_version(Path(module.__file__).resolve().parent.parent) or "unknown"
+    def asked_again(self, schedule: ScheduleRecord) -> None:
+        """Gets a schedule that came from tinygrad's cache."""
+
+    def schedule_asked(self, key: bytes, cached: bool) -> None:
+        self.end_last()
+        super().schedule_asked(key, cached)
+        if cached:
+            self.asked_again(self.schedules[-1])
+            self.forget()
+
+    def schedule_created(self, graph: Any, created: Any) -> None:
+        super().schedule_created(graph, created)
+        self.end_last(is_whole=True)
+
+    def end_last(self, is_whole: bool = False) -> None:
+        """Passes on the last schedule."""
+        try:
+            for schedule in self.schedules[-1:]:
+                if schedule.passed is not None:
+                    self.made(schedule, schedule.passed, is_whole)
+        finally:
+            self.forget()

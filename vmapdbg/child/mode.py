@@ -1,5 +1,4 @@
-"""How a request's snippet is looked at: tinygrad as it is, or with the overlay and the patches of the job. Runs in the
-child of a snippet."""
+"""How the child runs a snippet: with tinygrad as it is, or with the overlay and the patches of the job."""
 
 from __future__ import annotations
 
@@ -37,9 +36,9 @@ class Mode:
         self.recorder.is_strict = self.job.patches is not None
         if self.job.choices:
             self.recorder.choose = self._choose
-        # where `check` has evidence kept: it brings numpy along, which takes time to import
+        # only for `check`: it imports numpy, which takes time
         self.collector: Collector | None = None
-        # the class of the collector, None: an Collector
+        # the class of the collector, None: Collector
         self.collector_kind: type[Collector] | None = None
         self.stopwatch: Stopwatch | None = None
         if self.job.times:
@@ -47,11 +46,6 @@ class Mode:
 
             self.stopwatch = Stopwatch()
         self.shadow: Shadow | None = None
-
-    @property
-    def is_brief(self) -> bool:
-        """Whether the Capture has no more than `check` says, which waits for it; see `PassView`."""
-        return self.request.evidence is not None
 
     @property
     def schedules(self) -> list[ScheduleRecord]:
@@ -69,39 +63,23 @@ class Mode:
         listen(self.recorder, self.tensor_ready)
 
     def tensor_ready(self, module: ModuleType) -> None:
-        """Hooks the rest in, once `tinygrad.tensor` is imported. A hook that does not fit an observed
-        tinygrad is left out."""
+        """Hooks the rest in, once `tinygrad.tensor` is imported. A hook that does not fit an observed tinygrad is left
+        out."""
         if self.request.evidence is not None:
-            self._collect(module, Path(self.request.evidence))
+            from vmapdbg.child.evidence.collector import Collector
+
+            with self.recorder.leaving_out("the values that check compares"):
+                collector = (self.collector_kind or Collector)(Path(self.request.evidence), self.recorder)
+                collector.watch(module)
+                self.collector = collector
         if self.job.values:
-            self._note_values(module)
-        try:
+            with self.recorder.leaving_out("values of realized tensors"):
+                note_values(module, self.recorder)
+        with self.recorder.leaving_out("launches"):
             if self.stopwatch is not None:
                 self.stopwatch.watch()
             if self.shadow is not None:
                 self.shadow.watch(module)
-        except ImportError as unknown:
-            self.recorder.leave_out("launches", unknown)
-
-    def _collect(self, module: ModuleType, folder: Path) -> None:
-        """Has what `check` compares kept in a folder."""
-        from vmapdbg.child.evidence.collector import Collector
-
-        try:
-            collector = (self.collector_kind or Collector)(folder, self.recorder)
-            collector.watch(module)
-        except ImportError as unknown:
-            self.recorder.leave_out("the values that check compares", unknown)
-            return
-        self.collector = collector
-
-    def _note_values(self, module: ModuleType) -> None:
-        """Has the values of realized tensors kept with their schedules."""
-        recorder = self.recorder
-        try:
-            note_values(module, lambda: len(recorder.schedules), lambda o: recorder.schedules[-1].outputs.append(o))
-        except ImportError as unknown:
-            recorder.leave_out("values of realized tensors", unknown)
 
     def find_nodes(self) -> KnownNodes:
         """Returns what is known of the nodes of the last schedule."""
@@ -116,25 +94,21 @@ class Mode:
             None if job.patches is None else job.patch_states,
             recorder.schedules,
             error,
-            tuple(recorder.missing),
+            recorder.missing,
             progress,
             keeps_failed=True,
-            is_brief=self.is_brief,
+            # `check` waits for it
+            is_brief=self.request.evidence is not None,
         )
         if job.patches is not None:
             return capture
         return replace(capture, versions=replace(capture.versions, tree=job.tree, commit=self.request.commit))
 
     def add_times(self, capture: model.Capture) -> model.Capture:
-        """Returns the capture with what was timed, and with the times that the overlay predicts."""
+        """Returns the capture with the measured times, and with the times that the overlay predicts."""
         if self.stopwatch is None:
             return capture
-        timed = self.stopwatch.fill(capture)
-        if self.job.patches is None:
-            return timed
-        from vmapdbg.child.listen.predictions import add_predictions
-
-        return add_predictions(timed, self.schedules)
+        return self.stopwatch.add_times(capture, [] if self.job.patches is None else self.schedules)
 
     def _choose(self, passed: PassRecord, schedule: int) -> str | None:
         from vmapdbg.child.capture.schedule import make_choices

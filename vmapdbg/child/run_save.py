@@ -1,9 +1,7 @@
 """`vmapdbg run --save` in the program's processes: saves what each test schedules, schedule by schedule.
 
-`vmapdbg.commands.run` is the tool's side. `vmapdbg.child.feed` passes the schedules to `RunWriter`.
-
-The program is not affected: what it prints, when its tensors are freed, the names of its kernels. The file of a test is
-written again after each schedule, because the end of a test is not known, and workers end without exit handlers.
+`vmapdbg.commands.run` is the tool's side. The file of a test is written again after each schedule, because the end of
+a test is not known, and workers end without exit handlers.
 """
 
 from __future__ import annotations
@@ -17,15 +15,15 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
-from vmapdbg.child.feed import MadeSchedule, feed
+from vmapdbg.child.listen.records import PassRecord, ScheduleRecord
+from vmapdbg.child.live import ScheduleFeed, build_live_capture, listen
 from vmapdbg.model.data import build_data
-from vmapdbg.model.store import StoreError, write_atomically
+from vmapdbg.model.store import StoreError, dump_compact, write_atomically
 from vmapdbg.suite.saved import (
     FAILED,
     AskedSchedule,
     SavedRun,
     SavedTest,
-    dump_record,
     name_test,
     save_schedule,
     start_run,
@@ -44,19 +42,19 @@ _PHASE = re.compile(r" \((setup|call|teardown)\)$")
 def save_this_process() -> None:
     """Saves what this process schedules."""
     asked = json.loads(os.environ[SAVE_VARIABLE])
-    writer = RunWriter(Path(asked["folder"]), build_data(SavedRun, asked["run"]))
-    feed(writer)
+    listen(RunWriter(Path(asked["folder"]), build_data(SavedRun, asked["run"])))
 
 
-class RunWriter:
+class RunWriter(ScheduleFeed):
     """Writes schedules into the folder of a run, for the current test. It never raises for a schedule or a file: the
     program must go on. After the first file that cannot be written it prints a line on stderr and saves no more."""
 
     def __init__(self, folder: Path, run: SavedRun) -> None:
+        super().__init__()
         self.folder, self.run = folder, run
         self._stopped = False
         # for each key of tinygrad's schedule cache the name of the file, None if it could not be rendered
-        self._by_key: dict[bytes, str | None] = {}
+        self._files: dict[bytes, str | None] = {}
         self._written: set[str] = set()
         self._begin_process()
         os.register_at_fork(after_in_child=self._begin_process)
@@ -66,14 +64,13 @@ class RunWriter:
         self._number = 0
         self._part = SavedTest("", 0, ())
 
-    def made(self, schedule: MadeSchedule) -> None:
-        """Saves a new schedule."""
-        if self._stopped or not schedule.is_whole:
+    def made(self, schedule: ScheduleRecord, passed: PassRecord, is_whole: bool) -> None:
+        if self._stopped or not is_whole:
             return
         try:
-            built = schedule.build(self.run.target)
+            built = build_live_capture([schedule], self.run.target)
         except Exception as error:  # the target may not have what the program uses
-            self._by_key[schedule.key] = None
+            self._files[schedule.key] = None
             self._ask(None, schedule.line, f"{type(error).__name__}: {error}"[:300])
             return
         try:
@@ -81,13 +78,13 @@ class RunWriter:
         except (OSError, StoreError) as error:
             self._stop(error)
             return
-        self._by_key[schedule.key] = name
+        self._files[schedule.key] = name
         self._ask(name, schedule.line)
 
-    def asked_again(self, key: bytes, line: str | None) -> None:
-        """Saves that a schedule from tinygrad's cache was asked for."""
+    def asked_again(self, schedule: ScheduleRecord) -> None:
         if not self._stopped:
-            self._ask(self._by_key.get(key), line, "it came out of tinygrad's cache and was not saved before")
+            name = self._files.get(schedule.key)
+            self._ask(name, schedule.line, "it came out of tinygrad's cache and was not saved before")
 
     def _ask(self, name: str | None, line: str | None, failed: str = "") -> None:
         test = current_test()
@@ -103,7 +100,7 @@ class RunWriter:
         try:
             files = start_run(self.folder, self.run)
             write_atomically(
-                files / "tests" / f"{name_test(test)}-{self._token}-{self._number}.json", dump_record(part)
+                files / "tests" / f"{name_test(test)}-{self._token}-{self._number}.json", dump_compact(part)
             )
         except (OSError, StoreError) as error:
             self._stop(error)

@@ -13,8 +13,9 @@ import shutil
 import sys
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.failures.known_nodes import KnownNodes
@@ -22,8 +23,8 @@ from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.failures.shadow import Shadow
 from vmapdbg.child.failures.snippet_error import explain_error, explain_exit
 from vmapdbg.child.failures.watcher import Watcher
-from vmapdbg.child.lazy import schedule_lazy
 from vmapdbg.child.listen.records import find_passes
+from vmapdbg.child.listen.releases import is_computed, schedule_tensors
 from vmapdbg.child.mode import Mode
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Request, load_request
@@ -138,6 +139,41 @@ def run_snippet(request: Request, find_nodes: Callable[[], KnownNodes]) -> model
             raise
         return explain_error(error, find_nodes())
     return None
+
+
+def schedule_lazy(values: Sequence[Any], realize: bool) -> None:
+    """Schedules the Tensors among some values, and in lists, tuples and dicts of them, that no other Tensor there is
+    made from. With `realize` it runs them, too."""
+    from tinygrad.tensor import Tensor
+
+    tensors = dict.fromkeys(list_tensors(values, Tensor))
+    lazy = [t for t in tensors if not is_computed(t) and not t.uop.ranges]
+    inner = {u for t in lazy for u in t.uop.base.toposort() if u is not t.uop.base}
+    ends = [t for t in lazy if t.uop.base not in inner]
+    if ends and realize:
+        ends[0].realize(*ends[1:])
+    elif ends:
+        schedule_tensors(ends)
+
+
+def list_tensors(values: Sequence[Any], kind: type) -> list[Any]:
+    """Returns the Tensors among some values, and in lists, tuples and dicts of them."""
+    found: list[Any] = []
+    # a container may contain itself
+    opened: set[int] = set()
+    waiting = list(reversed(values))
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, kind):
+            found.append(value)
+        elif id(value) in opened:
+            continue
+        elif type(value) is dict:
+            waiting += reversed(value.values())
+        elif isinstance(value, (list, tuple)):
+            waiting += reversed(value)
+        opened.add(id(value))
+    return found
 
 
 def set_path(folder: Path, tree: str) -> None:

@@ -1,6 +1,6 @@
 """`vmapdbg run`: a whole program, whose processes are patched or observed.
 
-With --lint, --save and --check, `vmapdbg.child.run_lint`, `run_save` and `run_check` run in these processes.
+With --lint, --save and --check, `vmapdbg.child.run_lint`, `run_save` and `evidence.call_by_call` run in them.
 """
 
 from __future__ import annotations
@@ -211,8 +211,8 @@ def run_and_check(program: Program, as_json: bool) -> int:
     Returns the exit code: 1 if a value is wrong or tinygrad was stopped, 4 if the comparing process died, else the
     program's own.
     """
-    from vmapdbg.page.run_check import add_messages
-    from vmapdbg.page.text.run_check import print_run_check
+    from vmapdbg.page.check_sentences import add_messages
+    from vmapdbg.page.text.check import print_run_check
 
     with tempfile.TemporaryDirectory(prefix="vmapdbg-check-") as folder:
         root = Path(folder)

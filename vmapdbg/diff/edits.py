@@ -7,11 +7,10 @@ their readers or sources are already paired. So pairs spread from the inputs up 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from vmapdbg.diff.pairing import HashConsing, match_by_levels, match_in_order
 from vmapdbg.model.capture import Node, Schedule
-from vmapdbg.model.ops import SAME_VALUE
 from vmapdbg.model.schedule_index import index_of
 
 Pair = tuple[int, int]
@@ -34,36 +33,42 @@ class _EditMatcher:
     ) -> None:
         self.sides = index_of(before), index_of(after)
         self.same_lines = same_lines
+        self.known = known
         self.pairs = dict(known)
         self.partners = {twin: node for node, twin in known.items()}
-        self.found: dict[int, int] = {}
-        self.cons = HashConsing()
-        self.kinds = [{node.id: self._kind(node) for node in side.schedule.nodes} for side in self.sides]
+        cons = HashConsing()
+        self.kinds = [
+            {n.id: cons(n.op, n.dtype, n.shape, n.arg, len(n.src)) for n in side.schedule.nodes} for side in self.sides
+        ]
 
     def match(self) -> dict[int, int]:
         """Returns the new pairs."""
-        if not all(self._list_free()):
+        before, after = self._list_free()
+        if not before or not after:
             return {}
-        values = [self._number_stored_values(side.schedule.nodes) for side in self.sides]
-        self._pair_free(lambda side, node: values[side][node.id])
         # nodes without readers: the outputs of both sides
-        self._pair_free(
-            lambda side, node: None if self._is_read(side, node) else self._kind_and_line(side, node),
-            lambda side, node: None if self._is_read(side, node) else self._kind(node),
-        )
+        before = [node for node in before if not self.sides[0].readers[node.id]]
+        after = [node for node in after if not self.sides[1].readers[node.id]]
+        self._add(match_by_levels(self._list_keys(0, before), self._list_keys(1, after)))
         self._spread(list(self.pairs.items()))
-        self._pair_free(lambda side, node: None if node.line is None else self._kind_and_line(side, node))
-        self._spread(list(self.found.items()))
-        return self.found
+        before, after = ([node for node in free if node.line is not None] for free in self._list_free())
+        self._add(match_by_levels(self._list_keys(0, before)[:1], self._list_keys(1, after)[:1]))
+        self._spread(self._list_new())
+        return dict(self._list_new())
 
-    def _kind(self, node: Node) -> int:
-        return self.cons("kind", node.op, node.dtype, node.shape, node.arg, len(node.src))
+    def _list_free(self) -> tuple[list[Node], list[Node]]:
+        before = [node for node in self.sides[0].schedule.nodes if node.id not in self.pairs]
+        after = [node for node in self.sides[1].schedule.nodes if node.id not in self.partners]
+        return before, after
 
-    def _kind_and_line(self, side: int, node: Node) -> Hashable:
-        return self._kind(node), self._line(side, node)
+    def _list_new(self) -> list[Pair]:
+        return [pair for pair in self.pairs.items() if pair[0] not in self.known]
 
-    def _is_read(self, side: int, node: Node) -> bool:
-        return bool(self.sides[side].readers[node.id])
+    def _list_keys(self, side: int, nodes: Sequence[Node]) -> list[dict[int, Hashable]]:
+        """Returns two levels of keys: the kind of a node with its line, and its kind alone."""
+        kinds = self.kinds[side]
+        with_line: dict[int, Hashable] = {node.id: (kinds[node.id], self._line(side, node)) for node in nodes}
+        return [with_line, {node.id: kinds[node.id] for node in nodes}]
 
     def _line(self, side: int, node: Node) -> str | None:
         """Returns the line of a node by its name after."""
@@ -73,33 +78,7 @@ class _EditMatcher:
 
     def _add(self, pairs: Mapping[int, int]) -> None:
         self.pairs |= pairs
-        self.found |= pairs
         self.partners |= {twin: node for node, twin in pairs.items()}
-
-    def _list_free(self) -> tuple[list[Node], list[Node]]:
-        before = [node for node in self.sides[0].schedule.nodes if node.id not in self.pairs]
-        after = [node for node in self.sides[1].schedule.nodes if node.id not in self.partners]
-        return before, after
-
-    def _pair_free(self, *levels: Callable[[int, Node], Hashable]) -> None:
-        """Pairs free nodes by keys, level by level. A level gets the side (0 or 1) and a node; None: no key."""
-        keys: list[list[dict[int, Hashable]]] = [[], []]
-        for side, free in enumerate(self._list_free()):
-            for level in levels:
-                named = ((node.id, level(side, node)) for node in free)
-                keys[side].append({node_id: key for node_id, key in named if key is not None})
-        self._add(match_by_levels(*keys))
-
-    def _number_stored_values(self, nodes: Iterable[Node]) -> dict[int, int]:
-        """Numbers what nodes compute as if CONTIGUOUS and similar ops were not there."""
-        values: dict[int, int] = {}
-        numbers: dict[int, int] = {}
-        for node in sorted(nodes, key=lambda node: node.id):
-            sources = tuple(values.get(src, -1) for src in node.src)
-            numbers[node.id] = self.cons("stored", node.op, node.dtype, node.shape, node.arg, sources)
-            is_same_value = node.op in SAME_VALUE and len(sources) == 1
-            values[node.id] = sources[0] if is_same_value else numbers[node.id]
-        return numbers
 
     # *** step by step
 

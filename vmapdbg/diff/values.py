@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import zip_longest
-from typing import Any
 
 from vmapdbg.diff.result import PrintedDiff, ValueDiff
 from vmapdbg.model.capture import Output, Schedule
@@ -39,28 +39,34 @@ def compare_output(number: int, before: Output | None, after: Output | None, ter
 
     The result is symmetric in the sides.
     """
-    tolerance = Tolerance(terms, 0.0, 0.0)
-    compared: dict[str, Any] = {}
-    if before is not None and after is not None:
-        tolerance = _make_tolerance(before, after, terms)
-        compared = _compare_elements(before, after, tolerance)
-    facts: dict[str, Any] = {
-        **dict.fromkeys(("max_absolute", "max_relative", "first", "index", "value_before", "value_after")),
-        "status": "unknown",
-        "different": 0,
-        "sampled": 0,
-        **compared,
-    }
-    return ValueDiff(
+    found = ValueDiff(
         number=number,
+        status="unknown",
         shape_before=before and before.shape,
         shape_after=after and after.shape,
         dtype_before=before and before.dtype,
         dtype_after=after and after.dtype,
-        rtol=tolerance.relative,
-        atol=tolerance.absolute,
-        **facts,
+        rtol=0.0,
+        atol=0.0,
+        max_absolute=None,
+        max_relative=None,
+        first=None,
+        index=None,
+        value_before=None,
+        value_after=None,
+        different=0,
+        sampled=0,
     )
+    if before is None or after is None:
+        return found
+    tolerance = _make_tolerance(before, after, terms)
+    found = replace(found, rtol=tolerance.relative, atol=tolerance.absolute)
+    if before.shape != after.shape or before.dtype != after.dtype:
+        return replace(found, status="different")
+    found = replace(found, sampled=min(len(before.sample), len(after.sample)))
+    if before.digest == after.digest:
+        return replace(found, status="equal")
+    return _compare_elements(found, before, after, tolerance)
 
 
 def find_worst(statuses: Iterable[ValueStatus]) -> ValueStatus:
@@ -96,25 +102,22 @@ def _read_sample(output: Output) -> list[float]:
     return [float(value) for value in output.sample]
 
 
-def _compare_elements(before: Output, after: Output, tolerance: Tolerance) -> dict[str, Any]:
+def _compare_elements(found: ValueDiff, before: Output, after: Output, tolerance: Tolerance) -> ValueDiff:
     from vmapdbg.values.numbers import find_close, find_index, make_plain, measure_errors
 
-    sampled = min(len(before.sample), len(after.sample))
-    if (before.shape, before.dtype, before.digest) == (after.shape, after.dtype, after.digest):
-        return {"status": "equal", "sampled": sampled}
-    if before.shape != after.shape or before.dtype != after.dtype:
-        return {"status": "different", "sampled": 0}
-    one, other = _read_sample(before)[:sampled], _read_sample(after)[:sampled]
+    one, other = _read_sample(before)[: found.sampled], _read_sample(after)[: found.sampled]
     wrong = (~find_close(one, other, tolerance)).nonzero()[0]
     absolute, relative = map(make_plain, measure_errors(one, other))
-    facts: dict[str, Any] = {"status": "close", "sampled": sampled, "different": wrong.size}
-    facts |= {"max_absolute": absolute, "max_relative": relative}
-    if wrong.size:
-        first = int(wrong[0])
-        facts |= {"status": "different", "first": first}
-        facts |= {"value_before": before.sample[first], "value_after": after.sample[first]}
-        if math.prod(before.shape) == sampled:
-            facts["index"] = find_index(first, before.shape)
-    elif not tolerance.relative:
-        facts["status"] = "different"  # the differing elements were not sampled
-    return facts
+    found = replace(found, different=int(wrong.size), max_absolute=absolute, max_relative=relative)
+    if not wrong.size:
+        # without a tolerance, the differing elements were not sampled
+        return replace(found, status="close" if tolerance.relative else "different")
+    first = int(wrong[0])
+    return replace(
+        found,
+        status="different",
+        first=first,
+        index=find_index(first, before.shape) if math.prod(before.shape) == found.sampled else None,
+        value_before=before.sample[first],
+        value_after=after.sample[first],
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import json
 import types
 import typing
@@ -55,14 +54,7 @@ def from_data(data: Any) -> Capture:
     Raises ValueError with the path of the first field that is missing or has the wrong type. Unknown keys are ignored,
     so that a file of a later minor version still loads.
     """
-    collects = gc.isenabled()
-    # everything that is built stays alive: garbage collection would only cost time
-    gc.disable()
-    try:
-        return build_data(Capture, data, "capture")
-    finally:
-        if collects:
-            gc.enable()
+    return build_data(Capture, data, "capture")
 
 
 T = TypeVar("T")
@@ -138,13 +130,7 @@ def _build_tuple(build_item: _Build) -> _Build:
     def build(data: Any) -> Any:
         if _type_of(data) is not list:
             raise _expected("a list", data)
-        try:
-            return tuple([build_item(item) for item in data])
-        except _WrongData:
-            # the fast way does not know which item is wrong
-            for number, item in enumerate(data):
-                _name_part(build_item, item, str(number))
-            raise
+        return tuple([_name_part(build_item, item, str(number)) for number, item in enumerate(data)])
 
     return build
 
@@ -179,24 +165,17 @@ def _build_dataclass(kind: Any) -> _Build:
     builders = [(name, _builder(hints[name])) for name in _field_names(kind)]
     # fields that were added to schema 1 later have a default, for older files
     optional = {field.name for field in fields(kind) if _has_default(field)}
-    by_position = not any(field.kw_only for field in fields(kind))
 
     def build(data: Any) -> Any:
         if _type_of(data) is not dict:
             raise _expected("an object", data)
-        try:
-            if by_position and optional <= data.keys():
-                # the usual case, and fast: there are many thousand
-                return kind(*[build_field(data[name]) for name, build_field in builders])
-            given = [(name, build_field) for name, build_field in builders if name in data or name not in optional]
-            return kind(**{name: build_field(data[name]) for name, build_field in given})
-        except KeyError as missing:
-            raise _WrongData(f"{missing.args[0]} is missing") from None
-        except _WrongData:
-            for name, build_field in builders:
-                if name in data:
-                    _name_part(build_field, data[name], name)
-            raise
+        given: dict[str, Any] = {}
+        for name, build_field in builders:
+            if name in data:
+                given[name] = _name_part(build_field, data[name], name)
+            elif name not in optional:
+                raise _WrongData(f"{name} is missing")
+        return kind(**given)
 
     return build
 

@@ -18,9 +18,9 @@ class StoreError(Failure):
     """A file cannot be read or written."""
 
 
-def dump_compact(capture: Capture) -> str:
-    """Returns the document of a capture on one line: ten times faster to write."""
-    return json.dumps(capture, default=list_fields, separators=(",", ":"), allow_nan=False)
+def dump_compact(document: Any) -> str:
+    """Returns the JSON of a document on one line: ten times faster to write than `dump_document`."""
+    return json.dumps(document, default=list_fields, separators=(",", ":"), allow_nan=False)
 
 
 def save_capture(capture: Capture, path: Path) -> None:

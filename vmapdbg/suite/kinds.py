@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vmapdbg.diff import KernelChange, KernelSide, ScheduleDiff
-from vmapdbg.model.capture import Kernel, Node, Schedule
+from vmapdbg.model.capture import Kernel, Schedule
+from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import SuiteChangeKind
 from vmapdbg.model.wording import join_counted
 
@@ -201,14 +202,10 @@ def find_causes(left: Sequence[Kernel], right: Sequence[Kernel], before: Schedul
 
 
 def _describe_outputs(kernels: Sequence[Kernel], schedule: Schedule) -> Iterator[str]:
-    nodes = {node.id: node for node in schedule.nodes}
-    for kernel in kernels:
-        for output in kernel.outputs:
-            if output in nodes:
-                yield _describe_realized(nodes[output])
-
-
-def _describe_realized(node: Node) -> str:
-    if node.realized is None:
-        return node.op
-    return f"{node.op}: {node.realized.detail or node.realized.reason}"
+    index = index_of(schedule)
+    for output in [output for kernel in kernels for output in kernel.outputs]:
+        node = index.node(output)
+        if node is not None and node.realized is not None:
+            yield f"{node.op}: {node.realized.detail or node.realized.reason}"
+        elif node is not None:
+            yield node.op

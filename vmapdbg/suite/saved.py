@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vmapdbg.model.capture import SCHEMA, Capture, Kernel, Node, Realized, Schedule, Versions
-from vmapdbg.model.data import build_data, list_fields
+from vmapdbg.model.data import build_data
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, dump_compact, load_capture, write_atomically
 
@@ -75,11 +75,6 @@ class SavedTest:
     failed: tuple[str, ...] = ()
 
 
-def dump_record(record: Any) -> str:
-    """Returns a record as JSON on one line."""
-    return json.dumps(record, default=list_fields, separators=(",", ":"), allow_nan=False)
-
-
 # *** writing
 
 
@@ -127,7 +122,7 @@ def start_run(folder: Path, run: SavedRun) -> Path:
     if not (files / PARTS[-1]).is_dir():
         for part in PARTS:
             (files / part).mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / RUN_FILE, dump_record(run))
+        write_atomically(folder / RUN_FILE, dump_compact(run))
     return files
 
 
@@ -138,7 +133,7 @@ def end_run(folder: Path, run: SavedRun) -> bool:
         if not any(folder.iterdir()):
             folder.rmdir()
         return False
-    write_atomically(folder / RUN_FILE, dump_record(run))
+    write_atomically(folder / RUN_FILE, dump_compact(run))
     for item in folder.glob(f"{_RUN_FOLDER}*"):
         if item.name != run.folder:
             shutil.rmtree(item, ignore_errors=True)
@@ -181,7 +176,7 @@ def save_schedule(files: Path, capture: Capture, written: set[str]) -> str:
     """Writes the one schedule of a capture, stripped, unless `written` names it. Returns the name of its file. Raises
     StoreError."""
     stripped = strip_schedule(capture.schedules[0])
-    name = hashlib.sha256(dump_record(stripped).encode()).hexdigest()[:24]
+    name = hashlib.sha256(dump_compact(stripped).encode()).hexdigest()[:24]
     if name not in written:
         written.add(name)
         write_atomically(files / "schedules" / f"{name}.json", dump_compact(replace(capture, schedules=(stripped,))))

@@ -21,7 +21,7 @@ from vmapdbg.child.compare.kernel_rerun import (
     describe_refusal,
     read_arguments,
 )
-from vmapdbg.child.compare.reference_values import Read
+from vmapdbg.child.compare.reference_values import ReadContents
 from vmapdbg.child.program.accesses import carries_values
 from vmapdbg.child.program.emulator import CannotRun, LeavesMemory, load_program, run_program
 from vmapdbg.child.program.linear import LinearProgram, MemoryAccess, ProgramLoop, UOp, Value
@@ -45,7 +45,7 @@ Whole = NDArray[np.int64]
 Fixed = dict[UOp, int]
 
 
-def find_linear_fault(read: Read, wrong: WrongBuffer) -> KernelFault:
+def find_linear_fault(read: ReadContents, wrong: WrongBuffer) -> KernelFault:
     """Returns who made a wrong buffer whose kernel is right as the scheduler made it."""
     run = wrong.buffer.run
     if run.linear is None:
@@ -83,7 +83,7 @@ def _judge(run: LinearRun) -> KernelFault:
 class LinearRun:
     """Runs the linear program of the kernel that wrote a wrong buffer, its argument 0. Raises CannotRun."""
 
-    def __init__(self, read: Read, wrong: WrongBuffer, data: bytes):
+    def __init__(self, read: ReadContents, wrong: WrongBuffer, data: bytes):
         self.wrong = wrong
         self.uops, self.variables = load_program(data)
         self.program = read_linear(self.uops)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -17,6 +19,8 @@ from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.live import listen
 from vmapdbg.child.run_save import current_test
+
+FOLDER_VARIABLE = "VMAPDBG_CHECK"
 
 
 class BetweenCalls(Recorder):
@@ -42,13 +46,15 @@ class BetweenCalls(Recorder):
             self.forget()
 
 
-def start(folder: SuiteFolder) -> Callable[[], None]:
-    """Has what this process realizes handed on. Returns what is to be called when the process ends."""
+def check_this_process() -> None:
+    """Passes on what this process realizes to the process that compares it (`vmapdbg.child.compare.judge`), as soon as
+    a call returns: workers often end without running exit handlers. The overlay is installed already, if any."""
+    folder = SuiteFolder(Path(os.environ[FOLDER_VARIABLE]))
     recorder = BetweenCalls(folder)
     collector = CallByCall(folder, recorder)
     listen(recorder, collector.watch)
     watch_rewrites(folder, recorder)
-    return collector.close
+    atexit.register(collector.close)
 
 
 def watch_rewrites(folder: SuiteFolder, recorder: BetweenCalls) -> None:

@@ -125,7 +125,7 @@ class Collector:
 
     def begins(self, steps: Sequence[PlannedLaunch]) -> None:
         if self.call is not None:
-            self.call.launches.begins(steps)
+            self.call.launches.steps = steps
 
     def before(self, index: int, buffers: Sequence[Any]) -> None:
         if self.call is not None and self.call.is_compared:
@@ -137,7 +137,7 @@ class Collector:
 
     def fails(self, index: int) -> None:
         if self.call is not None:
-            self.call.launches.fails(index)
+            self.call.launches.failed = index
 
 
 def _is_settled(tensor: Any) -> bool:

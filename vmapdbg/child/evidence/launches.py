@@ -42,19 +42,21 @@ class KeptWrite:
 
 @dataclass(eq=False)
 class PartOfMemory:
-    """The contents that a part of memory is known to have held, in order. `is_known`: it holds the last of them now."""
+    """The contents that a part of memory is known to have held, in order, and the last launch that wrote to it.
+    `is_known`: it holds the last of the contents now."""
 
     versions: list[Version] = field(default_factory=list[Version])
     is_known: bool = False
+    writer: int | None = None
 
-    @property
-    def held(self) -> int | None:
-        """The position of its current contents, None if unknown."""
-        return len(self.versions) - 1 if self.is_known else None
+    def note(self, name: str, launch: int | None = None) -> None:
+        """Notes its contents now, and the launch that wrote them."""
+        self.versions.append(Version(name, launch))
+        self.is_known = True
 
 
 class KnownMemory:
-    """The names of what parts of memory hold, as far as known. It keeps no memory alive."""
+    """What is known of parts of memory. It keeps no memory alive."""
 
     def __init__(self) -> None:
         # buffer that has its memory -> (first byte, end) of parts of it
@@ -63,23 +65,20 @@ class KnownMemory:
     def find(self, buffer: Any) -> PartOfMemory:
         return self._parts.setdefault(buffer.base, {}).setdefault(find_part(buffer), PartOfMemory())
 
-    def note(self, buffer: Any, name: str, launch: int | None = None) -> None:
-        """Notes the contents of a buffer, and the launch that wrote them."""
-        part = self.find(buffer)
-        part.versions.append(Version(name, launch))
-        part.is_known = True
+    def find_overlapping(self, buffer: Any) -> list[PartOfMemory]:
+        known = self._parts.get(buffer.base, {})
+        return [part for place, part in known.items() if do_overlap(find_part(buffer), place)]
 
-    def forget(self, buffer: Any) -> None:
-        """Notes that a buffer is written to."""
-        written = find_part(buffer)
-        for place, part in self._parts.get(buffer.base, {}).items():
-            if do_overlap(written, place):
-                part.is_known = False
+    def note_write(self, buffer: Any, launch: int) -> None:
+        """Notes that a launch writes to a buffer."""
+        for part in self.find_overlapping(buffer):
+            part.is_known = False
+        self.find(buffer).writer = launch
 
 
 class LaunchKeeper:
     """Keeps the launches of one schedule. `is_full`: there was no room for everything. With `holds` it keeps the
-    buffers that they write alive, in `outputs`."""
+    buffers that they write alive, in `outputs`. `failed` is the launch that raised."""
 
     def __init__(self, folder: EvidenceFolder):
         self.folder = folder
@@ -87,28 +86,20 @@ class LaunchKeeper:
         self.written: dict[int, KeptWrite] = {}
         self.is_full = self.holds = False
         self.outputs: list[Any] = []
-        # the launch that raised
         self.failed: int | None = None
-        # launch -> what its arguments held before it, None for memory without contents
-        self._arguments: dict[int, tuple[str | None, ...]] = {}
+        self.live: LiveTensors | None = None
         # launch -> its linear program
         self._programs: dict[int, Sequence[UOp]] = {}
-        # launch -> the memory of each argument, and the number of its version
-        self._read: dict[int, tuple[tuple[PartOfMemory, int | None], ...]] = {}
+        # launch -> for each argument: what it held (None for memory without contents), its memory, and the number of
+        # its version
+        self._read: dict[int, list[tuple[str | None, PartOfMemory, int | None]]] = {}
         self._memory = KnownMemory()
-        # base buffer -> written parts, each with its launch
-        self._writers: WeakKeyDictionary[Any, list[tuple[tuple[int, int], int]]] = WeakKeyDictionary()
-        self.live: LiveTensors | None = None
 
     def note_inputs(self, inputs: Iterable[tuple[Any, Sequence[str]]]) -> None:
         """Notes the contents of buffers before anything runs."""
         for buffer, names in inputs:
-            for one, name in zip(getattr(buffer, "bufs", [buffer]), names, strict=True):
-                self._memory.note(one, name)
-
-    def begins(self, steps: Sequence[PlannedLaunch]) -> None:
-        """Notes the launches of the schedule, in order."""
-        self.steps = steps
+            for one, name in zip(list_parts(buffer), names, strict=True):
+                self._memory.find(one).note(name)
 
     def before(self, index: int, buffers: Sequence[Any]) -> None:
         """A launch is about to run."""
@@ -116,26 +107,34 @@ class LaunchKeeper:
         if index >= len(self.steps) or self.is_full:
             return
         try:
-            self._look_at_live(index, buffers)
-            if _is_sharded(buffers):
-                return
-            self._arguments[index] = tuple(map(self._keep, buffers))
+            if self.live is not None and any(map(self.live.has, buffers)):
+                for number in self._find_written(index, buffers):
+                    for one in list_parts(buffers[number]):
+                        self.live.before_write(one)
+            if not any(buffer is None or hasattr(buffer, "bufs") for buffer in buffers):
+                self._read[index] = list(map(self._keep, buffers))
         except BlobsFull:
             self.is_full = True
-            return
-        parts = map(self._memory.find, buffers)
-        self._read[index] = tuple((part, part.held) for part in parts)
+
+    def _keep(self, buffer: Any) -> tuple[str | None, PartOfMemory, int | None]:
+        part = self._memory.find(buffer)
+        if not part.is_known:
+            if not buffer.is_allocated():
+                return None, part, None
+            part.note(self.folder.keep_buffer(buffer))
+        return part.versions[-1].name, part, len(part.versions) - 1
 
     def after(self, index: int, buffers: Sequence[Any], uops: Sequence[UOp]) -> None:
         """Keeps what a launch wrote, before tinygrad gives its memory to another buffer. `uops` is its linear
         program."""
         for number in self._find_written(index, buffers):
-            self._note_write(buffers[number], index)
+            for one in list_parts(buffers[number]):
+                self._memory.note_write(one, index)
         if self.holds:
             self.outputs += buffers[:1]
         if index >= len(self.steps) or self.is_full or not buffers or None in buffers:
             return
-        if self._is_repeated(index, buffers):
+        if self._is_repeated(index):
             return
         written = list_parts(buffers[0])
         try:
@@ -144,51 +143,20 @@ class LaunchKeeper:
             self.is_full = True
             return
         for one, name in zip(written, names, strict=True):
-            self._memory.note(one, name, index)
+            self._memory.find(one).note(name, index)
         self._programs[index] = uops
         self.written[index] = KeptWrite(names, name_dtype(written[0].dtype), written[0].size)
-
-    def fails(self, index: int) -> None:
-        """Notes that a launch raises, or its compilation."""
-        self.failed = index
-
-    def _keep(self, buffer: Any) -> str | None:
-        part = self._memory.find(buffer)
-        if part.is_known:
-            return part.versions[-1].name
-        if not buffer.is_allocated():
-            return None
-        name = self.folder.keep_buffer(buffer)
-        self._memory.note(buffer, name)
-        return name
-
-    def _look_at_live(self, index: int, buffers: Sequence[Any]) -> None:
-        if self.live is None or not any(map(self.live.has, buffers)):
-            return
-        for number in self._find_written(index, buffers):
-            for one in list_parts(buffers[number]):
-                self.live.before_write(one)
-
-    def _note_write(self, buffer: Any, launch: int) -> None:
-        for one in list_parts(buffer):
-            self._writers.setdefault(one.base, []).append((find_part(one), launch))
-            self._memory.forget(one)
 
     def is_written(self, buffer: Any) -> bool | None:
         """Returns whether a launch wrote to a buffer; None if launches were not watched."""
         if not self.steps:
             return None
-        return any(one.base in self._writers for one in list_parts(buffer))
+        return self.find_writer(buffer) is not None
 
     def find_writer(self, buffer: Any) -> int | None:
         """Returns the last launch that wrote to memory of a buffer, None if no launch is known."""
-        launches = [
-            launch
-            for one in list_parts(buffer)
-            for part, launch in self._writers.get(one.base, ())
-            if do_overlap(part, find_part(one))
-        ]
-        return max(launches, default=None)
+        parts = [part for one in list_parts(buffer) for part in self._memory.find_overlapping(one)]
+        return max((part.writer for part in parts if part.writer is not None), default=None)
 
     def _find_written(self, index: int, buffers: Sequence[Any]) -> list[int]:
         """Returns the numbers of the arguments that a launch writes."""
@@ -202,7 +170,7 @@ class LaunchKeeper:
         slots = [getattr(target.arg, "slot", target.arg) for target in targets]
         return [slot for slot in slots if isinstance(slot, int) and slot < len(buffers)]
 
-    def _is_repeated(self, index: int, buffers: Sequence[Any]) -> bool:
+    def _is_repeated(self, index: int) -> bool:
         # the next launch of the same kernel writes the same buffer: the steps of an OUTER range
         if index + 1 >= len(self.steps):
             return False
@@ -213,13 +181,12 @@ class LaunchKeeper:
 
     def pack_run(self, index: int, kernels: list[Kernel], known: dict[Any, int]) -> KernelRun:
         """Returns the run of a launch. Adds its kernel to `kernels`, and its number there to `known`."""
-        step = self.steps[index]
-        arguments = self._arguments.get(index)
+        step, read = self.steps[index], self._read.get(index)
         if step.ast.op.name != "SINK":
             return KernelRun(refused="it is a copy")
         if step.is_repeated:
             return KernelRun(refused="it is launched once for each step of a loop")
-        if arguments is None:
+        if read is None:
             return KernelRun(refused="what it reads was not kept")
         key = step.ast, tuple(sorted(step.variables.items()))
         refused = None
@@ -231,14 +198,15 @@ class LaunchKeeper:
             except CannotPack as error:
                 refused = str(error)
         linear, linear_refused = keep_linear(self.folder, self._programs.get(index, ()), step.variables)
-        read = self._read[index]
-        versions = tuple(tuple(part.versions) for part, _ in read)
-        held = tuple(position for _, position in read)
-        return KernelRun(known.get(key), arguments, refused, linear, linear_refused, versions, held)
-
-
-def _is_sharded(buffers: Sequence[Any]) -> bool:
-    return any(buffer is None or hasattr(buffer, "bufs") for buffer in buffers)
+        return KernelRun(
+            kernel=known.get(key),
+            arguments=tuple(name for name, _, _ in read),
+            refused=refused,
+            linear=linear,
+            linear_refused=linear_refused,
+            versions=tuple(tuple(part.versions) for _, part, _ in read),
+            held=tuple(position for _, _, position in read),
+        )
 
 
 def keep_linear(

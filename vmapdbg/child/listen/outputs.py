@@ -1,4 +1,4 @@
-"""Reads the values of the tensors that a snippet realizes, so that two runs can be compared. Runs in the child."""
+"""Reads the values of the tensors that a snippet realizes, so that two runs can be compared."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.memory import name_dtype, read_buffer
 from vmapdbg.install.overlay import load_patching
 from vmapdbg.model.capture import Output
@@ -39,16 +40,15 @@ _FORMATS = {
 _NO_VALUES = ("NULL", "DISK", "TINYFS")
 
 
-def note_values(tensor_module: ModuleType, scheduled: Callable[[], int], keep: Callable[[Output], None]) -> None:
-    """Wraps `Tensor.realize`, which all that looks at values goes through, and gives each Tensor that a new schedule
-    realized to `keep`. `scheduled` tells how many schedules there were so far. Raises UnknownShape."""
+def note_values(tensor_module: ModuleType, recorder: Recorder) -> None:
+    """Wraps `Tensor.realize`, which every read of values calls: each Tensor that a new schedule realized becomes an
+    output of the schedule. Raises UnknownShape."""
 
     def noting(realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
-        before = scheduled()
+        before = len(recorder.schedules)
         result = realize(tensor, *others, **options)
-        if scheduled() > before:
-            for output in filter(None, map(read_output, (tensor, *others))):
-                keep(output)
+        if len(recorder.schedules) > before:
+            recorder.schedules[-1].outputs += filter(None, map(read_output, (tensor, *others)))
         return result
 
     with load_patching().Changes("values of realized tensors") as changes:
@@ -56,7 +56,7 @@ def note_values(tensor_module: ModuleType, scheduled: Callable[[], int], keep: C
 
 
 def read_output(tensor: Any) -> Output | None:
-    """Returns the values of a realized Tensor, None where there are none to read (sharded tensors, virtual devices)."""
+    """Returns the values of a realized Tensor, None if it has none to read (sharded tensors, virtual devices)."""
     device = tensor.uop.device
     if not isinstance(device, str) or device.startswith(_NO_VALUES) or not tensor.uop.is_realized:
         return None
@@ -69,7 +69,7 @@ def read_output(tensor: Any) -> Output | None:
 
 
 def sample_values(data: bytes, dtype: str) -> tuple[float | str, ...]:
-    """Returns at most `SAMPLE` elements of a buffer; none where the dtype is one that has no numbers."""
+    """Returns at most `SAMPLE` elements of a buffer; none if the dtype has no numbers."""
     if dtype not in _FORMATS or not data:
         return ()
     form = _FORMATS[dtype]
@@ -77,20 +77,12 @@ def sample_values(data: bytes, dtype: str) -> tuple[float | str, ...]:
     step = math.ceil(len(data) // size / SAMPLE) * size
     picked = [data[start : start + size] for start in range(0, len(data), step)]
     if dtype.startswith("fp8"):
-        return _decode_fp8(b"".join(picked), dtype)
-    if dtype == "bfloat16":
-        # the upper half of a float
-        picked, form = [b"\0\0" + value for value in picked], "f"
-    values = struct.unpack(f"<{len(picked)}{form}", b"".join(picked))
-    return tuple(map(_make_plain, values))
+        from vmapdbg.values.numbers import Array, decode
 
-
-def _decode_fp8(data: bytes, dtype: str) -> tuple[float | str, ...]:
-    from vmapdbg.values.numbers import Array, decode
-
-    return tuple(_make_plain(value) for value in decode(Array(data, dtype, (len(data),))))
-
-
-def _make_plain(value: float) -> float | str:
-    number = float(value)
-    return number if math.isfinite(number) else str(number)
+        numbers = map(float, decode(Array(b"".join(picked), dtype, (len(picked),))))
+    else:
+        if dtype == "bfloat16":
+            # the upper half of a float
+            picked, form = [b"\0\0" + value for value in picked], "f"
+        numbers = map(float, struct.unpack(f"<{len(picked)}{form}", b"".join(picked)))
+    return tuple(number if math.isfinite(number) else str(number) for number in numbers)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from vmapdbg.child.listen.origins import UserLines
@@ -48,6 +49,14 @@ class Recorder(Observer):
         if self.is_strict:
             raise OverlayError(str(why))
         self.missing.append(f"{part}: {why}")
+
+    @contextmanager
+    def leaving_out(self, part: str) -> Iterator[None]:
+        """Leaves out a part if a hook in the block does not fit. Raises OverlayError if the recorder is strict."""
+        try:
+            yield
+        except ImportError as unknown:
+            self.leave_out(part, unknown)
 
     @property
     def origin(self) -> Mapping[UOp, UOp]:

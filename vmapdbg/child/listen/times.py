@@ -1,18 +1,20 @@
-"""How long each kernel of a snippet takes as it runs, by the device's own clock. Runs in the child.
+"""How long each kernel of a snippet takes as it runs, by the device's own clock, and how long the overlay's cost model
+predicts.
 
-A kernel is known by its source: what ran and what is shown are rendered from the same linear program, or are two
-programs.
+A kernel is known by its source: what ran and what is shown are rendered from the same linear program.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from vmapdbg.install.overlay import load_patching
+from vmapdbg.child.listen.records import Launch, ScheduleRecord, find_passes
+from vmapdbg.install.overlay import OVERLAY_PACKAGE, load_patching
 from vmapdbg.model.capture import Capture, Kernel, Measured
 
 
@@ -23,7 +25,7 @@ class Stopwatch:
         self.seconds: dict[str, list[float]] = {}
 
     def watch(self) -> None:
-        """Has every launch waited for and timed, from when tinygrad is imported. Raises UnknownShape."""
+        """Waits for every launch and times it, from the import of tinygrad on. Raises UnknownShape."""
         from tinygrad.engine import realize
 
         with load_patching().Changes("times of kernels") as changes:
@@ -52,22 +54,25 @@ class Stopwatch:
             self.seconds.setdefault(_strip(source), []).append(seconds)
         return seconds
 
-    def fill(self, capture: Capture) -> Capture:
-        """Returns the capture with the times of its kernels."""
-        schedules = (
-            replace(schedule, kernels=tuple(map(self.fill_kernel, schedule.kernels))) for schedule in capture.schedules
-        )
-        return replace(capture, schedules=tuple(schedules))
+    def add_times(self, capture: Capture, overlay: Iterable[ScheduleRecord]) -> Capture:
+        """Returns the capture with the times of its kernels; for kernels of schedules on the overlay also with the time
+        that its cost model predicts."""
+        launched = {launch.ast.key.hex(): launch for passed in find_passes(overlay) for launch in passed.kernels}
 
-    def fill_kernel(self, kernel: Kernel) -> Kernel:
-        times = self.seconds.get(_strip(kernel.source))
-        if not times:
-            return kernel
-        return replace(kernel, measured=Measured(len(times), statistics.median(times), min(times), max(times)))
+        def fill(kernel: Kernel) -> Kernel:
+            times = self.seconds.get(_strip(kernel.source))
+            if not times:
+                return kernel
+            measured = Measured(len(times), statistics.median(times), min(times), max(times))
+            predicted = predict(launched[kernel.key]) if kernel.key in launched else None
+            return replace(kernel, measured=measured, predicted=predicted)
+
+        schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)
+        return replace(capture, schedules=tuple(schedules))
 
 
 class _TimedProgram:
-    """Stands for what runs a program. Each run is waited for, and its time noted."""
+    """Waits for each run of a program, and notes its time."""
 
     def __init__(self, run: Any, note: Callable[[float | None], float | None]) -> None:
         self._run, self._note = run, note
@@ -81,3 +86,21 @@ class _TimedProgram:
 
 def _strip(source: str) -> str:
     return source.strip("\n")
+
+
+def predict(launched: Launch) -> float | None:
+    """Returns the seconds of one launch on the device of the kernel's buffers; None where codegen fails on its AST."""
+    from tinygrad.device import Device
+
+    model: Any = importlib.import_module(f"{OVERLAY_PACKAGE}.codegen._work")
+    device = launched.buffers[0].device
+    if isinstance(device, tuple):
+        # the same kernel on each of them
+        device = device[0]
+    # the device is open: it ran the kernel
+    renderer = Device[device].renderer
+    try:
+        work = model.estimate_work(launched.ast, renderer)
+    except model.CannotLower:
+        return None
+    return model.predict_ns(work, renderer) / 1e9

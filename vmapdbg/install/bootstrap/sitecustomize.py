@@ -30,7 +30,7 @@ def _set_up(observes: bool) -> None:
 
         save_this_process()
     if "VMAPDBG_CHECK" in os.environ:
-        from vmapdbg.child.run_check import check_this_process
+        from vmapdbg.child.evidence.call_by_call import check_this_process
 
         check_this_process()
 

@@ -211,7 +211,7 @@ def _write_edge(dot: graphviz.Digraph, edge: GraphEdge, number: int) -> None:
 
 
 def _list_stacked(graph: Graph) -> Iterator[tuple[str, str]]:
-    """Yields pairs of unconnected nodes, of which one is drawn below the other: one row of all would be too wide."""
+    """Yields pairs of unconnected nodes: the second is drawn below the first, because one row of all is too wide."""
     parts, ranks = list_components(graph), measure_ranks(graph)
     for upper, lower in zip(parts, parts[_COLUMNS:], strict=False):
         yield max(upper, key=lambda name: (ranks[name], name)), min(lower, key=lambda name: (ranks[name], name))
@@ -240,7 +240,7 @@ def escape_tip(text: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Returns `text` with escapes for the characters that XML cannot hold, and for those that turn a line around."""
+    """Returns `text` with escapes for characters that XML cannot hold or that reverse a line."""
     if not text.isascii():
         # invisible format characters, bidirectional marks and the like
         text = "".join(_escape(c) if unicodedata.category(c) in ("Cf", "Zl", "Zp") else c for c in text)

@@ -283,11 +283,11 @@ def _find_runs(codes: Sequence[int], period: int) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Folded:
-    """A graph with boxes of several nodes. `inside` has for each such box the ids of the nodes to draw if it is opened;
-    `count` says how many nodes are gone."""
+    """A graph with boxes of several nodes. `contents` has the ids of the nodes to draw if such a box is opened; `count`
+    says how many nodes are gone."""
 
     graph: Graph
-    inside: dict[str, tuple[str, ...]]
+    contents: dict[str, tuple[str, ...]]
     count: int
 
 
@@ -315,9 +315,9 @@ def fold_graph(graph: Graph, look: LookOf, label: LabelOf, most: int | None = No
             moved = replace(moved, label="", tooltip="")
         if moved.tail != moved.head:
             edges[key] = moved
-    inside = {key: box.layer or tuple(box.members) for key, box in joined.items()}
+    contents = {key: box.layer or tuple(box.members) for key, box in joined.items()}
     folded = replace(graph, nodes=tuple(shown.values()), edges=tuple(edges.values()))
-    return Folded(folded, inside, len(nodes) - len(shown))
+    return Folded(folded, contents, len(nodes) - len(shown))
 
 
 def label_layers(box: Box, nodes: Sequence[GraphNode]) -> GraphNode:

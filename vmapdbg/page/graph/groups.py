@@ -164,7 +164,7 @@ class _Grouping:
 
 
 def _is_free(item: Item, detail: int = 0) -> bool:
-    """Whether an item may be folded: it has no buffer (at detail 2: none that was kept) and no change to show."""
+    """Whether an item may be folded: it has no buffer (at detail 2: no kept buffer) and no change to show."""
     if item.changed or (item.mark != COMMON and item.buffers):
         return False
     if item.node.realized is not None and not item.buffers:

@@ -191,12 +191,12 @@ def _sort_items(items: list[Item]) -> list[Item]:
 
 
 def _scope_of(drawn: DrawnSchedule, node: Node) -> tuple[str, ...]:
-    own = drawn.index.ambient_of(node.id)
+    ambient = drawn.index.ambient_of(node.id)
     if node.op != "VMAPOUT":
-        return own
+        return ambient
     ended = [name for source in node.src for name in drawn.index.ambient_of(source)]
     named = [name for name in re.findall(r"\w+", node.arg) if name in drawn.index.vmap_names]
-    return tuple(dict.fromkeys([*own, *ended, *named]))
+    return tuple(dict.fromkeys([*ambient, *ended, *named]))
 
 
 def _order_scopes(drawn: DrawnSchedule) -> dict[str, int]:
@@ -204,9 +204,9 @@ def _order_scopes(drawn: DrawnSchedule) -> dict[str, int]:
     around: dict[str, set[str]] = {name: set() for name in sorted(drawn.index.vmap_names)}
     for node in drawn.schedule.nodes:
         if node.op == "VMAPOUT":
-            own = set(drawn.index.ambient_of(node.id))
-            for name in set(_scope_of(drawn, node)) - own:
-                around.setdefault(name, set()).update(own)
+            kept = set(drawn.index.ambient_of(node.id))
+            for name in set(_scope_of(drawn, node)) - kept:
+                around.setdefault(name, set()).update(kept)
     return {name: len(outer) for name, outer in around.items()}
 
 

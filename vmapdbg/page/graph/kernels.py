@@ -101,7 +101,7 @@ class _Part:
 
     def _find_reads(self, kernel: Kernel) -> set[int]:
         """The buffers a kernel reads: from its nodes up, through nodes it does not compute, to the first buffers."""
-        inside, written = set(kernel.nodes), set(kernel.outputs)
+        computed, written = set(kernel.nodes), set(kernel.outputs)
         found: set[int] = set()
         seen: set[int] = set()
         nodes = self.drawn.index.nodes
@@ -111,10 +111,10 @@ class _Part:
             if number in seen or number not in nodes:
                 continue
             seen.add(number)
-            is_input = nodes[number].op in _INPUTS and number not in inside
+            is_input = nodes[number].op in _INPUTS and number not in computed
             if is_input or (number in self.writers and number not in written):
                 found.add(number)
-            elif number not in inside:
+            elif number not in computed:
                 waiting += nodes[number].src
         return found
 

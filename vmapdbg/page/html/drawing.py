@@ -81,7 +81,7 @@ class Drawing:
         return last.title if first == last.schedule else f"{last.title}, before {first}"
 
     def list_nodes(self) -> list[str]:
-        """Returns the names of the nodes that its boxes stand for."""
+        """Returns the names of the nodes that its boxes show."""
         svg = "".join(part.svg for picture in self.pictures for part in picture.parts)
         return re.findall(r'data-node="(b?\d+:\d+)"', svg)
 
@@ -275,5 +275,5 @@ def _copy_shapes(part: ElementTree.Element, into: ElementTree.Element) -> None:
 
 
 def _round(text: str) -> str:
-    """Places to a tenth of a point: nobody sees less."""
+    """Rounds coordinates to a tenth of a point: a smaller step cannot be seen."""
     return _FRACTION.sub(lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), text)

@@ -19,7 +19,7 @@ _OPENED = frozenset({"folded", "repeat"})
 @dataclass(frozen=True)
 class Part:
     """A graph to draw: a whole schedule, or the inside of a box. `note` says what is folded or left out. `opens` has
-    for a box the number of the part inside it, and `hidden` the kernels that it stands for."""
+    for a box the number of the part inside it, and `hidden` its kernels."""
 
     title: str
     graph: Graph
@@ -39,7 +39,7 @@ class _Planner:
     def __init__(self, drawn: DrawnSchedule) -> None:
         self.drawn = drawn
         # the inside of a box, by its id and kind: a box has the id of one of its nodes
-        self.inside: dict[tuple[str, str], Graph] = {}
+        self.contents: dict[tuple[str, str], Graph] = {}
 
     def plan(self, graph: Graph) -> list[Part]:
         parts = [self._fold("all", graph)]
@@ -47,7 +47,7 @@ class _Planner:
         for number, part in enumerate(parts):
             opens: dict[str, int] = {}
             for node in part.graph.nodes:
-                inner = self.inside.get((node.id, node.kind))
+                inner = self.contents.get((node.id, node.kind))
                 if node.kind not in _OPENED or inner is None or len(inner.nodes) > left:
                     continue
                 left -= len(inner.nodes)
@@ -61,13 +61,13 @@ class _Planner:
         """Folds a graph until a reader can look at it, and says what is left out."""
         notes = [left_out] if left_out else []
         layers = fold_layers(graph)
-        self.inside |= {(name, "repeat"): keep_nodes(graph, names) for name, names in layers.inside.items()}
+        self.contents |= {(name, "repeat"): keep_nodes(graph, names) for name, names in layers.contents.items()}
         folded = layers.graph
         if folded.folded:
             notes.append("repeated layers are one box")
         if len(folded.nodes) > MOST_BOXES:
             gathered = gather_kernels(folded, self.drawn)
-            self.inside |= {(name, "folded"): keep_nodes(folded, names) for name, names in gathered.inside.items()}
+            self.contents |= {(name, "folded"): keep_nodes(folded, names) for name, names in gathered.contents.items()}
             folded = gathered.graph
             notes.append("what is alike, or follows each other, is one box: click opens it")
         if len(folded.nodes) > _MOST_DRAWN:
@@ -79,14 +79,14 @@ class _Planner:
         return Part(title, folded, "; ".join(notes), {}, hidden)
 
     def _list_hidden(self, box: GraphNode, shown: Collection[str]) -> list[str]:
-        """The kernels that a box stands for and that have no box of their own."""
+        """Returns the kernels of a box that are not drawn."""
         if box.kind == "repeat":
             members = set(box.members)
             kernels = enumerate(self.drawn.schedule.kernels)
             found = [f"kernel{number}" for number, kernel in kernels if members.intersection(kernel.outputs)]
             return [name for name in found if name not in shown]
         hidden: list[str] = []
-        for node in self.inside[box.id, box.kind].nodes:
+        for node in self.contents[box.id, box.kind].nodes:
             if node.kind == "kernel":
                 hidden.append(node.id)
             elif node.kind in _OPENED:

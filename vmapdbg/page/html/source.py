@@ -39,7 +39,7 @@ def read_sources(lines: Iterable[str], snippet: str, saved_at: float | None = No
     """Reads the files that some lines name, the snippet first.
 
     `saved_at` is when a saved capture was written, in seconds since 1970; None if the snippet has just run. A saved
-    capture may be somebody else's: only Python files that it names are put into a page.
+    capture may be another person's: only Python files that it names are put into a page.
     """
     names = sorted({split_place(line)[0] for line in lines}, key=lambda name: (name != snippet, name))
     return [_read(name, saved_at) for name in names]
@@ -239,10 +239,7 @@ def _view(before: SourceFile, after: SourceFile, notes: Mapping[str, LineNotes])
 
 
 def _list_lines(before: SourceFile, after: SourceFile, notes: Mapping[str, LineNotes]) -> list[SourceLine]:
-    new = _split(after)
-    if before == after:
-        return [SourceLine("same", n, n, parts, notes.get(f"{after.name}:{n}")) for n, parts in enumerate(new, 1)]
-    old = _split(before)
+    old, new = ([] if file.text is None else split_python(file.text) for file in (before, after))
     texts = [["".join(part for _, part in line) for line in side] for side in (old, new)]
     found: list[SourceLine] = []
     for tag, i, end, j, end_after in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
@@ -259,10 +256,6 @@ def _list_lines(before: SourceFile, after: SourceFile, notes: Mapping[str, LineN
             note = notes.get(f"{after.name}:{column + 1}")
             found.append(SourceLine("added", None, column + 1, new[column], note))
     return found
-
-
-def _split(file: SourceFile) -> list[Sequence[Part]]:
-    return [] if file.text is None else split_python(file.text)
 
 
 def _leave_out(lines: Sequence[SourceLine]) -> list[SourceLine]:

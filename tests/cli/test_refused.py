@@ -1,0 +1,167 @@
+"""What the tool refuses before anything runs: one line on stderr, exit code 2, no file."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from tool import ROOT, run_command
+
+NOTEBOOK = "a.ipynb is a notebook: jupyter nbconvert --to script a.ipynb makes a Python file of it"
+TWO_SNIPPETS = "-c CODE is the snippet, and ok.py is another one: give one of them"
+NOTHING = "no SNIPPET given, and none is remembered here: run vmapdbg show SNIPPET first"
+REMOVED = "was removed: the numpy reference finds all that it found"
+NOT_STOCK = "--decisions is about tinygrad as it is: --tinygrad VERSION|PATH, or --patches none"
+NOT_WITH = "--decisions goes with neither --commits nor --reduce"
+PAGES = "the ending must be one of .html, .htm"
+
+# what is typed -> how the line begins
+REFUSED = {
+    # files that are not there, or not what they should be
+    "show a.ipynb": NOTEBOOK,
+    "run a.ipynb": NOTEBOOK,
+    "lint ok.py a.ipynb": NOTEBOOK,
+    "show -": "- is stdin, and stdin is closed",
+    "lint gone.py": "there is no file gone.py",
+    "lint ok.py gone.py": "there is no file gone.py",
+    "lint ok.py .": ". is a directory",
+    "lint gone.json": "there is no file gone.json",
+    "lint ok.json": "ok.json is no vmapdbg capture: it has no schema number",
+    "run --lint gone.py": "there is no file gone.py",
+    "check gone.py": "there is no file gone.py",
+    "why --value gone.py": "there is no file gone.py",
+    "diff gone.py": "there is no file gone.py",
+    "diff ok.py gone.py": "there is no file gone.py",
+    "diff gone.py ok.py": "there is no file gone.py",
+    "diff ok.py --baseline=gone.json": "cannot read gone.json",
+    "diff broken.json broken.json": "broken.json is no vmapdbg capture: ",
+    "diff future.json future.json": "future.json has schema 99, newer than the 1 that this vmapdbg reads",
+    "report gone.py -o all.html --patches-all": "there is no file gone.py",
+    # no snippet, or two
+    "diff --baseline": NOTHING,
+    "graph -o x.svg": NOTHING,
+    "why": NOTHING,
+    "lint": NOTHING,
+    "show ok.py -c 1": TWO_SNIPPETS,
+    "why 1 ok.py -c 1": TWO_SNIPPETS,
+    "lint ok.py ok.py -c 1": "-c CODE is the snippet: it takes no files",
+    "show -c": "Option '-c' requires an argument",
+    "run -c": "-c needs code",
+    "diff a.py b.py c.py": "diff takes one snippet, two saved captures or two saved runs, or two snippets",
+    "diff ok.json": "a saved capture is compared with another one: vmapdbg diff before.json after.json",
+    # files that cannot be written
+    "lint ok.py -o ok.py": "cannot write ok.py: it is the snippet",
+    "lint ok.py -o no/out.txt": "cannot write no/out.txt: there is no folder no",
+    "lint ok.py -o folder.html": "cannot write folder.html: it is a folder",
+    "run --lint-output no/out.json ok.py": "cannot write no/out.json",
+    "report ok.py -o page.txt": f"page.txt: {PAGES}",
+    "report ok.py -o no/page.html": "cannot write no/page.html: there is no folder no",
+    "report ok.py -o folder.html": "cannot write folder.html: it is a folder",
+    "report snippet.html -o snippet.html": "cannot write snippet.html: it is the snippet",
+    "diff ok.py -o x.txt": f"x.txt: {PAGES}",
+    "diff ok.py -o no/such.html": "cannot write no/such.html: there is no folder no",
+    "diff ok.py -o page.html --kernel 0": "--kernel is for a diff as text, not for the page of -o",
+    "graph ok.py": "Missing option '-o' / '--output'",
+    "graph ok.py -o x.bmp": "x.bmp: the ending must be one of .svg, .png, .pdf, .dot, .json",
+    "graph ok.py -o no/such/x.svg": "cannot write no/such/x.svg: there is no folder no/such",
+    "bisect ok.py -o x.py": "-o is the file for --reduce",
+    # parts that a capture does not have
+    "graph all.json -o x.svg --around 9999": "there is no node 9999 in schedule 4",
+    "graph all.json -o x.svg --schedule 7": "there is no schedule 7: the schedules are 0 to 4",
+    "why 9999 all.json": "there is no node 9999: schedule 4 has 57 nodes",
+    "why r_nonsense all.json": "no kernel and no line of samples/lost_range.py is called 'r_nonsense'",
+    "why 3 all.json --schedule 7": "there is no schedule 7: samples/lost_range.py made 5",
+    "diff all.json all.json --kernel r_nonsense": (
+        "there is no kernel r_nonsense: E_3_4, r_3_2_2_2, E_3_2, E_3_2n1, r_3_2_4"
+    ),
+    "diff all.json all.json --line a.py:999": "no node is made at a.py:999",
+    "diff all.json all.json --schedule 7": "there is no schedule 7: 5 before, 5 after",
+    "diff all.json all.json --kernel 0 --line a.py:1": "--kernel and --line: choose one",
+    "diff all.json all.json --kernel 0 --json": "--kernel is for a diff as text, not for --json, which has the whole",
+    # what a saved capture has no use for
+    "show ok.json --patches none": "ok.json is a saved capture: it was made with its own patches, target and tinygrad",
+    "show ok.json --time": "ok.json is a saved capture: it takes no arguments and no --time",
+    "show ok.json --target metal": "ok.json is a saved capture: it was made with its own patches, target and tinygrad",
+    "show ok.json -- a": "ok.json is a saved capture: it takes no arguments and no --time",
+    "graph ok.json -o x.svg -- a": "ok.json is a saved capture: it takes no arguments and no --time",
+    "lint ok.json --target metal": "ok.json is a saved capture: it was made with its own patches, target",
+    "diff all.json all.json --target metal": "saved captures were made with their own",
+    "diff ok.py all.json": "all.json is a saved capture, which can only be the before: vmapdbg diff all.json ok.py",
+    "why --value ok.json": "--value runs the snippet: a saved capture has no values",
+    "report ok.json -o all.html --patches-all": (
+        "ok.json is a saved capture, of one state of the patches: --patches-all runs a snippet"
+    ),
+    # options
+    "--color blue": "Invalid value for '--color': 'blue' is not one of 'auto', 'always', 'never'",
+    "patches --width 3": "Invalid value for '--width': 3 is not in the range x>=20",
+    "schema lint --width 30": "No such option '--width'",
+    "schema kernel": "Invalid value for '{capture|diff|graph|lint|run|check|bisect",
+    "lint ok.py --select VD999": (
+        "Invalid value for '--select': unknown code 'VD999': choose from VD101, VD102, VD103, VD104, VD105, VD106"
+    ),
+    "lint ok.py --select VD101 --ignore VD101": "--select and --ignore leave no code to look for",
+    "lint ok.py --format xml": (
+        "Invalid value for '--format': 'xml' is not one of 'text', 'concise', 'json', 'github', 'sarif'"
+    ),
+    "lint --explain VD1": (
+        "Invalid value for '--explain': unknown code 'VD1': choose from VD101, VD102, VD103, VD104, VD105, VD106"
+    ),
+    "lint ok.py --baseline nonsense": (
+        "unknown patch 'nonsense': choose from all, none, ambient-ranges, nested-ranges, close-ranges"
+    ),
+    "run --lint --target abacus ok.py": (
+        "Invalid value for '--target': 'abacus' is not one of 'c', 'metal', 'cuda', 'opencl', 'hip', 'wgsl', 'llvm'"
+    ),
+    "run --save x --lint ok.py": "--lint",
+    "run --check --lint ok.py": "--check is for a separate run",
+    "run --check --save saved ok.py": "--check is for a separate run",
+    "run --json ok.py": "--json",
+    "diff ok.py --baseline=soup": (
+        "unknown patch 'soup': choose from all, none, ambient-ranges, nested-ranges, close-ranges, fuse-broadcast"
+    ),
+    "diff ok.py ok.py --baseline=none": "ok.py is compared with ok.py: with two of them there is no --baseline",
+    "why --json ok.py": "--json is for --value",
+    "report ok.py -o all.html --patches-all --patches none": "--patches and --patches-all: choose one",
+    "check ok.py --oracle stock,numpy": f"--oracle stock,numpy {REMOVED}",
+    "check ok.py --oracle python": f"--oracle python {REMOVED}",
+    "check ok.py --paranoid": f"--paranoid {REMOVED}",
+    "bisect ok.py --runs 1": "Invalid value for '--runs': 1 is not in the range x>=2",
+    "bisect ok.py --baseline none": "--baseline is for --decisions",
+    "bisect ok.py --decisions": NOT_STOCK,
+    "bisect ok.py --decisions --patches all": NOT_STOCK,
+    "bisect ok.py --decisions --commits a..b": NOT_WITH,
+    "bisect ok.py --decisions --reduce": NOT_WITH,
+    "bisect ok.py --decisions --by kernels --baseline 0.13.0": (
+        "--baseline is what is right: with --decisions it is for --by values and --by crash"
+    ),
+    "bisect ok.py --decisions --baseline a.json": "--baseline is run, for its values: a saved capture has none",
+    # trees and interpreters
+    "show ok.py --tinygrad nowhere": "there is no folder nowhere, and it is no version of tinygrad such as 0.14.0",
+    "show ok.py --tinygrad .": ". is no tinygrad: there is no tinygrad/__init__.py in it",
+    "show ok.py --tinygrad 0.11.0": "tinygrad 0.11.0 (0.11.0) is too old: vmapdbg observes 0.12 and later",
+    "show ok.py --tinygrad .@master": ". is in no git repository: it has no revisions",
+    "show ok.py --python no-such-python": "--python: there is no program no-such-python",
+    "show ok.py --python true": "--python: true is no Python interpreter",
+}
+
+
+@pytest.mark.parametrize("typed", REFUSED)
+def test_it_is_one_line_before_anything_runs(typed: str, tmp_path: Path) -> None:
+    for name in ("a.ipynb", "ok.py", "snippet.html"):
+        (tmp_path / name).write_text("open('ran', 'w')", encoding="utf-8")
+    for name, text in {"ok.json": "{}", "broken.json": "{", "future.json": '{"schema": 99}'}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    shutil.copy(ROOT / "tests" / "golden" / "lost_range_after.json", tmp_path / "all.json")
+    (tmp_path / "folder.html").mkdir()
+    before = {path: path.is_file() and path.read_bytes() for path in tmp_path.iterdir()}
+    # stdin is closed
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "vmapdbg", *shlex.split(typed)]
+    done = run_command(*command, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.startswith(f"vmapdbg: {REFUSED[typed]}")
+    assert done.stderr.count("\n") == 1
+    after = {path: path.is_file() and path.read_bytes() for path in tmp_path.iterdir() if path.name != ".vmapdbg"}
+    assert after == before
