@@ -20,7 +20,7 @@ RUNS_WELL = "it runs"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """A group of equal runs: `name` is a letter, `summary` one line, `run` the first of them."""
 
     name: str
@@ -33,7 +33,7 @@ class Outcomes:
 
     def __init__(self, kind: str, find_findings: FindFindings):
         self.kind, self.find_findings = kind, find_findings
-        self.known: list[Outcome] = []
+        self.known: list[RunOutcome] = []
         self._facts: list[Any] = []
 
     def sort_in(self, run: Run) -> str:
@@ -44,7 +44,7 @@ class Outcomes:
                 return outcome.name
         position = len(self.known)
         name = ascii_uppercase[position] if position < 26 else f"A{position}"
-        self.known.append(Outcome(name, self._describe(run), run))
+        self.known.append(RunOutcome(name, self._describe(run), run))
         self._facts.append(facts)
         return name
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from vmapdbg.check.blame import CHANGED, Captured, Fault, find_faults
+from vmapdbg.check.blame import CHANGED, CapturedResult, Fault, find_faults
 from vmapdbg.check.result import (
     BufferCheck,
     CheckReport,
@@ -28,7 +28,7 @@ from vmapdbg.page.crash_sentences import describe_crash, describe_cut_gradient, 
 
 _Compared = TypeVar("_Compared", OutputCheck, BufferCheck)
 
-REPLAYED: dict[Captured, str] = {
+REPLAYED: dict[CapturedResult, str] = {
     "not-compared": "the call that was captured was not compared",
     "wrong": "the call that was captured is wrong, too",
     "right": "the call that was captured is right: the replay makes the fault",

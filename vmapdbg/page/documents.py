@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from vmapdbg.bisect.outcome import Outcome
-from vmapdbg.bisect.search import Found, Reduced, Search
+from vmapdbg.bisect.outcome import RunOutcome
+from vmapdbg.bisect.search import Reduced, Search, SmallestSets
 from vmapdbg.check.result import CheckReport, ScheduleCheck
 from vmapdbg.check.suite import ProgramCheck
 from vmapdbg.check.value_path import SchedulePath
@@ -173,12 +173,12 @@ class BisectDocument(Document):
     reduced: Reduced | None
 
 
-def name_outcomes(outcomes: Sequence[Outcome]) -> tuple[NamedOutcome, ...]:
+def name_outcomes(outcomes: Sequence[RunOutcome]) -> tuple[NamedOutcome, ...]:
     return tuple(NamedOutcome(outcome.name, outcome.summary) for outcome in outcomes)
 
 
 def make_bisect_document(
-    snippet: str, on: str, search: Search, outcomes: Sequence[Outcome], reduced: Reduced | None
+    snippet: str, on: str, search: Search, outcomes: Sequence[RunOutcome], reduced: Reduced | None
 ) -> BisectDocument:
     """Returns what a search found; sets are written as sorted lists."""
     return BisectDocument(
@@ -196,7 +196,7 @@ def make_bisect_document(
     )
 
 
-def _sort_sets(found: Found[str]) -> FoundSets:
+def _sort_sets(found: SmallestSets[str]) -> FoundSets:
     return FoundSets(tuple(tuple(sorted(one)) for one in found.sets), found.exact, found.size)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from vmapdbg.bisect.outcome import Outcome
-from vmapdbg.bisect.search import Found, Search
+from vmapdbg.bisect.outcome import RunOutcome
+from vmapdbg.bisect.search import Search, SmallestSets
 from vmapdbg.install.patches import Patches, spell_patches
 from vmapdbg.model.wording import format_known, format_plural, join_first
 from vmapdbg.page.documents import Decided, DecisionsDocument, DecisionTrial, History
@@ -20,7 +20,7 @@ _MOST_LISTED = 6
 # *** sets of patches
 
 
-def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Outcome], console: Console) -> None:
+def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[RunOutcome], console: Console) -> None:
     """Prints the result of a search by `kind` (values, kernels, findings, crash)."""
     page = Page(console)
     counts = f"{format_plural(len(outcomes), 'outcome')} in {format_plural(len(search.outcomes), 'run')}"
@@ -45,7 +45,7 @@ def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Out
     page.print()
 
 
-def _print_sets(page: Page, label: str, search: Search, found: Found[str], away: bool = False) -> None:
+def _print_sets(page: Page, label: str, search: Search, found: SmallestSets[str], away: bool = False) -> None:
     parts: list[Piece] = [f"{label}: "]
     for position, patches in enumerate(found.sets):
         tried = search.given - patches if away else patches
@@ -57,7 +57,7 @@ def _print_sets(page: Page, label: str, search: Search, found: Found[str], away:
     page.add(*parts, (f"  ({_describe_proof(found)})", "dim"), indent=2)
 
 
-def _describe_proof(found: Found[str]) -> str:
+def _describe_proof(found: SmallestSets[str]) -> str:
     if not found.exact:
         tried = f"all sets of up to {found.size} tried, then halves" if found.size > 0 else "found by halving"
         return f"{tried}: no smaller part of it changes the outcome"
