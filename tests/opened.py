@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,37 @@ class Opened:
 
     def text(self, selector: str) -> str:
         return self.page.inner_text(selector)
+
+
+@contextmanager
+def open_page(browser: Any, path: Path) -> Iterator[Opened]:
+    """Opens a page, which must write nothing to the console and load nothing but itself."""
+    report = Opened(browser, path)
+    yield report
+    assert report.said == []
+    assert [url for url in report.asked if not url.startswith("file:")] == []
+    report.page.close()
+
+
+def check_follows_system(browser: Any, path: Path, scheme: str, width: int) -> None:
+    """No part is cut off to the side, and text differs from its background."""
+    report = Opened(browser, path, color_scheme=scheme)
+    report.page.set_viewport_size({"width": width, "height": 900})
+    shade = report.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    brightness = sum(int(part) for part in shade.removeprefix("rgb(").removesuffix(")").split(","))
+    assert (brightness > 380) == (scheme == "light")
+    assert report.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert report.said == []
+
+
+def check_names_are_text(report: Opened) -> None:
+    """Looks for a name that is markup, with a kernel open."""
+    report.page.click("details.kernel summary")
+    report.page.fill("#search", "img")
+    report.page.wait_for_timeout(100)
+    assert report.page.locator("img").count() == 0
+    assert report.page.title() != "hacked"
+    assert report.said == []
 
 
 def open_in_notebook(browser: Any, page: Path, folder: Path) -> tuple[Opened, Any]:

@@ -8,38 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captures import make_capture, make_kernel, make_node, make_schedule
-from opened import EVIL, Opened
+from captures import NEW, OLD, make_capture, make_kernel, make_node, make_schedule, sum_and_add
+from opened import EVIL, Opened, check_follows_system, check_names_are_text, open_page
 
 from vmapdbg.diff import diff_captures
 from vmapdbg.diff.sequences import match_lines
-from vmapdbg.model.capture import Capture, Finding, Realized
+from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.page.html.page import render_report
 from vmapdbg.page.html.source import SourceFile
 from vmapdbg.page.view import View
 
 pytestmark = pytest.mark.browser
-OLD = "import tinygrad\n\nx = (a * b).sum()\ny = x + 1\n"
-NEW = "import tinygrad\n# kept\n\nx = (a * b).sum().contiguous()\ny = x + 1\n"
-
-
-def make_program(file: str, sum_line: int, number: str, ops: int) -> Capture:
-    source = f"void r_64(float* data0) {{\n  int same = 1;\n  data0[0] = {number}+data0[1];\n}}\n"
-    first, second = f"{file}:{sum_line}", f"{file}:{sum_line + 1}"
-    nodes = [
-        make_node(2, "MUL", line=first),
-        make_node(3, "REDUCE", src=(2,), line=first, realized=Realized((0,), "ending-ranges", "")),
-        make_node(5, "ADD", src=(3,), line=second),
-    ]
-    kernels = (
-        make_kernel("r_64", source, key=number, nodes=(2, 3), outputs=(3,), lines=(first,), executed_ops=ops),
-        make_kernel("E_64", key="bb", nodes=(5,), outputs=(5,), lines=(second,), executed_ops=100),
-    )
-    if file == "old.py":
-        # a node that after does not have
-        nodes.append(make_node(9, "LOG2", src=(2,), line=first))
-        kernels = (replace(kernels[0], nodes=(2, 3, 9)), kernels[1])
-    return make_capture(make_schedule(nodes=tuple(nodes), kernels=kernels), snippet=file)
 
 
 def write(folder: Path, before: Capture, after: Capture, *files: SourceFile) -> Path:
@@ -51,16 +30,23 @@ def write(folder: Path, before: Capture, after: Capture, *files: SourceFile) -> 
     return path
 
 
-SIDES = make_program("old.py", 3, "1.0f", 900), make_program("new.py", 4, "2.0f", 300)
+def make_sides() -> tuple[Capture, Capture]:
+    """Before has a node that after does not have."""
+    before = sum_and_add("old.py", 3, "1.0f", 900)
+    (schedule,) = before.schedules
+    nodes = (*schedule.nodes, make_node(9, "LOG2", src=(2,), line="old.py:3"))
+    kernels = (replace(schedule.kernels[0], nodes=(2, 3, 9)), schedule.kernels[1])
+    before = replace(before, schedules=(replace(schedule, nodes=nodes, kernels=kernels),))
+    return before, sum_and_add("new.py", 4, "2.0f", 300)
+
+
+SIDES = make_sides()
 
 
 @pytest.fixture
 def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
-    report = Opened(browser, write(tmp_path, *SIDES))
-    yield report
-    assert report.said == []
-    assert [url for url in report.asked if not url.startswith("file:")] == []
-    report.page.close()
+    with open_page(browser, write(tmp_path, *SIDES)) as report:
+        yield report
 
 
 def test_a_line_lights_up_its_kernel_on_both_sides(opened: Opened) -> None:
@@ -210,13 +196,7 @@ def test_keys_go_through_kernels_and_lines(opened: Opened) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 2560])
 def test_the_page_follows_the_system(scheme: str, width: int, browser: Any, tmp_path: Path) -> None:
-    report = Opened(browser, write(tmp_path, *SIDES), color_scheme=scheme)
-    report.page.set_viewport_size({"width": width, "height": 900})
-    shade = report.page.evaluate("getComputedStyle(document.body).backgroundColor")
-    brightness = sum(int(part) for part in shade.removeprefix("rgb(").removesuffix(")").split(","))
-    assert (brightness > 380) == (scheme == "light")
-    assert report.page.evaluate("document.documentElement.scrollWidth") <= width
-    assert report.said == []
+    check_follows_system(browser, write(tmp_path, *SIDES), scheme, width)
 
 
 def test_hostile_names_stay_text(browser: Any, tmp_path: Path) -> None:
@@ -227,9 +207,4 @@ def test_hostile_names_stay_text(browser: Any, tmp_path: Path) -> None:
         schedule = make_schedule(nodes=(make_node(3, EVIL, arg=name, line=f"{EVIL}:1"),), kernels=(kernel,))
         sides.append(replace(make_capture(schedule), snippet=EVIL, findings=(finding,)))
     report = Opened(browser, write(tmp_path, sides[0], sides[1], SourceFile(EVIL, EVIL), SourceFile(EVIL, EVIL)))
-    report.page.click("details.kernel summary")
-    report.page.fill("#search", "img")
-    report.page.wait_for_timeout(100)
-    assert report.page.locator("img").count() == 0
-    assert report.page.title() != "hacked"
-    assert report.said == []
+    check_names_are_text(report)

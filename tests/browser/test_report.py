@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from captures import long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule
-from opened import EVIL, Opened, open_in_notebook
+from opened import EVIL, Opened, check_follows_system, check_names_are_text, open_in_notebook, open_page
 
 from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.page.html.page import render_report
@@ -35,11 +35,8 @@ def write(folder: Path, capture: Capture, *files: SourceFile) -> Path:
 
 @pytest.fixture
 def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
-    report = Opened(browser, write(tmp_path, lost_range(fixed=False)))
-    yield report
-    assert report.said == []
-    assert [url for url in report.asked if not url.startswith("file:")] == []
-    report.page.close()
+    with open_page(browser, write(tmp_path, lost_range(fixed=False))) as report:
+        yield report
 
 
 def find_line(report: Opened, ending: str) -> int:
@@ -150,14 +147,7 @@ def test_inside_a_notebook_the_page_works_and_reaches_nothing_of_it(browser: Any
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 2560])
 def test_the_page_follows_the_system(scheme: str, width: int, browser: Any, tmp_path: Path) -> None:
-    """No part is cut off to the side, and text differs from its background."""
-    report = Opened(browser, write(tmp_path, long_graph()), color_scheme=scheme)
-    report.page.set_viewport_size({"width": width, "height": 900})
-    shade = report.page.evaluate("getComputedStyle(document.body).backgroundColor")
-    brightness = sum(int(part) for part in shade.removeprefix("rgb(").removesuffix(")").split(","))
-    assert (brightness > 380) == (scheme == "light")
-    assert report.page.evaluate("document.documentElement.scrollWidth") <= width
-    assert report.said == []
+    check_follows_system(browser, write(tmp_path, long_graph()), scheme, width)
 
 
 def test_hostile_names_stay_text(browser: Any, tmp_path: Path) -> None:
@@ -168,9 +158,4 @@ def test_hostile_names_stay_text(browser: Any, tmp_path: Path) -> None:
     capture = replace(make_capture(schedule), snippet=EVIL, findings=(finding,))
     report = Opened(browser, write(tmp_path, capture, SourceFile(EVIL, EVIL)))
     report.click_line(0)
-    report.page.click("details.kernel summary")
-    report.page.fill("#search", "img")
-    report.page.wait_for_timeout(100)
-    assert report.page.locator("img").count() == 0
-    assert report.page.title() != "hacked"
-    assert report.said == []
+    check_names_are_text(report)

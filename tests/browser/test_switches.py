@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from captures import failed_snippet, lost_range, make_capture, make_kernel, make_schedule
-from opened import EVIL, Opened, open_in_notebook
+from opened import EVIL, Opened, open_in_notebook, open_page
 
 from vmapdbg.install.patches import SWITCHABLE, PatchState, list_states
 from vmapdbg.model.capture import Capture
@@ -38,11 +38,8 @@ def make_states() -> list[tuple[PatchState, Capture]]:
 
 @pytest.fixture
 def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
-    report = Opened(browser, write(tmp_path, make_states()))
-    yield report
-    assert report.said == []
-    assert [url for url in report.asked if not url.startswith("file:")] == []
-    report.page.close()
+    with open_page(browser, write(tmp_path, make_states())) as report:
+        yield report
 
 
 def switch(report: Opened, name: str) -> Any:

@@ -84,13 +84,12 @@ def assert_in_table(row: str, *files: str) -> None:
 def test_a_section_of_show(copy: Copy) -> None:
     assert_in_table("a section of `show`, `diff` and `report`", "vmapdbg/page/text/", "vmapdbg/page/sections.py")
     code = (
-        "from rich.text import Text\n"
-        "def format_count(view):\n"
+        "def print_count(view):\n"
         "    count = 2 if view.is_pair else len(view.schedule.kernels)\n"
-        "    return [Text(f'Count: {count} kernels here')]\n"
+        "    view.page.add(f'Count: {count} kernels here')\n"
     )
     copy.write("vmapdbg/page/text/count.py", code)
-    copy.replace("vmapdbg/page/sections.py", "SECTIONS = {\n", 'SECTIONS = {\n    "count": "count:format_count",\n')
+    copy.replace("vmapdbg/page/sections.py", "SECTIONS = {\n", 'SECTIONS = {\n    "count": "count:print_count",\n')
     assert "kernels here" in copy.run("show", "after.json")
     assert "kernels here" in copy.run("show", "after.json", "--only", "count")
     assert "Kernels" not in copy.run("show", "after.json", "--only", "count")

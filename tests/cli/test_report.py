@@ -131,7 +131,7 @@ def test_two_children_run_at_once_and_timed_ones_take_turns(
 
     def run_timed(jobs: Sequence[Job], name: str = "") -> list[Run]:
         asked.append(jobs)
-        return [Run(lost_range(), None, stdout=b"printed\n") for _ in jobs]
+        return [Run(lost_range(), stdout=b"printed\n") for _ in jobs]
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(runs, "run_many", run_many)

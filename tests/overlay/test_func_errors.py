@@ -328,40 +328,9 @@ def test_dropout_without_training_and_numbers_from_before_the_vmap_are_no_random
     np.testing.assert_allclose(got.numpy(), X.numpy() + noise.numpy(), rtol=1e-6)
 
 
-def set_item(target: Tensor, value: Any) -> Tensor:
-    target[0] = value
-    return target
-
-
 def add_one(out: UOp, inp: UOp) -> UOp:
     i = UOp.range(4, 0)
     return out[i].store(inp[i] + 1).end(i).sink(arg=KernelInfo(name="add_one"))
-
-
-INSIDE: dict[str, tuple[Call, list[str]]] = {
-    "assign to a tensor from outside": (
-        lambda: vmap(lambda v: Tensor.zeros(4).contiguous().realize().assign(v))(X),
-        ["assign to a tensor of shape (4,)", "size 3"],
-    ),
-    "setitem on the mapped input": (
-        lambda: vmap(lambda v: set_item(v, 1.0))(X),
-        ["setitem to a tensor of shape (4,)", "size 3"],
-    ),
-    "a custom kernel": (
-        lambda: vmap(lambda v: Tensor.custom_kernel(Tensor.empty(4), v, fxn=add_one)[0])(X).numpy(),
-        ["custom kernel", "size 3"],
-    ),
-    "shard": (
-        lambda: vmap(lambda v: v.shard(("CPU:0", "CPU:1"), 0))(X).numpy(),
-        ["sharded tensors cannot be in a scope"],
-    ),
-}
-
-
-@pytest.mark.parametrize("what", INSIDE)
-def test_what_cannot_be_done_inside(what: str) -> None:
-    call, facts = INSIDE[what]
-    check(VmapScopeError, call, *facts)
 
 
 def test_an_error_of_the_users_goes_through_unchanged() -> None:

@@ -37,7 +37,7 @@ def differ_for_bisect(one: Output, other: Output, sizes: tuple[int, int]) -> boo
     names = []
     for output, size in zip((one, other), sizes, strict=True):
         schedule = make_schedule(outputs=(output,), ranges=(Range("r0", size, "REDUCE", False),))
-        names.append(outcomes.sort_in(Run(make_capture(schedule), None)))
+        names.append(outcomes.sort_in(Run(make_capture(schedule))))
     return names[0] != names[1]
 
 

@@ -18,6 +18,7 @@ from vmapdbg.model.capture import (
     Node,
     Range,
     Realized,
+    Reason,
     Schedule,
     SnippetError,
     Versions,
@@ -320,6 +321,27 @@ def training_step(parameters: int = 30) -> Capture:
         gradient = add("RECIPROCAL", (last,), "net.py:30")
         add("SUB", (gradient,), "net.py:31")
     return make_capture(make_schedule(nodes=tuple(nodes), kernels=tuple(kernels), bufferizes=tuple(kept)))
+
+
+OLD = "import tinygrad\n\nx = (a * b).sum()\ny = x + 1\n"
+NEW = "import tinygrad\n# kept\n\nx = (a * b).sum().contiguous()\ny = x + 1\n"
+
+
+def sum_and_add(file: str, sum_line: int, number: str, ops: int) -> Capture:
+    """Two kernels of two lines, as of the files OLD and NEW; the number and the ops are of the first kernel."""
+    source = f"void r_64(float* data0) {{\n  int same = 1;\n  data0[0] = {number}+data0[1];\n}}\n"
+    first, second = f"{file}:{sum_line}", f"{file}:{sum_line + 1}"
+    why = Realized((0,), "ending-ranges", "", (Reason("ending-ranges"),))
+    nodes = (
+        make_node(2, "MUL", line=first),
+        make_node(3, "REDUCE", src=(2,), line=first, realized=why),
+        make_node(5, "ADD", src=(3,), line=second),
+    )
+    kernels = (
+        make_kernel("r_64", source, key=number, nodes=(2, 3), outputs=(3,), lines=(first,), executed_ops=ops, bytes=64),
+        make_kernel("E_64", key="bb", nodes=(5,), outputs=(5,), lines=(second,), executed_ops=100, bytes=300),
+    )
+    return make_capture(make_schedule(nodes=nodes, kernels=kernels), snippet=file)
 
 
 def failed_snippet(*schedules: Schedule) -> Capture:

@@ -7,7 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from captures import failed_snippet, long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule
+from captures import (
+    NEW,
+    OLD,
+    failed_snippet,
+    long_graph,
+    lost_range,
+    make_capture,
+    make_kernel,
+    make_node,
+    make_schedule,
+    sum_and_add,
+)
 from click.testing import CliRunner
 from diff_captures import draw_capture, mutate_capture
 from hypothesis import given, settings
@@ -17,37 +28,14 @@ from test_report import EVIL, Page, check_loads_nothing, check_names_are_text, r
 from vmapdbg.commands.cli import main
 from vmapdbg.diff import diff_captures
 from vmapdbg.diff.sequences import match_lines
-from vmapdbg.model.capture import Capture, Finding, Realized, Reason
+from vmapdbg.model.capture import Capture, Finding, Realized
 from vmapdbg.model.store import save_capture
 from vmapdbg.page.html.page import render_report
 from vmapdbg.page.html.source import SourceFile
 from vmapdbg.page.view import View
 
-OLD = "import tinygrad\n\nx = (a * b).sum()\ny = x + 1\n"
-NEW = "import tinygrad\n# kept\n\nx = (a * b).sum().contiguous()\ny = x + 1\n"
 LINES = match_lines(OLD, NEW, ("old.py", "new.py"))
-
-
-def make_program(file: str, sum_line: int, body: str, ops: int) -> Capture:
-    """Two kernels of two lines; the first has the body and the ops."""
-    source = f"void r_64(float* data0) {{\n  int same = 1;\n{body}}}\n"
-    first, second = f"{file}:{sum_line}", f"{file}:{sum_line + 1}"
-    nodes = (
-        make_node(2, "MUL", line=first),
-        make_node(
-            3, "REDUCE", src=(2,), line=first, realized=Realized((0,), "ending-ranges", "", (Reason("ending-ranges"),))
-        ),
-        make_node(5, "ADD", src=(3,), line=second),
-    )
-    kernels = (
-        make_kernel("r_64", source, key=body, nodes=(2, 3), outputs=(3,), lines=(first,), executed_ops=ops, bytes=64),
-        make_kernel("E_64", key="bb", nodes=(5,), outputs=(5,), lines=(second,), executed_ops=100, bytes=300),
-    )
-    return make_capture(make_schedule(nodes=nodes, kernels=kernels), snippet=file)
-
-
-BEFORE = make_program("old.py", 3, "  data0[0] = 1.0f+data0[1];\n", 900)
-AFTER = make_program("new.py", 4, "  data0[0] = 2.0f+data0[1];\n", 300)
+BEFORE, AFTER = sum_and_add("old.py", 3, "1.0f", 900), sum_and_add("new.py", 4, "2.0f", 300)
 
 
 def render(before: Capture = BEFORE, after: Capture = AFTER, *files: SourceFile) -> str:

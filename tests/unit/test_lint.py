@@ -18,7 +18,7 @@ from vmapdbg.model.data import from_data, to_data
 from vmapdbg.model.vocabulary import AccessKind, LoopKind
 from vmapdbg.page.documents import LintDocument, make_document
 from vmapdbg.page.lint_formats import dump_github, dump_sarif
-from vmapdbg.page.text.lint import Report, print_concise, print_explanation, print_text
+from vmapdbg.page.text.lint import print_concise, print_explanation, print_text
 
 SCOPE = (Range("rm1", 3, "LOOP", True),)
 
@@ -384,10 +384,8 @@ def test_ignore_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("width", [24, 60, 80, 200])
 def test_text_fits(width: int) -> None:
     capture = one_kernel(make_access(lost=(LOOP,)))
-    findings = lint_capture(capture)
-    output = print_to_text(
-        lambda console: print_text(Report(capture, findings, 2, {"VD101": "overlapping stores"}), console), width
-    )
+    linted = replace(capture, findings=lint_capture(capture))
+    output = print_to_text(lambda page: print_text(linted, 2, {"VD101": "overlapping stores"}, page), width)
     assert max(len(line) for line in output.splitlines()) <= width
     flat = flatten(output)
     source = "c:3 | *(data0_6+Lidx0) = val0;"

@@ -27,7 +27,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rendered import COLOUR, assert_same_but_coloured, flatten, print_on_terminal_of_environment, print_to_text
 from rich.cells import cell_len
-from rich.text import Text
 
 from vmapdbg.diff import CaptureDiff, diff_captures
 from vmapdbg.model.capture import Capture, Finding, Output, SnippetError
@@ -260,12 +259,14 @@ def test_a_long_list_of_nodes_is_cut_with_a_line_that_says_so() -> None:
 
 
 def test_a_section_that_is_registered_once_is_in_show_and_diff(monkeypatch: pytest.MonkeyPatch) -> None:
-    def format_lost(view: ScheduleView) -> list[Text]:
-        lost = [(item.lost_before, item.lost_after) for item in view.pair.bufferizes if item.lost_before]
-        return [Text(f"Lost  {view.change(', '.join(before), ', '.join(after) or 'none')}") for before, after in lost]
+    def print_lost(view: ScheduleView) -> None:
+        for item in view.pair.bufferizes:
+            if item.lost_before:
+                after = ", ".join(item.lost_after) or "none"
+                view.page.head("Lost", view.page.change(", ".join(item.lost_before), after))
 
-    monkeypatch.setattr(buffers, "format_lost", format_lost, raising=False)
-    monkeypatch.setitem(SECTIONS, "lost", "buffers:format_lost")
+    monkeypatch.setattr(buffers, "print_lost", print_lost, raising=False)
+    monkeypatch.setitem(SECTIONS, "lost", "buffers:print_lost")
     before, after = lost_range(fixed=False), lost_range()
     assert "Lost  rm1\n" in print_to_text(lambda console: print_capture(before, console))
     assert "Lost  rm1 -> none\n" in render(diff_captures(before, after))

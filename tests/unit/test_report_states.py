@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from captures import failed_snippet, lost_range, make_capture, make_kernel, make_schedule, many_kernels
+from test_report import read_data
 
 from vmapdbg.install.patches import ALL, SWITCHABLE, PatchState, list_states, parse_patches
 from vmapdbg.model.capture import Capture, Finding, Measured
@@ -29,12 +29,6 @@ def make_states(first: Capture, **others: Capture) -> list[tuple[PatchState, Cap
 def render(states: list[tuple[PatchState, Capture]]) -> str:
     names = {line.rpartition(":")[0] for _, capture in states for line in list_lines(capture)}
     return render_states(states, [SourceFile(name, "x = 1\n" * 200) for name in sorted(names)])
-
-
-def read_data(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.S)
-    assert found is not None
-    return json.loads(found[1])
 
 
 def read_switches(page: str) -> dict[str, str]:

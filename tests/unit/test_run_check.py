@@ -14,7 +14,7 @@ from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
 from vmapdbg.commands.run import read_found
 from vmapdbg.model.crash import Crash, RewriteStep
-from vmapdbg.page.run_check import add_messages
+from vmapdbg.page.check_sentences import add_messages
 from vmapdbg.reference.graph import Graph, Node
 from vmapdbg.values.tolerance import make_tolerance
 

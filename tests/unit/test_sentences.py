@@ -12,7 +12,6 @@ from vmapdbg.diff.pairing import Renaming
 from vmapdbg.model.capture import Capture, Condition, Decision, Realized, Reason
 from vmapdbg.model.vocabulary import Rule
 from vmapdbg.page.sentences import Names, fill_sentences, say_all, say_reason
-from vmapdbg.page.text.view import NamesAfter
 
 FUSED = {"kernels": 1, "stock_kernels": 2}
 DECIDED = Decision(
@@ -236,7 +235,7 @@ def test_older_capture_keeps_the_sentences_that_it_has() -> None:
 
 def test_a_diff_names_the_operands_of_before_as_after_does() -> None:
     """What has no partner after has a mark, so that nobody looks for it there."""
-    names = NamesAfter(OPS, Renaming({"r1": "r7"}, {4: 40}, ("r2",)))
+    names = Names(OPS.__getitem__, Renaming({"r1": "r7"}, {4: 40}, ("r2",)))
     reason = Reason("ending-ranges", (4, 6), ("(r1*2)", "r2"))
     assert say_reason(reason, names) == "(r7*2) ends at EXPAND 40; r2' ends at EXPAND 6'"
     disagree = Reason("consumers-disagree", (4, 6), ("r1", "r2"), axis="r1")

@@ -13,12 +13,13 @@ from vmapdbg.commands.shared.runs import run_timed
 from vmapdbg.diff import diff_captures
 from vmapdbg.install.job import Job, Run
 from vmapdbg.install.patches import parse_patches
-from vmapdbg.model.capture import Capture, Kernel, Measured
+from vmapdbg.model.capture import Capture, Kernel, Measured, SnippetError
 from vmapdbg.model.schedule_index import sum_programs
 from vmapdbg.page.overview import group_kernels, sum_kernels
 from vmapdbg.page.text.diff import print_diff
 from vmapdbg.page.view import View
 
+DIED = SnippetError("ChildDied", "it died", None)
 JOBS = [Job("net.py", patches=parse_patches(spec), times=True) for spec in ("none", "all")]
 
 
@@ -40,7 +41,7 @@ class Machine:
         assert job.times
         side = "after" if job.patches else "before"
         self.ran.append(side)
-        return Run(make(timed("E_4", self.times[side].pop(0), 5)), None, side.encode())
+        return Run(make(timed("E_4", self.times[side].pop(0), 5)), side.encode())
 
 
 def test_sides_take_turns_and_a_kernel_has_the_median_of_its_runs(
@@ -50,7 +51,7 @@ def test_sides_take_turns_and_a_kernel_has_the_median_of_its_runs(
     monkeypatch.setattr(runs, "run_quietly", machine.run)
     before, after = run_timed(JOBS, "net.py")
     assert machine.ran == ["before", "after"] * 3
-    assert [run.schedules[0].kernels[0].measured for run in (before, after)] == [
+    assert [run.capture.schedules[0].kernels[0].measured for run in (before, after)] == [
         Measured(5, 3.0, 2.0, 9.0, 3),
         Measured(5, 1.5, 1.0, 7.0, 3),
     ]
@@ -58,25 +59,25 @@ def test_sides_take_turns_and_a_kernel_has_the_median_of_its_runs(
     assert capsys.readouterr().err == "vmapdbg: running net.py, 3 times each, in turns\n"
 
 
-@pytest.mark.parametrize("failed", [Run(failed_snippet(), None), Run(None, "it died")])
+@pytest.mark.parametrize("failed", [Run(failed_snippet()), Run(make_capture(error=DIED))])
 def test_a_side_that_fails_is_not_run_again(failed: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[bool] = []
 
     def run(job: Job) -> Run:
         ran.append(bool(job.patches))
-        return Run(make(timed("E_4", 1.0)), None) if job.patches else failed
+        return Run(make(timed("E_4", 1.0))) if job.patches else failed
 
     monkeypatch.setattr(runs, "run_quietly", run)
     before, after = run_timed(JOBS, "net.py")
     assert ran == [False, True, True, True]
     assert before == failed
-    assert after.schedules[0].kernels[0].measured == Measured(1, 1.0, 1.0, 1.0, 3)
+    assert after.capture.schedules[0].kernels[0].measured == Measured(1, 1.0, 1.0, 1.0, 3)
 
 
 def test_kernels_without_times_stay_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "run_quietly", lambda _: Run(make(make_kernel("E_4")), None))
+    monkeypatch.setattr(runs, "run_quietly", lambda _: Run(make(make_kernel("E_4"))))
     before, _ = run_timed(JOBS, "net.py")
-    assert before.schedules[0].kernels[0].measured is None
+    assert before.capture.schedules[0].kernels[0].measured is None
 
 
 def test_a_program_of_several_kernels_is_counted_once() -> None:

@@ -20,7 +20,7 @@ RUNS_WELL = "it runs"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """A group of equal runs: `name` is a letter, `summary` one line, `run` the first of them."""
 
     name: str
@@ -33,7 +33,7 @@ class Outcomes:
 
     def __init__(self, kind: str, find_findings: FindFindings):
         self.kind, self.find_findings = kind, find_findings
-        self.known: list[Outcome] = []
+        self.known: list[RunOutcome] = []
         self._facts: list[Any] = []
 
     def sort_in(self, run: Run) -> str:
@@ -44,24 +44,24 @@ class Outcomes:
                 return outcome.name
         position = len(self.known)
         name = ascii_uppercase[position] if position < 26 else f"A{position}"
-        self.known.append(Outcome(name, self._describe(run), run))
+        self.known.append(RunOutcome(name, self._describe(run), run))
         self._facts.append(facts)
         return name
 
     def _facts_of(self, run: Run) -> Any:
         """Returns what two runs with the same outcome have in common, always including how they ended."""
         end = describe_end(run)
-        if run.capture is None or self.kind in ("crash", "values"):
+        if self.kind in ("crash", "values"):
             return end
         if self.kind == "kernels":
             # not the keys: another commit of tinygrad may have other names for the same ops
             return end, [[kernel.source for kernel in schedule.kernels] for schedule in run.capture.schedules]
         if (asked := KERNEL_COUNT.fullmatch(self.kind)) is not None:
-            return end, count_kernels(run.schedules) == int(asked[1])
+            return end, count_kernels(run.capture.schedules) == int(asked[1])
         return end, sorted((f.code, f.line or "") for f in self.find_findings(run.capture))
 
     def _describe(self, run: Run) -> str:
-        if run.capture is None or run.capture.error is not None:
+        if run.capture.error is not None:
             return describe_end(run)
         if self.kind == "crash":
             return RUNS_WELL
@@ -77,7 +77,7 @@ class Outcomes:
     def _describe_values(self, capture: Capture) -> str:
         """Counts the values that differ from the first outcome that ran, and describes the first of them."""
         captures = [known.run.capture for known in self.known]
-        first = next((other for other in captures if other is not None and other.error is None), None)
+        first = next((other for other in captures if other.error is None), None)
         differing = [] if first is None else list(_differing_outputs(first, capture))
         if not differing:
             return format_plural(sum(len(schedule.outputs) for schedule in capture.schedules), "value")
@@ -89,11 +89,11 @@ class Outcomes:
 
 def describe_end(run: Run) -> str:
     """Returns how a run ended; `it runs` if it ended well."""
-    if run.capture is None:
-        return run.died or "died"
     error = run.capture.error
     if error is None:
         return RUNS_WELL
+    if error.type == "ChildDied":
+        return error.message
     return f"{error.type}: {error.message}"
 
 
@@ -116,8 +116,6 @@ def _describe_output(schedule: int, found: ValueDiff) -> str:
 
 
 def _have_same_values(one: Run, other: Run) -> bool:
-    if one.capture is None or other.capture is None:
-        return one.capture is other.capture
     if len(one.capture.schedules) != len(other.capture.schedules):
         return False
     return not any(True for _ in _differing_outputs(one.capture, other.capture))

@@ -22,7 +22,7 @@ Transform = Callable[[frozenset[T]], frozenset[T]]
 
 
 @dataclass(frozen=True)
-class Found(Generic[T]):
+class SmallestSets(Generic[T]):
     """The smallest sets of one kind.
 
     `exact`: every smaller set was tried. Otherwise there is one set, which is minimal: no part of it that was tried
@@ -45,9 +45,9 @@ class Search:
     """
 
     given: Patches
-    removed: Found[str]
-    added: Found[str]
-    enough: Found[str]
+    removed: SmallestSets[str]
+    added: SmallestSets[str]
+    enough: SmallestSets[str]
     outcomes: dict[Patches, str]
 
     @property
@@ -95,7 +95,7 @@ class Searcher(Generic[T]):
     def _exceeds_budget(self, sets: Sequence[frozenset[T]]) -> bool:
         return len(self.outcomes) + sum(one not in self.outcomes for one in sets) > self.budget
 
-    def find_smallest(self, make: Transform[T], matters: Callable[[str], bool]) -> Found[T]:
+    def find_smallest(self, make: Transform[T], matters: Callable[[str], bool]) -> SmallestSets[T]:
         """Tries all subsets by size, the smallest first. If the subsets of a size exceed the budget, looks for a
         minimal subset instead."""
         for size in range(len(self.given) + 1):
@@ -106,18 +106,18 @@ class Searcher(Generic[T]):
             outcomes = self.look(made)
             found = tuple(part for part, outcome in zip(parts, outcomes, strict=True) if matters(outcome))
             if found:
-                return Found(found, True, size)
-        return Found((), True, len(self.given))
+                return SmallestSets(found, True, size)
+        return SmallestSets((), True, len(self.given))
 
     def find_minimal(
         self, make: Transform[T], matters: Callable[[str], bool], tried: int, is_limited: bool = False
-    ) -> Found[T]:
+    ) -> SmallestSets[T]:
         """Removes members from the whole set as long as it still matters: delta debugging (Zeller and Hildebrandt,
         "Simplifying and isolating failure-inducing input", 2002), a half first, then less. If `is_limited`, the search
         ends when its next step exceeds the budget."""
         part: frozenset[T] = self.given
         if not matters(self.look([make(part)])[0]):
-            return Found((), False, tried)
+            return SmallestSets((), False, tried)
         pieces = 2
         while len(part) > 1:
             chunks = _split(sorted(part), pieces)
@@ -125,7 +125,7 @@ class Searcher(Generic[T]):
             smaller = [s for s in dict.fromkeys(smaller) if s and s != part]
             made = list(map(make, smaller))
             if is_limited and self._exceeds_budget(made):
-                return Found((part,), False, tried, ended=True)
+                return SmallestSets((part,), False, tried, ended=True)
             outcomes = self.look(made)
             better = [s for s, outcome in zip(smaller, outcomes, strict=True) if matters(outcome)]
             # the smaller set is halved again
@@ -135,7 +135,7 @@ class Searcher(Generic[T]):
                 break
             else:
                 pieces = min(len(part), pieces * 2)
-        return Found((part,), False, tried)
+        return SmallestSets((part,), False, tried)
 
 
 def _split(members: list[T], pieces: int) -> list[frozenset[T]]:

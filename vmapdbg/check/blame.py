@@ -19,7 +19,7 @@ NOT_CHOSEN = "VD211"
 
 CHANGED = {"input": OVERWRITTEN, "live": LIVE_CHANGED, "unchosen": NOT_CHOSEN}
 
-Captured = Literal["not-compared", "wrong", "right"]
+CapturedResult = Literal["not-compared", "wrong", "right"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def find_blame(capture: Capture, check: ScheduleCheck) -> Blame | None:
     )
 
 
-def judge_captured(report: CheckReport, check: ScheduleCheck) -> Captured | None:
+def judge_captured(report: CheckReport, check: ScheduleCheck) -> CapturedResult | None:
     """Returns how the captured call of a replay by TinyJit compares; None if the schedule is no replay."""
     if check.replay is None:
         return None
@@ -91,7 +91,7 @@ class Fault:
     check: ScheduleCheck
     output: OutputCheck | None = None
     blame: Blame | None = None
-    captured: Captured | None = None
+    captured: CapturedResult | None = None
     lost: LostWrite | None = None
     cut: CutGradient | None = None
 

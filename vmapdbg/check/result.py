@@ -9,7 +9,7 @@ from vmapdbg.model.crash import Crash
 from vmapdbg.model.vocabulary import ComparisonStatus
 from vmapdbg.values.tolerance import Tolerance
 
-Rule = Literal[
+PatternRule = Literal[
     "repeated",
     "constant",
     "reversed",
@@ -48,7 +48,7 @@ class Pattern:
     - `filled`: the wrong elements are somewhere, and all zero or NaN.
     """
 
-    rule: Rule
+    rule: PatternRule
     axis: int | None = None
     other_axis: int | None = None
     same_size: bool | None = None

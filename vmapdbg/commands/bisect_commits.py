@@ -11,7 +11,6 @@ from vmapdbg.bisect.outcome import Outcomes, describe_end
 from vmapdbg.bisect.search import search_commits
 from vmapdbg.commands.shared import console, jobs
 from vmapdbg.commands.shared.children import run_many
-from vmapdbg.commands.shared.runs import capture_of
 from vmapdbg.diff import diff_captures
 from vmapdbg.install.fetched import commit_of, describe_commit, list_commits, repository_of
 from vmapdbg.install.job import Job, Run
@@ -48,7 +47,8 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
             raise Failure(f"{commit[:12]} is an end of {span}, and cannot be run: {ended}") from None
     changes = None
     if search.first is not None and search.before is not None:
-        changes = diff_captures(capture_of(runs[search.before], job), capture_of(runs[search.first], job), None)
+        before, after = (jobs.add_findings(runs[commit].capture) for commit in (search.before, search.first))
+        changes = diff_captures(before, after, None)
     tried = [commit for commit in search.commits if commit in search.outcomes]
     history = History(
         schema=SCHEMA,
@@ -85,7 +85,7 @@ def name_outcome(run: Run, outcomes: Outcomes) -> str | None:
     A snippet that fails before its first schedule says nothing about values, kernels or findings.
     """
     capture = run.capture
-    failed_at_once = capture is None or (capture.error is not None and not capture.schedules)
+    failed_at_once = capture.error is not None and not capture.schedules
     if failed_at_once and outcomes.kind != "crash":
         return None
     return outcomes.sort_in(run)

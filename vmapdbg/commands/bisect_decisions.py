@@ -9,7 +9,7 @@ from vmapdbg.bisect.decisions import Choices, DecisionSearch, DecisionSearcher, 
 from vmapdbg.bisect.outcome import RUNS_WELL, Outcomes, describe_end, find_wrong_schedule
 from vmapdbg.commands.shared import console, jobs
 from vmapdbg.commands.shared.children import run_many
-from vmapdbg.commands.shared.runs import baseline_of, capture_of
+from vmapdbg.commands.shared.runs import baseline_of
 from vmapdbg.diff import diff_captures
 from vmapdbg.install.job import Job, Run
 from vmapdbg.model.capture import SCHEMA, Capture
@@ -79,7 +79,7 @@ def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> 
     console.say(f"running {job.snippet} up to about {budget} times, with all that it does")
     with console.show_progress(f"bisecting {job.snippet}") as progress:
         runner = DecisionRunner(job, Outcomes(kind, jobs.findings_of), progress)
-        capture = capture_of(runner.run([NOTHING])[0], job)
+        capture = runner.run([NOTHING])[0].capture
         if kind == "values" and capture.error is None and not any(schedule.outputs for schedule in capture.schedules):
             no_values = "there are no values to compare (--by kernels, or .realize())"
             raise Failure(f"{capture.snippet} realizes nothing: {no_values}")
@@ -106,7 +106,7 @@ def find_mending(
 ) -> tuple[Choices, DecisionSearch]:
     """Searches for the decisions that make the outcome right. Returns the choices to force, and the search."""
     wanted = runner.outcomes.sort_in(right)
-    wrong = None if right.capture is None else find_wrong_schedule(right.capture, capture)
+    wrong = find_wrong_schedule(right.capture, capture)
     in_schedule = frozenset(choice for choice in choices if choice.schedule == wrong)
     if in_schedule and runner.ask([in_schedule])[0] == wanted:
         choices = in_schedule
@@ -126,17 +126,18 @@ def describe_search(
     """Returns the document about a search: the found decisions with the fewest kernels first. `search` is None if the
     outcome was right already."""
     runs, job = runner.runs, runner.job
-    schedules = runs[NOTHING].schedules
+    schedules = runs[NOTHING].capture.schedules
     found = () if search is None else search.found
-    best = sorted(found, key=lambda choices: (count_kernels(runs[choices].schedules), sorted(choices)))
+    best = sorted(found, key=lambda choices: (count_kernels(runs[choices].capture.schedules), sorted(choices)))
     changes = None
     if best:
-        changes = diff_captures(capture_of(runs[NOTHING], job), capture_of(runs[best[0]], job), None)
+        before, after = (jobs.add_findings(runs[choices].capture) for choices in (NOTHING, best[0]))
+        changes = diff_captures(before, after, None)
 
     def describe(choices: Choices) -> DecisionTrial:
         run = runs[choices]
-        decided = describe_choices(choices, schedules, run.schedules)
-        return DecisionTrial(decided, runner.ask([choices])[0], count_kernels(run.schedules))
+        decided = describe_choices(choices, schedules, run.capture.schedules)
+        return DecisionTrial(decided, runner.ask([choices])[0], count_kernels(run.capture.schedules))
 
     return DecisionsDocument(
         schema=SCHEMA,

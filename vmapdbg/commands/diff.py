@@ -39,7 +39,7 @@ _SEE_MORE = (
 @click.option("--unified", is_flag=True, help="Print changed source in one column.")
 @options.json("Print the differences as one JSON document.")
 @click.option("--exit-code", is_flag=True, help="End with 1 when there are differences.")
-@click.option("--test", help="Of two saved runs: print this test in full (its id, or a part that no other has).")
+@click.option("--test", help="Of two saved runs: print this test in full (its id, or a unique part of it).")
 @click.option("--format", "form", type=click.Choice(("text", "github")), help="Of two saved runs: github is Markdown.")
 @options.of_job
 @console.display_options
@@ -56,8 +56,8 @@ def diff(
     form: str | None,
     given: options.JobOptions,
 ) -> None:
-    """Show what the patches change, or an edit: INPUTS is a SNIPPET, or two of them, or two saved captures, or two runs
-    that `run --save` saved, or nothing for the last snippet.
+    """Show what patches or an edit change. INPUTS is a SNIPPET, two snippets, two saved captures, or two folders of
+    `run --save`; without INPUTS, the last snippet.
 
     Both sides run at the same time, with --time in turns; what the snippet prints is compared, too. A long diff
     is shown as an overview: the kernels and lines that changed most.

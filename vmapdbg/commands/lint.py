@@ -11,12 +11,12 @@ from pathlib import Path
 import click
 
 from vmapdbg.commands.shared import console, jobs, options
-from vmapdbg.commands.shared.runs import baseline_of, capture_of, run_beside
+from vmapdbg.commands.shared.runs import baseline_of, run_beside
 from vmapdbg.install.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import list_mistakes, split_ignored
 from vmapdbg.model.capture import SCHEMA, Capture, Finding
-from vmapdbg.model.failure import EXIT_CHILD, Failure
+from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, check_output, load_capture, write_output
 from vmapdbg.model.wording import format_plural
 
@@ -27,18 +27,20 @@ _FILE_WIDTH = 80
 
 @dataclass(frozen=True)
 class Linted:
-    """A capture with the findings of lint. `notes` are messages about the runs; `died` says how the child ended if it
-    left no capture."""
+    """A capture with the findings of lint. `notes` are messages about the runs."""
 
     capture: Capture
     ignored: int = 0
     notes: tuple[str, ...] = ()
-    died: str | None = None
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the child died before it captured a schedule."""
+        error = self.capture.error
+        return error is not None and error.type == "ChildDied" and not self.capture.schedules
 
     @property
     def exit_code(self) -> int:
-        if self.died is not None:
-            return EXIT_CHILD
         return console.exit_code_of(self.capture) or int(bool(self.capture.findings))
 
 
@@ -52,9 +54,9 @@ def print_reports(linted: Sequence[Linted]) -> None:
     page = console.make_console()
     titles = {rule.code: rule.name for rule in RULES}
     for one in linted:
-        if one.died is not None:
+        if one.is_dead:
             continue
-        text.print_text(text.Report(one.capture, one.capture.findings, one.ignored, titles), page)
+        text.print_text(one.capture, one.ignored, titles, page)
         if len(linted) > 1:
             page.print()
     if len(linted) > 1:
@@ -117,7 +119,7 @@ FORMATS: dict[str, Callable[[Sequence[Linted]], None]] = {
 @click.option(
     "--format", "form", type=click.Choice(list(FORMATS)), default="text", show_default=True, help="How to print."
 )
-@options.output("Write it there, not to stdout.", "-o", "--output-file", "output")
+@options.output("Write the findings to this file, not to stdout.", "-o", "--output-file", "output")
 @click.option("--select", type=CODES_TYPE, help="Look only for these: VD101,VD105.")
 @click.option("--ignore", type=CODES_TYPE, help="Do not look for these.")
 @options.baseline("What VD103 and VD104 compare with, as for diff.  [default: none]")
@@ -137,8 +139,8 @@ def lint(
     """Find faults in the kernels of each SNIPPET without running them: overlapping stores, open ranges, addresses
     outside a buffer.
 
-    SNIPPET is a Python file or a saved capture; without it, the snippet of the last show. A comment
-    `# vmapdbg: ignore[VD104]` on a line of yours ignores that code for the line. Ends with 1 if there are findings.
+    SNIPPET is a Python file or a saved capture; without it, the snippet of the last show. The comment
+    `# vmapdbg: ignore[VD104]` hides the findings VD104 of its line. Ends with 1 if there are findings.
 
     \b
     Examples:
@@ -159,10 +161,9 @@ def lint(
     check_files(snippets, output)
     linted = [lint_file(name, baseline, codes, given) for name, codes in zip(names, chosen, strict=True)]
     for one in linted:
-        for message in (*one.notes, one.died):
-            if message is not None:
-                console.say(message)
-    if len(linted) > 1 or linted[0].died is None:
+        for message in one.notes:
+            console.say(message)
+    if len(linted) > 1 or not linted[0].is_dead:
         write_linted(form, linted, output)
     sys.exit(max(one.exit_code for one in linted))
 
@@ -222,9 +223,8 @@ def lint_file(name: str | None, baseline: str | None, codes: Sequence[str], give
             capture = jobs.capture_job(job)
         else:
             runs = run_beside(job, baseline or "none")
-            before, capture = capture_of(runs[0], job), capture_of(runs[1], job)
-            if runs[1].died is not None:
-                return Linted(replace(capture, findings=()), died=runs[1].died)
+            before, capture = (run.capture for run in runs)
+            console.report_death(capture)
             # the default baseline may fail: without its patches a vmap scope often does
             if baseline is not None and before.error is not None and capture.error is None:
                 compared = "VD103 and VD104 compare only what it scheduled before"

@@ -211,8 +211,8 @@ def run_and_check(program: Program, as_json: bool) -> int:
     Returns the exit code: 1 if a value is wrong or tinygrad was stopped, 4 if the comparing process died, else the
     program's own.
     """
-    from vmapdbg.page.run_check import add_messages
-    from vmapdbg.page.text.run_check import print_run_check
+    from vmapdbg.page.check_sentences import add_messages
+    from vmapdbg.page.text.check import print_run_check
 
     with tempfile.TemporaryDirectory(prefix="vmapdbg-check-") as folder:
         root = Path(folder)

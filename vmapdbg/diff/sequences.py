@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 Opcode = tuple[str, int, int, int, int]
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 # Two user lines with a lower ratio are not the same line, edited.
 _LEAST_ALIKE = 0.6
@@ -34,10 +34,10 @@ def _compare_numbers(before: tuple[int, ...], after: tuple[int, ...]) -> Sequenc
 
 
 def align(
-    before: Sequence[Item],
-    after: Sequence[Item],
-    key: Callable[[Item], Hashable],
-    likeness: Callable[[Item, Item], float],
+    before: Sequence[_Item],
+    after: Sequence[_Item],
+    key: Callable[[_Item], Hashable],
+    likeness: Callable[[_Item, _Item], float],
 ) -> Iterator[tuple[int, int]]:
     """Yields pairs of positions in order: items with equal keys, and between them items that are alike."""
     for tag, i, end, j, end_after in find_opcodes(list(map(key, before)), list(map(key, after))):
@@ -49,7 +49,7 @@ def align(
 
 
 def _align_block(
-    before: Sequence[Item], after: Sequence[Item], likeness: Callable[[Item, Item], float]
+    before: Sequence[_Item], after: Sequence[_Item], likeness: Callable[[_Item, _Item], float]
 ) -> Iterator[tuple[int, int]]:
     """Yields pairs in order, so that the sum of their likeness is the largest. Large blocks are not aligned."""
     if len(before) * len(after) > _MOST_BLOCK:

@@ -34,7 +34,7 @@ _INTEGER = re.compile(r",\s*(?:const )?int (\w+)(?=\s*[,)])")
 # some renderers copy a thread number to a variable first
 _COPY = r"\n\s*int (\w+) = {};[^\n]*"
 
-Mark = tuple[int, int]
+MarkedSpan = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class LinePair:
 
     before: str | None
     after: str | None
-    marks_before: tuple[Mark, ...] = ()
-    marks_after: tuple[Mark, ...] = ()
+    marks_before: tuple[MarkedSpan, ...] = ()
+    marks_after: tuple[MarkedSpan, ...] = ()
 
     @property
     def is_same(self) -> bool:
@@ -201,11 +201,11 @@ def _pair_tokens(before: _Line, after: _Line) -> Iterator[tuple[_Token, _Token]]
 
 def _mark_tokens(
     before: Sequence[_Token], after: Sequence[_Token], renamed: dict[str, str]
-) -> tuple[tuple[Mark, ...], tuple[Mark, ...]]:
+) -> tuple[tuple[MarkedSpan, ...], tuple[MarkedSpan, ...]]:
     left = [_name_after(token, renamed) for token in before]
     # a kernel's name is never a difference
     right = [token.text if token.is_variable else token.form for token in after]
-    marks: tuple[list[Mark], list[Mark]] = ([], [])
+    marks: tuple[list[MarkedSpan], list[MarkedSpan]] = ([], [])
     if left != right:
         for tag, i, end, j, end_after in find_opcodes(left, right):
             if tag != "equal":
@@ -221,7 +221,7 @@ def _name_after(token: _Token, renamed: dict[str, str]) -> str:
     return renamed.get(token.text, token.text + "'")
 
 
-def _add_mark(marks: list[Mark], tokens: Sequence[_Token]) -> None:
+def _add_mark(marks: list[MarkedSpan], tokens: Sequence[_Token]) -> None:
     if tokens:
         marks.append((tokens[0].start, tokens[-1].start + len(tokens[-1].text)))
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from vmapdbg.install.patches import ALL, Patches, format_patches, parse_patches, patch_states
 from vmapdbg.install.targets import DEFAULT_TARGET
-from vmapdbg.model.capture import Capture, Finding, Schedule
+from vmapdbg.model.capture import Capture, Finding
 
 
 @dataclass(frozen=True, order=True)
@@ -66,10 +66,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a job: its Capture, or how its child died (one line), and what the snippet printed."""
+    """One run of a job: its Capture, and what the snippet printed. If the child left no capture, the error of an empty
+    Capture, a ChildDied, says why."""
 
-    capture: Capture | None
-    died: str | None
+    capture: Capture
     stdout: bytes = b""
     stderr: bytes = b""
 
@@ -77,13 +77,6 @@ class Run:
     def printed(self) -> str:
         """What the snippet printed on stdout, as text."""
         return self.stdout.decode("utf-8", "backslashreplace")
-
-    @property
-    def schedules(self) -> tuple[Schedule, ...]:
-        """The schedules of the Capture; empty if the child died."""
-        if self.capture is None:
-            return ()
-        return self.capture.schedules
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
-from vmapdbg.check.blame import CHANGED, Blame, Captured, Fault, find_faults
+from vmapdbg.check.blame import CHANGED, CapturedResult, Fault, find_faults
 from vmapdbg.check.result import (
+    BufferCheck,
     CheckReport,
     Comparison,
     KernelFault,
@@ -18,12 +20,15 @@ from vmapdbg.check.result import (
     StaleRead,
     StaleValue,
 )
+from vmapdbg.check.suite import EndlessCall, ProgramCheck, WrongValue
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.crash_sentences import describe_crash, describe_cut_gradient, describe_expected, describe_lost_write
 
-REPLAYED: dict[Captured, str] = {
+_Compared = TypeVar("_Compared", OutputCheck, BufferCheck)
+
+REPLAYED: dict[CapturedResult, str] = {
     "not-compared": "the call that was captured was not compared",
     "wrong": "the call that was captured is wrong, too",
     "right": "the call that was captured is right: the replay makes the fault",
@@ -48,29 +53,41 @@ def name_node(node: Node | None, id: int) -> str:
     return f"{node.op} {node.id}"
 
 
+_OUTPUTS = {
+    "assigned": "assigned buffer {}",
+    "input": "buffer {}, which nothing assigns to,",
+    "live": "buffer {}, of a tensor that the graph does not have,",
+    "unchosen": "assigned buffer {}, of which only what the index chooses is to change,",
+}
+"""Which of the snippet's buffers an output is -> its name."""
+
+
 def name_output(output: OutputCheck) -> str:
     """Returns `output 0`, or which of the snippet's buffers it is."""
-    if output.of == "assigned":
-        return f"assigned buffer {output.number}"
-    if output.of == "input":
-        return f"buffer {output.number}, which nothing assigns to,"
-    if output.of == "live":
-        return f"buffer {output.number}, of a tensor that the graph does not have,"
-    if output.of == "unchosen":
-        return f"assigned buffer {output.number}, of which only what the index chooses is to change,"
-    return f"output {output.number}"
+    return _OUTPUTS.get(output.of, "output {}").format(output.number)
+
+
+_RIGHT = "the kernel as scheduled computes it right"
+_RENDERED = "the renderer, the compiler or the machine made the fault"
 
 
 def describe_maker(fault: KernelFault) -> str:
     """Returns a sentence about which stage made a wrong buffer."""
+    reason = format_known(" ({})", fault.reason)
     if fault.made_by == "not-told":
         return f"whether the scheduler made the fault is not known: {fault.reason}"
     if fault.made_by == "lowering":
-        return f"{_RIGHT}: code generation or the compiler made the fault{format_known(' ({})', fault.reason)}"
+        return f"{_RIGHT}: code generation or the compiler made the fault{reason}"
+    if fault.made_by == "codegen" and reason:
+        return f"{_RIGHT}, its linear program does not{reason}: code generation made the fault"
+    if fault.made_by == "codegen" and fault.is_same:
+        return f"{_RIGHT}, its linear program the same wrong values: code generation made the fault"
     if fault.made_by == "codegen":
-        return _describe_codegen(fault)
+        return f"{_RIGHT}, its linear program wrong values, but others: code generation made a fault"
+    if fault.made_by == "compiler" and reason:
+        return f"the kernel's linear program computes it right: {_RENDERED}"
     if fault.made_by == "compiler":
-        return _describe_compiler(fault)
+        return f"the kernel as scheduled and its linear program compute it right: {_RENDERED}"
     if fault.is_same:
         return "the kernel as scheduled computes the same wrong values: the scheduler made the fault"
     return "the kernel as scheduled computes wrong values, too, but others: the scheduler made a fault"
@@ -120,24 +137,6 @@ def explain_value(output: OutputCheck) -> list[str]:
     if output.overwritten:
         sentences.append(describe_overwritten(output.overwritten))
     return sentences
-
-
-_RIGHT = "the kernel as scheduled computes it right"
-
-
-def _describe_codegen(fault: KernelFault) -> str:
-    if fault.reason is not None:
-        return f"{_RIGHT}, its linear program does not ({fault.reason}): code generation made the fault"
-    if fault.is_same:
-        return f"{_RIGHT}, its linear program the same wrong values: code generation made the fault"
-    return f"{_RIGHT}, its linear program wrong values, but others: code generation made a fault"
-
-
-def _describe_compiler(fault: KernelFault) -> str:
-    made = "the renderer, the compiler or the machine made the fault"
-    if fault.reason is not None:
-        return f"the kernel's linear program computes it right: {made}"
-    return f"the kernel as scheduled and its linear program compute it right: {made}"
 
 
 # *** a wrong output and its cause
@@ -190,6 +189,29 @@ def describe_lost(name: str) -> str:
     return f"it has no dimension for the ambient range {name}: each step writes the same place, one of them wins"
 
 
+# *** values of a whole program
+
+
+def add_messages(found: ProgramCheck) -> ProgramCheck:
+    """Returns the results with a sentence for each wrong value and each rewrite that was stopped."""
+    findings = tuple(replace(wrong, message=describe_value(wrong)) for wrong in found.findings)
+    endless = tuple(replace(call, message="; ".join(describe_endless(call))) for call in found.endless)
+    return replace(found, findings=findings, endless=endless)
+
+
+def describe_endless(call: EndlessCall | ScheduleCheck) -> list[str]:
+    """Returns what was rewritten without end, by which rules, and what should have been computed; a sentence each."""
+    return [*describe_crash(call.crash), *map(describe_expected, call.expected[:1])]
+
+
+def describe_value(wrong: WrongValue) -> str:
+    """Returns `output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0 (PATTERN)`."""
+    replay = format_known("replay {} by TinyJit: ", wrong.replay)
+    output = wrong.output
+    found = f"{replay}{name_output(output)} {output.shape} {output.dtype}: {describe_wrong(output.comparison)}"
+    return "; ".join([found, *explain_value(output)])
+
+
 # *** findings
 
 
@@ -199,60 +221,36 @@ def make_findings(capture: Capture, report: CheckReport) -> tuple[Finding, ...]:
 
 
 def _make_finding(capture: Capture, fault: Fault) -> Finding:
-    check, blame = fault.check, fault.blame
-    if fault.lost is not None:
-        message = f"{describe_lost_write(fault.lost)}; {name_check(check)} reads the buffer without it"
-        return Finding(fault.code, None, None, fault.lost.line or check.line, message, check.schedule)
-    if fault.cut is not None:
-        line = fault.cut.line or check.line
-        return Finding(fault.code, None, None, line, describe_cut_gradient(fault.cut), check.schedule)
-    if fault.output is None:
-        return _make_failure(capture, fault)
-    message = "; ".join(_explain(capture, fault))
-    if fault.output.writer is not None:
-        return _make_overwritten(capture, fault, fault.output, message)
-    if blame is None or fault.output.of == "unchosen":
-        return Finding(fault.code, None, None, check.line, message, check.schedule)
-    culprit, buffer = blame.misread or blame.node, blame.buffer
-    return Finding(
-        code=fault.code,
-        kernel=blame.kernel and blame.kernel.name,
-        node=(buffer.misread or buffer).node,
-        line=(culprit and culprit.line) or check.line,
-        message=message,
-        schedule=check.schedule,
-        number=None if blame.kernel is None else buffer.kernel,
-        advice=_advise(blame),
-    )
-
-
-def _make_overwritten(capture: Capture, fault: Fault, output: OutputCheck, message: str) -> Finding:
-    """Returns the finding for memory that changed, at the line that made its new value."""
-    check, index = fault.check, index_of(capture.schedules[fault.check.schedule])
-    kernel, node = index.kernel(output.writer), index.node(output.writer_node)
-    line = (node and node.line) or check.line
-    name = kernel and kernel.name
-    return Finding(fault.code, name, output.writer_node, line, message, check.schedule, output.writer)
-
-
-def _make_failure(capture: Capture, fault: Fault) -> Finding:
-    check = fault.check
+    """Returns the finding at the node that is at fault: the node that failed, changed memory, or is wrong first."""
+    check, output, blame = fault.check, fault.output, fault.blame
     index = index_of(capture.schedules[check.schedule])
-    kernel = index.kernel(check.failed_kernel)
-    failed_node = find_failed_node(check, kernel)
-    node = index.node(failed_node)
-    fails = f"schedule {check.schedule} fails"
-    if kernel is not None:
-        fails += f" in kernel {kernel.name} #{check.failed_kernel}"
-    return Finding(
-        code=fault.code,
-        kernel=kernel and kernel.name,
-        node=failed_node,
-        line=(node and node.line) or check.line,
-        message="; ".join([f"{fails}: {check.failed}", *_explain_failure(check)]),
-        schedule=check.schedule,
-        number=check.failed_kernel,
-    )
+    number = node_id = line = None
+    advice = ""
+    if fault.lost is not None:
+        line = fault.lost.line
+        message = f"{describe_lost_write(fault.lost)}; {name_check(check)} reads the buffer without it"
+    elif fault.cut is not None:
+        line, message = fault.cut.line, describe_cut_gradient(fault.cut)
+    elif output is None:
+        number, failed = check.failed_kernel, index.kernel(check.failed_kernel)
+        node_id = find_failed_node(check, failed)
+        where = "" if failed is None else f" in kernel {failed.name} #{number}"
+        message = f"schedule {check.schedule} fails{where}: {check.failed}"
+        message = "; ".join([message, *describe_endless(check)])
+        if check.stock_runs:
+            message += f"; {STOCK_RUNS}"
+    else:
+        message = "; ".join(_explain(capture, fault, output))
+        if output.writer is not None:
+            number, node_id = output.writer, output.writer_node
+        elif blame is not None and output.of != "unchosen":
+            number = None if blame.kernel is None else blame.buffer.kernel
+            node_id = (blame.buffer.misread or blame.buffer).node
+            if blame.patches_off:
+                advice = f"one of the patches that are off may be why: {', '.join(blame.patches_off)}"
+    kernel, node = index.kernel(number), index.node(node_id)
+    line = line or (node and node.line) or check.line
+    return Finding(fault.code, kernel and kernel.name, node_id, line, message, check.schedule, number, advice=advice)
 
 
 def find_failed_node(check: ScheduleCheck, kernel: Kernel | None) -> int | None:
@@ -265,24 +263,14 @@ def find_failed_node(check: ScheduleCheck, kernel: Kernel | None) -> int | None:
     return None if check.crash is None else max(check.crash.nodes, default=None)
 
 
-def _explain_failure(check: ScheduleCheck) -> list[str]:
-    """Returns the sentences about a schedule that failed, after the error itself."""
-    sentences = [*describe_crash(check.crash), *map(describe_expected, check.expected[:1])]
-    if check.stock_runs:
-        sentences.append(STOCK_RUNS)
-    return sentences
-
-
-def _explain(capture: Capture, fault: Fault) -> list[str]:
+def _explain(capture: Capture, fault: Fault, output: OutputCheck) -> list[str]:
     """Returns the sentences about a wrong output."""
-    assert fault.output is not None
-    wrong = describe_wrong(fault.output.comparison)
-    sentences = [f"{name_output(fault.output)} of {name_check(fault.check)}: {wrong}"]
-    if fault.output.of in CHANGED:
-        return sentences + describe_writer(capture, fault.check, fault.output)
-    if fault.output.is_written is False:
+    sentences = [f"{name_output(output)} of {name_check(fault.check)}: {describe_wrong(output.comparison)}"]
+    if output.of in CHANGED:
+        return sentences + describe_writer(capture, fault.check, output)
+    if output.is_written is False:
         sentences.append(NOT_WRITTEN)
-    sentences += explain_value(fault.output)
+    sentences += explain_value(output)
     if fault.captured is not None:
         sentences.append(REPLAYED[fault.captured])
     blame = fault.blame
@@ -300,12 +288,6 @@ def _explain(capture: Capture, fault: Fault) -> list[str]:
     if made is not None and made.made_by != "not-told":
         sentences.append(describe_maker(made))
     return sentences
-
-
-def _advise(blame: Blame) -> str:
-    if not blame.patches_off:
-        return ""
-    return f"one of the patches that are off may be why: {', '.join(blame.patches_off)}"
 
 
 # *** how a wrong array differs from the right one
@@ -328,25 +310,13 @@ def _describe_constant(pattern: Pattern) -> str:
         return f"every element is {_name_filling(pattern)}"
     if pattern.first is None or pattern.size is None:
         return "every element is the same number"
-    if pattern.first == 0:
-        return "every element is the first"
-    if pattern.first == pattern.size - 1:
-        return "every element is the last"
-    return f"every element is element {pattern.first} of the right ones"
-
-
-def _describe_shifted(pattern: Pattern) -> str:
-    shifted = f"shifted by {pattern.shift:+d} along axis {pattern.axis}"
-    if pattern.rule == "rotated":
-        return f"{shifted}, going around"
-    return shifted
+    names = {pattern.size - 1: "the last", 0: "the first"}
+    return f"every element is {names.get(pattern.first, f'element {pattern.first} of the right ones')}"
 
 
 def _describe_swapped(pattern: Pattern) -> str:
-    swapped = f"axes {pattern.axis} and {pattern.other_axis} are swapped"
-    if pattern.same_size:
-        return swapped
-    return f"{swapped} (the order of the elements, in the same shape)"
+    order = "" if pattern.same_size else " (the order of the elements, in the same shape)"
+    return f"axes {pattern.axis} and {pattern.other_axis} are swapped{order}"
 
 
 def _describe_slices(pattern: Pattern) -> str:
@@ -360,47 +330,38 @@ def _describe_slices(pattern: Pattern) -> str:
     return f"only in {slices} along axis {pattern.axis}{filled}"
 
 
-def _describe_all_but_last(pattern: Pattern) -> str:
-    return f"along axis {pattern.axis} all slices but the last are {_name_filling(pattern)}"
-
-
 def _name_filling(pattern: Pattern) -> str:
-    if pattern.filled is None:
-        return "wrong"
-    return {"zero": "zero", "nan": "NaN"}[pattern.filled]
+    return {None: "wrong", "zero": "zero", "nan": "NaN"}[pattern.filled]
 
 
 _PATTERNS: dict[str, Callable[[Pattern], str]] = {
     "repeated": _describe_repeated,
     "constant": _describe_constant,
     "reversed": lambda p: f"axis {p.axis} is reversed",
-    "rotated": _describe_shifted,
-    "shifted": _describe_shifted,
+    "rotated": lambda p: f"shifted by {p.shift:+d} along axis {p.axis}, going around",
+    "shifted": lambda p: f"shifted by {p.shift:+d} along axis {p.axis}",
     "swapped": _describe_swapped,
     "summed": lambda p: f"along axis {p.axis} each slice is the sum of all {p.size}",
     "scaled": lambda p: f"every element is {p.amount:.6g} times the right one",
     "offset": lambda p: f"every element is {p.amount:.6g} more than the right one",
     "slices": _describe_slices,
-    "all-but-last": _describe_all_but_last,
+    "all-but-last": lambda p: f"along axis {p.axis} all slices but the last are {_name_filling(p)}",
     "filled": lambda p: f"the wrong elements are all {_name_filling(p)}",
 }
 
 
 def add_pattern_sentences(report: CheckReport) -> CheckReport:
     """Returns the report with a sentence for each pattern, as its JSON has it."""
-    return CheckReport(tuple(map(_add_to_schedule, report.schedules)))
 
+    def add(item: _Compared) -> _Compared:
+        found = item.comparison
+        if found is None or found.pattern_data is None:
+            return item
+        return replace(item, comparison=replace(found, pattern=describe_pattern(found.pattern_data)))
 
-def _add_to_schedule(check: ScheduleCheck) -> ScheduleCheck:
-    outputs = tuple(replace(output, comparison=_add_to_comparison(output.comparison)) for output in check.outputs)
-    buffers = tuple(
-        replace(buffer, comparison=buffer.comparison and _add_to_comparison(buffer.comparison))
-        for buffer in check.buffers
+    return CheckReport(
+        tuple(
+            replace(check, outputs=tuple(map(add, check.outputs)), buffers=tuple(map(add, check.buffers)))
+            for check in report.schedules
+        )
     )
-    return replace(check, outputs=outputs, buffers=buffers)
-
-
-def _add_to_comparison(found: Comparison) -> Comparison:
-    if found.pattern_data is None:
-        return found
-    return replace(found, pattern=describe_pattern(found.pattern_data))

@@ -24,8 +24,14 @@ def describe_crash(crash: Crash | None) -> list[str]:
     """Returns sentences about what tinygrad was doing; none if that is not known."""
     if crash is None:
         return []
-    sentences = [_describe_place(crash), *_describe_operands(crash), *describe_steps(crash)]
-    return sentences + _describe_loop(crash.shared_loop)
+    sentences = [_describe_place(crash)]
+    if crash.operands:
+        # for example `where x is END of r0, y is END of r1`
+        sentences.append(f"where {', '.join(f'{name} is {value}' for name, value in crash.operands)}")
+    sentences += _describe_steps(crash)
+    if crash.shared_loop is not None:
+        sentences.append(_describe_loop(crash.shared_loop))
+    return sentences
 
 
 def describe_error(error: SnippetError) -> str:
@@ -33,17 +39,14 @@ def describe_error(error: SnippetError) -> str:
     return f"{error.type}{format_known(': {}', error.message)}"
 
 
-def _describe_loop(loop: SharedLoop | None) -> list[str]:
+def _describe_loop(loop: SharedLoop) -> str:
     """Returns why a kernel's program cannot be put in order."""
-    if loop is None:
-        return []
-    if loop.grown is None:
-        reduces = f"{format_plural(loop.in_ast, 'REDUCE')} of the kernel's AST are over it"
-    else:
+    reduces = f"{format_plural(loop.in_ast, 'REDUCE')} of the kernel's AST are over it"
+    if loop.grown is not None:
         made = f'the rewrite "{loop.grown}" ({loop.grown_place})'
         reduces = f"{made} makes {format_plural(loop.reduces, 'REDUCE')} over it of {loop.in_ast}"
     since = f'since the rewrite "{loop.rewrite}" ({loop.place})'
-    return [f"RANGE {loop.loop} has {loop.ends} ENDs {since}, and a loop can have one: {reduces}"]
+    return f"RANGE {loop.loop} has {loop.ends} ENDs {since}, and a loop can have one: {reduces}"
 
 
 def _describe_place(crash: Crash) -> str:
@@ -56,19 +59,11 @@ def _describe_place(crash: Crash) -> str:
     return f"raised at {crash.place}{function}, {_STAGES[crash.stage]}{method}{format_known(', in{}', rewrite)}{rule}"
 
 
-def _describe_operands(crash: Crash) -> list[str]:
-    """Returns `where x is END of r0, y is END of r1`."""
-    if not crash.operands:
-        return []
-    return [f"where {', '.join(f'{name} is {value}' for name, value in crash.operands)}"]
-
-
-def describe_steps(crash: Crash) -> list[str]:
+def _describe_steps(crash: Crash) -> list[str]:
     """Returns which nodes and rules keep a rewrite from ending."""
     made = [step for step in crash.steps if step.becomes is not None]
     if crash.kind == "waits":
-        others = len(crash.steps) - len(made)
-        more = format_known(", {} of them only because of their sources", others or None)
+        more = format_known(", {} of them only because of their sources", len(crash.steps) - len(made) or None)
         count = format_plural(len(crash.steps), "node")
         lines = [f"{count} wait for each other in a circle{more}; {crash.done:,} were done"]
     elif crash.kind == "repeats":
@@ -77,25 +72,27 @@ def describe_steps(crash: Crash) -> list[str]:
         lines = ["a node is rewritten again and again, each time to another one"]
     else:
         return []
-    shown = made[:_MOST_STEPS]
-    lines += [_describe_step(step, before) for step, before in zip(shown, [None, *shown], strict=False)]
+    last_rule = None
+    for step in made[:_MOST_STEPS]:
+        rule = f"by the rule at {step.rule}"
+        if step.rule is None:
+            rule = "because its sources did"
+        elif step.rule == last_rule:
+            rule = "by the same rule"
+        lines.append(f"{step.node} {_describe_change(step)}, {rule}")
+        last_rule = step.rule
     if len(made) > _MOST_STEPS:
         lines.append(f"and {len(made) - _MOST_STEPS} more")
     return lines
 
 
-def _describe_step(step: RewriteStep, before: RewriteStep | None) -> str:
-    """Returns `RANGE r0 gets RANGE r1 as a source, by the rule at tinygrad/codegen/late/linearizer.py:93`."""
-    does = f"becomes {step.becomes}"
-    if step.added:
-        does = f"gets {' and '.join(step.added)} as a source"
-        if step.becomes != step.node:
-            does = f"becomes {step.becomes} of {' and '.join(step.added)}"
-    if step.rule is None:
-        return f"{step.node} {does}, because its sources did"
-    if before is not None and before.rule == step.rule:
-        return f"{step.node} {does}, by the same rule"
-    return f"{step.node} {does}, by the rule at {step.rule}"
+def _describe_change(step: RewriteStep) -> str:
+    """Returns `becomes RANGE r1`, `gets RANGE r1 as a source`."""
+    if not step.added:
+        return f"becomes {step.becomes}"
+    if step.becomes != step.node:
+        return f"becomes {step.becomes} of {' and '.join(step.added)}"
+    return f"gets {' and '.join(step.added)} as a source"
 
 
 def describe_expected(expected: ExpectedOutput) -> str:

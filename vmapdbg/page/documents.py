@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from vmapdbg.bisect.outcome import Outcome
-from vmapdbg.bisect.search import Found, Reduced, Search
+from vmapdbg.bisect.outcome import RunOutcome
+from vmapdbg.bisect.search import Reduced, Search, SmallestSets
 from vmapdbg.check.result import CheckReport, ScheduleCheck
 from vmapdbg.check.suite import ProgramCheck
 from vmapdbg.check.value_path import SchedulePath
@@ -20,15 +20,19 @@ from vmapdbg.page.check_sentences import add_pattern_sentences
 from vmapdbg.page.graph.model import Graph
 from vmapdbg.suite.result import SuiteDiff
 
-# *** about one capture: the head of the capture, then what a command found in it
-
 
 @dataclass(frozen=True)
-class Envelope:
-    """The head that a document shares with the capture it is about."""
+class Document:
+    """The first fields of each document."""
 
     schema: Literal[1]
     kind: DocumentKind
+
+
+@dataclass(frozen=True)
+class Envelope(Document):
+    """The head that a document shares with the capture it is about."""
+
     versions: Versions
     snippet: str
     target: str
@@ -95,16 +99,15 @@ def make_check_document(capture: Capture, report: CheckReport) -> CheckDocument:
 
 
 @dataclass(frozen=True)
-class LintFilesDocument:
+class LintFilesDocument(Document):
     """What `vmapdbg lint --format json` prints about several files: the document of each."""
 
-    schema: Literal[1]
     kind: Literal["lint-files"]
     files: tuple[LintDocument, ...]
 
 
 @dataclass(frozen=True)
-class RunDocument:
+class RunDocument(Document):
     """What `vmapdbg run --lint-output` writes: the findings of a whole program, its processes together.
 
     `status` is the exit code of the program (128 + the signal that killed it). `kernels` counts the different kernels
@@ -112,7 +115,6 @@ class RunDocument:
     excluded, `failed` the schedules that could not be checked, by reason.
     """
 
-    schema: Literal[1]
     kind: Literal["run"]
     target: str
     status: int
@@ -154,12 +156,11 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class BisectDocument:
+class BisectDocument(Document):
     """What `vmapdbg bisect --json` prints. `given` are the patches of the job. `removed`: taken away from them, they
     change the outcome; `added`: alone, they change that of no patch; `enough`: alone, they have the outcome of `given`.
     """
 
-    schema: Literal[1]
     kind: Literal["bisect"]
     snippet: str
     on: str
@@ -172,12 +173,12 @@ class BisectDocument:
     reduced: Reduced | None
 
 
-def name_outcomes(outcomes: Sequence[Outcome]) -> tuple[NamedOutcome, ...]:
+def name_outcomes(outcomes: Sequence[RunOutcome]) -> tuple[NamedOutcome, ...]:
     return tuple(NamedOutcome(outcome.name, outcome.summary) for outcome in outcomes)
 
 
 def make_bisect_document(
-    snippet: str, on: str, search: Search, outcomes: Sequence[Outcome], reduced: Reduced | None
+    snippet: str, on: str, search: Search, outcomes: Sequence[RunOutcome], reduced: Reduced | None
 ) -> BisectDocument:
     """Returns what a search found; sets are written as sorted lists."""
     return BisectDocument(
@@ -195,7 +196,7 @@ def make_bisect_document(
     )
 
 
-def _sort_sets(found: Found[str]) -> FoundSets:
+def _sort_sets(found: SmallestSets[str]) -> FoundSets:
     return FoundSets(tuple(tuple(sorted(one)) for one in found.sets), found.exact, found.size)
 
 
@@ -212,7 +213,7 @@ class CommitTrial:
 
 
 @dataclass(frozen=True)
-class History:
+class History(Document):
     """What `vmapdbg bisect --commits --json` prints. `by` is what tells outcomes apart, `commits` how many there were
     to choose from; `tried` are in the order of the history.
 
@@ -220,7 +221,6 @@ class History:
     where nothing changed. `changes` compares the schedules of the last of them with those before the first.
     """
 
-    schema: Literal[1]
     kind: Literal["bisect-commits"]
     snippet: str
     by: str
@@ -259,7 +259,7 @@ class DecisionTrial:
 
 
 @dataclass(frozen=True)
-class DecisionsDocument:
+class DecisionsDocument(Document):
     """What `vmapdbg bisect --decisions --json` prints. `by` is what tells outcomes apart.
 
     `reference` says what is taken for right, and `right` names its outcome; None if the search is for any change.
@@ -270,7 +270,6 @@ class DecisionsDocument:
     schedules under the first of them with those as they are.
     """
 
-    schema: Literal[1]
     kind: Literal["bisect-decisions"]
     snippet: str
     by: str

@@ -81,6 +81,23 @@ def format_redundancy(redundancy: float | None) -> str:
     return "-" if redundancy is None else f"{redundancy:,.1f}x"
 
 
+def join_change(before: str, after: str) -> str:
+    """Returns `1 -> 2`, or one value if the other is empty or the same."""
+    if not before or not after or before == after:
+        return before or after
+    return f"{before} -> {after}"
+
+
+def format_ratio(before: float, after: float) -> str:
+    """Returns ` (0.38x)`, nothing if one of the amounts is zero."""
+    if before <= 0 or after <= 0:
+        return ""
+    ratio = after / before
+    if ratio < 10:
+        return f" ({ratio:.2f}x)"
+    return f" ({ratio:,.0f}x)"
+
+
 def format_ids(ids: Iterable[int]) -> str:
     """Returns node ids in order, runs of three or more joined: `5, 7-12, 15`."""
     parts: list[str] = []

@@ -58,27 +58,17 @@ def _describe(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if origin is Annotated:
         return _describe(args[0], definitions)
     if origin is Literal:
-        return _describe_literal(args)
+        return {"const": args[0]} if len(args) == 1 else {"enum": list(args)}
     if origin is tuple:
         return {"type": "array", "items": _describe(args[0], definitions)}
     if origin is dict:
         return {"type": "object", "additionalProperties": _describe(args[1], definitions)}
     if origin in (typing.Union, types.UnionType):
-        return _describe_union([_describe(option, definitions) for option in args])
+        options = [_describe(option, definitions) for option in args]
+        if any(option.keys() != {"type"} for option in options):
+            return {"anyOf": options}
+        return {"type": [option["type"] for option in options]}
     return {"type": _PLAIN[kind]}
-
-
-def _describe_literal(values: tuple[Any, ...]) -> dict[str, Any]:
-    if len(values) == 1:
-        return {"const": values[0]}
-    return {"enum": list(values)}
-
-
-def _describe_union(options: list[dict[str, Any]]) -> dict[str, Any]:
-    plain = [option["type"] for option in options if option.keys() == {"type"}]
-    if len(plain) < len(options):
-        return {"anyOf": options}
-    return {"type": plain}
 
 
 def dump_schema(kind: str, document: type) -> str:

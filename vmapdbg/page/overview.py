@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Literal, NamedTuple
 
-from vmapdbg.diff import KernelChange, KernelSide, ScheduleDiff
-from vmapdbg.model.capture import Capture, Kernel, Node, Reason, Schedule
+from vmapdbg.diff import KernelChange, ScheduleDiff
+from vmapdbg.model.capture import Capture, Kernel, Schedule
 from vmapdbg.model.grouping import group_equal
 from vmapdbg.model.ops import MOVEMENT
 from vmapdbg.model.schedule_index import find_distinct, index_of, kernel_identity, sum_times
@@ -46,11 +47,6 @@ class Cost:
         if places:
             self.seconds += sum_times(kernel.measured) / places
 
-    @property
-    def amounts(self) -> tuple[int, ...]:
-        """All that can change between two runs, without times."""
-        return self.kernels, self.launches, self.ops, self.bytes, self.realized
-
 
 # *** kernels
 
@@ -66,19 +62,28 @@ class Place(NamedTuple):
         """The index of the schedule."""
         return self.pair.index
 
+    @property
+    def change(self) -> KernelChange:
+        """The pair of kernels."""
+        return self.pair.kernels[self.position]
+
 
 @dataclass
 class KernelRow:
-    """Equal kernels of a run, or equal changes of kernels, as one row: `change` is the first of them, `places` are all.
+    """Equal kernels of a run, or equal changes of kernels, as one row.
 
     `before` and `after` are sums over all places. `lines` are the user's, by their names after.
     """
 
-    change: KernelChange
     places: list[Place]
     before: Cost
     after: Cost
     lines: dict[str, None]
+
+    @property
+    def change(self) -> KernelChange:
+        """The first of the equal changes."""
+        return self.places[0].change
 
     @property
     def kernel(self) -> Kernel:
@@ -99,8 +104,11 @@ class KernelRow:
     def rank(self) -> tuple[float, ...]:
         """Orders rows by the largest change first: of time if both sides were timed, of ops, of bytes."""
         seconds = abs(self.after.seconds - self.before.seconds) if self.is_timed else 0.0
-        ops, moved = self.after.ops - self.before.ops, self.after.bytes - self.before.bytes
-        return -seconds, -abs(ops), -abs(moved), -max(self.after.ops, self.before.ops)
+        return -seconds, *_rank_change(self), -max(self.after.ops, self.before.ops)
+
+
+def _rank_change(row: KernelRow | CostRow) -> tuple[int, int]:
+    return -abs(row.after.ops - row.before.ops), -abs(row.after.bytes - row.before.bytes)
 
 
 def group_kernels(view: View, *, unchanged: bool = False) -> list[KernelRow]:
@@ -111,17 +119,20 @@ def group_kernels(view: View, *, unchanged: bool = False) -> list[KernelRow]:
     """
     every = [Place(pair, position) for pair in view.schedules for position in range(len(pair.kernels))]
     if view.is_pair and not unchanged:
-        every = [place for place in every if _change_at(place).status != "unchanged"]
-    programs = _count_programs(view, "before"), _count_programs(view, "after")
-    groups = group_equal(every, lambda place: identify_change(_change_at(place)))
-    rows = [_make_row(view, places, programs) for places in groups]
+        every = [place for place in every if place.change.status != "unchanged"]
+    programs = {side: _count_programs(view, side) for side in ("before", "after")}
+    rows: list[KernelRow] = []
+    for places in group_equal(every, lambda place: identify_change(place.change)):
+        row = KernelRow(places, Cost(), Cost(), {})
+        for place in places:
+            for side, cost in (("before", row.before), ("after", row.after)):
+                for item in getattr(place.change, side):
+                    cost.add(item.kernel, programs[side][item.kernel.source])
+            row.lines |= dict.fromkeys(_list_lines_after(view, place.change))
+        rows.append(row)
     if view.is_pair:
         return sorted(rows, key=lambda row: row.rank)
     return sorted(rows, key=lambda row: (-row.after.seconds, -row.after.ops, -row.after.bytes))
-
-
-def _change_at(place: Place) -> KernelChange:
-    return place.pair.kernels[place.position]
 
 
 def identify_change(change: KernelChange) -> Hashable:
@@ -130,22 +141,7 @@ def identify_change(change: KernelChange) -> Hashable:
     return change.status, *(tuple((kernel_identity(side.kernel), side.kernel.name) for side in some) for some in sides)
 
 
-def _make_row(view: View, places: list[Place], programs: tuple[Counter[str], Counter[str]]) -> KernelRow:
-    changes = [_change_at(place) for place in places]
-    before = _sum_sides((change.before for change in changes), programs[0])
-    after = _sum_sides((change.after for change in changes), programs[1])
-    lines = dict.fromkeys(line for change in changes for line in list_lines_after(view, change))
-    return KernelRow(changes[0], places, before, after, lines)
-
-
-def _sum_sides(sides: Iterable[Sequence[KernelSide]], programs: Counter[str]) -> Cost:
-    cost = Cost()
-    for side in (side for some in sides for side in some):
-        cost.add(side.kernel, programs[side.kernel.source])
-    return cost
-
-
-def list_lines_after(view: View, change: KernelChange) -> list[str]:
+def _list_lines_after(view: View, change: KernelChange) -> list[str]:
     """Returns the user's lines of a pair of kernels, by their names after."""
     if change.after:
         return [line for side in change.after for line in side.kernel.lines]
@@ -211,13 +207,8 @@ class CostRow:
     @property
     def is_changed(self) -> bool:
         """Whether it has other kernels, more or less work, or other realized nodes."""
-        return self.before.amounts != self.after.amounts
-
-    @property
-    def rank(self) -> tuple[int, int, str]:
-        """Orders rows by the largest change first."""
-        ops, moved = self.after.ops - self.before.ops, self.after.bytes - self.before.bytes
-        return -abs(ops), -abs(moved), self.name
+        amounts = attrgetter("kernels", "launches", "ops", "bytes", "realized")
+        return amounts(self.before) != amounts(self.after)
 
 
 def count_lines(view: View) -> list[CostRow]:
@@ -228,72 +219,56 @@ def count_lines(view: View) -> list[CostRow]:
     """
     rows = pair_lines(view)
     if view.is_pair:
-        return sorted((row for row in rows if row.is_changed), key=lambda row: row.rank)
+        return sorted((row for row in rows if row.is_changed), key=lambda row: (*_rank_change(row), row.name))
     return _sort_by_work(rows)
 
 
 def pair_lines(view: View) -> list[CostRow]:
     """Returns all lines in the order of the captures."""
-    return _pair_costs(view, _count_lines)
+    after = _count_costs(view.after, "line")
+    if not view.is_pair:
+        return [CostRow(name, cost, cost) for name, cost in after.items()]
+    before = {view.name_line(name): cost for name, cost in _count_costs(view.before, "line").items()}
+    return [CostRow(name, before.get(name, Cost()), after.get(name, Cost())) for name in {**before, **after}]
 
 
 def count_methods(view: View) -> list[CostRow]:
-    """Returns each method of Tensor that kernels compute a value of, or that a realized node is from, the most work
-    first; nothing if the capture does not name methods. A reshape computes no value."""
-    return _sort_by_work(_pair_costs(view, _count_methods))
+    """Returns each method of Tensor that kernels of after compute a value of, or that a realized node is from, the most
+    work first; nothing if the capture does not name methods. A reshape computes no value."""
+    return _sort_by_work([CostRow(name, cost, cost) for name, cost in _count_costs(view.after, "method").items()])
 
 
 def _sort_by_work(rows: Iterable[CostRow]) -> list[CostRow]:
     return sorted(rows, key=lambda row: (-row.after.ops, -row.after.bytes, row.name))
 
 
-def _pair_costs(view: View, count: Callable[[Capture], dict[str, Cost]]) -> list[CostRow]:
-    after = count(view.after)
-    if not view.is_pair:
-        return [CostRow(name, cost, cost) for name, cost in after.items()]
-    before = {view.name_line(name): cost for name, cost in count(view.before).items()}
-    return [CostRow(name, before.get(name, Cost()), after.get(name, Cost())) for name in {**before, **after}]
-
-
-def _count_lines(capture: Capture) -> dict[str, Cost]:
-    return _count(capture, lambda kernel, _: {line: {} for line in kernel.lines}, lambda node: node.line)
-
-
-def _count_methods(capture: Capture) -> dict[str, Cost]:
-    return _count(capture, _list_methods, lambda node: node.method)
-
-
-def _count(
-    capture: Capture,
-    names_of: Callable[[Kernel, Schedule], Mapping[str, dict[str, None]]],
-    name_of: Callable[[Node], str | None],
-) -> dict[str, Cost]:
-    """Returns name -> cost. `names_of` has the names that a kernel counts for, with the user's lines of each."""
+def _count_costs(capture: Capture, by: Literal["line", "method"]) -> dict[str, Cost]:
+    """Returns line or method -> cost."""
     found: dict[str, Cost] = {}
     for schedule in capture.schedules:
         for kernel in schedule.kernels:
-            for name, lines in names_of(kernel, schedule).items():
+            for name, lines in _list_names(kernel, schedule, by).items():
                 cost = found.setdefault(name, Cost())
                 cost.add(kernel)
                 cost.lines |= lines
         for node in schedule.nodes:
-            name = name_of(node)
+            name = getattr(node, by)
             if node.realized is not None and name is not None:
                 found.setdefault(name, Cost()).realized += 1
     return found
 
 
-def _list_methods(kernel: Kernel, schedule: Schedule) -> dict[str, dict[str, None]]:
-    """Returns the methods that a kernel computes a value of, with the lines that call them."""
+def _list_names(kernel: Kernel, schedule: Schedule, by: Literal["line", "method"]) -> dict[str, dict[str, None]]:
+    """Returns the lines of a kernel; or the methods that it computes a value of, with the lines that call them."""
+    if by == "line":
+        return {line: {} for line in kernel.lines}
     found: dict[str, dict[str, None]] = {}
     index = index_of(schedule)
-    for number in kernel.nodes:
-        node = index.node(number)
-        if node is None or node.method is None or node.op in _COMPUTES_NOTHING:
-            continue
-        lines = found.setdefault(node.method, {})
-        if node.line is not None:
-            lines[node.line] = None
+    for node in filter(None, map(index.node, kernel.nodes)):
+        if node.method is not None and node.op not in _COMPUTES_NOTHING:
+            lines = found.setdefault(node.method, {})
+            if node.line is not None:
+                lines[node.line] = None
     return found
 
 
@@ -327,54 +302,35 @@ class RuleRow:
         """What the rule means, with the numbers of one node."""
         return self.after.why or self.before.why
 
-    @property
-    def rank(self) -> tuple[int, int]:
-        """Orders rows by the largest change first, then by the most nodes."""
-        return -abs(self.after.nodes - self.before.nodes), -max(self.after.nodes, self.before.nodes)
-
 
 def count_rules(view: View) -> list[RuleRow]:
     """Returns each rule that realized nodes: those with most nodes, or with two runs the largest change, first."""
-    if not view.is_pair:
-        return sorted((RuleRow(count, count) for count in _count_rules(view.after, _place_of).values()), key=_rank_rule)
     # each release of tinygrad has a statement on another line: two runs are compared by the statement itself
-    before, after = _count_rules(view.before, _statement_of), _count_rules(view.after, _statement_of)
+    after = _count_rules(view.after, by_statement=view.is_pair)
+    before = _count_rules(view.before, by_statement=True) if view.is_pair else after
     none = RuleCount("", "", -1)
-    return sorted((RuleRow(before.get(key, none), after.get(key, none)) for key in {**after, **before}), key=_rank_rule)
+    rows = [RuleRow(before.get(key, none), after.get(key, none)) for key in {**after, **before}]
+    rows.sort(key=lambda row: -max(row.before.nodes, row.after.nodes))
+    return sorted(rows, key=lambda row: -abs(row.after.nodes - row.before.nodes))
 
 
-def _rank_rule(row: RuleRow) -> tuple[int, int]:
-    return row.rank
-
-
-def _place_of(reason: Reason | None) -> str:
-    """A decision without a rule is known by its line in tinygrad."""
-    if reason is None or reason.at is None or reason.rule != "decided-at":
-        return ""
-    return f"{reason.at.file}:{reason.at.line}"
-
-
-def _statement_of(reason: Reason | None) -> str:
-    if reason is None or reason.at is None or reason.rule != "decided-at":
-        return ""
-    return reason.at.text
-
-
-def _count_rules(capture: Capture, detail_of: Callable[[Reason | None], str]) -> dict[tuple[str, str], RuleCount]:
-    """Returns the counts by rule, and by `detail_of` its reason."""
-    found: dict[tuple[str, str], RuleCount] = {}
+def _count_rules(capture: Capture, *, by_statement: bool) -> dict[Hashable, RuleCount]:
+    """Returns the counts by rule. A decision without a rule is known by its statement in tinygrad, or by its line."""
+    found: dict[Hashable, RuleCount] = {}
     for schedule in capture.schedules:
+        index = index_of(schedule)
         for node in schedule.nodes:
             if node.realized is None:
                 continue
             reason = next(iter(node.realized.reasons), None)
             rule = node.realized.reason if reason is None else reason.rule
-            key = rule, detail_of(reason)
+            at = reason.at if reason is not None and rule == "decided-at" else None
+            key = rule, at and (at.text if by_statement else (at.file, at.line))
             if key not in found:
-                found[key] = RuleCount(rule, say_briefly(rule, reason, Names(index_of(schedule).op)), node.id)
+                found[key] = RuleCount(rule, say_briefly(rule, reason, Names(index.op)), node.id)
             count = found[key]
             count.nodes += 1
-            made = index_of(schedule).find_kept(node.id)
+            made = index.find_kept(node.id)
             if made is not None:
                 count.kept += 1
                 count.bytes += made.bytes
@@ -401,11 +357,11 @@ class UnsplitCount(NamedTuple):
 
 def count_unsplit(capture: Capture) -> list[UnsplitCount]:
     """Returns the reduces that a patch leaves whole and stock tinygrad splits, by rule, the most first."""
-    unsplit = [(schedule, node, node.unsplit) for schedule in capture.schedules for node in schedule.nodes]
-    groups = group_equal((item for item in unsplit if item[2] is not None), lambda item: item[2] and item[2].rule)
-    counts: list[UnsplitCount] = []
-    for members in groups:
-        schedule, node, reason = members[0]
-        assert reason is not None
-        counts.append(UnsplitCount(reason.rule, len(members), schedule.index, node.id))
-    return sorted(counts, key=lambda count: -count.nodes)
+    counts: dict[str, UnsplitCount] = {}
+    for schedule in capture.schedules:
+        for node in schedule.nodes:
+            if node.unsplit is not None:
+                rule = node.unsplit.rule
+                count = counts.get(rule, UnsplitCount(rule, 0, schedule.index, node.id))
+                counts[rule] = count._replace(nodes=count.nodes + 1)
+    return sorted(counts.values(), key=lambda count: -count.nodes)

@@ -10,17 +10,17 @@ from importlib import import_module
 from typing import Any
 
 SECTIONS = {
-    "ranges": "nodes:format_nodes",
-    "vmap": "nodes:format_vmap_map",
-    "bufferize": "buffers:format_bufferizes",
-    "kernels": "kernels:format_kernels",
-    "source": "source:format_source",
+    "ranges": "nodes:print_nodes",
+    "vmap": "nodes:print_vmap_map",
+    "bufferize": "buffers:print_bufferizes",
+    "kernels": "kernels:print_kernels",
+    "source": "source:print_source",
 }
 """The name of each section, as `--only` takes it, and its function as `module of page/text:function`, in the order of
-the page. The function gets a ScheduleView, of one run or of two, and returns lines; no lines if nothing changed."""
+the page. The function adds lines to the page of a ScheduleView, of one run or of two; no lines if nothing changed."""
 
 
 def load_section(name: str) -> Any:
-    """Returns the function of a section: ScheduleView -> list[Text]."""
+    """Returns the function of a section; it takes a ScheduleView."""
     module, _, function = SECTIONS[name].partition(":")
     return getattr(import_module(f"vmapdbg.page.text.{module}"), function)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vmapdbg.model.capture import Bufferize, Capture, Decision, Node, Realized, Reason, Schedule, Unsplit
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import cut_end, format_known, format_plural, inflect, join_first
 from vmapdbg.page.format import format_shape
+
+if TYPE_CHECKING:
+    from vmapdbg.diff.pairing import Renaming
 
 MOST_NAMED = 3
 """A sentence names at most this many consumers or EXPANDs."""
@@ -22,17 +25,23 @@ MOST_NAMED = 3
 class Names:
     """Names the operands of a reason: `EXPAND 50` for a node, tinygrad's own name for a range.
 
-    A diff has other names: it names the nodes and ranges of before as after does.
+    `op_of` returns the op of a node. A `renaming` gives the nodes and ranges of before their names after, with a `'`
+    for a node or range without a partner.
     """
 
-    def __init__(self, op_of: Callable[[int], str]) -> None:
-        self.op_of = op_of
+    def __init__(self, op_of: Callable[[int], str], renaming: Renaming | None = None) -> None:
+        self.op_of, self.renaming = op_of, renaming
 
     def label(self, node: int) -> str:
-        return f"{self.op_of(node)} {node}"
+        """Returns `EXPAND 50`."""
+        if self.renaming is None:
+            return f"{self.op_of(node)} {node}"
+        partner = self.renaming.nodes.get(node, f"{node}'")
+        return f"{self.op_of(node)} {partner}"
 
     def range(self, name: str) -> str:
-        return name
+        """Returns the name of a range."""
+        return name if self.renaming is None else self.renaming.translate(name)
 
 
 # a value of a condition is cut to this many characters
@@ -78,29 +87,22 @@ def fill_sentences(capture: Capture) -> Capture:
 
 def _fill_schedule(schedule: Schedule) -> Schedule:
     names = Names(index_of(schedule).op)
-    return replace(
-        schedule,
-        nodes=tuple(_fill_node(node, names) for node in schedule.nodes),
-        bufferizes=tuple(_fill_bufferize(made, names) for made in schedule.bufferizes),
-    )
-
-
-def _fill_node(node: Node, names: Names) -> Node:
-    if node.unsplit is not None:
-        node = replace(node, unsplit=replace(node.unsplit, detail=say_unsplit(node.unsplit)))
-    if node.realized is None or not node.realized.reasons:
-        return node
-    return replace(node, realized=replace(node.realized, detail=say_all(node.realized.reasons, names)))
-
-
-def _fill_bufferize(made: Bufferize, names: Names) -> Bufferize:
-    if made.decided is None:
-        return made
-    return replace(made, reason=say_reason(made.decided, names))
+    nodes: list[Node] = []
+    for node in schedule.nodes:
+        if node.unsplit is not None:
+            node = replace(node, unsplit=replace(node.unsplit, detail=say_unsplit(node.unsplit)))
+        if node.realized is not None:
+            node = replace(node, realized=replace(node.realized, detail=say_realized(node.realized, names)))
+        nodes.append(node)
+    bufferizes: list[Bufferize] = []
+    for made in schedule.bufferizes:
+        reason = made.reason if made.decided is None else say_reason(made.decided, names)
+        bufferizes.append(replace(made, reason=reason))
+    return replace(schedule, nodes=tuple(nodes), bufferizes=tuple(bufferizes))
 
 
 def say_realized(realized: Realized, names: Names) -> str:
-    """Returns why a node is realized, in the names of another schedule; the stored sentence for an older capture."""
+    """Returns why a node is realized; the stored sentence for an older capture."""
     return say_all(realized.reasons, names) if realized.reasons else realized.detail
 
 
@@ -171,13 +173,13 @@ def _say_few_buffers(reason: Reason, names: Names) -> str:
     return f"its value reads {count} ({reason.numbers['limit']} are allowed), none of them in a reduce"
 
 
-def _say_reduces(verdict: str) -> Say:
-    def say(reason: Reason, names: Names) -> str:
-        reduces = reason.numbers["reduces"]
-        counted = "a reduce in its value reads" if reduces == 1 else f"{reduces} reduces in its value read"
-        return f"{counted} a buffer: {verdict}"
-
-    return say
+def _say_reduces(reason: Reason, names: Names) -> str:
+    reduces = reason.numbers["reduces"]
+    counted = "a reduce in its value reads" if reduces == 1 else f"{reduces} reduces in its value read"
+    computed = "it would run again for each element read"
+    if reason.rule == "reduce-computed-again":
+        computed = "removed anyway, by PCONTIG"
+    return f"{counted} a buffer: {computed}"
 
 
 def _say_place(at: Decision) -> str:
@@ -268,8 +270,8 @@ _SENTENCES: dict[str, str | Say] = {
     ),
     "never-buffered": "{op} is never buffered",
     "many-buffers": "its value reads {buffers} buffers, more than {limit}",
-    "reduce-reads-buffer": _say_reduces("it would run again for each element read"),
-    "reduce-computed-again": _say_reduces("removed anyway, by PCONTIG"),
+    "reduce-reads-buffer": _say_reduces,
+    "reduce-computed-again": _say_reduces,
     "cost-function": "kept by the cost function",
     "few-buffers": _say_few_buffers,
     "no-rule": "no rule removed it",

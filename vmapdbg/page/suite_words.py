@@ -8,13 +8,19 @@ from collections.abc import Sequence
 
 from vmapdbg.model.vocabulary import SuiteChangeKind
 from vmapdbg.model.wording import cut_end, format_known, format_plural, shorten_commit
-from vmapdbg.page.format import label_patches
-from vmapdbg.page.text.view import format_ratio
+from vmapdbg.page.format import format_ratio, label_patches
 from vmapdbg.suite.result import SuiteDiff, SuiteGroup, SuiteSide
 
 _MOST_PROGRAM = 60
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 _NAMES: dict[SuiteChangeKind, str] = {
+    "fused": "{before} fused into {group.kernels_after} ({group.form})",
+    "split": "{before} split into {group.kernels_after} ({group.form})",
+    "regrouped": "{before} regrouped into {group.kernels_after} ({group.form})",
+    "kernel-gone": "a kernel is gone ({gone})",
+    "kernel-new": "a new kernel ({new})",
+    "schedule-gone": "a schedule of {before} is gone",
+    "schedule-new": "a new schedule of {after}",
     "more-launches": "more launches",
     "fewer-launches": "fewer launches",
     "more-ops": "more ops",
@@ -35,46 +41,24 @@ _NAMES: dict[SuiteChangeKind, str] = {
 
 def name_change(group: SuiteGroup) -> str:
     """Returns what a change is: `3 kernels fused into 1 (2 r, E -> r)`, `more ops (x1.8)`."""
-    before = format_plural(group.kernels_before, "kernel")
-    after = format_plural(group.kernels_after, "kernel")
-    whole: dict[SuiteChangeKind, str] = {
-        "fused": f"{before} fused into {group.kernels_after} ({group.form})",
-        "split": f"{before} split into {group.kernels_after} ({group.form})",
-        "regrouped": f"{before} regrouped into {group.kernels_after} ({group.form})",
-        "kernel-gone": f"a kernel is gone ({group.form.partition(' -> ')[0]})",
-        "kernel-new": f"a new kernel ({group.form.partition(' -> ')[2]})",
-        "schedule-gone": f"a schedule of {before} is gone",
-        "schedule-new": f"a new schedule of {after}",
-    }
-    if group.kind in whole:
-        return whole[group.kind]
-    # an unknown kind from a newer vmapdbg is printed as it is
-    return _NAMES.get(group.kind, group.kind) + _format_ratios(group.ratios)
-
-
-def _format_ratios(ratios: Sequence[float]) -> str:
-    if not ratios:
-        return ""
-    low, high = f"x{ratios[0]:.3g}", f"x{ratios[-1]:.3g}"
-    return f" ({low})" if low == high else f" ({low} to {high})"
+    gone, _, new = group.form.partition(" -> ")
+    before, after = (format_plural(count, "kernel") for count in (group.kernels_before, group.kernels_after))
+    # a kind of a newer vmapdbg is printed as it is
+    form = _NAMES.get(group.kind, "{group.kind}")
+    name = form.format(group=group, gone=gone, new=new, before=before, after=after)
+    ratios = dict.fromkeys(f"x{ratio:.3g}" for ratio in group.ratios)
+    return name + format_known(" ({})", " to ".join(ratios))
 
 
 def explain_causes(group: SuiteGroup) -> list[str]:
     """Returns sentences about the realize points that are gone or new, with their rules."""
-    gone = [_bracket(cause) for cause in group.causes if cause.startswith("-")]
-    new = [_bracket(cause) for cause in group.causes if cause.startswith("+")]
     sentences: list[str] = []
-    if gone:
-        sentences.append(f"no longer realized: {', '.join(gone)}")
-    if new:
-        sentences.append(f"realized now: {', '.join(new)}")
+    for sign, what in (("-", "no longer realized"), ("+", "realized now")):
+        # `-MUL: ending-ranges` becomes `MUL (ending-ranges)`
+        parts = [cause[1:].partition(": ") for cause in group.causes if cause.startswith(sign)]
+        if parts:
+            sentences.append(f"{what}: {', '.join(op + format_known(' ({})', reason) for op, _, reason in parts)}")
     return sentences
-
-
-def _bracket(cause: str) -> str:
-    """Returns `MUL (ending-ranges)` for `-MUL: ending-ranges`."""
-    op, _, reason = cause[1:].partition(": ")
-    return op + format_known(" ({})", reason)
 
 
 def format_cost(nanoseconds: int) -> str:
@@ -87,8 +71,7 @@ def format_cost(nanoseconds: int) -> str:
 
 def format_added(group: SuiteGroup) -> str:
     """Returns the added cost of a change: `+15.2 us`."""
-    sign = "+" if group.added > 0 else ""
-    return sign + format_cost(group.added)
+    return "+" * (group.added > 0) + format_cost(group.added)
 
 
 def count_found(group: SuiteGroup) -> str:

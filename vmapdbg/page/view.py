@@ -3,15 +3,12 @@
 A comparison of two runs is made of pairs already: a `ScheduleDiff` has pairs of nodes, BUFFERIZEs and kernels. One run
 is the same with equal sides: `View.of_one` pairs each schedule with itself. So each part of a page is written once.
 
-- A **section** shows one subject of a schedule (its kernels, say). It is a function of a schedule's pairs, and is
-  registered once, in `sections.py`: `show`, `diff` and the selections (`--only`, `--kernel`, `--line`) then have it.
+- A **section** shows one subject of a schedule, its kernels for example. It is registered once, in `sections.py`:
+  `show`, `diff` and the selections (`--only`, `--kernel`, `--line`) then have it.
 - A **row** of a section is a pair, or several pairs that look the same. With one run each pair has a row; with two only
   the pairs that changed, with a mark (`~ - +`) in front.
-- A **cell** of a row has a value before and a value after. Draw the value once if both are equal, else mark both:
-  `before -> after` in text, two styles in HTML.
-- A **row of the overview** (`overview.py`) sums up a whole run: `KernelRow` for kernels that are one program,
-  `CostRow` for a line or a method of the user, `RuleRow` for a rule that realized nodes. Each has a `Cost` or a count
-  `before` and `after`; with one run they are equal.
+- A **cell** of a row has a value before and a value after: draw the value once if both are equal, else mark both.
+- A **row of the overview** (`overview.py`) sums up a whole run, `before` and `after`.
 
 To draw a page, make a `View`, ask `is_pair` for the layout, and walk its `schedules`, or the rows of the overview.
 """
@@ -24,7 +21,7 @@ from typing import NamedTuple
 
 from vmapdbg.diff import BufferizeChange, CaptureDiff, KernelChange, KernelSide, NodeChange, ScheduleDiff
 from vmapdbg.diff.result import VmapChange
-from vmapdbg.model.capture import Bufferize, Capture, Node, Schedule
+from vmapdbg.model.capture import Capture, Schedule
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import index_of, is_line, kernel_identity
 from vmapdbg.model.wording import join_first
@@ -72,6 +69,10 @@ def pair_with_itself(schedule: Schedule) -> ScheduleDiff:
     index = index_of(schedule)
     kernels = [(KernelSide(number, kernel),) for number, kernel in enumerate(schedule.kernels)]
     entries = ((entry, index.op(entry.node)) for entry in schedule.vmap_map)
+    bufferizes: list[BufferizeChange] = []
+    for made in schedule.bufferizes:
+        op, ambient, lost = index.op(made.node), index.ambient_of(made.node), index.find_lost(made)
+        bufferizes.append(BufferizeChange("unchanged", op, made, made, (), (), (), ambient, lost, lost))
     return ScheduleDiff(
         before=schedule.index,
         after=schedule.index,
@@ -87,19 +88,13 @@ def pair_with_itself(schedule: Schedule) -> ScheduleDiff:
         nodes_only_after=(),
         same_nodes=(),
         vmap_map=tuple(VmapChange(e.node, e.node, op, e.ranges, e.ranges) for e, op in entries),
-        bufferizes=tuple(_pair_bufferize(schedule, made) for made in schedule.bufferizes),
+        bufferizes=tuple(bufferizes),
         kernels=tuple(KernelChange("unchanged", "", sides, sides, ()) for sides in kernels),
         values="unknown",
         outputs=(),
         buffer_op_before=schedule.buffer_op,
         buffer_op_after=schedule.buffer_op,
     )
-
-
-def _pair_bufferize(schedule: Schedule, made: Bufferize) -> BufferizeChange:
-    index = index_of(schedule)
-    ambient, lost = index.ambient_of(made.node), index.find_lost(made)
-    return BufferizeChange("unchanged", index.op(made.node), made, made, (), (), (), ambient, lost, lost)
 
 
 # *** a part of a view
@@ -133,7 +128,11 @@ def select_kernels(view: View, asked: str, schedule: int | None) -> list[Selecte
     chosen = select_schedules(view, schedule)
     found: list[Selected] = []
     for item in chosen:
-        kernels = [change for change in item.kernels if any(_is_asked(side, asked) for side in _list_sides(change))]
+        kernels = [
+            change
+            for change in item.kernels
+            if any(asked in (side.kernel.name, str(side.number)) for side in _list_sides(change))
+        ]
         if kernels:
             before = _list_computed((change.before for change in kernels), each=view.is_pair)
             after = _list_computed((change.after for change in kernels), each=view.is_pair)
@@ -149,10 +148,6 @@ def select_kernels(view: View, asked: str, schedule: int | None) -> list[Selecte
 
 def _list_sides(change: KernelChange) -> tuple[KernelSide, ...]:
     return (*change.before, *change.after)
-
-
-def _is_asked(side: KernelSide, asked: str) -> bool:
-    return asked in (side.kernel.name, str(side.number))
 
 
 def _list_computed(sides: Iterable[tuple[KernelSide, ...]], *, each: bool) -> set[int]:
@@ -171,29 +166,23 @@ def select_line(view: View, asked: str, schedule: int | None) -> list[Selected]:
     """Returns for each schedule that has them the nodes and kernels of a line of the user, on either side. Raises
     Failure if there are none."""
 
-    def has(lines: Iterable[str | None]) -> bool:
+    def has(*lines: str | None) -> bool:
         return any(line is not None and is_line(line, asked) for line in lines)
+
+    def list_ids(item: ScheduleDiff, side: str) -> set[int]:
+        nodes = [*(getattr(change, side) for change in item.nodes), *getattr(item, f"nodes_only_{side}")]
+        same = {getattr(same, side) for same in item.same_nodes if has(same.line)}
+        return same | {node.id for node in nodes if has(node.line)}
 
     found: list[Selected] = []
     for item in select_schedules(view, schedule):
-        before = {node.id for node in _list_nodes(item, "before") if has([node.line])}
-        after = {node.id for node in _list_nodes(item, "after") if has([node.line])}
-        for same in item.same_nodes:
-            if has([same.line]):
-                before.add(same.before)
-                after.add(same.after)
-        kernels = [change for change in item.kernels if any(has(side.kernel.lines) for side in _list_sides(change))]
+        before, after = list_ids(item, "before"), list_ids(item, "after")
+        kernels = [change for change in item.kernels if any(has(*side.kernel.lines) for side in _list_sides(change))]
         if before or after or kernels:
             found.append(Selected(_select(item, kernels, before, after), item))
     if not found:
         raise Failure(f"no node is made at {asked}: a line is asked for as FILE:N, as the report names it")
     return found
-
-
-def _list_nodes(item: ScheduleDiff, side: str) -> list[Node]:
-    if side == "before":
-        return [*(change.before for change in item.nodes), *item.nodes_only_before]
-    return [*(change.after for change in item.nodes), *item.nodes_only_after]
 
 
 def _select(
@@ -207,15 +196,14 @@ def _select(
         nodes_only_after=tuple(node for node in item.nodes_only_after if node.id in after),
         same_nodes=tuple(same for same in item.same_nodes if same.before in before or same.after in after),
         vmap_map=tuple(change for change in item.vmap_map if change.before in before or change.after in after),
-        bufferizes=tuple(made for made in item.bufferizes if _is_selected(made, before, after)),
+        bufferizes=tuple(
+            made
+            for made in item.bufferizes
+            if (made.before is not None and made.before.node in before)
+            or (made.after is not None and made.after.node in after)
+        ),
         kernels=tuple(kernels),
         outputs=(),
         folded_before=(),
         folded_after=(),
     )
-
-
-def _is_selected(made: BufferizeChange, before: Collection[int], after: Collection[int]) -> bool:
-    if made.before is not None and made.before.node in before:
-        return True
-    return made.after is not None and made.after.node in after

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ class UnknownSubject(Failure):
     """The subject of the question is not in the capture."""
 
 
-class Step(NamedTuple):
+class Topic(NamedTuple):
     """The sentences on one topic. `alerts` are sentences about a fault."""
 
     topic: str
@@ -46,7 +46,7 @@ class Explanation:
     node: int | None
     kernel: int | None
     title: str
-    steps: tuple[Step, ...]
+    steps: tuple[Topic, ...]
     again: tuple[int, ...] = ()
 
 
@@ -66,22 +66,19 @@ def explain(capture: Capture, subject: str | None, schedule: int | None) -> list
         return [explain_boundaries(s, again.get(s.index, ()) if schedule is None else ()) for s in shown]
     if subject.isdecimal():
         chosen = choose_numbered(schedules)
-        return [explain_node(chosen, _node_with_id(chosen, int(subject)))]
+        node = index_of(chosen).node(int(subject))
+        if node is None:
+            count = len(chosen.nodes)
+            raise UnknownSubject(f"there is no node {subject}: schedule {chosen.index} has {count} nodes")
+        return [explain_node(chosen, node)]
     found: list[Explanation] = []
     for item in schedules:
         named = find_named(item, subject)
         found += [explain_kernel(item, number, item.kernels[number]) for number in named.kernels]
-        found += [explain_node(item, _node_with_id(item, node_id)) for node_id in named.nodes]
+        found += [explain_node(item, index_of(item).nodes[node_id]) for node_id in named.nodes]
     if not found:
         raise UnknownSubject(f"no kernel and no line of {capture.snippet} is called {subject!r}")
     return found
-
-
-def _node_with_id(schedule: Schedule, node_id: int) -> Node:
-    node = index_of(schedule).node(node_id)
-    if node is None:
-        raise UnknownSubject(f"there is no node {node_id}: schedule {schedule.index} has {len(schedule.nodes)} nodes")
-    return node
 
 
 # *** a node
@@ -91,15 +88,27 @@ def explain_node(schedule: Schedule, node: Node) -> Explanation:
     """Returns every decision about a node."""
     index = index_of(schedule)
     made = index.bufferizes.get(node.id)
+    realized = ["no: it is computed where it is read"]
+    if node.realized is not None:
+        realized = [f"{node.realized.reason}: {node.realized.detail}"]
+        if node.realized.reason in _MEANINGS:
+            realized.append(_MEANINGS[node.realized.reason])
+    buffer, lost = list[str](), list[str]()
+    if made is not None:
+        closed = star_ambient(made.closed_ranges, made.ambient) or "no range"
+        buffer.append(f"closes {closed}: {made.size} elements, {made.bytes} bytes, {made.addrspace}")
+        buffer.append(f"{made.outcome}: {made.reason}")
+        same = f"each step of it writes the same {made.size} elements, the last wins"
+        lost += [f"ambient {name} is NOT closed: {same}" for name in index.find_lost(made)]
     steps = (
-        Step("read by", list(_say_readers(index, node))),
-        Step("ranges", [_say_ranges(index, node)]),
-        Step("realized", list(_say_realized(node))),
-        Step("split", [] if node.unsplit is None else [f"no: {node.unsplit.detail}"]),
-        Step("ambient ranges", list(_say_ambient(index, node))),
-        Step(schedule.buffer_op, _say_buffer(made), _say_lost(index, made)),
-        Step("kernel", list(_say_kernels(index, node))),
-        Step("to fuse it", _advise(node, made)),
+        Topic("read by", list(_say_readers(index, node))),
+        Topic("ranges", [_say_ranges(index, node)]),
+        Topic("realized", realized),
+        Topic("split", [] if node.unsplit is None else [f"no: {node.unsplit.detail}"]),
+        Topic("ambient ranges", list(_say_ambient(index, node))),
+        Topic(schedule.buffer_op, buffer, lost),
+        Topic("kernel", list(_say_kernels(index, node))),
+        Topic("to fuse it", list(_advise(node, made))),
     )
     words = ["node", str(node.id), node.op, node.arg, format_shape(node.shape), node.dtype]
     title = f"{' '.join(filter(None, words))}{format_known('  {}', node.line)}, schedule {schedule.index}"
@@ -120,70 +129,36 @@ def _say_ranges(index: ScheduleIndex, node: Node) -> str:
     out, asked = node.out_ranges, node.in_ranges
     if out is None or asked is None:
         return "none: nothing that has ranges reads it"
-    sources = "the same" if asked == out else _format_ranges(asked)
-    return f"{_format_ranges(out)} ({_say_origin(index, node)}); its sources are asked for {sources}"
-
-
-def _say_origin(index: ScheduleIndex, node: Node) -> str:
+    origin = "the reader's" if len(index.readers[node.id]) == 1 else "its readers agree on them"
     if node.realized is not None:
-        if not node.realized.axes:
-            return "it has no axes"
-        return f"new on axis {', '.join(map(str, node.realized.axes))}"
-    return "the reader's" if len(index.readers[node.id]) == 1 else "its readers agree on them"
+        origin = format_known("new on axis {}", ", ".join(map(str, node.realized.axes))) or "it has no axes"
+    sources = "the same" if asked == out else _format_ranges(asked)
+    return f"{_format_ranges(out)} ({origin}); its sources are asked for {sources}"
 
 
 def _format_ranges(ranges: tuple[str, ...] | None) -> str:
     return "no ranges" if ranges is None else f"[{', '.join(ranges)}]"
 
 
-def _say_realized(node: Node) -> Iterator[str]:
-    if node.realized is None:
-        yield "no: it is computed where it is read"
-        return
-    yield f"{node.realized.reason}: {node.realized.detail}"
-    if node.realized.reason in _MEANINGS:
-        yield _MEANINGS[node.realized.reason]
-
-
 def _say_ambient(index: ScheduleIndex, node: Node) -> Iterator[str]:
     """Yields each ambient range with the nodes where it enters the scope."""
     sources = sorted(index.find_sources([node.id]) | {node.id})
+    entries = [entry for entry in map(index.nodes.get, sources) if entry is not None and entry.op == "VMAPIN"]
     for name in node.ambient:
-        entries = [source for source in map(index.nodes.get, sources) if source is not None and _brings(source, name)]
-        places = [f"{entry.op} {entry.id}{format_known(' ({})', entry.line)}" for entry in entries[:3]]
+        brings = [one for one in entries if name in (one.in_ranges or ()) and name not in (one.out_ranges or ())]
+        places = [f"{one.op} {one.id}{format_known(' ({})', one.line)}" for one in brings[:3]]
         known = index.ranges.get(name)
         about = name if known is None else f"{name} ({known.size}, {known.axis_type})"
         yield f"{about} from {', '.join(places) or 'its own varg'}"
-
-
-def _brings(node: Node, name: str) -> bool:
-    return node.op == "VMAPIN" and name in (node.in_ranges or ()) and name not in (node.out_ranges or ())
-
-
-def _say_buffer(made: Bufferize | None) -> list[str]:
-    if made is None:
-        return []
-    closed = star_ambient(made.closed_ranges, made.ambient) or "no range"
-    return [
-        f"closes {closed}: {made.size} elements, {made.bytes} bytes, {made.addrspace}",
-        f"{made.outcome}: {made.reason}",
-    ]
-
-
-def _say_lost(index: ScheduleIndex, made: Bufferize | None) -> list[str]:
-    if made is None:
-        return []
-    lost = f"each step of it writes the same {made.size} elements, the last wins"
-    return [f"ambient {name} is NOT closed: {lost}" for name in index.find_lost(made)]
 
 
 def _say_kernels(index: ScheduleIndex, node: Node) -> Iterator[str]:
     kernels = index.schedule.kernels
     if node.id in index.writers:
         yield f"{_name(kernels, index.writers[node.id][0])} computes it and writes its buffer"
-    inside = [_name(kernels, i) for i, kernel in index.find_computing(node.id) if node.id not in kernel.outputs]
-    if inside:
-        yield f"computed inside {join_first(inside, _MOST_KERNELS)}"
+    fused = [_name(kernels, i) for i, kernel in index.find_computing(node.id) if node.id not in kernel.outputs]
+    if fused:
+        yield f"computed inside {join_first(fused, _MOST_KERNELS)}"
     reading = [_name(kernels, i) for i, _ in index.find_reading(node.id)]
     if reading:
         yield f"its buffer is read by {', '.join(reading[:_MOST_KERNELS])}"
@@ -193,24 +168,23 @@ def _name(kernels: Sequence[Kernel], number: int) -> str:
     return f"{kernels[number].name} #{number}"
 
 
-def _advise(node: Node, made: Bufferize | None) -> list[str]:
-    """Returns what would have to change for a buffer to go away."""
+def _advise(node: Node, made: Bufferize | None) -> Iterator[str]:
+    """Yields what would have to change for a buffer to go away."""
     if made is None or node.realized is None:
-        return []
+        return
     rule = None if made.decided is None else made.decided.rule
     if made.outcome == "removed":
-        return ["nothing: it is fused, its buffer was removed"]
-    if node.realized.reason == "output":
-        return ["the snippet asks for this value: realize only its readers"]
-    if node.op in _NEVER_FUSED:
-        return [f"{node.op} is never fused: drop it{format_known(' at {}', node.line)}"]
-    if rule == "many-buffers":
-        return ["let it read at most 3 buffers, so that the cost test lets its readers compute it"]
-    if rule != "reduce-reads-buffer":
-        return []
-    if node.realized.reason == "consumers-disagree":
-        return ["let its readers ask for the same ranges (the same index, no flip or shift between them)"]
-    return ["let each element be read once: no EXPAND between its reduce and its readers"]
+        yield "nothing: it is fused, its buffer was removed"
+    elif node.realized.reason == "output":
+        yield "the snippet asks for this value: realize only its readers"
+    elif node.op in _NEVER_FUSED:
+        yield f"{node.op} is never fused: drop it{format_known(' at {}', node.line)}"
+    elif rule == "many-buffers":
+        yield "let it read at most 3 buffers, so that the cost test lets its readers compute it"
+    elif rule == "reduce-reads-buffer" and node.realized.reason == "consumers-disagree":
+        yield "let its readers ask for the same ranges (the same index, no flip or shift between them)"
+    elif rule == "reduce-reads-buffer":
+        yield "let each element be read once: no EXPAND between its reduce and its readers"
 
 
 # *** a kernel
@@ -228,11 +202,11 @@ def explain_kernel(schedule: Schedule, number: int, kernel: Kernel) -> Explanati
         for n in index.find_read(kernel)
     ]
     steps = (
-        Step("writes", [f"{node.op} {node.id}: {_say_why(node)}" for node in written]),
-        Step("computes", computes),
-        Step("fused into it", [f"{_label(index, made.node)}: {made.outcome}, {made.reason}" for made in fused]),
-        Step("reads", reads),
-        Step("work", [_say_work(kernel)]),
+        Topic("writes", [f"{node.op} {node.id}: {_say_why(node)}" for node in written]),
+        Topic("computes", computes),
+        Topic("fused into it", [f"{_label(index, made.node)}: {made.outcome}, {made.reason}" for made in fused]),
+        Topic("reads", reads),
+        Topic("work", [_say_work(kernel)]),
     )
     lines = format_known("  {}", ", ".join(kernel.lines[:3]))
     title = f"kernel {_name(kernels, number)}{lines}, schedule {schedule.index}"
@@ -282,11 +256,11 @@ def explain_boundaries(schedule: Schedule, again: Sequence[int] = ()) -> Explana
     count = format_plural(len(schedule.kernels), "kernel")
     same = format_known(f"; the same again: {inflect(len(again), 'schedule')} {{}}", format_ids(again))
     title = f"schedule {schedule.index}{format_known('  {}', schedule.line)}, {count}{same}"
-    step = Step("boundaries", list(_say_boundaries(schedule)))
+    step = Topic("boundaries", list(_say_boundaries(schedule)))
     return Explanation(schedule.index, None, None, title, (step,), tuple(again))
 
 
-def _say_boundaries(schedule: Schedule) -> Iterable[str]:
+def _say_boundaries(schedule: Schedule) -> Iterator[str]:
     index, kernels = index_of(schedule), schedule.kernels
     for node_id, (writer, _) in index.writers.items():
         readers = [_name(kernels, i) for i, _ in index.find_reading(node_id)]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vmapdbg.check.compare import align
 from vmapdbg.check.result import Comparison
-from vmapdbg.child.compare.reference_values import Read
+from vmapdbg.child.compare.reference_values import ReadContents
 from vmapdbg.child.evidence.graphs import WrittenBuffer
 from vmapdbg.reference.graph import Kernel, Unknown
 from vmapdbg.reference.kernels import Written, run_kernel
@@ -46,7 +46,7 @@ def describe_refusal(error: Exception) -> str:
 
 
 def run_scheduled(
-    kernel: Kernel, names: tuple[str | None, ...], wrong: WrongBuffer, read: Read
+    kernel: Kernel, names: tuple[str | None, ...], wrong: WrongBuffer, read: ReadContents
 ) -> tuple[Array, NDArray[np.bool_]] | str:
     """Returns what a kernel as scheduled writes, in the shape of the right value, and which elements are undefined; or
     a sentence that says why that is unknown. `names` are those of the contents of its arguments."""
@@ -63,7 +63,7 @@ def run_scheduled(
 
 
 def read_arguments(
-    dtypes: Mapping[int, str], names: tuple[str | None, ...], buffer: WrittenBuffer, read: Read
+    dtypes: Mapping[int, str], names: tuple[str | None, ...], buffer: WrittenBuffer, read: ReadContents
 ) -> dict[int, Array]:
     """Returns what the arguments of a kernel held before it ran; `dtypes` has the dtype of each. Raises Unknown."""
     found: dict[int, Array] = {}

@@ -21,10 +21,10 @@ from vmapdbg.child.compare.kernel_rerun import (
     describe_refusal,
     read_arguments,
 )
-from vmapdbg.child.compare.reference_values import Read
+from vmapdbg.child.compare.reference_values import ReadContents
 from vmapdbg.child.program.accesses import carries_values
 from vmapdbg.child.program.emulator import CannotRun, LeavesMemory, load_program, run_program
-from vmapdbg.child.program.linear import Access, LinearProgram, Loop, UOp, Value
+from vmapdbg.child.program.linear import LinearProgram, MemoryAccess, ProgramLoop, UOp, Value
 from vmapdbg.child.program.linear_reader import read_linear
 from vmapdbg.child.program.programs import count_steps
 from vmapdbg.child.program.reach import Undecided, find_loops
@@ -45,7 +45,7 @@ Whole = NDArray[np.int64]
 Fixed = dict[UOp, int]
 
 
-def find_linear_fault(read: Read, wrong: WrongBuffer) -> KernelFault:
+def find_linear_fault(read: ReadContents, wrong: WrongBuffer) -> KernelFault:
     """Returns who made a wrong buffer whose kernel is right as the scheduler made it."""
     run = wrong.buffer.run
     if run.linear is None:
@@ -83,7 +83,7 @@ def _judge(run: LinearRun) -> KernelFault:
 class LinearRun:
     """Runs the linear program of the kernel that wrote a wrong buffer, its argument 0. Raises CannotRun."""
 
-    def __init__(self, read: Read, wrong: WrongBuffer, data: bytes):
+    def __init__(self, read: ReadContents, wrong: WrongBuffer, data: bytes):
         self.wrong = wrong
         self.uops, self.variables = load_program(data)
         self.program = read_linear(self.uops)
@@ -146,7 +146,7 @@ class LinearRun:
             return [{} for _ in places]
         return [known[0] if len(known) == 1 else {} for known in found]
 
-    def _find_steps_of(self, store: Access, places: Whole) -> Iterator[list[Fixed]]:
+    def _find_steps_of(self, store: MemoryAccess, places: Whole) -> Iterator[list[Fixed]]:
         """Yields for each of some elements the steps at which a store writes it. Raises Undecided."""
         used = find_loops(store.index, {loop: loop.trips for loop in store.loops})
         sizes: dict[Value, int] = {loop: loop.trips for loop in store.loops if loop in used}
@@ -161,11 +161,11 @@ class LinearRun:
             yield [{loop.uop: int(steps[loop][hit]) for loop in free} for hit in range(len(hits))]
 
 
-def _is_argument_0(access: Access) -> bool:
+def _is_argument_0(access: MemoryAccess) -> bool:
     return access.buffer.space == "global" and access.buffer.slot == 0
 
 
-def _is_independent(program: LinearProgram, loop: Loop) -> bool:
+def _is_independent(program: LinearProgram, loop: ProgramLoop) -> bool:
     """Whether a step of a loop does the same when the others do not run."""
     if loop.op == "thread":
         # the threads of a group share memory

@@ -24,7 +24,7 @@ from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.numbers import Array, decode, encode, view_elements
 from vmapdbg.values.tolerance import is_float
 
-Read = Callable[[str], bytes]
+ReadContents = Callable[[str], bytes]
 """Returns the contents with this name."""
 
 DOUBLE = 0
@@ -40,7 +40,7 @@ class ReferenceValues:
     the computed ones, the same at every step of a scope.
     """
 
-    def __init__(self, graph: Graph, read: Read, precision: int | None = None, given: Mapping[int, Array] = {}):
+    def __init__(self, graph: Graph, read: ReadContents, precision: int | None = None, given: Mapping[int, Array] = {}):
         self.graph, self.roots, self.precision, self._read = graph, graph.roots, precision, read
         self.evaluations = 0
         rounding = None
@@ -140,7 +140,7 @@ class ComparedGraph:
     """A graph of a schedule whose values are compared with what the snippet got. `unchecked` gets a sentence for each
     part that is not compared."""
 
-    def __init__(self, graph: Graph, read: Read, unchecked: list[str]):
+    def __init__(self, graph: Graph, read: ReadContents, unchecked: list[str]):
         self.graph, self.read, self.unchecked = graph, read, unchecked
         # all values that were asked for
         self.opened: list[ReferenceValues] = []

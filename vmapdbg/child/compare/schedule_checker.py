@@ -9,7 +9,7 @@ from dataclasses import replace
 from vmapdbg.check.compare import compare
 from vmapdbg.check.result import BufferCheck, CheckedKind, ExpectedOutput, OutputCheck, ScheduleCheck
 from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
-from vmapdbg.child.compare.reference_values import ComparedGraph, Read, ReferenceValues
+from vmapdbg.child.compare.reference_values import ComparedGraph, ReadContents, ReferenceValues
 from vmapdbg.child.compare.stale import overwritten_inputs, stale_value
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer
@@ -165,7 +165,7 @@ class ScheduleChecker:
         )
 
 
-def expected_outputs(evidence: Evidence, read: Read) -> tuple[ExpectedOutput, ...]:
+def expected_outputs(evidence: Evidence, read: ReadContents) -> tuple[ExpectedOutput, ...]:
     """Returns what each output of a failed schedule, and each buffer that it assigns to, should hold. Unknown ones are
     left out."""
     if "asked" not in evidence.graphs:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from vmapdbg.check.result import OverwrittenInput, StaleRead, StaleValue
 from vmapdbg.child.compare.kernel_rerun import WrongBuffer, run_scheduled
-from vmapdbg.child.compare.reference_values import Read, ReferenceValues
+from vmapdbg.child.compare.reference_values import ReadContents, ReferenceValues
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun
 from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.graph import WRITES, Graph, Node, Unknown, find_view
@@ -92,7 +92,7 @@ def _match(slots: list[int], found: list[Value | Unknown]) -> dict[int, Value] |
 
 
 def overwritten_inputs(
-    evidence: Evidence, values: ReferenceValues, read: Read, is_got: IsGot
+    evidence: Evidence, values: ReferenceValues, read: ReadContents, is_got: IsGot
 ) -> tuple[OverwrittenInput, ...]:
     """Returns which inputs a replay has written over, if their later contents explain a wrong output: one input, or
     else all of them together."""
@@ -112,7 +112,7 @@ def overwritten_inputs(
 # *** a kernel that reads an argument too early or too late
 
 
-def stale_reads(evidence: Evidence, read: Read, wrong: WrongBuffer) -> tuple[StaleRead, ...]:
+def stale_reads(evidence: Evidence, read: ReadContents, wrong: WrongBuffer) -> tuple[StaleRead, ...]:
     """Returns the arguments that a kernel read at a wrong time: with what they held at another time it is right."""
     run = wrong.buffer.run
     assert run.kernel is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +23,8 @@ class JitCall:
 class CapturedCall:
     """A captured call of a TinyJit: its CapturedJit, the buffers of its inputs, and the calls of `realize` in it, with
     the buffers that each schedule writes. `reason` says why its replays are not compared, None if they are. `memory`
-    has the BUFFERs that its replays use, None if they use the BUFFERs of the call."""
+    has the BUFFERs that its replays use, None if they use the BUFFERs of the call: replays may have memory of their own
+    for BUFFERs that nothing else holds."""
 
     jit: Any  # held, so that its id stays its own
     inputs: list[Any]
@@ -50,15 +50,6 @@ class CapturedCall:
     def is_final(self, index: int, buffer: Any) -> bool:
         """Returns whether no schedule after `index` writes a buffer."""
         return not any(id(buffer) in written for written in self.written[index + 1 :])
-
-    def has_memory(self, buffer: Any) -> bool:
-        """Returns whether replays use a BUFFER; they may have memory of their own for BUFFERs that nothing else
-        holds."""
-        return self.memory is None or buffer in self.memory
-
-    def find_number(self, buffer: Any) -> int | None:
-        """Returns the number of a buffer of this call among the inputs of the function, None if it is no input."""
-        return next((number for number, one in enumerate(self.inputs) if one is buffer), None)
 
     def does_write(self, buffer: Any) -> bool:
         """Returns whether a schedule of the call writes to a buffer, or to the memory around it."""
@@ -88,23 +79,15 @@ def make_captured(call: JitCall) -> CapturedCall:
     return known
 
 
-@dataclass(frozen=True)
-class Read:
-    """A BUFFER that a schedule reads, by its index, and when to look at it in a replay."""
-
-    index: int
-    buffer: Any
-    time: str | None
-
-
 def find_reason(call: JitCall, known: CapturedCall, memory: set[Any] | None) -> str | None:
     """Returns why the replays of a call cannot be compared, None if they can. `memory` is that of `CapturedCall`."""
-    reads = [
-        Read(index, u, known.find_time(index, u.buffer))
+    # (index of a schedule, BUFFER that it reads) -> when to look at it in a replay
+    reads = {
+        (index, u): known.find_time(index, u.buffer)
         for index, realized in enumerate(call.realized)
         for u in realized.inputs
-    ]
-    if any(hasattr(read.buffer.buffer, "bufs") for read in reads):
+    }
+    if any(hasattr(u.buffer, "bufs") for _, u in reads):
         return "one of its schedules reads what is sharded over devices"
     if any(not realized.is_packed for realized in call.realized):
         return "the call that was captured could not be compared"
@@ -113,21 +96,17 @@ def find_reason(call: JitCall, known: CapturedCall, memory: set[Any] | None) -> 
     # not in 0.13
     if getattr(call.tiny, "optimize", False):
         return "optimize=True moves its buffers"
-    if any(read.time is None for read in reads):
+    if None in reads.values():
         return "one of its schedules reads a buffer that others write before and after it"
-    if memory is not None:
-        return _find_moved(reads, known, memory)
-    return None
-
-
-def _find_moved(reads: Sequence[Read], known: CapturedCall, memory: set[Any]) -> str | None:
-    """Returns why values that a replay has in other memory cannot be computed instead, None if they can."""
-    later = [read for read in reads if read.time == "after"]
-    moved = [read for read in later if read.buffer not in memory]
-    if any(read.buffer not in known.made[read.index] for read in moved):
+    if memory is None:
+        return None
+    # values that a replay has in other memory are computed instead
+    later = [read for read, time in reads.items() if time == "after"]
+    moved = [(index, u) for index, u in later if u not in memory]
+    if any(u not in known.made[index] for index, u in moved):
         return "one of its schedules reads what another one writes, in memory of their own"
     # the computed value is that of the earlier time: its sources must not have changed
-    changed = {read.buffer for read in later} & {read.buffer for read in reads if read.time == "before"}
+    changed = {u for _, u in later} & {u for (_, u), time in reads.items() if time == "before"}
     if moved and changed:
         return "one of its schedules reads a buffer before and after another one writes it"
     return None

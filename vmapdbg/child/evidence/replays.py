@@ -138,7 +138,7 @@ class ReplayWatcher:
             return
         evidence.graphs["asked"] = packer.graph
         for u, slot in packer.add_assigned().items():
-            if known.is_final(index, u.buffer) and known.has_memory(u):
+            if known.is_final(index, u.buffer) and (known.memory is None or u in known.memory):
                 names = self.folder.keep_all(now.get(id(u.buffer), u.buffer))
                 evidence.held.append(HeldBuffer(slot, names, True))
         touched = packer.find_touched()
@@ -148,7 +148,8 @@ class ReplayWatcher:
                 continue
             after = self.folder.keep_all(buffer)
             if after != before:
-                evidence.changed.append(ChangedInput(slot, after[0], known.find_number(u.buffer)))
+                number = next((i for i, one in enumerate(known.inputs) if one is u.buffer), None)
+                evidence.changed.append(ChangedInput(slot, after[0], number))
 
     def close(self) -> None:
         """Notes at the last schedule of each captured call how many of its replays were not compared."""

@@ -237,7 +237,7 @@ class ScheduleFollower:
             return None, f"its steps cannot be looked at: {type(error).__name__}: {first_line(error)}"
         if rewrite is not None:
             return rewrite, None
-        if finder.is_late:
+        if finder.is_over:
             return None, f"its steps take more than {MOST_SECONDS} s to evaluate"
         return None, _NO_STEP
 

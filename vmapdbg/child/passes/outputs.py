@@ -15,7 +15,7 @@ from vmapdbg.child.evidence.loop_packer import STAGES, LoopPacker, find_base, fi
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.releases import kernel_of, list_launches
-from vmapdbg.child.passes.steps import describe_uop, find_rule_of
+from vmapdbg.child.passes.steps import describe_uop, find_rule
 from vmapdbg.child.passes.watch import Chain, PassRun, Watched
 from vmapdbg.model.ops import RESHAPING
 
@@ -81,7 +81,8 @@ def _follow_tags(runs: Sequence[PassRun]) -> list[Followed]:
         if not found and order:
             found = {number: u for number, u in zip(order, run.after.src, strict=False) if number is not None}
         else:
-            order = _list_order(run.after, found)
+            places = {u: number for number, u in found.items()}
+            order = [places.get(u) for u in run.after.src]
         followed.append(Followed(run, found))
     return followed
 
@@ -89,20 +90,11 @@ def _follow_tags(runs: Sequence[PassRun]) -> list[Followed]:
 def _find_tagged(sink: UOp, tags: dict[int, int]) -> dict[int, UOp]:
     found: dict[int, UOp] = {}
     for u in sink.src:
-        for view in _walk_views(u):
+        for view in (*list_views(u), find_base(u)):
             for number, tag in tags.items():
                 if isinstance(view.tag, tuple) and tag in view.tag:
                     found.setdefault(number, view)
     return found
-
-
-def _list_order(sink: UOp, found: dict[int, UOp]) -> list[int | None]:
-    places = {u: number for number, u in found.items()}
-    return [places.get(u) for u in sink.src]
-
-
-def _walk_views(u: UOp) -> list[UOp]:
-    return [*list_views(u), find_base(u)]
 
 
 # *** by places
@@ -114,21 +106,17 @@ def _find_places(run: PassRun, known: dict[int, UOp]) -> dict[int, UOp]:
     if len(before) != len(after):
         return {}
     places = {u: place for place, u in enumerate(before)}
-    bases = {find_base(u): place for place, u in enumerate(before)}
     found: dict[int, UOp] = {}
     for number, u in known.items():
+        views: list[UOp] = []
+        if u not in places:
+            views, u = list_views(u), find_base(u)
         if u in places:
-            found[number] = after[places[u]]
-        elif find_base(u) in bases and find_base(u) is before[bases[find_base(u)]]:
-            found[number] = move_views(u, after[bases[find_base(u)]])
+            made = after[places[u]]
+            for view in reversed(views):
+                made = view.replace(src=(made, *view.src[1:]))
+            found[number] = made
     return found
-
-
-def move_views(u: UOp, base: UOp) -> UOp:
-    """Returns the movement ops of a UOp over another base, of the same shape."""
-    for view in reversed(list_views(u)):
-        base = view.replace(src=(base, *view.src[1:]))
-    return base
 
 
 def _find_memory(run: PassRun, known: dict[int, UOp]) -> dict[int, UOp]:
@@ -190,19 +178,21 @@ class BufferFollower:
         """Returns the first rewrite of a pass that replaces a write to a buffer by something else, or something else by
         a write. `found` is how its contents differ; `nodes` has the nodes of the Capture."""
         for old, new in run.rewrites:
-            kind = self._judge(old, new, buffer)
+            kind = self._find_kind(old, new, buffer)
             if kind is not None:
-                rule = find_rule_of(run, old, new)
+                rule = find_rule(run, old, new)
                 node = nodes.find(old)
                 return WrongRewrite(kind, describe_uop(old), describe_uop(new), rule, found, (), node, None, 1, 0)
         return None
 
-    def _judge(self, old: UOp, new: UOp, buffer: UOp) -> RewriteKind | None:
+    def _find_kind(self, old: UOp, new: UOp, buffer: UOp) -> RewriteKind | None:
+        """Returns what a rewrite does wrong with a buffer, None if nothing."""
         if old.op.name == "ASSIGN" and new.op.name != "ASSIGN" and self.find_own(find_target(old)) is buffer:
             return "write"
         made = find_base(new)
-        if old.op.name in STAGES and made.op.name == "AFTER" and self.find_own(find_buffer(made)) is buffer:
-            return None if old.src[0].op.name in {"ASSIGN", "AFTER"} else "overwrites"
+        is_value = old.op.name in STAGES and old.src[0].op.name not in {"ASSIGN", "AFTER"}
+        if is_value and made.op.name == "AFTER" and self.find_own(find_buffer(made)) is buffer:
+            return "overwrites"
         return None
 
 

@@ -3,10 +3,10 @@ child."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
@@ -32,16 +32,8 @@ _MOST_REWRITES = 1000
 Progress = Callable[[str], object]
 
 
-@dataclass(frozen=True)
-class Step:
-    """A change from `old` to `new` that should keep the value."""
-
-    kind: RewriteKind
-    old: UOp
-    new: UOp
-
-
-Found = tuple[Step, Difference]
+Found = tuple[RewriteKind, UOp, UOp, Difference]
+"""A change from a UOp to another that should keep the value, and how it differs."""
 
 
 class StepFinder:
@@ -58,22 +50,37 @@ class StepFinder:
         self._found_ranges: tuple[Sequence[int], Sequence[int]] = ((), ())
 
     @property
-    def is_late(self) -> bool:
+    def is_over(self) -> bool:
         """Whether no more steps are evaluated."""
         return time.monotonic() > self._end
 
     def find(self, nodes: KnownNodes) -> WrongRewrite | None:
         """Returns the first step that changes a value, None if no step that can be evaluated does. `nodes` has the
         nodes of the Capture."""
-        if find_range_map(self.run) is None:
-            step = self._find_below(self.output, with_itself=True)
-        else:
-            step = self._find_ranged()
-        if step is None:
+        found = self._find_first()
+        if found is None:
             return None
-        found = self._describe(*step, *self._found_ranges)
-        known = (nodes.find(u) for u in (step[0].old, step[0].new))
-        return replace(found, node=next((node for node in known if node is not None), None))
+        kind, old, new, difference = found
+        known = (nodes.find(u) for u in (old, new))
+        ranges, extra = map(self._render_ranges, self._found_ranges)
+        return WrongRewrite(
+            kind=kind,
+            before=describe_uop(old),
+            after=describe_uop(new),
+            rule=find_rule(self.run, old, new) if kind == "rule" else None,
+            difference=difference,
+            ranges=ranges,
+            extra=extra,
+            node=next((node for node in known if node is not None), None),
+            line=None,
+            tried=self.tried,
+            skipped=self.skipped,
+        )
+
+    def _render_ranges(self, names: Sequence[int]) -> tuple[str, ...]:
+        """Returns tinygrad's names of step ranges."""
+        found = (self.packer.find_range(name) for name in names)
+        return tuple(r.render(simplify=False) for r in found if r is not None)
 
     # *** rewrites
 
@@ -84,7 +91,7 @@ class StepFinder:
                 continue
             difference = self._differ(k, self.made[k])
             if difference is not None:
-                return self._explain(k) or (Step("node", k, self.made[k]), difference)
+                return self._explain(k) or ("node", k, self.made[k], difference)
         return None
 
     def _explain(self, k: UOp) -> Found | None:
@@ -103,7 +110,7 @@ class StepFinder:
                 continue
             difference = self._differ(k, made)
             if difference is not None:
-                return Step("rule", k, made), difference
+                return "rule", k, made, difference
             found = self._find_below(made, with_itself=False)
             if found is not None:
                 return found
@@ -123,7 +130,7 @@ class StepFinder:
                 other = after.replace(src=(*after.src[:place], changed, *after.src[place + 1 :]))
                 difference = self._differ(after, other)
                 if difference is not None:
-                    return Step("rule", old, new), difference
+                    return "rule", old, new, difference
         return None
 
     def _differ(self, old: UOp, new: UOp) -> Difference | None:
@@ -135,7 +142,7 @@ class StepFinder:
         return self._known[old, new]
 
     def _try(self, pack: Callable[[], tuple[int, int]], with_more_ranges: bool = False) -> Difference | None:
-        if self.is_late:
+        if self.is_over:
             return None
         self.tried += 1
         self.progress(f"{self.run.name}: step {self.tried:,}")
@@ -150,10 +157,12 @@ class StepFinder:
 
     # *** ranges
 
-    def _find_ranged(self) -> Found | None:
-        """Returns the first node of the tensor graph whose value at its ranges, or whose buffer, is not as before."""
+    def _find_first(self) -> Found | None:
+        """Returns the first step that changes a value. If the pass gives ranges to the nodes of the tensor graph, that
+        is the first node whose value at its ranges, or whose buffer, is not as before."""
         range_map = find_range_map(self.run)
-        assert range_map is not None
+        if range_map is None:
+            return self._find_below(self.output, with_itself=True)
         buffers: dict[UOp, list[UOp]] = {}
         for u in self.run.after.toposort():
             if u.op.name in STAGES:
@@ -166,7 +175,7 @@ class StepFinder:
                 pack = functools.partial(self._pack_ranged, x, got, ranges)
                 difference = self._try(pack, with_more_ranges=True)
                 if difference is not None:
-                    return Step("ranges", x, got), difference
+                    return "ranges", x, got, difference
         return None
 
     def _pack_ranged(self, x: UOp, got: UOp, ranges: Any) -> tuple[int, int]:
@@ -189,28 +198,6 @@ class StepFinder:
             return slot
         return self.packer.add_indexed(self.packer.add_closed(slot, tuple(changed)), tuple(changed.values()))
 
-    # *** what was found
-
-    def _describe(self, step: Step, found: Difference, ranges: Sequence[int], extra: Sequence[int]) -> WrongRewrite:
-        return WrongRewrite(
-            kind=step.kind,
-            before=describe_uop(step.old),
-            after=describe_uop(step.new),
-            rule=find_rule_of(self.run, step.old, step.new) if step.kind == "rule" else None,
-            difference=found,
-            ranges=self._render_ranges(ranges),
-            extra=self._render_ranges(extra),
-            node=None,
-            line=None,
-            tried=self.tried,
-            skipped=self.skipped,
-        )
-
-    def _render_ranges(self, names: Sequence[int]) -> tuple[str, ...]:
-        """Returns tinygrad's names of step ranges."""
-        found = (self.packer.find_range(name) for name in names)
-        return tuple(r.render(simplify=False) for r in found if r is not None)
-
 
 def find_range_map(run: PassRun) -> dict[UOp, Any] | None:
     """Returns the ranges that a pass gives to each node of the tensor graph; None for a pass that gives no ranges."""
@@ -220,26 +207,17 @@ def find_range_map(run: PassRun) -> dict[UOp, Any] | None:
     return getattr(context.ctx, "range_map", None)
 
 
-def find_rule_of(run: PassRun, old: UOp, new: UOp) -> str | None:
-    """Returns the `file:line` of the first rule of a pass that replaces one UOp by another, None if unknown."""
+def find_rule(run: PassRun, old: UOp, new: UOp) -> str | None:
+    """Returns the `file:line` of the first rule of a pass that replaces one UOp by another, None if unknown. A result
+    with the same op is enough: a rule that counts makes a new UOp each time."""
     context = run.context
     for matcher in (context.pm, context.bpm):
-        rule = matcher and find_rule(matcher, old, context.ctx, new)
-        if rule:
-            return rule
-    return None
-
-
-def find_rule(matcher: Any, before: UOp, context: Any, after: UOp) -> str | None:
-    """Returns the `file:line` of the rule that replaces one UOp by another. A result with the same op is enough: a rule
-    that counts makes a new UOp each time."""
-    for rule in matcher.pdict.get(before.op, ()):
-        try:
-            made = rule[1](before, context)
-        except Exception:  # a rule may need a state that is gone
-            continue
-        if made is not None and made is not before and (made is after or made.op is after.op):
-            return shorten_place(*rule[0].location)
+        for rule in matcher.pdict.get(old.op, ()) if matcher is not None else ():
+            # a rule may need a state that is gone
+            with contextlib.suppress(Exception):
+                made = rule[1](old, context.ctx)
+                if made is not None and made is not old and (made is new or made.op is new.op):
+                    return shorten_place(*rule[0].location)
     return None
 
 
@@ -250,10 +228,10 @@ _NAMED = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL"})
 _HIDDEN = frozenset({"DEVICE", "UNIQUE", "LUNIQUE"})
 
 
-def describe_uop(u: UOp, most: int = _MOST) -> str:
-    """Returns an expression of a UOp, as deep as there is room for."""
+def describe_uop(u: UOp) -> str:
+    """Returns an expression of a UOp, as deep as the room allows."""
     texts = (_render(u, depth) for depth in reversed(range(1, _DEEPEST + 1)))
-    return next((text for text in texts if len(text) <= most), _render(u, 1)[:most])
+    return next((text for text in texts if len(text) <= _MOST), _render(u, 1)[:_MOST])
 
 
 def _render(u: UOp, depth: int) -> str:

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import IO, Generic, TypeVar
 
+from vmapdbg import __version__
 from vmapdbg.commands.shared.console import Progress, drop_progress
 from vmapdbg.install.job import (
     CheckRequest,
@@ -31,7 +32,7 @@ from vmapdbg.install.job import (
 from vmapdbg.install.overlay import BOOTSTRAP_DIR, child_environment
 from vmapdbg.install.patches import Patches, format_patches
 from vmapdbg.install.trees import TreeError, find_tree
-from vmapdbg.model.capture import Capture
+from vmapdbg.model.capture import SCHEMA, Capture, SnippetError, Versions
 from vmapdbg.model.failure import EXIT_CHILD, Failure
 from vmapdbg.model.store import load_capture
 
@@ -245,16 +246,17 @@ def refuse_overlay_error(capture: Capture) -> None:
 
 
 def run_quietly(job: Job, progress: Progress = drop_progress, shadow: bool = False) -> Run:
-    """Runs a job and keeps what its snippet prints; a job without its tinygrad died. `shadow` is as in `run_job`."""
+    """Runs a job and keeps what its snippet prints. `shadow` is as in `run_job`."""
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
-        capture, died = None, None
         try:
             capture = run_job(job, stdout, stderr, progress=progress, shadow=shadow)
         except (ChildDied, TreeError) as error:
-            died = str(error)
+            died = SnippetError("ChildDied", str(error), None)
+            versions = Versions(__version__, "", "")
+            capture = Capture(SCHEMA, versions, job.snippet, job.target, job.patch_states, died, (), ())
         stdout.seek(0)
         stderr.seek(0)
-        return Run(capture, died, stdout.read(), stderr.read())
+        return Run(capture, stdout.read(), stderr.read())
 
 
 def run_many(

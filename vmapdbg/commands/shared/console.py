@@ -263,21 +263,18 @@ def show_progress(text: str, wait: bool = False) -> Generator[Progress]:
     if not sys.stderr.isatty():
         yield drop_progress
         return
-    console = make_console(stderr=True)
-    with contextlib.ExitStack() as stack:
-        status: Any = None
+    status = make_console(stderr=True).status(text)
 
-        def progress(more: str) -> None:
-            nonlocal status
-            shown = f"{text}: {more}" if more else text
-            if status is None:
-                status = stack.enter_context(console.status(shown))
-            else:
-                status.update(shown)
+    def progress(more: str) -> None:
+        status.update(f"{text}: {more}" if more else text)
+        status.start()
 
+    try:
         if not wait:
-            progress("")
+            status.start()
         yield progress
+    finally:
+        status.stop()
 
 
 def count_runs(progress: Progress, most: int | None = None) -> Callable[[], object]:

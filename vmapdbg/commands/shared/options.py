@@ -170,7 +170,7 @@ class SecondsType(click.FloatRange):
 
 snippet = click.argument("snippet", required=False, shell_complete=offer_files)
 arguments = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-times = click.option("--time", "times", is_flag=True, help="Run what stays lazy, too, and time every launch.")
+times = click.option("--time", "times", is_flag=True, help="Also run what stays lazy, and time every launch.")
 
 
 def json(help_text: str) -> Decorator:
@@ -202,13 +202,13 @@ def tinygrad(command: F) -> F:
         "tree",
         metavar="VERSION|PATH|PATH@REV",
         shell_complete=offer_files,
-        help="Look at this tinygrad: a release, a checkout, or a revision of one.  [default: what Python imports here]",
+        help="Use this tinygrad: a release, a checkout, or a commit.  [default: what Python imports here]",
     )
     python = click.option(
         "--python",
         metavar="PATH",
         shell_complete=offer_files,
-        help="Run the snippet with this interpreter, which needs tinygrad and nothing of ours.",
+        help="Run the snippet with this interpreter. It needs tinygrad, but not vmapdbg.",
     )
     return tree(python(command))
 
@@ -267,7 +267,7 @@ def of_job(command: F) -> F:
     code = click.option("-c", "code", metavar="CODE", help="Python code in place of SNIPPET; - reads it from stdin.")
     spec = patches("Which patches are on: all, none, or a list such as all,-close-ranges.  [default: all]")
     timeout = click.option("--timeout", type=SecondsType(), help="Stop the snippet after this many seconds.")
-    return code(target("Render source for it.")(spec(tinygrad(timeout(command)))))
+    return code(target("Render source for this target.")(spec(tinygrad(timeout(command)))))
 
 
 # *** the part of a report
@@ -316,7 +316,9 @@ def of_part(command: F) -> F:
     place = offer_known("lines")
     line_help = "Print only what this line of the snippet made."
     line = click.option("--line", shell_complete=place, metavar="FILE:N", help=line_help)
-    whole = click.option("--all", "show_all", is_flag=True, help="Print all: every node, and what did not change.")
+    whole = click.option(
+        "--all", "show_all", is_flag=True, help="Print all: every node, and what is the same in a diff."
+    )
     return number(kernel(line(whole(command))))
 
 

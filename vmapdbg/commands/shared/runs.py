@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from vmapdbg import __version__
 from vmapdbg.commands.shared.children import import_meanwhile, run_many, run_quietly
 from vmapdbg.commands.shared.console import count_runs, report_untimed, say, show_progress
 from vmapdbg.commands.shared.jobs import (
@@ -26,7 +25,7 @@ from vmapdbg.install.fetched import TreeError
 from vmapdbg.install.job import Job, Run
 from vmapdbg.install.patches import ALL, PatchError, PatchState, list_states, parse_patches
 from vmapdbg.install.trees import parse_name
-from vmapdbg.model.capture import SCHEMA, Capture, Kernel, Measured, SnippetError, Versions
+from vmapdbg.model.capture import Capture, Kernel, Measured
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import find_times
 from vmapdbg.model.store import load_capture
@@ -37,22 +36,6 @@ _TIMED_RUNS = 3
 """How often a job is run to time it: the ratio of two single launches of a kernel is mostly noise."""
 _MOST_STATES = 2
 """How many states of the patches run at the same time: each child may take the memory of a whole program."""
-
-
-def capture_of(run: Run, job: Job) -> Capture:
-    """Returns what a run captured. If the child died, returns a capture without schedules whose error says how."""
-    if run.capture is not None:
-        return add_findings(run.capture)
-    return Capture(
-        schema=SCHEMA,
-        versions=Versions(__version__, "", ""),
-        snippet=job.snippet,
-        target=job.target,
-        patches=job.patch_states,
-        error=SnippetError("ChildDied", run.died or "", None),
-        schedules=(),
-        findings=(),
-    )
 
 
 def print_kept(run: Run) -> None:
@@ -92,7 +75,7 @@ def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, tim
     job = replace(make_job(snippet, given), values=True, times=times)
     baseline = baseline or choose_baseline(job)
     before, after = run_beside(job, baseline)
-    sides = Sides(capture_of(before, job), capture_of(after, job))
+    sides = Sides(add_findings(before.capture), add_findings(after.capture))
     if is_saved(baseline):
         return replace(sides, names=(baseline, ""))
     return replace(sides, printed=(before.printed, after.printed))
@@ -118,7 +101,7 @@ def make_edits(before: str, after: str, given: JobOptions, times: bool = False) 
     texts = read_text(before), read_text(after)
     runs = run_both(other, job, f"{before} and {after}")
     print_kept(runs[1])
-    sides = Sides(capture_of(runs[0], other), capture_of(runs[1], job), (runs[0].printed, runs[1].printed))
+    sides = Sides(add_findings(runs[0].capture), add_findings(runs[1].capture), (runs[0].printed, runs[1].printed))
     return match_sides(sides, texts)
 
 
@@ -173,7 +156,7 @@ def run_beside(job: Job, baseline: str) -> tuple[Run, Run]:
     `baseline` is `none`, `stock`, a patch list, another tinygrad, or a saved capture.
     """
     if is_saved(baseline):
-        before, after = Run(load_capture(baseline), None), run_quietly(job)
+        before, after = Run(load_capture(baseline)), run_quietly(job)
     else:
         before, after = run_both(baseline_of(job, baseline), job, job.snippet)
     print_kept(after)
@@ -251,8 +234,8 @@ def capture_states(snippet: str | None, given: JobOptions, times: bool) -> list[
             runs = run_many(jobs, count_runs(progress, len(jobs)), _MOST_STATES, shadow=True)
     print_kept(runs[0])
     captures: list[tuple[PatchState, Capture]] = []
-    for state, run, state_job in zip(states, runs, jobs, strict=True):
-        capture = capture_of(run, state_job)
+    for state, run in zip(states, runs, strict=True):
+        capture = add_findings(run.capture)
         captures.append((state, capture))
         error = capture.error
         if error is not None and error.type == "ChildDied":
@@ -283,7 +266,7 @@ def run_timed(jobs: Sequence[Job], name: str) -> list[Run]:
         for turn in range(_TIMED_RUNS):
             for runs, job in zip(runs_of_jobs, jobs, strict=True):
                 progress(f"turn {turn + 1} of {_TIMED_RUNS}")
-                if all(run.capture is not None and run.capture.error is None for run in runs):
+                if all(run.capture.error is None for run in runs):
                     runs.append(run_quietly(job))
     return [_join_runs(runs) for runs in runs_of_jobs]
 
@@ -291,9 +274,7 @@ def run_timed(jobs: Sequence[Job], name: str) -> list[Run]:
 def _join_runs(runs: Sequence[Run]) -> Run:
     """Returns the first run, its kernels with the times of all runs."""
     first = runs[0]
-    if first.capture is None:
-        return first
-    times = [find_times(run.capture.kernels) for run in runs if run.capture is not None]
+    times = [find_times(run.capture.kernels) for run in runs]
 
     def join_times(kernel: Kernel) -> Kernel:
         measured = [found[kernel.source] for found in times if kernel.source in found]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from vmapdbg.diff import KernelSide
-from vmapdbg.diff.source import Mark, align_sources
+from vmapdbg.diff.source import MarkedSpan, align_sources
 from vmapdbg.model.capture import Access, Finding, Kernel
 from vmapdbg.model.wording import format_plural, join_first
 from vmapdbg.page.format import describe_times, format_bytes, format_dims, format_ids, format_seconds
@@ -300,7 +300,7 @@ def _align(before: Kernel, after: Kernel, left: Sequence[CodeLine], right: Seque
     return shown
 
 
-def _split_marks(text: str, marks: Sequence[Mark]) -> list[Part]:
+def _split_marks(text: str, marks: Sequence[MarkedSpan]) -> list[Part]:
     """A line in parts, with the class `mk` for what changed. It has no other colours: two kinds are too many."""
     parts: list[Part] = []
     end = 0

@@ -16,7 +16,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 from rich.console import Console
-from rich.text import Text
 
 from vmapdbg.lint import RULES
 from vmapdbg.model.capture import Finding
@@ -286,13 +285,15 @@ class Report:
 
     def list_sections(self) -> Iterator[tuple[str, str]]:
         """Yields the title and the text of each section without a drawing of its own, for each schedule."""
-        page = Page(Console(file=StringIO(), width=_TEXT_WIDTH, color_system=None))
-        run = RunView(page, self.places, capture=None if self.is_pair else self.after, diff=self.view.comparison)
+        page = Page(Console(file=StringIO(), width=_TEXT_WIDTH, color_system=None), self.places)
+        run = RunView(page, capture=None if self.is_pair else self.after, diff=self.view.comparison)
         names = [name for name in SECTIONS if name not in _DRAWN_SECTIONS]
         for name, pair in product(names, self.view.schedules):
-            lines: list[Text] = load_section(name)(ScheduleView(run, pair))
-            if lines:
-                yield f"{name} of schedule {pair.index}", "\n".join(line.plain for line in lines)
+            load_section(name)(ScheduleView(run, pair))
+            text = "\n".join(line.plain for line in page.lines).strip("\n")
+            page.lines = []
+            if text:
+                yield f"{name} of schedule {pair.index}", text
 
     def cost_of(self, row: KernelRow) -> Cost:
         """The sums of a row that is on one side only."""

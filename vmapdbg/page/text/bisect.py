@@ -5,50 +5,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.text import Text
 
-from vmapdbg.bisect.outcome import Outcome
-from vmapdbg.bisect.search import Found, Search
+from vmapdbg.bisect.outcome import RunOutcome
+from vmapdbg.bisect.search import Search, SmallestSets
 from vmapdbg.install.patches import Patches, spell_patches
 from vmapdbg.model.wording import format_known, format_plural, join_first
 from vmapdbg.page.documents import Decided, DecisionsDocument, DecisionTrial, History
 from vmapdbg.page.format import format_shape
 from vmapdbg.page.text.diff import print_diff
-from vmapdbg.page.text.layout import Page, Part
+from vmapdbg.page.text.layout import Page, Piece
 
 _MOST_LISTED = 6
 
 # *** sets of patches
 
 
-def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Outcome], console: Console) -> None:
+def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[RunOutcome], console: Console) -> None:
     """Prints the result of a search by `kind` (values, kernels, findings, crash)."""
     page = Page(console)
     counts = f"{format_plural(len(outcomes), 'outcome')} in {format_plural(len(search.outcomes), 'run')}"
-    lines = page.wrap((snippet, "bold"), f"  {counts}, by {kind}", hang=2)
+    page.add((snippet, "bold"), f"  {counts}, by {kind}")
     for outcome in outcomes:
         count = sum(name == outcome.name for name in search.outcomes.values())
         runs = (f"({format_plural(count, 'run')})", "dim")
-        lines += page.wrap((outcome.name, "bold"), f"  {outcome.summary} ", runs, indent=2, hang=3)
+        page.add((outcome.name, "bold"), f"  {outcome.summary} ", runs, indent=2, hang=3)
     if search.is_uniform:
-        lines += page.wrap(("no set of patches that was tried changes the outcome", "bold"), indent=2, hang=2)
+        page.add(("no set of patches that was tried changes the outcome", "bold"), indent=2)
     else:
         whole, empty = search.outcomes[search.given], search.outcomes[frozenset()]
-        lines += _format_sets(page, f"taken away, changes {whole}", search, search.removed, away=True)
-        lines += _format_sets(page, f"alone, changes {empty} (no patch)", search, search.added)
+        _print_sets(page, f"taken away, changes {whole}", search, search.removed, away=True)
+        _print_sets(page, f"alone, changes {empty} (no patch)", search, search.added)
         if whole != empty:
-            lines += _format_sets(page, f"alone, enough for {whole}", search, search.enough)
-    lines += [Text(), page.text("tried", "dim")]
+            _print_sets(page, f"alone, enough for {whole}", search, search.enough)
+    page.add()
+    page.add(("tried", "dim"))
     for patches, name in search.outcomes.items():
-        parts: list[Part] = [(name, "bold"), f"  {spell_patches(patches).replace(',', ', ')}"]
-        if patches == search.given:
-            parts.append(("  (as given)", "dim"))
-        lines += page.wrap(*parts, indent=2, hang=3)
-    page.show(lines)
+        given = ("  (as given)" if patches == search.given else "", "dim")
+        page.add((name, "bold"), f"  {spell_patches(patches).replace(',', ', ')}", given, indent=2, hang=3)
+    page.print()
 
 
-def _format_sets(page: Page, label: str, search: Search, found: Found[str], away: bool = False) -> list[Text]:
-    parts: list[Part] = [f"{label}: "]
+def _print_sets(page: Page, label: str, search: Search, found: SmallestSets[str], away: bool = False) -> None:
+    parts: list[Piece] = [f"{label}: "]
     for position, patches in enumerate(found.sets):
         tried = search.given - patches if away else patches
         if position:
@@ -56,10 +54,10 @@ def _format_sets(page: Page, label: str, search: Search, found: Found[str], away
         parts += [(format_set(patches), "bold green"), f" -> {search.outcomes[tried]}"]
     if not found.sets:
         parts.append(("nothing", "bold"))
-    return page.wrap(*parts, (f"  ({_describe_proof(found)})", "dim"), indent=2, hang=2)
+    page.add(*parts, (f"  ({_describe_proof(found)})", "dim"), indent=2)
 
 
-def _describe_proof(found: Found[str]) -> str:
+def _describe_proof(found: SmallestSets[str]) -> str:
     if not found.exact:
         tried = f"all sets of up to {found.size} tried, then halves" if found.size > 0 else "found by halving"
         return f"{tried}: no smaller part of it changes the outcome"
@@ -80,28 +78,27 @@ def print_history(history: History, console: Console) -> None:
     """Prints the outcomes, the commits that were tried, the commit that was searched for, and its schedule diff."""
     page = Page(console)
     counts = f"{format_plural(len(history.tried), 'run')} of {format_plural(history.commits + 1, 'commit')}"
-    lines = page.wrap((history.snippet, "bold"), f"  {counts}, by {history.by}", hang=2)
+    page.add((history.snippet, "bold"), f"  {counts}, by {history.by}")
     for outcome in history.outcomes:
-        lines += page.wrap((outcome.name, "bold"), f"  {outcome.summary}", indent=2, hang=3)
-    lines += [Text(), page.text("tried, the oldest first", "dim")]
+        page.add((outcome.name, "bold"), f"  {outcome.summary}", indent=2, hang=3)
+    page.add()
+    page.add(("tried, the oldest first", "dim"))
     for trial in history.tried:
-        lines += page.wrap((trial.outcome or "-", "bold"), f"  {trial.commit}", indent=2, hang=3)
+        page.add((trial.outcome or "-", "bold"), f"  {trial.commit}", indent=2, hang=3)
     if any(trial.outcome is None for trial in history.tried):
-        lines.append(page.text("  - could not be run", "dim"))
-    page.show([*lines, Text(), *_format_suspects(page, history)])
+        page.add(("- could not be run", "dim"), indent=2)
+    page.add()
+    if not history.suspects:
+        page.add(("no commit changed the outcome", "bold"))
+    elif len(history.suspects) == 1:
+        page.add("the first commit with another outcome: ", (history.suspects[0], "bold green"))
+    else:
+        page.add("one of these changed the outcome; those before the last cannot be run:")
+        for commit in history.suspects:
+            page.add((commit, "bold green"), indent=2)
+    page.print()
     if history.changes is not None:
         print_diff(history.changes, console)
-
-
-def _format_suspects(page: Page, history: History) -> list[Text]:
-    if not history.suspects:
-        return page.wrap(("no commit changed the outcome", "bold"), hang=2)
-    if len(history.suspects) == 1:
-        return page.wrap("the first commit with another outcome: ", (history.suspects[0], "bold green"), hang=2)
-    lines = page.wrap("one of these changed the outcome; those before the last cannot be run:", hang=2)
-    for commit in history.suspects:
-        lines += page.wrap((commit, "bold green"), indent=2, hang=2)
-    return lines
 
 
 # *** decisions
@@ -110,18 +107,22 @@ def _format_suspects(page: Page, history: History) -> list[Text]:
 def print_decisions(document: DecisionsDocument, console: Console) -> None:
     """Prints the outcomes, the decisions that were found, all that was tried, and the schedule diff."""
     page = Page(console)
-    runs = format_plural(len(document.tried), "run")
-    lines = page.wrap((document.snippet, "bold"), f"  {runs}, by {document.by}", hang=2)
+    page.add((document.snippet, "bold"), f"  {format_plural(len(document.tried), 'run')}, by {document.by}")
     for outcome in document.outcomes:
         role = (f"  ({_name_role(document, outcome.name)})", "dim")
-        lines += page.wrap((outcome.name, "bold"), f"  {outcome.summary}", role, indent=2, hang=3)
-    lines += [Text(), *_format_decisions(page, document), Text(), page.text("tried", "dim")]
+        page.add((outcome.name, "bold"), f"  {outcome.summary}", role, indent=2, hang=3)
+    page.add()
+    _print_found(page, document)
+    page.add()
+    page.add(("tried", "dim"))
     for trial in document.tried:
         kernels = (f"  {format_plural(trial.kernels, 'kernel')}", "dim")
-        lines += page.wrap((trial.outcome, "bold"), f"  {_name_trial(trial)}", kernels, indent=2, hang=3)
-    page.show(lines)
+        page.add((trial.outcome, "bold"), f"  {_name_trial(trial)}", kernels, indent=2, hang=3)
     if document.changes is not None:
-        page.show([Text(), page.text("what the first of them changes", "dim")])
+        page.add()
+        page.add(("what the first of them changes", "dim"))
+    page.print()
+    if document.changes is not None:
         print_diff(document.changes, console)
 
 
@@ -135,21 +136,20 @@ def _name_role(document: DecisionsDocument, outcome: str) -> str:
     return "; ".join(roles)
 
 
-def _format_decisions(page: Page, document: DecisionsDocument) -> list[Text]:
+def _print_found(page: Page, document: DecisionsDocument) -> None:
     if document.given == document.right:
-        return page.wrap(("the outcome is right already: there is nothing to fix", "bold"), hang=2)
-    head = _say_found(document)
+        page.add(("the outcome is right already: there is nothing to fix", "bold"))
+        return
     rest = "" if document.complete else ", not all tried: --runs"
     nodes = format_plural(document.candidates, "node")
-    lines = page.wrap((head, "bold"), f"  ({nodes} to force{rest})", hang=2)
+    page.add((_describe_found(document), "bold"), f"  ({nodes} to force{rest})")
     for trial in document.found:
         outcome = f" -> {trial.outcome}, {format_plural(trial.kernels, 'kernel')}"
         for decided in trial.decisions:
-            lines += page.wrap((say_decided(decided), "bold green"), outcome, indent=2, hang=2)
-    return lines
+            page.add((describe_decided(decided), "bold green"), outcome, indent=2)
 
 
-def _say_found(document: DecisionsDocument) -> str:
+def _describe_found(document: DecisionsDocument) -> str:
     does = "changes it" if document.right is None else "makes it right"
     if not document.found:
         return f"no decision that was tried {does}"
@@ -162,15 +162,14 @@ def _say_found(document: DecisionsDocument) -> str:
     return f"each of these {len(document.found)} decisions {does}, the one with the fewest kernels first"
 
 
-def say_decided(decided: Decided) -> str:
+def describe_decided(decided: Decided) -> str:
     """Returns `schedule 1: REDUCE 5 (8,), file:12, forced to be a buffer`."""
     shape, line = format_known(" {}", format_shape(decided.shape)), format_known(", {}", decided.line)
+    what = "forced to be a realize point (its buffer is removed again)"
     if not decided.realized:
         what = "let go"
     elif decided.kept:
         what = "forced to be a buffer"
-    else:
-        what = "forced to be a realize point (its buffer is removed again)"
     return f"schedule {decided.schedule}: {decided.op} {decided.node}{shape}{line}, {what}"
 
 

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from rich.console import Console
-from rich.text import Text
 
 from vmapdbg.install.patches import Patch
 from vmapdbg.model.capture import Capture, Schedule
@@ -16,10 +15,10 @@ from vmapdbg.page.crash_sentences import describe_crash
 from vmapdbg.page.findings import Findings
 from vmapdbg.page.format import Places
 from vmapdbg.page.sections import SECTIONS
-from vmapdbg.page.text.layout import Column, Page, Part, Row, lay_out_table
-from vmapdbg.page.text.overview import format_overview
+from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
+from vmapdbg.page.text.overview import add_overview
 from vmapdbg.page.text.schedule import describe_schedule, print_schedule
-from vmapdbg.page.text.view import ALERT, RunView, ScheduleView
+from vmapdbg.page.text.view import RunView, ScheduleView
 from vmapdbg.page.view import Selected, View, pair_with_itself
 
 _MANY_SCHEDULES = 4
@@ -46,9 +45,9 @@ def print_capture(
         pairs = [pair_with_itself(item) for item in _choose_schedules(capture, schedule)]
     if unknown := sorted(set(only) - set(SECTIONS)):
         raise ValueError(f"unknown section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
-    page, places = Page(console, show_all=show_all), Places.of(capture)
-    run = RunView(page, places, capture=capture, copies_source=selected is not None)
-    page.show(_format_header(capture, page, places))
+    page = Page(console, Places.of(capture), show_all=show_all)
+    run = RunView(page, capture=capture, copies_source=selected is not None)
+    _print_header(capture, page)
     brief: dict[int, str] = {}
     if selected is None and schedule is None and len(pairs) > _MANY_SCHEDULES:
         brief = _list_brief(capture, run.findings)
@@ -60,18 +59,21 @@ def print_capture(
         else:
             # no blank line between schedules with one line each
             if not is_after_brief:
-                page.show([Text()])
-            page.show(_format_brief(view, brief[pair.index]))
+                page.add()
+            option = (f"  ({brief[pair.index]}; --schedule {pair.index})", "dim")
+            page.add(*describe_schedule(view, "--"), option, hang=3)
         is_after_brief = pair.index in brief
     if selected is None and (schedule is None or schedule == "all"):
-        page.show(_format_rest(run))
+        _print_rest(run)
+    page.print()
 
 
 def print_overview(view: View, console: Console, hidden: str) -> None:
     """Prints the header and the overview of a run; `hidden` says how to see the rest."""
-    page, places = Page(console), Places.of(view.after)
-    page.show(_format_header(view.after, page, places))
-    page.show(format_overview(view, page, places, hidden))
+    page = Page(console, Places.of(view.after))
+    _print_header(view.after, page)
+    add_overview(view, page, hidden)
+    page.print()
 
 
 def print_patches(patches: Sequence[Patch], states: Mapping[str, bool], console: Console) -> None:
@@ -80,22 +82,22 @@ def print_patches(patches: Sequence[Patch], states: Mapping[str, bool], console:
     `states` maps a patch's name to whether it is on; a switchable patch that it does not name is off.
     """
     page = Page(console)
-    columns = (
-        Column("patch", comfort=16),
-        Column("state", comfort=6),
-        Column("what it does", comfort=30, most=100, leaves=2, label="", own_line=True),
-        Column("seed", comfort=8, leaves=1),
-    )
     rows: list[Row] = []
     for patch in patches:
+        state = ("off", ALERT)
         if not patch.switchable:
-            state, style = "always", "green"
+            state = ("always", "green")
         elif states.get(patch.name, False):
-            state, style = "on", "green"
-        else:
-            state, style = "off", ALERT
-        rows.append(Row([(patch.name, "bold"), (state, style), patch.summary, patch.seed]))
-    page.show(lay_out_table(page, columns, rows, indent=0))
+            state = ("on", "green")
+        cells = [
+            Cell("patch", (patch.name, "bold"), comfort=16),
+            Cell("state", state, comfort=6),
+            Cell("what it does", patch.summary, comfort=30, most=100, leaves=2, label="", own_line=True),
+            Cell("seed", patch.seed, comfort=8, leaves=1),
+        ]
+        rows.append(Row(cells))
+    page.table(rows, indent=0)
+    page.print()
 
 
 def _choose_schedules(capture: Capture, schedule: int | str | None) -> list[Schedule]:
@@ -110,58 +112,39 @@ def _choose_schedules(capture: Capture, schedule: int | str | None) -> list[Sche
     return chosen
 
 
-def _format_header(capture: Capture, page: Page, places: Places) -> list[Text]:
+def _print_header(capture: Capture, page: Page) -> None:
     versions = capture.versions
     with_what = f"tinygrad {versions.tinygrad}, Python {versions.python}, vmapdbg {versions.vmapdbg}"
     kernels = count_kernels(capture.schedules)
     summary = f"{format_plural(len(capture.schedules), 'schedule')}, {format_plural(kernels, 'kernel')}"
     if capture.findings:
         summary += f", {format_plural(len(capture.findings), 'finding')}"
-    parts: list[list[Part]] = [
-        [(capture.snippet, "bold"), f"  {summary}"],
-        [("target      ", "dim"), f"{capture.target}   ({with_what})"],
-    ]
+    page.add((capture.snippet, "bold"), f"  {summary}", hang=12)
+    facts: list[tuple[str, Piece]] = [("target", f"{capture.target}   ({with_what})")]
     if capture.mode == "observe":
-        parts += _format_observed(capture)
+        # which tinygrad was observed, and what could not be observed
+        tree = "" if versions.tree == versions.tinygrad else versions.tree
+        where = format_known("  {}", ", ".join(filter(None, (tree, versions.commit))))
+        facts.append(("tinygrad", f"{versions.tinygrad}, observed (nothing replaced){where}"))
+        facts += [("missing", (sentence, "bold yellow")) for sentence in capture.missing]
     else:
-        parts += _format_patches(capture)
-    for short, path in places.full.items():
+        facts.append(("patches on", ", ".join(name for name, state in capture.patches.items() if state) or "none"))
+        if off := ", ".join(name for name, state in capture.patches.items() if not state):
+            facts.append(("patches off", (off, "bold yellow")))
+    for short, path in page.places.full.items():
         if path != capture.snippet and not path.endswith("/" + capture.snippet):
-            parts.append([("file        ", "dim"), f"{short} is {path}"])
-    lines = [line for part in parts for line in page.wrap(*part, hang=12)]
+            facts.append(("file", f"{short} is {path}"))
+    for label, fact in facts:
+        page.add((f"{label:<12}", "dim"), fact, hang=12)
     if capture.error is not None:
-        where = places.format(capture.error.line, " at {}")
-        lines += page.wrap((f"the snippet failed{where}: {capture.error.type}", ALERT), hang=2)
+        where = page.places.format(capture.error.line, " at {}")
+        page.add((f"the snippet failed{where}: {capture.error.type}", ALERT))
         for part in [*capture.error.message.splitlines(), *describe_crash(capture.error.crash)]:
-            lines += page.wrap(part, indent=2, hang=2)
+            page.add(part, indent=2)
     if not capture.schedules:
         why = "the snippet computed no tensor" if capture.error is None else "it failed before its first"
-        lines += page.wrap((f"no schedule: {why}", "bold"))
-    return lines
-
-
-def _format_patches(capture: Capture) -> list[list[Part]]:
-    on = ", ".join(name for name, state in capture.patches.items() if state) or "none"
-    off = ", ".join(name for name, state in capture.patches.items() if not state)
-    parts: list[list[Part]] = [[("patches on  ", "dim"), on]]
-    if off:
-        parts.append([("patches off ", "dim"), (off, "bold yellow")])
-    return parts
-
-
-def _format_observed(capture: Capture) -> list[list[Part]]:
-    """Returns which tinygrad was observed, and what could not be observed."""
-    versions = capture.versions
-    tree = versions.tree
-    if tree == versions.tinygrad:
-        tree = ""
-    where = ", ".join(filter(None, (tree, versions.commit)))
-    parts: list[list[Part]] = [
-        [("tinygrad    ", "dim"), f"{versions.tinygrad}, observed (nothing replaced)", format_known("  {}", where)]
-    ]
-    for sentence in capture.missing:
-        parts.append([("missing     ", "dim"), (sentence, "bold yellow")])
-    return parts
+        page.add((f"no schedule: {why}", "bold"))
+    page.print()
 
 
 def _list_brief(capture: Capture, findings: Findings) -> dict[int, str]:
@@ -184,21 +167,12 @@ def _has_findings(schedule: Schedule, findings: Findings) -> bool:
     )
 
 
-def _format_brief(view: ScheduleView, reason: str) -> list[Text]:
-    option = (f"  ({reason}; --schedule {view.pair.index})", "dim")
-    return view.page.wrap(*describe_schedule(view, "--"), option, hang=3)
-
-
-def _format_rest(run: RunView) -> list[Text]:
-    """Returns the findings that belong to nothing printed."""
-    page, places = run.page, run.places
-    rest = run.findings.take_rest()
-    if not rest:
-        return []
-    lines = [Text(), page.text("Findings", "bold")]
+def _print_rest(run: RunView) -> None:
+    """Prints the findings that belong to nothing printed."""
+    page, rest = run.page, run.findings.take_rest()
+    if rest:
+        page.head("Findings")
     for found in rest:
         kernel, node = format_known("kernel {}", found.kernel), format_known("node {}", found.node)
-        about = ", ".join(filter(None, (kernel, node, places.format(found.line))))
-        where = format_known(" ({})", about)
-        lines += page.wrap((found.code, ALERT), " ", found.message, where, indent=2, hang=2)
-    return lines
+        about = ", ".join(filter(None, (kernel, node, page.places.format(found.line))))
+        page.add((found.code, ALERT), f" {found.message}", format_known(" ({})", about), indent=2)

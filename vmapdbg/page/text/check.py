@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rich.console import Console
-from rich.text import Text
 
-from vmapdbg.check.blame import CHANGED, Blame, find_blame, judge_captured
+from vmapdbg.check.blame import (
+    CHANGED,
+    LIVE_CHANGED,
+    NOT_CHOSEN,
+    OVERWRITTEN,
+    STALE_READ,
+    Blame,
+    find_blame,
+    judge_captured,
+)
 from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleCheck
+from vmapdbg.check.suite import ProgramCheck
 from vmapdbg.model.capture import Capture
-from vmapdbg.model.crash import Crash
-from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.check_sentences import (
     NOT_WRITTEN,
     REPLAYED,
     STOCK_RUNS,
     bracket_pattern,
+    describe_endless,
     describe_lost,
     describe_maker,
     describe_misread,
@@ -32,114 +42,133 @@ from vmapdbg.page.check_sentences import (
 )
 from vmapdbg.page.crash_sentences import describe_crash, describe_error, describe_expected, describe_left_out
 from vmapdbg.page.format import Places, format_shape
-from vmapdbg.page.text.layout import Page, Part
-from vmapdbg.page.text.view import CaptureView
+from vmapdbg.page.text.layout import ALERT, Page, Piece
 from vmapdbg.values.tolerance import Tolerance
 
+_MOST_TESTS = 3
+_MOST_REASONS = 12
+_FINDINGS = {
+    OVERWRITTEN: "overwritten input",
+    LIVE_CHANGED: "overwritten tensor",
+    NOT_CHOSEN: "written outside of the index",
+    STALE_READ: "read at the wrong time",
+}
 _MOST_OUTPUTS = 3
+_MOST_SKIPPED = 3
 _MOST_NODES = 6
+_EXCUSED = {"close": "within the tolerance", "rounding": "beyond it by no more than their own rounding"}
 
 
 def print_check(capture: Capture, report: CheckReport, console: Console) -> None:
     """Prints the report of a run; what is right is one line."""
-    view = CaptureView(capture, Page(console))
-    view.page.show(_format_verdict(view, report))
-    view.page.show(_format_graph_error(view))
+    page = Page(console, Places.of(capture))
+    _print_verdict(page, capture, report)
+    _print_graph_error(page, capture)
     for check in report.schedules:
         if check.wrong or check.unchecked or check.failed or check.lost or check.cut:
-            view.page.show([Text(), *_format_schedule(view, report, check)])
+            page.add()
+            _print_schedule(page, capture, report, check)
+    page.print()
 
 
-def _format_verdict(view: CaptureView, report: CheckReport) -> list[Text]:
-    page = view.page
+def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
     outputs = [output for check in report.schedules for output in check.outputs]
     wrong = sum(output.comparison.status == "wrong" for output in outputs)
     failed = sum(check.failed is not None for check in report.schedules)
-    runs = sum(check.evaluations for check in report.schedules)
+    lost = sum(len(check.lost) for check in report.schedules)
     if wrong:
-        verdict = (f"{wrong} of {format_plural(len(outputs), 'output')} wrong", "bold red")
+        verdict = (f"{wrong} of {format_plural(len(outputs), 'output')} wrong", ALERT)
     elif not outputs:
         verdict = ("nothing was compared", "bold yellow")
     else:
         so_far = " so far" if report.left else ""
         verdict = (f"{format_plural(len(outputs), 'output')}, all right{so_far}", "bold green")
-    head: list[Part] = [(view.capture.snippet, "bold"), "  ", verdict]
-    lost = sum(len(check.lost) for check in report.schedules)
+    head: list[Piece] = [(capture.snippet, "bold"), "  ", verdict]
     if lost:
-        head.append((f", {format_plural(lost, 'write')} lost", "bold red"))
+        head.append((f", {format_plural(lost, 'write')} lost", ALERT))
     if failed:
-        head.append((f", {format_plural(failed, 'schedule')} failed", "bold red"))
-    lines = page.wrap(*head, hang=2)
+        head.append((f", {format_plural(failed, 'schedule')} failed", ALERT))
+    page.add(*head)
     if report.left:
         total = format_plural(len(report.schedules) + report.left, "schedule")
-        lines += page.wrap((f"stopped: {report.left} of {total} not compared", "yellow"), indent=2, hang=2)
+        page.add((f"stopped: {report.left} of {total} not compared", "yellow"), indent=2)
     if outputs:
-        sentence = f"compared with the numpy reference ({format_plural(runs, 'graph')} run)"
-        lines += page.wrap((sentence, "dim"), indent=2, hang=2)
-    excused = [o.comparison.status for o in outputs if o.comparison.status in ("close", "rounding")]
+        runs = format_plural(sum(check.evaluations for check in report.schedules), "graph")
+        page.add((f"compared with the numpy reference ({runs} run)", "dim"), indent=2)
+    excused = [output.comparison.status for output in outputs if output.comparison.status in _EXCUSED]
     if excused:
-        sentence = f"{len(excused)} not equal to the bit: {_count_excused(excused)}"
-        lines += page.wrap((sentence, "dim"), indent=2, hang=2)
-    return lines
+        counts = [f"{excused.count(status)} {word}" for status, word in _EXCUSED.items() if status in excused]
+        page.add((f"{len(excused)} not equal to the bit: {', '.join(counts)}", "dim"), indent=2)
 
 
-def _count_excused(found: list[str]) -> str:
-    words = {"close": "within the tolerance", "rounding": "beyond it by no more than their own rounding"}
-    return ", ".join(f"{found.count(status)} {word}" for status, word in words.items() if status in found)
+def _print_graph_error(page: Page, capture: Capture) -> None:
+    """Prints an error that tinygrad raised while the snippet built a graph: nothing can be compared with it."""
+    error = capture.error
+    if error is None or error.crash is None or error.crash.schedule is not None:
+        return
+    where = page.places.format(error.line, " at {}")
+    page.add((f"the snippet failed{where}: {describe_error(error)}", "red"), indent=2)
+    for sentence in describe_crash(error.crash):
+        page.add(sentence, indent=4)
+    page.add("there is no graph of what it failed in: nothing of it was compared", indent=4)
 
 
-def _format_schedule(view: CaptureView, report: CheckReport, check: ScheduleCheck) -> list[Text]:
-    page = view.page
-    lines = page.wrap((name_check(check), "bold"), view.places.format(check.line, "  {}"), hang=2)
+def _print_schedule(page: Page, capture: Capture, report: CheckReport, check: ScheduleCheck) -> None:
+    index = index_of(capture.schedules[check.schedule])
+    page.add((name_check(check), "bold"), page.places.format(check.line, "  {}"))
     if check.failed is not None:
-        lines += page.wrap((f"failed: {check.failed}", "red"), indent=2, hang=2)
-        lines += _format_failed_kernel(view, check)
-        lines += _format_crash(view, check)
+        _print_failure(page, index, check)
         if check.stock_runs:
-            lines += page.wrap(STOCK_RUNS, indent=2, hang=2)
+            page.add(STOCK_RUNS, indent=2)
     for sentence, line in describe_left_out(check):
-        where = (view.places.format(line, "  [{}]"), "cyan")
-        lines += page.wrap((sentence, "bold red"), where, indent=2, hang=2)
+        page.add((sentence, ALERT), page.place(line), indent=2)
     for output in check.wrong:
-        lines += _format_output(view, check, output)
+        _print_output(page, capture, check, output)
     captured = judge_captured(report, check)
     if check.wrong and captured is not None:
-        lines += page.wrap(REPLAYED[captured], indent=2, hang=2)
+        page.add(REPLAYED[captured], indent=2)
     elif any(output.of not in CHANGED for output in check.wrong):
-        lines += _format_blame(view, check)
+        _print_blame(page, capture, check)
     for reason in check.unchecked:
-        lines += page.wrap(("not checked: ", "yellow"), reason, indent=2, hang=2)
-    return lines
+        page.add(("not checked: ", "yellow"), reason, indent=2)
 
 
-def _format_failed_kernel(view: CaptureView, check: ScheduleCheck) -> list[Text]:
-    index = index_of(view.capture.schedules[check.schedule])
+def _print_failure(page: Page, index: ScheduleIndex, check: ScheduleCheck) -> None:
+    """Prints where tinygrad failed, what it was doing, with which nodes, and what numpy says the outputs should be."""
+    page.add((f"failed: {check.failed}", "red"), indent=2)
     kernel = index.kernel(check.failed_kernel)
-    if kernel is None:
-        return []
-    node = index.node(find_failed_node(check, kernel))
-    parts: list[Part] = ["in kernel ", (f"{kernel.name} #{check.failed_kernel}", "bold")]
-    if node is not None:
-        parts += [f", which writes {node.op} {node.id}", (view.places.format(node.line, "  [{}]"), "cyan")]
-    return view.page.wrap(*parts, indent=2, hang=2)
+    if kernel is not None:
+        parts: list[Piece] = ["in kernel ", (f"{kernel.name} #{check.failed_kernel}", "bold")]
+        node = index.node(find_failed_node(check, kernel))
+        if node is not None:
+            parts += [f", which writes {node.op} {node.id}", page.place(node.line)]
+        page.add(*parts, indent=2)
+    for number, sentence in enumerate(describe_crash(check.crash)):
+        page.add(sentence, indent=4 if number else 2)
+    nodes = [] if check.crash is None else [node for node in map(index.node, check.crash.nodes) if node is not None]
+    if nodes:
+        page.add("it was busy with", indent=2)
+    for node in page.first(nodes, _MOST_NODES, "and {} more", indent=4, style=""):
+        page.add((f"{node.op} {node.id}", "bold"), page.place(node.line), indent=4)
+    for expected in page.first(check.expected, _MOST_OUTPUTS, "and {} more outputs", style=""):
+        page.add(describe_expected(expected), indent=2)
 
 
-def _format_output(view: CaptureView, check: ScheduleCheck, output: OutputCheck) -> list[Text]:
-    page, found = view.page, output.comparison
+def _print_output(page: Page, capture: Capture, check: ScheduleCheck, output: OutputCheck) -> None:
+    found = output.comparison
     head = f"{name_output(output)} {format_shape(output.shape)} {output.dtype}"
-    lines = page.wrap(f"{head}: ", (_count_wrong(found), "bold red"), indent=2, hang=2)
-    lines += page.wrap(_describe_first(found), indent=4, hang=2)
+    page.add(f"{head}: ", (_count_wrong(found), ALERT), indent=2)
+    page.add(_describe_first(found), indent=4)
     if found.pattern_data is not None:
-        lines += page.wrap(describe_pattern(found.pattern_data), indent=4, hang=2)
-    for sentence in describe_writer(view.capture, check, output):
-        node = index_of(view.capture.schedules[check.schedule]).node(output.writer_node)
-        where = (view.places.format(node and node.line, "  [{}]"), "cyan")
-        lines += page.wrap((sentence, "bold red"), where, indent=4, hang=2)
+        page.add(describe_pattern(found.pattern_data), indent=4)
+    for sentence in describe_writer(capture, check, output):
+        node = index_of(capture.schedules[check.schedule]).node(output.writer_node)
+        page.add((sentence, ALERT), page.place(node and node.line), indent=4)
     for sentence in explain_value(output):
-        lines += page.wrap((sentence, "bold red"), indent=4, hang=2)
+        page.add((sentence, ALERT), indent=4)
     if output.is_written is False:
-        lines += page.wrap((NOT_WRITTEN, "bold red"), indent=4, hang=2)
-    return lines + page.wrap((_describe_tolerance(found.tolerance), "dim"), indent=4, hang=2)
+        page.add((NOT_WRITTEN, ALERT), indent=4)
+    page.add((_describe_tolerance(found.tolerance), "dim"), indent=4)
 
 
 def _count_wrong(found: Comparison) -> str:
@@ -162,28 +191,30 @@ def _describe_tolerance(tolerance: Tolerance) -> str:
     return f"tolerance {tolerance.relative:.1e} of the value{near} (up to {format_plural(tolerance.terms, 'rounding')})"
 
 
-def _format_blame(view: CaptureView, check: ScheduleCheck) -> list[Text]:
-    page, blame = view.page, find_blame(view.capture, check)
+def _print_blame(page: Page, capture: Capture, check: ScheduleCheck) -> None:
+    """Prints the first wrong buffer, and the buffers that could not be compared: the first wrong one may be among
+    them."""
+    blame = find_blame(capture, check)
     if blame is None:
         reason = "no buffer between its kernels is wrong" if check.buffers else "no buffer between its kernels was kept"
-        lines = page.wrap(f"first wrong buffer: not found, {reason}", indent=2, hang=2)
-        return lines + _format_skipped(check, page)
-    buffer = blame.buffer
-    parts: list[Part] = ["first wrong buffer: ", (name_node(blame.node, buffer.node), "bold")]
-    parts.append(f" {format_shape(buffer.shape)} {buffer.dtype}")
-    parts.append(", a copy" if blame.kernel is None else f", written by {blame.kernel.name} #{buffer.kernel}")
-    if blame.node is not None:
-        parts.append((view.places.format(blame.node.line, "  [{}]"), "cyan"))
-    lines = page.wrap(*parts, indent=2, hang=2)
-    sentences = _explain_blame(blame, check, view.places)
-    if buffer.fault is not None and buffer.fault.made_by == "scheduler":
-        sentences.append((f"by which rewrite: {_say_rewrite(view.capture, check)}", "dim"))
-    for text, style in sentences:
-        lines += page.wrap((text, style), indent=4, hang=2)
-    return lines + _format_skipped(check, page)
+        page.add(f"first wrong buffer: not found, {reason}", indent=2)
+    else:
+        buffer, by = blame.buffer, ", a copy"
+        if blame.kernel is not None:
+            by = f", written by {blame.kernel.name} #{buffer.kernel}"
+        name = (name_node(blame.node, buffer.node), "bold")
+        about = f" {format_shape(buffer.shape)} {buffer.dtype}{by}"
+        page.add("first wrong buffer: ", name, about, page.place(blame.node and blame.node.line), indent=2)
+        for sentence in _explain_blame(page, blame, check):
+            page.add(sentence, indent=4)
+        if buffer.fault is not None and buffer.fault.made_by == "scheduler":
+            page.add((f"by which rewrite: {_describe_rewrite(capture, check)}", "dim"), indent=4)
+    skipped = [buffer for buffer in check.buffers if buffer.comparison is None]
+    for buffer in page.first(skipped, _MOST_SKIPPED, "and {} more", indent=4, style="yellow"):
+        page.add((f"node {buffer.node} was not compared: {buffer.reason}", "yellow"), indent=4)
 
 
-def _say_rewrite(capture: Capture, check: ScheduleCheck) -> str:
+def _describe_rewrite(capture: Capture, check: ScheduleCheck) -> str:
     """Returns the command that finds the rewrite that made a fault, or why none does."""
     if check.is_sharded:
         return "not known for values that are spread over several devices"
@@ -192,90 +223,79 @@ def _say_rewrite(capture: Capture, check: ScheduleCheck) -> str:
     return f"vmapdbg why --value --schedule {check.schedule}"
 
 
-def _explain_blame(blame: Blame, check: ScheduleCheck, places: Places) -> list[tuple[str, str]]:
-    assert blame.buffer.comparison is not None
-    found = blame.buffer.comparison
-    # a buffer has a tolerance of its own, by how often it is rounded: that makes no other fault
-    if any(replace(output.comparison, tolerance=found.tolerance) == found for output in check.wrong):
-        sentences = [("wrong in the same way", "")]
-    else:
-        sentences = [(f"{_count_wrong(found)}, {_describe_first(found)}{bracket_pattern(found)}", "")]
-    sentences += [(describe_lost(name), "bold red") for name in blame.lost]
-    if blame.buffer.misread is not None:
-        where = places.format(blame.misread and blame.misread.line, "  [{}]")
-        sentences.append((f"{describe_misread(blame.buffer.misread, blame.misread)}{where}", "bold red"))
+def _explain_blame(page: Page, blame: Blame, check: ScheduleCheck) -> list[Piece]:
+    buffer, found = blame.buffer, blame.buffer.comparison
+    assert found is not None
+    sentences: list[Piece] = ["wrong in the same way"]
+    # each buffer has its tolerance, by how often it is rounded: that makes no other fault
+    if all(replace(output.comparison, tolerance=found.tolerance) != found for output in check.wrong):
+        sentences = [f"{_count_wrong(found)}, {_describe_first(found)}{bracket_pattern(found)}"]
+    sentences += [(describe_lost(name), ALERT) for name in blame.lost]
+    if buffer.misread is not None:
+        where = page.places.format(blame.misread and blame.misread.line, "  [{}]")
+        sentences.append((f"{describe_misread(buffer.misread, blame.misread)}{where}", ALERT))
     elif blame.read_right and not blame.lost and not blame.stale:
         read = f"all {blame.read_right} buffers that it reads are"
         if blame.read_right == 1:
             read = "the buffer that its kernel reads is"
-        sentences.append((f"{read} right: this kernel makes the fault", ""))
-    sentences += [(describe_stale(read, blame.kernel, writer), "bold red") for read, writer in blame.stale]
-    if blame.buffer.fault is not None:
-        sentences.append((describe_maker(blame.buffer.fault), ""))
+        sentences.append(f"{read} right: this kernel makes the fault")
+    sentences += [(describe_stale(read, blame.kernel, writer), ALERT) for read, writer in blame.stale]
+    if buffer.fault is not None:
+        sentences.append(describe_maker(buffer.fault))
     if blame.node is not None and blame.node.realized is not None:
-        sentences.append((f"realized: {blame.node.realized.reason}: {blame.node.realized.detail}", ""))
+        sentences.append(f"realized: {blame.node.realized.reason}: {blame.node.realized.detail}")
     if blame.bufferize is not None:
         closed = ", ".join(blame.bufferize.closed_ranges) or "no range"
-        sentences.append((f"BUFFERIZE closes {closed}: {blame.bufferize.reason}", ""))
+        sentences.append(f"BUFFERIZE closes {closed}: {blame.bufferize.reason}")
     if blame.patches_off:
         sentences.append((f"patches off: {', '.join(blame.patches_off)}", "yellow"))
-    culprit = blame.buffer.misread or blame.buffer
-    sentences.append((f"more: vmapdbg why {culprit.node} --schedule {check.schedule}", "dim"))
-    return sentences
+    culprit = buffer.misread or buffer
+    return [*sentences, (f"more: vmapdbg why {culprit.node} --schedule {check.schedule}", "dim")]
 
 
-def _format_skipped(check: ScheduleCheck, page: Page) -> list[Text]:
-    """The buffers that could not be compared: the first wrong one may be among them."""
-    lines: list[Text] = []
-    skipped = [buffer for buffer in check.buffers if buffer.comparison is None]
-    for buffer in skipped[:3]:
-        lines += page.wrap((f"node {buffer.node} was not compared: {buffer.reason}", "yellow"), indent=4, hang=2)
-    if len(skipped) > 3:
-        lines += page.wrap((f"and {len(skipped) - 3} more", "yellow"), indent=4)
-    return lines
+# *** a whole program
 
 
-# *** where tinygrad failed or did not end
+def print_run_check(document: ProgramCheck, console: Console) -> None:
+    """Prints the findings of a program, and the summary."""
+    page = Page(console)
+    for wrong in document.findings:
+        name = _FINDINGS.get(wrong.code, "wrong value")
+        _print_finding(page, wrong.line, wrong.code, name, [wrong.message], wrong.tests)
+    for call in document.endless:
+        _print_finding(page, call.line, call.code, "rewriting without end", describe_endless(call), call.tests)
+    _print_counts(page, document)
+    page.print()
 
 
-def _format_crash(view: CaptureView, check: ScheduleCheck) -> list[Text]:
-    """Returns what tinygrad was doing, with which nodes, and what numpy says the outputs should be."""
-    lines: list[Text] = []
-    for number, sentence in enumerate(describe_crash(check.crash)):
-        lines += view.page.wrap(sentence, indent=2 + 2 * bool(number), hang=2)
-    if check.crash is not None:
-        lines += _format_busy_nodes(view, check.crash, check.schedule)
-    for expected in check.expected[:_MOST_OUTPUTS]:
-        lines += view.page.wrap(describe_expected(expected), indent=2, hang=2)
-    if len(check.expected) > _MOST_OUTPUTS:
-        lines += view.page.wrap(f"and {len(check.expected) - _MOST_OUTPUTS} more outputs", indent=2, hang=2)
-    return lines
+def _print_finding(
+    page: Page, line: str | None, code: str, name: str, sentences: Sequence[str], tests: Sequence[str]
+) -> None:
+    page.add((line or "?", "bold"), "  ", (code, ALERT), f" {name}")
+    for sentence in sentences:
+        page.add(sentence, indent=4)
+    for test in tests[:_MOST_TESTS]:
+        page.add(("in ", "dim"), test, indent=4, hang=5)
+    if len(tests) > _MOST_TESTS:
+        page.add((f"and {format_plural(len(tests) - _MOST_TESTS, 'other test')}", "dim"), indent=4)
 
 
-def _format_graph_error(view: CaptureView) -> list[Text]:
-    """Returns what is known of an error that tinygrad raised while the snippet built a graph, which nothing can be
-    compared with; nothing if it raised none."""
-    error = view.capture.error
-    if error is None or error.crash is None or error.crash.schedule is not None:
-        return []
-    where = view.places.format(error.line, " at {}")
-    lines = view.page.wrap((f"the snippet failed{where}: {describe_error(error)}", "red"), indent=2, hang=2)
-    for sentence in describe_crash(error.crash):
-        lines += view.page.wrap(sentence, indent=4, hang=2)
-    return lines + view.page.wrap(
-        "there is no graph of what it failed in: nothing of it was compared", indent=4, hang=2
-    )
-
-
-def _format_busy_nodes(view: CaptureView, crash: Crash, schedule: int) -> list[Text]:
-    index = index_of(view.capture.schedules[schedule])
-    nodes = [node for node in map(index.node, crash.nodes) if node is not None]
-    if not nodes:
-        return []
-    lines = view.page.wrap("it was busy with", indent=2, hang=2)
-    for node in nodes[:_MOST_NODES]:
-        where = (view.places.format(node.line, "  [{}]"), "cyan")
-        lines += view.page.wrap((f"{node.op} {node.id}", "bold"), where, indent=4, hang=2)
-    if len(nodes) > _MOST_NODES:
-        lines += view.page.wrap(f"and {len(nodes) - _MOST_NODES} more", indent=4)
-    return lines
+def _print_counts(page: Page, document: ProgramCheck) -> None:
+    compared = f"{document.compared:,} of {format_plural(document.schedules, 'schedule')} compared"
+    if document.replays:
+        compared += f", {document.replays_compared:,} of {format_plural(document.replays, 'replay')}"
+    values = format_plural(document.values, "value")
+    verdict = (f"{values}, all right", "bold green")
+    findings = (*document.findings, *document.endless)
+    if findings:
+        tests = {test for finding in findings for test in finding.tests}
+        found = f"{format_plural(len(findings), 'finding')} in {format_plural(len(tests), 'test')}"
+        verdict = (f"{found} ({values})", ALERT)
+    elif not document.values:
+        verdict = ("nothing was compared", "bold yellow")
+    page.add("vmapdbg check: ", verdict, f"; {compared}")
+    reasons = list(document.unchecked.items())
+    for reason, count in reasons[:_MOST_REASONS]:
+        page.add((f"not compared, {count:,} times: ", "yellow"), reason, indent=2)
+    if rest := sum(count for _, count in reasons[_MOST_REASONS:]):
+        page.add((f"not compared for other reasons: {rest:,} times (--json has them)", "yellow"), indent=2)

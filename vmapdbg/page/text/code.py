@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import groupby, zip_longest
 
 from rich.cells import cell_len, set_cell_size
 from rich.syntax import Syntax
-from rich.text import Span, Text
+from rich.text import Text
 
 from vmapdbg.diff.source import LinePair
 from vmapdbg.install.targets import language_of
 from vmapdbg.model.wording import format_plural
-from vmapdbg.page.text.layout import Page
-from vmapdbg.page.text.view import AFTER, BEFORE, CHANGED
+from vmapdbg.page.text.layout import AFTER, BEFORE, CHANGED, NOTE, Page
 
 _THEME = "ansi_dark"
 _MORE_INDENT = 4
@@ -27,9 +25,7 @@ _CONTEXT = 3
 _SEPARATOR = 3
 MARKED_BEFORE = "bold reverse red"
 MARKED_AFTER = "bold reverse green"
-_SIGN_STYLES = {" ": ("", ""), "-": (BEFORE, MARKED_BEFORE), "+": (AFTER, MARKED_AFTER)}
-"""The style of a line's sign, and of the marks in the line."""
-_MOST_KNOWN = 8192
+_SIGN_STYLES = {" ": "", "-": BEFORE, "+": AFTER}
 
 Lines = tuple[list[Text], list[Text]]
 """The lines of both sides, coloured."""
@@ -103,16 +99,26 @@ def _list_cuts(line: str, width: int, hang: int) -> list[int]:
 # *** two sides
 
 
-def _walk(pairs: Sequence[LinePair], coloured: Lines) -> Iterator[_Item]:
-    """Yields each pair with its two lines as Text, changes inside the lines marked."""
-    left, right = iter(coloured[0]), iter(coloured[1])
-    for pair in pairs:
-        before = after = None
-        if pair.before is not None:
-            before = _mark(next(left), pair.marks_before, MARKED_BEFORE)
-        if pair.after is not None:
-            after = _mark(next(right), pair.marks_after, MARKED_AFTER)
-        yield pair, before, after
+def _fold_same(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> Iterator[_Item | int]:
+    """Yields the pairs to show, each with its two lines as Text, changes inside the lines marked; and a number for
+    equal pairs that are left out."""
+    left, right = map(iter, coloured)
+    runs = [(same, list(run)) for same, run in groupby(pairs, key=lambda pair: pair.is_same)]
+    for i, (same, run) in enumerate(runs):
+        items: list[_Item] = []
+        for pair in run:
+            before = None if pair.before is None else _mark(next(left), pair.marks_before, MARKED_BEFORE)
+            after = None if pair.after is None else _mark(next(right), pair.marks_after, MARKED_AFTER)
+            items.append((pair, before, after))
+        head = _CONTEXT if i > 0 else 0
+        tail = _CONTEXT if i < len(runs) - 1 else 0
+        # the line that says what is left out must replace more than one line
+        if page.show_all or not same or len(items) <= head + tail + 1:
+            yield from items
+            continue
+        yield from items[:head]
+        yield len(items) - head - tail
+        yield from items[len(items) - tail :]
 
 
 def _mark(line: Text, marks: Iterable[tuple[int, int]], style: str) -> Text:
@@ -121,109 +127,63 @@ def _mark(line: Text, marks: Iterable[tuple[int, int]], style: str) -> Text:
     return line
 
 
-def _fold_same(page: Page, items: Iterable[_Item]) -> Iterator[_Item | int]:
-    """Yields the pairs to show, and a number for equal pairs that are left out."""
-    runs = [(same, list(run)) for same, run in groupby(items, key=lambda item: item[0].is_same)]
-    for i, (same, run) in enumerate(runs):
-        head = _CONTEXT if i > 0 else 0
-        tail = _CONTEXT if i < len(runs) - 1 else 0
-        # the line that says what is left out must replace more than one line
-        if page.show_all or not same or len(run) <= head + tail + 1:
-            yield from run
-            continue
-        yield from run[:head]
-        yield len(run) - head - tail
-        yield from run[len(run) - tail :]
+def _add_gap(page: Page, count: int) -> None:
+    page.add((f"... {format_plural(count, 'line')} the same", "dim"), indent=2)
 
 
-def _format_gap(page: Page, count: int) -> list[Text]:
-    return page.wrap((f"... {format_plural(count, 'line')} the same", "dim"), indent=2)
-
-
-def format_one_column(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> Iterator[Text]:
-    """Yields an equal pair as one line, else the line of before above the line of after."""
-    for item in _fold_same(page, _walk(pairs, coloured)):
+def add_one_column(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> None:
+    """Adds an equal pair as one line, else the line of before above the line of after."""
+    for item in _fold_same(page, pairs, coloured):
         if isinstance(item, int):
-            yield from _format_gap(page, item)
+            _add_gap(page, item)
             continue
         pair, before, after = item
-        if pair.is_same and after is not None:
-            yield from _format_line(" ", after, page.width)
-            continue
-        if before is not None:
-            yield from _format_line("-", before, page.width, carets=True)
-        if after is not None:
-            yield from _format_line("+", after, page.width, carets=True)
+        if pair.is_same:
+            _add_line(page, " ", after)
+        else:
+            _add_line(page, "-", before, MARKED_BEFORE)
+            _add_line(page, "+", after, MARKED_AFTER)
 
 
-def _format_line(sign: str, line: Text, width: int, *, carets: bool = False) -> Sequence[Text]:
-    """Returns a line of source after its sign, folded to `width`; with `carets` marks are underlined."""
-    return _format_known_line(sign, line.plain, tuple(line.spans), width, carets)
+def _add_line(page: Page, sign: str, line: Text | None, marked: str = "") -> None:
+    """Adds a line of source after its sign, folded to the page, with `^` below the parts that have the style `marked`.
+
+    None is a line that the side does not have."""
+    for text in _fold_marked(line, page.width - 2, marked):
+        page.lines.append(Text.assemble((sign, _SIGN_STYLES[sign]), " ", text))
+        sign = " "
 
 
-# Layers of a network have most lines in common, and laying out a line costs more than looking it up.
-@lru_cache(maxsize=_MOST_KNOWN)
-def _format_known_line(sign: str, plain: str, spans: tuple[Span, ...], width: int, carets: bool) -> tuple[Text, ...]:
-    style, marked = _SIGN_STYLES[sign]
-    if not carets:
-        marked = ""
-    lines = _fold_known_line(plain, spans, width - 2, marked)
-    signs = [(sign, style), *[(" ", style)] * (len(lines) - 1)]
-    return tuple([Text.assemble(first, " ", line) for first, line in zip(signs, lines, strict=True)])
+def _fold_marked(line: Text | None, width: int, marked: str) -> Iterator[Text]:
+    """Yields a line of source folded to `width`, with `^` below the parts that have the style `marked`."""
+    for folded in () if line is None else fold_code(line, width):
+        yield folded
+        carets = [" "] * len(folded)
+        for span in folded.spans:
+            if marked and span.style == marked:
+                carets[span.start : span.end] = "^" * (min(span.end, len(folded)) - span.start)
+        if "^" in carets:
+            yield Text("".join(carets).rstrip(), style=CHANGED)
 
 
-@lru_cache(maxsize=_MOST_KNOWN)
-def _fold_known_line(plain: str, spans: tuple[Span, ...], width: int, marked: str) -> tuple[Text, ...]:
-    """Returns a line of source folded to `width`, with `^` below the parts that have the style `marked`."""
-    shown: list[Text] = []
-    for line in fold_code(Text(plain, spans=list(spans)), width):
-        shown.append(line)
-        below = _draw_carets(line, marked)
-        if below is not None:
-            shown.append(below)
-    return tuple(shown)
-
-
-def _draw_carets(line: Text, style: str) -> Text | None:
-    carets = [" "] * len(line)
-    for span in line.spans:
-        if style and span.style == style:
-            carets[span.start : span.end] = "^" * (min(span.end, len(line)) - span.start)
-    drawn = "".join(carets).rstrip()
-    if not drawn:
-        return None
-    return Text(drawn, style=CHANGED)
-
-
-def format_two_columns(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> Iterator[Text]:
-    """Yields before on the left and after on the right, each folded to its half of the page."""
-    width = _choose_width(page, coloured)
-    rest = page.width - _SEPARATOR - width
-    yield _join_columns(Text("before", style=BEFORE), " ", "", Text("after", style=AFTER), width)
-    for item in _fold_same(page, _walk(pairs, coloured)):
+def add_two_columns(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> None:
+    """Adds before on the left and after on the right, each folded to its half of the page."""
+    room = page.width - _SEPARATOR
+    left_width, right_width = (max(text.cell_len for text in side) for side in coloured)
+    # what the left column needs, at most half of the page or the rest
+    width = max(len("before"), min(left_width, max(room // 2, room - right_width)))
+    titles = Text("before", style=BEFORE), Text("after", style=AFTER)
+    page.lines.append(_join_columns(titles[0], " ", "", titles[1], width))
+    for item in _fold_same(page, pairs, coloured):
         if isinstance(item, int):
-            yield from _format_gap(page, item)
+            _add_gap(page, item)
             continue
         pair, before, after = item
-        left = _fold_column(before, width, MARKED_BEFORE)
-        right = _fold_column(after, rest, MARKED_AFTER)
+        left, right = _fold_marked(before, width, MARKED_BEFORE), _fold_marked(after, room - width, MARKED_AFTER)
         sign, style = _sign_of(pair)
         for one, other in zip_longest(left, right, fillvalue=Text()):
-            yield _join_columns(one, sign, style, other, width)
+            page.lines.append(_join_columns(one, sign, style, other, width))
             sign, style = "|", "dim"
-
-
-def _fold_column(line: Text | None, width: int, marked: str) -> Sequence[Text]:
-    if line is None:
-        return ()
-    return _fold_known_line(line.plain, tuple(line.spans), width, marked)
-
-
-def _choose_width(page: Page, coloured: Lines) -> int:
-    """Returns the width of the left column: what it needs, at most half of the page or the rest."""
-    room = page.width - _SEPARATOR
-    left, right = (max(text.cell_len for text in side) for side in coloured)
-    return max(len("before"), min(left, max(room // 2, room - right)))
 
 
 def _sign_of(pair: LinePair) -> tuple[str, str]:
@@ -240,37 +200,28 @@ def _join_columns(left: Text, sign: str, style: str, right: Text, width: int) ->
     return Text.assemble(left, " " * (width - left.cell_len), " ", (sign, style), " ", right)
 
 
-def format_unified(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> Iterator[Text]:
-    """Yields the hunks of a unified diff."""
+def add_unified(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> None:
+    """Adds the hunks of a unified diff."""
     numbers = [1, 1]
     hunk: list[_Item] = []
-    for entry in [*_fold_same(page, _walk(pairs, coloured)), 0]:
+    for entry in [*_fold_same(page, pairs, coloured), 0]:
         if isinstance(entry, tuple):
             hunk.append(entry)
             continue
+        counts = [sum(item[1 + side] is not None for item in hunk) for side in (0, 1)]
         if any(not item[0].is_same for item in hunk):
-            yield from _format_hunk(page, hunk, numbers)
-        for side in (0, 1):
-            numbers[side] += entry + sum(item[1 + side] is not None for item in hunk)
+            page.add((f"@@ -{numbers[0]},{counts[0]} +{numbers[1]},{counts[1]} @@", NOTE))
+            _add_hunk(page, hunk)
+        numbers = [number + entry + count for number, count in zip(numbers, counts, strict=True)]
         hunk = []
 
 
-def _format_hunk(page: Page, hunk: list[_Item], numbers: list[int]) -> Iterator[Text]:
-    counts = [sum(item[1 + side] is not None for item in hunk) for side in (0, 1)]
-    yield page.text(f"@@ -{numbers[0]},{counts[0]} +{numbers[1]},{counts[1]} @@", "cyan")
+def _add_hunk(page: Page, hunk: list[_Item]) -> None:
     for same, run in groupby(hunk, key=lambda item: item[0].is_same):
         items = list(run)
         # changed lines: all of before, then all of after
-        if same:
-            lines = [(" ", after) for _, _, after in items]
-        else:
-            lines = [("-", before) for _, before, _ in items] + [("+", after) for _, _, after in items]
-        for sign, line in lines:
-            if line is not None:
-                yield from _format_line(sign, line, page.width)
-
-
-def format_line_pair(page: Page, pair: LinePair) -> list[Text]:
-    """Returns one changed line, before and after, with the changes marked."""
-    lines = ([Text(pair.before or "")], [Text(pair.after or "")])
-    return list(format_one_column(page, [pair], lines))
+        for _, before, _ in items:
+            if not same:
+                _add_line(page, "-", before)
+        for _, _, after in items:
+            _add_line(page, " " if same else "+", after)

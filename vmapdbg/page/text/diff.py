@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rich.console import Console
@@ -14,10 +14,10 @@ from vmapdbg.model.capture import SnippetError
 from vmapdbg.model.grouping import group_equal
 from vmapdbg.model.wording import format_plural, inflect, shorten_commit
 from vmapdbg.page.format import Places, format_ids, label_patches
-from vmapdbg.page.text.code import format_line_pair
-from vmapdbg.page.text.layout import Page
+from vmapdbg.page.text.code import add_one_column
+from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Page
 from vmapdbg.page.text.schedule import describe_time, describe_totals, name_only_side, name_schedule, print_schedule
-from vmapdbg.page.text.view import AFTER, ALERT, BEFORE, STATUS_STYLES, RunView, ScheduleView
+from vmapdbg.page.text.view import STATUS_STYLES, RunView, ScheduleView
 from vmapdbg.page.view import Selected
 
 _MOST_FINDINGS = 5
@@ -39,8 +39,8 @@ def print_diff(
     that, or if one side has none, it is in one column; with `unified` it is printed as hunks. `selected` are the parts
     to print; None prints all schedules.
     """
-    page = Page(console, show_all=show_all)
-    run = RunView(page, print_head(page, diff), diff=diff, unified=unified)
+    page = print_head(diff, console, show_all=show_all)
+    run = RunView(page, diff=diff, unified=unified)
     if selected is not None:
         for item in selected:
             print_schedule(ScheduleView(run, item.part, item.whole))
@@ -50,24 +50,28 @@ def print_diff(
         if reason:
             waiting.append((schedule, reason))
             continue
-        page.show(_format_brief(page, waiting))
+        _print_brief(page, waiting)
         waiting = []
         print_schedule(ScheduleView(run, schedule))
-    page.show(_format_brief(page, waiting))
+    _print_brief(page, waiting)
+    page.print()
 
 
 def print_verdict(diff: CaptureDiff, console: Console) -> None:
     """Prints only the verdict, the sides and the findings."""
-    print_head(Page(console), diff)
+    print_head(diff, console)
 
 
-def print_head(page: Page, diff: CaptureDiff) -> Places:
-    """Prints the verdict, the sides, and what they printed; returns the short names of the places."""
-    places = Places(_collect_places(diff), diff.after.snippet)
-    page.show(page.wrap(_format_verdict(page, diff), hang=2))
-    page.show([*_format_sides(page, diff), *_format_errors(page, diff, places), *_format_printed(page, diff)])
-    page.show(_format_findings(page, diff, places))
-    return places
+def print_head(diff: CaptureDiff, console: Console, *, show_all: bool = False) -> Page:
+    """Prints the verdict, the sides, and what they printed; returns the page for the rest."""
+    page = Page(console, Places(_collect_places(diff), diff.after.snippet), show_all=show_all)
+    page.add(_format_verdict(page, diff))
+    _print_sides(page, diff)
+    _print_errors(page, diff)
+    _print_printed(page, diff)
+    _print_findings(page, diff)
+    page.print()
+    return page
 
 
 def _collect_places(diff: CaptureDiff) -> Iterator[str | None]:
@@ -105,48 +109,39 @@ def _list_brief(diff: CaptureDiff, *, show_all: bool) -> list[tuple[ScheduleDiff
     return found
 
 
-def _format_brief(page: Page, waiting: Iterable[tuple[ScheduleDiff, str]]) -> list[Text]:
-    lines: list[Text] = []
+def _print_brief(page: Page, waiting: Sequence[tuple[ScheduleDiff, str]]) -> None:
+    if waiting:
+        page.add()
     for group in group_equal(waiting, lambda item: item[1]):
         schedules, reason = [schedule for schedule, _ in group], group[0][1]
         totals = [item for schedule in schedules if (item := schedule.totals_after or schedule.totals_before)]
-        kernels, copies = sum(item.kernels for item in totals), sum(item.copies for item in totals)
-        held = format_plural(kernels, "kernel")
-        if copies:
+        held = format_plural(sum(item.kernels for item in totals), "kernel")
+        if copies := sum(item.copies for item in totals):
             held += f" + {format_plural(copies, 'copy', 'copies')}"
         sign, style = _BRIEF_SIGNS.get(reason, ("~", "dim"))
-        name = (f"{sign} {_name_schedules(schedules)}", style)
-        lines += page.wrap(name, f"  {reason}", (f"  ({held})", "dim"), hang=2)
-    if not lines:
-        return []
-    return [Text(), *lines]
-
-
-def _name_schedules(schedules: Sequence[ScheduleDiff]) -> str:
-    noun = inflect(len(schedules), "schedule")
-    if any(item.is_pair and item.before != item.after for item in schedules):
-        return f"{noun} {', '.join(map(name_schedule, schedules))}"
-    return f"{noun} {format_ids(item.index for item in schedules)}"
+        names = format_ids(item.index for item in schedules)
+        if any(item.is_pair and item.before != item.after for item in schedules):
+            names = ", ".join(map(name_schedule, schedules))
+        name = f"{sign} {inflect(len(schedules), 'schedule')} {names}"
+        page.add((name, style), f"  {reason}", (f"  ({held})", "dim"))
 
 
 # *** the head
 
 
-def _format_findings(page: Page, diff: CaptureDiff, places: Places) -> list[Text]:
-    """Returns the findings of lint that only one side has."""
+def _print_findings(page: Page, diff: CaptureDiff) -> None:
+    """Prints the findings of lint that only one side has."""
     gone, new = len(diff.findings_gone), len(diff.findings_new)
-    if not gone and not new:
-        return []
     counts = [f"{count} {word}" for count, word in ((gone, "gone"), (new, "new")) if count]
-    lines = [Text(), *page.head("Findings", ", ".join(counts))]
+    if counts:
+        page.head("Findings", ", ".join(counts))
     for sign, style, findings in (("-", BEFORE, diff.findings_gone), ("+", AFTER, diff.findings_new)):
         for found in findings[:_MOST_FINDINGS]:
-            sentence = f" {found.message}{places.format(found.line, ' ({})')}"
-            lines += page.wrap((f"{sign} {found.code}", style), sentence, hang=4)
+            sentence = f" {found.message}{page.places.format(found.line, ' ({})')}"
+            page.add((f"{sign} {found.code}", style), sentence, hang=4)
         if len(findings) > _MOST_FINDINGS:
             more = format_plural(len(findings) - _MOST_FINDINGS, "finding")
-            lines += page.wrap((f"{sign} {more} more", style))
-    return lines
+            page.add((f"{sign} {more} more", style))
 
 
 # *** the verdict
@@ -156,12 +151,10 @@ def _format_verdict(page: Page, diff: CaptureDiff) -> Text:
     """Returns the verdict in one line."""
     before, after = diff.before, diff.after
     if before.error is not None and after.error is not None and not before.schedules + after.schedules:
-        return page.text(
-            f"nothing to compare: {_describe_failed(before)} before, {_describe_failed(after)} after", ALERT
-        )
+        ends = f"{_describe_failure(before.error)} before, {_describe_failure(after.error)} after"
+        return page.text(f"nothing to compare: {ends}", ALERT)
     if before.error != after.error:
-        ends = (f"{name} {_describe_end(side)}" for name, side in (("before", before), ("after", after)))
-        parts = [page.text("; ".join(ends))]
+        parts = [page.text(f"before {_describe_end(before)}; after {_describe_end(after)}")]
     else:
         parts = describe_totals(page, before.totals, after.totals)
         parts = _describe_counts(page, diff, parts) + parts + describe_time(page, before.totals, after.totals)
@@ -181,14 +174,12 @@ def _describe_end(side: Side) -> str:
         return f"made {format_plural(side.schedules, 'schedule')}, {format_plural(side.totals.kernels, 'kernel')}"
     if side.error.type == _DIED:
         return "DIED"
-    if not side.schedules:
-        return f"RAISED {side.error.type} before its first schedule"
-    return f"RAISED {side.error.type} after {format_plural(side.schedules, 'schedule')}"
+    when = f"after {format_plural(side.schedules, 'schedule')}" if side.schedules else "before its first schedule"
+    return f"{_describe_failure(side.error)} {when}"
 
 
-def _describe_failed(side: Side) -> str:
-    assert side.error is not None
-    return "DIED" if side.error.type == _DIED else f"RAISED {side.error.type}"
+def _describe_failure(error: SnippetError) -> str:
+    return "DIED" if error.type == _DIED else f"RAISED {error.type}"
 
 
 def _describe_counts(page: Page, diff: CaptureDiff, totals: list[Text]) -> list[Text]:
@@ -216,8 +207,8 @@ def _describe_counts(page: Page, diff: CaptureDiff, totals: list[Text]) -> list[
 # *** the sides
 
 
-def _format_sides(page: Page, diff: CaptureDiff) -> list[Text]:
-    """Returns what both sides have in common, and what only one side has."""
+def _print_sides(page: Page, diff: CaptureDiff) -> None:
+    """Prints what both sides have in common, and what only one side has."""
     before, after = diff.before, diff.after
     both, only_before, only_after = [after.snippet], list[str](), list[str]()
     if not diff.same_snippet:
@@ -234,17 +225,15 @@ def _format_sides(page: Page, diff: CaptureDiff) -> list[Text]:
         both.append(f"patches on {', '.join(on)}")
     only_before += label_patches(before.patches, after.patches)
     only_after += label_patches(after.patches, before.patches)
-    lines: list[Text] = []
     for label, style, parts in (
         ("before", BEFORE, only_before),
         ("after ", AFTER, only_after),
         ("both  ", "dim", both),
     ):
         if parts:
-            lines += page.wrap((f"{label}  ", style), ", ".join(parts), hang=8)
+            page.add((f"{label}  ", style), ", ".join(parts), hang=8)
     if not diff.same_snippet:
-        lines += page.wrap(("different snippets: compared as far as their graphs agree", "bold yellow"), hang=2)
-    return lines
+        page.add(("different snippets: compared as far as their graphs agree", "bold yellow"))
 
 
 def _label_side(side: Side) -> list[str]:
@@ -254,48 +243,37 @@ def _label_side(side: Side) -> list[str]:
         tinygrad += f" ({shorten_commit(versions.commit)})"
     if side.mode == "observe":
         tinygrad += ", observed"
-    return [
-        f"target {side.target}",
-        tinygrad,
-        f"Python {versions.python}",
-        f"vmapdbg {versions.vmapdbg}",
-    ]
+    return [f"target {side.target}", tinygrad, f"Python {versions.python}", f"vmapdbg {versions.vmapdbg}"]
 
 
-def _format_errors(page: Page, diff: CaptureDiff, places: Places) -> list[Text]:
-    """Returns how the sides that failed ended."""
-    lines: list[Text] = []
-    error = diff.before.error
-    if error is not None and error == diff.after.error:
-        return _format_error(page, "both sides", error, places)
-    for name, side in (("before", diff.before), ("after", diff.after)):
-        if side.error is not None:
-            lines += _format_error(page, name, side.error, places)
-    return lines
+def _print_errors(page: Page, diff: CaptureDiff) -> None:
+    """Prints how the sides that failed ended."""
+    errors = {"before": diff.before.error, "after": diff.after.error}
+    if errors["before"] == errors["after"]:
+        errors = {"both sides": diff.after.error}
+    for name, error in errors.items():
+        if error is None:
+            continue
+        what = "died" if error.type == _DIED else f"raised {error.type}"
+        page.add()
+        page.add((f"!! {name} {what}{page.places.format(error.line, ' at {}')}", ALERT), hang=3)
+        for part in error.message.splitlines():
+            page.add(part, indent=3)
 
 
-def _format_error(page: Page, name: str, error: SnippetError, places: Places) -> list[Text]:
-    what = "died" if error.type == _DIED else f"raised {error.type}"
-    sentence = f"!! {name} {what}{places.format(error.line, ' at {}')}"
-    lines = [Text(), *page.wrap((sentence, ALERT), hang=3)]
-    for part in error.message.splitlines():
-        lines += page.wrap(part, indent=3, hang=2)
-    return lines
-
-
-def _format_printed(page: Page, diff: CaptureDiff) -> list[Text]:
-    """Returns the first line that the snippets printed differently."""
+def _print_printed(page: Page, diff: CaptureDiff) -> None:
+    """Prints the first line that the snippets printed differently."""
     printed = diff.printed
     if printed is None or (printed.equal and not page.show_all):
-        return []
+        return
     if printed.equal:
-        return [Text(), *page.head("Printed", "the same")]
-    lines = [Text(), *page.head("Printed", f"the first difference is in line {printed.line}")]
+        page.head("Printed", "the same")
+        return
+    page.head("Printed", f"the first difference is in line {printed.line}")
     if printed.before is not None and printed.after is not None:
         pair = align_sources(page.text(printed.before).plain, page.text(printed.after).plain, ())[0]
         if pair.before is not None and pair.after is not None:
-            return lines + format_line_pair(page, pair)
+            add_one_column(page, [pair], ([Text(pair.before)], [Text(pair.after)]))
+            return
     for sign, style, line in (("-", BEFORE, printed.before), ("+", AFTER, printed.after)):
-        shown = ("it printed no more", "dim") if line is None else line
-        lines += page.wrap((f"{sign} ", style), shown, hang=2)
-    return lines
+        page.add((f"{sign} ", style), ("it printed no more", "dim") if line is None else line)

@@ -1,14 +1,14 @@
 """Lays text out for a terminal or a pipe: a page of a fixed width, and tables that fold instead of cutting.
 
-Everything becomes a list of lines (rich Text) that are no wider than the page. Only ASCII is drawn, no
-boxes, because the output must survive a pipe, a log and a copy. A table that is too wide moves whole columns to a
-second line of each row before it folds a cell.
+A page collects lines (rich Text) that are no wider than the page. Only ASCII is drawn, no boxes, because the output
+must survive a pipe, a log and a copy. A table that is too wide moves whole columns to a second line of each row before
+it folds a cell.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TypeVar
@@ -16,6 +16,14 @@ from typing import TypeVar
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
+
+from vmapdbg.page.format import Places, format_ratio
+
+ALERT = "bold red"
+NOTE = "cyan"
+BEFORE = "red"
+AFTER = "green"
+CHANGED = "yellow"
 
 _GAP = 2
 _BETWEEN = " | "
@@ -29,7 +37,8 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud8
 
 
 _T = TypeVar("_T")
-Part = str | Text | tuple[str, str]
+_Amount = TypeVar("_Amount", int, float)
+Piece = str | Text | tuple[str, str]
 """A part of a line: a plain string, a Text, or a string and its style."""
 
 
@@ -44,30 +53,27 @@ def escape_unsafe(value: str, encoding: str = "utf-8") -> str:
 
 
 class Page:
-    """Where a renderer writes: `width` columns of a console."""
+    """Collects lines of `width` columns and prints them on a console. `places` has short names of the user's lines."""
 
-    def __init__(self, console: Console, *, show_all: bool = False) -> None:
+    def __init__(self, console: Console, places: Places | None = None, *, show_all: bool = False) -> None:
         self.console = console
+        self.places = places or Places((), "")
         self.width = max(console.width, _NARROWEST_PAGE)
         self.show_all = show_all
+        self.lines: list[Text] = []
 
     @property
     def is_coloured(self) -> bool:
         """Whether colours are shown: not in a pipe, and not with NO_COLOR."""
         return self.console.color_system is not None and not self.console.no_color
 
+    # *** parts of a line
+
     def text(self, value: str, style: str = "") -> Text:
         """Returns the Text of a string that may come from a user: no markup is read, escapes are shown."""
         return Text(escape_unsafe(value, self.console.encoding), style=style)
 
-    def join(self, *parts: Part) -> Text:
-        """Returns the parts as one Text."""
-        whole = Text()
-        for part in parts:
-            whole.append_text(self.read(part))
-        return whole
-
-    def read(self, part: Part) -> Text:
+    def read(self, part: Piece) -> Text:
         """Returns a part as a Text."""
         if isinstance(part, Text):
             return part
@@ -75,13 +81,55 @@ class Page:
             return self.text(part)
         return self.text(*part)
 
-    def choose_first(self, items: Sequence[_T], most: int) -> Sequence[_T]:
-        """Returns the items to show: the first `most` of them, all with `show_all`."""
-        if self.show_all:
-            return items
-        return items[:most]
+    def join(self, *parts: Piece) -> Text:
+        """Returns the parts as one Text."""
+        whole = Text()
+        for part in parts:
+            whole.append_text(self.read(part))
+        return whole
 
-    def wrap(self, *parts: Part, indent: int = 0, hang: int = 0) -> list[Text]:
+    def place(self, line: str | None) -> Piece:
+        """Returns a line of the user as `  [file:12]`, nothing for None."""
+        return self.places.format(line, "  [{}]"), NOTE
+
+    def change(self, before: str, after: str, ratio: str = "") -> Text:
+        """Returns `before -> after` in two colours, or the value alone if both sides are the same."""
+        if before == after:
+            return self.text(after)
+        return self.join((before, BEFORE), " -> ", (after, AFTER), ratio)
+
+    def compare(self, before: _Amount, after: _Amount, write: Callable[[_Amount], str]) -> Text:
+        """Returns `1,000 -> 500 (0.50x)`, or the amount alone if both are written alike."""
+        return self.change(write(before), write(after), format_ratio(before, after))
+
+    # *** lines
+
+    def add(self, *parts: Piece, indent: int = 0, hang: int = 2) -> None:
+        """Adds the parts as lines of the page's width, after `indent` spaces; `hang` more after the first. No parts: an
+        empty line."""
+        self.lines += self.wrap(*parts, indent=indent, hang=hang)
+
+    def head(self, title: str, *about: Piece) -> None:
+        """Adds an empty line, the title of a section, and a few words about it, which are dim if they have no style."""
+        words = [(part, "dim") if isinstance(part, str) else part for part in about]
+        self.lines.append(Text())
+        self.add((title, "bold"), "  " * bool(about), *words)
+
+    def rule(self, *parts: Piece) -> None:
+        """Adds an empty line, and a heading with a line drawn to the end of the page, at most 100 columns wide."""
+        heading = self.join(*parts, " ")
+        heading.append("=" * (min(self.width, _WIDEST_RULE) - heading.cell_len), style="bold")
+        self.lines.append(Text())
+        self.add(heading, hang=3)
+
+    def first(self, items: Sequence[_T], most: int, more: str, *, indent: int = 2, style: str = "dim") -> Iterator[_T]:
+        """Yields the first `most` items, all with `show_all`; then adds a line such as `... {} more` for the others."""
+        shown = items if self.show_all else items[:most]
+        yield from shown
+        if len(shown) < len(items):
+            self.add((more.format(len(items) - len(shown)), style), indent=indent)
+
+    def wrap(self, *parts: Piece, indent: int = 0, hang: int = 0) -> list[Text]:
         """Returns the parts as lines of the page's width, after `indent` spaces; `hang` more after the first."""
         text = self.join(*parts)
         if indent + text.cell_len <= self.width and "\n" not in text.plain:
@@ -95,28 +143,13 @@ class Page:
         more = _fold(self.console, rest, self.width - indent - hang)
         return [_indent(first, indent), *(_indent(line, indent + hang) for line in more)]
 
-    def head(self, title: str, about: str) -> list[Text]:
-        """Returns the title of a section, and a few words about it."""
-        return self.wrap((title, "bold"), (f"  {about}", "dim"), hang=2)
-
-    def rule(self, *parts: Part) -> list[Text]:
-        """Returns a heading with a line drawn from its end, as wide as the page, at most 100 columns."""
-        heading = self.join(*parts, " ")
-        heading.append("=" * (min(self.width, _WIDEST_RULE) - heading.cell_len), style="bold")
-        return self.wrap(heading, hang=3)
-
-    def show(self, lines: Iterable[Text]) -> None:
-        """Prints lines that already fit."""
-        self.console.print(_Lines(list(lines)), soft_wrap=True)
-
-
-class _Lines:
-    """Prints each line as it is: no padding to the width, no second wrapping."""
-
-    def __init__(self, lines: list[Text]) -> None:
-        self.lines = lines
+    def print(self) -> None:
+        """Prints the lines that were added since the last call."""
+        self.console.print(self, soft_wrap=True)
+        self.lines = []
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yields each line as it is: no padding to the width, no second wrapping."""
         for line in self.lines:
             if console.color_system is None:
                 yield Segment(line.plain.rstrip() + "\n")
@@ -124,18 +157,27 @@ class _Lines:
             line.rstrip()
             yield from line.render(console, end="\n")
 
+    def table(self, rows: Sequence[Row], *, indent: int = 2) -> None:
+        """Adds a table: the titles of the columns, then the rows. Columns without any content do not appear."""
+        if rows:
+            self.lines += _Table(self, rows, indent).lay_out()
+
+
+# *** tables
+
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a table.
+class Cell:
+    """A cell of a table, and how its column is drawn: the cells of the first row decide.
 
-    `comfort` is the width that it keeps before others leave the row, `most` the width it never exceeds.
+    `comfort` is the width that a column keeps before others leave the row, `most` the width it never exceeds.
     Columns with `leaves` go to a second line when the page is too narrow, the smallest number first, as
-    `label value` (`label` None: the title). `optional` ones are left out instead. `own_line` is for
-    sentences. A cell that does not fit is first folded before `split`.
+    `label content` (`label` None: the title). `optional` ones are left out instead. `own_line` is for
+    sentences. Content that does not fit is first folded before `split`.
     """
 
     title: str
+    content: Piece
     right: bool = False
     comfort: int = 12
     most: int = 48
@@ -148,70 +190,99 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """Cells in the order of the columns; below them, over the whole width, facts and notes.
+    """A row of a table; below it, over the whole width, facts and notes.
 
     Facts share a line if they fit; each note has a line of its own.
     """
 
-    cells: Sequence[Part]
-    facts: Sequence[Part] = ()
-    notes: Sequence[Part] = ()
+    cells: Sequence[Cell]
+    facts: Sequence[Piece] = ()
+    notes: Sequence[Piece] = ()
     style: str = ""
 
 
-def lay_out_table(page: Page, columns: Sequence[Column], rows: Sequence[Row], *, indent: int = 2) -> list[Text]:
-    """Returns a table as lines: titles, then the rows. Columns without any content do not appear."""
-    table = [[page.read(cell) for cell in row.cells] for row in rows]
-    used = [i for i in range(len(columns)) if any(cells[i].plain for cells in table)]
-    natural = {i: _measure(columns[i], [cells[i] for cells in table]) for i in used}
-    inside = _choose_columns(columns, natural, page.width - indent)
-    widths = _choose_widths({i: natural[i] for i in inside}, columns, page.width - indent)
-    titles = {i: Text(columns[i].title, style="dim") for i in inside}
-    lines = list(_lay_out_cells(page, columns, widths, titles, indent))
-    below = [i for i in used if i not in widths and not columns[i].optional]
-    hang = indent
-    if widths:
-        hang += next(iter(widths.values())) + _GAP
-    for row, cells in zip(rows, table, strict=True):
-        lines += _lay_out_row(page, columns, row, cells, widths, below, indent, min(hang, page.width // 3))
-    return lines
+class _Table:
+    """A table of a page: `columns` are the cells of its first row, `widths` the width of each column in the row."""
 
+    def __init__(self, page: Page, rows: Sequence[Row], indent: int) -> None:
+        self.page, self.rows, self.indent = page, rows, indent
+        self.columns = rows[0].cells
+        self.texts = [[page.read(cell.content) for cell in row.cells] for row in rows]
+        self.used = [i for i in range(len(self.columns)) if any(cells[i].plain for cells in self.texts)]
+        self.widths = self._choose_widths(page.width - indent)
 
-def _lay_out_row(
-    page: Page,
-    columns: Sequence[Column],
-    row: Row,
-    texts: Sequence[Text],
-    widths: dict[int, int],
-    below: Sequence[int],
-    indent: int,
-    hang: int,
-) -> Iterator[Text]:
-    cells = {i: texts[i] for i in widths}
-    # a cell that would fold many times goes below, too, and has the whole width there
-    long = [i for i, cell in cells.items() if len(_fold(page.console, cell, widths[i], columns[i].split)) > _MOST_FOLDS]
-    short: list[Text] = []
-    own: list[Text] = []
-    for i in sorted([*below, *long]):
-        whole, column = texts[i], columns[i]
-        if not whole.plain:
-            continue
-        label = column.label
-        if label is None:
-            label = column.title
-        if label:
-            whole = page.join((f"{label} ", "dim"), whole)
-        if column.own_line or i in long:
-            own.append(whole)
-        else:
-            short.append(whole)
-    cells |= {i: Text("below", style="dim") for i in long}
-    for line in _lay_out_cells(page, columns, widths, cells, indent):
-        line.stylize_before(row.style)
-        yield line
-    facts = _pack([*short, *map(page.read, row.facts)], page.width - hang)
-    for note in [*own, *facts, *row.notes]:
-        yield from page.wrap(note, indent=hang, hang=2)
+    def lay_out(self) -> Iterator[Text]:
+        """Yields the lines."""
+        yield from self._lay_out_cells({i: Text(self.columns[i].title, style="dim") for i in self.widths})
+        for row, cells in zip(self.rows, self.texts, strict=True):
+            yield from self._lay_out_row(row, cells)
+
+    def _lay_out_row(self, row: Row, texts: Sequence[Text]) -> Iterator[Text]:
+        page, cells = self.page, {i: texts[i] for i in self.widths}
+        # a cell that would fold many times goes below, too, and has the whole width there
+        long = [i for i, cell in cells.items() if len(self._fold_cell(i, cell)) > _MOST_FOLDS]
+        facts: list[Text] = []
+        notes: list[Piece] = []
+        for i in self.used:
+            column, whole = self.columns[i], texts[i]
+            is_below = i not in self.widths and not column.optional
+            if not whole.plain or not (is_below or i in long):
+                continue
+            label = column.title if column.label is None else column.label
+            if label:
+                whole = page.join((f"{label} ", "dim"), whole)
+            (notes if column.own_line or i in long else facts).append(whole)
+        cells |= {i: Text("below", style="dim") for i in long}
+        for line in self._lay_out_cells(cells):
+            line.stylize_before(row.style)
+            yield line
+        hang = self.indent
+        if self.widths:
+            hang += next(iter(self.widths.values())) + _GAP
+        hang = min(hang, page.width // 3)
+        packed = _pack([*facts, *map(page.read, row.facts)], page.width - hang)
+        for note in [*notes, *packed, *row.notes]:
+            yield from page.wrap(note, indent=hang, hang=2)
+
+    def _fold_cell(self, i: int, cell: Text) -> list[Text]:
+        return _fold(self.page.console, cell, self.widths[i], self.columns[i].split)
+
+    def _lay_out_cells(self, cells: dict[int, Text]) -> Iterator[Text]:
+        folded = {i: self._fold_cell(i, cells[i]) for i in self.widths}
+        for cells_of_line in zip_longest(*folded.values(), fillvalue=Text()):
+            line = Text(" " * self.indent)
+            for i, cell in zip(folded, cells_of_line, strict=True):
+                space = Text(" " * max(self.widths[i] - cell.cell_len, 0))
+                line.append_text(space + cell if self.columns[i].right else cell + space)
+                line.append(" " * _GAP)
+            line.rstrip()
+            yield line
+
+    def _choose_widths(self, room: int) -> dict[int, int]:
+        """Returns the width of each column that stays in the row."""
+        natural = {i: self._measure(i) for i in self.used}
+        widths = {i: min(wanted, self.columns[i].comfort) for i, wanted in natural.items()}
+        leaving = [i for i in self.used if self.columns[i].leaves is not None]
+        for i in sorted(leaving, key=lambda i: self.columns[i].leaves or 0):
+            if sum(widths.values()) + _GAP * (len(widths) - 1) > room and len(widths) > 1:
+                del widths[i]
+        free = room - _GAP * (len(widths) - 1) - sum(widths.values())
+        while free < 0 and max(widths.values()) > _NARROWEST:
+            widest = max(widths, key=lambda i: widths[i])
+            widths[widest] -= 1
+            free += 1
+        # The columns that want least are filled first, so that one endless cell does not starve the others.
+        short = sorted((i for i in widths if widths[i] < natural[i]), key=lambda i: natural[i] - widths[i])
+        for number, i in enumerate(short):
+            more = min(natural[i] - widths[i], max(free, 0) // (len(short) - number))
+            widths[i] += more
+            free -= more
+        return widths
+
+    def _measure(self, i: int) -> int:
+        cells = [cells[i] for cells in self.texts if cells[i].plain]
+        widest = max((line.cell_len for cell in cells for line in cell.split("\n")), default=0)
+        return max(min(widest, self.columns[i].most), len(self.columns[i].title))
 
 
 def _pack(facts: Sequence[Text], width: int) -> list[Text]:
@@ -225,57 +296,11 @@ def _pack(facts: Sequence[Text], width: int) -> list[Text]:
     return lines
 
 
-def _lay_out_cells(
-    page: Page, columns: Sequence[Column], widths: dict[int, int], cells: dict[int, Text], indent: int
-) -> Iterator[Text]:
-    folded = {i: _fold(page.console, cells[i], widths[i], columns[i].split) for i in widths}
-    for cells_of_line in zip_longest(*folded.values(), fillvalue=Text()):
-        line = Text(" " * indent)
-        for i, cell in zip(folded, cells_of_line, strict=True):
-            space = Text(" " * max(widths[i] - cell.cell_len, 0))
-            padded = space + cell if columns[i].right else cell + space
-            line.append_text(padded)
-            line.append(" " * _GAP)
-        line.rstrip()
-        yield line
-
-
-def _measure(column: Column, cells: Sequence[Text]) -> int:
-    widest = max((max(line.cell_len for line in cell.split("\n")) for cell in cells if cell.plain), default=0)
-    return max(min(widest, column.most), len(column.title))
-
-
-def _choose_columns(columns: Sequence[Column], natural: dict[int, int], width: int) -> list[int]:
-    inside = list(natural)
-    for i in sorted((i for i in natural if columns[i].leaves is not None), key=lambda i: columns[i].leaves or 0):
-        needed = sum(min(natural[j], columns[j].comfort) for j in inside) + _GAP * (len(inside) - 1)
-        if needed > width and len(inside) > 1:
-            inside.remove(i)
-    return inside
-
-
-def _choose_widths(natural: dict[int, int], columns: Sequence[Column], width: int) -> dict[int, int]:
-    widths = {i: min(wanted, columns[i].comfort) for i, wanted in natural.items()}
-    free = width - _GAP * (len(widths) - 1) - sum(widths.values())
-    while free < 0 and max(widths.values()) > _NARROWEST:
-        widest = max(widths, key=lambda i: widths[i])
-        widths[widest] -= 1
-        free += 1
-    # The columns that want least are filled first, so that one endless cell does not starve the others.
-    short = sorted((i for i in widths if widths[i] < natural[i]), key=lambda i: natural[i] - widths[i])
-    for number, i in enumerate(short):
-        more = min(natural[i] - widths[i], max(free, 0) // (len(short) - number))
-        widths[i] += more
-        free -= more
-    return widths
-
-
 def _fold(console: Console, text: Text, width: int, split: str = "") -> list[Text]:
     if text.cell_len <= width and "\n" not in text.plain:
         return [text]
     if split and split in text.plain:
-        middle = text.plain.index(split)
-        left, right = text.divide([middle])
+        left, right = text.divide([text.plain.index(split)])
         return [*_fold(console, left, width), *_fold(console, right, width)]
     lines = list(text.wrap(console, max(width, 1), overflow="fold"))
     for line in lines:

@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
-from rich.text import Text
 
 from vmapdbg.lint.ignores import find_line
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import count_kernels, index_of
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.format import Places
-from vmapdbg.page.text.layout import Page, escape_unsafe
-from vmapdbg.page.text.view import ALERT
+from vmapdbg.page.text.layout import ALERT, Page, escape_unsafe
 
 _INDENT = 4
 _MOST_FAILURES = 3
 
 
-@dataclass(frozen=True)
-class Report:
-    """What the views print. `titles` maps codes to the names of their rules; `ignored` counts the findings that a
-    comment on the user's line took out."""
+def print_text(capture: Capture, ignored: int, titles: Mapping[str, str], console: Console) -> None:
+    """Prints how much was checked, then each finding of a capture with its source lines and what to try.
 
-    capture: Capture
-    findings: tuple[Finding, ...]
-    ignored: int
-    titles: Mapping[str, str]
-
-
-def print_text(report: Report, console: Console) -> None:
-    """Prints the report: how much was checked, then each finding with its source lines and what to try."""
-    page, places = Page(console), Places.of(report.capture)
-    lines = page.wrap(_format_headline(page, report), hang=2)
-    for finding in report.findings:
-        lines += [Text(), *format_finding(page, places, report, finding)]
-    page.show(lines)
+    `titles` maps codes to the names of their rules; `ignored` counts the findings that comments excluded.
+    """
+    page = Page(console, Places.of(capture))
+    _print_headline(page, capture, ignored)
+    for finding in capture.findings:
+        page.add()
+        _print_finding(page, capture, finding, titles.get(finding.code, ""))
+    page.print()
 
 
 def print_concise(findings: Iterable[Finding], console: Console, snippet: str) -> None:
@@ -51,27 +41,26 @@ def print_explanation(code: str, title: str, severity: str, explanation: str, co
     """Prints what a rule means, paragraph by paragraph, as wide as the page, at most 100 columns."""
     page = Page(console)
     page.width = min(page.width, 100)
-    lines = page.wrap((code, "bold"), f"  {title} ({severity})")
+    page.add((code, "bold"), f"  {title} ({severity})", hang=0)
     for paragraph in explanation.strip().split("\n\n"):
-        lines += [Text(), *page.wrap(" ".join(paragraph.split()))]
-    page.show(lines)
+        page.add()
+        page.add(" ".join(paragraph.split()), hang=0)
+    page.print()
 
 
-def _format_headline(page: Page, report: Report) -> Text:
-    capture = report.capture
+def _print_headline(page: Page, capture: Capture, ignored: int) -> None:
     kernels = count_kernels(capture.schedules)
-    off = ", ".join(name for name, state in capture.patches.items() if not state)
-    found, about = _count_findings(len(report.findings)), f" in {format_plural(kernels, 'kernel')}"
-    if not kernels and not report.findings:
+    found, about = _count_findings(len(capture.findings)), f" in {format_plural(kernels, 'kernel')}"
+    if not kernels and not capture.findings:
         found, about = ("no kernels to check", ALERT), ": the snippet created no schedule"
         if capture.schedules:
             about = f": {format_plural(len(capture.schedules), 'schedule')} without kernels"
     about += f", target {capture.target}"
-    if off:
+    if off := ", ".join(name for name, state in capture.patches.items() if not state):
         about += f", patches off: {off}"
-    if report.ignored:
-        about += f", {report.ignored} ignored by comments"
-    return page.join((capture.snippet, "bold"), "  ", found, about)
+    if ignored:
+        about += f", {ignored} ignored by comments"
+    page.add((capture.snippet, "bold"), "  ", found, about)
 
 
 def _count_findings(count: int) -> tuple[str, str]:
@@ -81,39 +70,32 @@ def _count_findings(count: int) -> tuple[str, str]:
     return format_plural(count, "finding"), ALERT
 
 
-def format_finding(page: Page, places: Places, report: Report, finding: Finding) -> list[Text]:
-    """Returns a finding as lines: place, code and title, then the message, both source lines, node, advice."""
-    schedule = next((item for item in report.capture.schedules if item.index == finding.schedule), None)
-    place = places.format(finding.line) or report.capture.snippet
-    title = report.titles.get(finding.code, "")
-    lines = page.wrap((place, "bold"), "  ", (finding.code, ALERT), f" {title}", hang=2)
-    lines += page.wrap(finding.message, indent=_INDENT)
-    lines += _quote(page, [("your line", find_line(finding.line, {}).strip()), _kernel_line(schedule, finding)])
-    if about := _describe_place(schedule, finding):
-        lines += page.wrap((about, "dim"), indent=_INDENT, hang=2)
-    if finding.advice:
-        lines += page.wrap(("try: ", "bold"), finding.advice, indent=_INDENT, hang=5)
-    return lines
-
-
-def _kernel_line(schedule: Schedule | None, finding: Finding) -> tuple[str, str | None]:
-    kernel = schedule and index_of(schedule).kernel(finding.number)
-    if kernel is None or finding.source_line is None:
-        return "kernel", None
-    lines = kernel.source.split("\n")
-    title = f"{kernel.target}:{finding.source_line}"
-    if not 0 < finding.source_line <= len(lines):
-        return title, None
-    return title, lines[finding.source_line - 1].strip()
-
-
-def _quote(page: Page, quoted: Sequence[tuple[str, str | None]]) -> list[Text]:
+def _print_finding(page: Page, capture: Capture, finding: Finding, title: str) -> None:
+    """Prints place, code and title of a finding, then the message, both source lines, node, advice."""
+    schedule = next((item for item in capture.schedules if item.index == finding.schedule), None)
+    place = page.places.format(finding.line) or capture.snippet
+    page.add((place, "bold"), "  ", (finding.code, ALERT), f" {title}")
+    page.add(finding.message, indent=_INDENT, hang=0)
+    quoted = [("your line", find_line(finding.line, {}).strip()), _kernel_line(schedule, finding)]
     shown = [(label, text) for label, text in quoted if text]
     width = max((len(label) for label, _ in shown), default=0)
-    lines: list[Text] = []
     for label, text in shown:
-        lines += page.wrap((f"{label:>{width}} | ", "dim"), text, indent=_INDENT + 2, hang=min(width + 3, 12))
-    return lines
+        page.add((f"{label:>{width}} | ", "dim"), text, indent=_INDENT + 2, hang=min(width + 3, 12))
+    if about := _describe_place(schedule, finding):
+        page.add((about, "dim"), indent=_INDENT)
+    if finding.advice:
+        page.add(("try: ", "bold"), finding.advice, indent=_INDENT, hang=5)
+
+
+def _kernel_line(schedule: Schedule | None, finding: Finding) -> tuple[str, str]:
+    """Returns the line of the kernel that a finding is about, and its name; an empty line if it is not known."""
+    kernel = schedule and index_of(schedule).kernel(finding.number)
+    if kernel is None or finding.source_line is None:
+        return "", ""
+    lines = kernel.source.split("\n")
+    if not 0 < finding.source_line <= len(lines):
+        return "", ""
+    return f"{kernel.target}:{finding.source_line}", lines[finding.source_line - 1].strip()
 
 
 def _describe_place(schedule: Schedule | None, finding: Finding) -> str:
@@ -136,14 +118,13 @@ def print_run(
 ) -> None:
     """Prints what `run --lint` found: each finding in two or three lines, then how much was checked."""
     page = Page(console)
-    lines: list[Text] = []
     for finding in findings:
         title = titles.get(finding.code, "")
-        lines += page.wrap((finding.line or "?", "bold"), "  ", (finding.code, ALERT), f" {title}", hang=2)
-        lines += page.wrap(finding.message, indent=_INDENT)
-        lines += page.wrap(("try: ", "bold"), finding.advice, indent=_INDENT, hang=5)
+        page.add((finding.line or "?", "bold"), "  ", (finding.code, ALERT), f" {title}")
+        page.add(finding.message, indent=_INDENT, hang=0)
+        page.add(("try: ", "bold"), finding.advice, indent=_INDENT, hang=5)
     for reason, count in list(failed.items())[:_MOST_FAILURES]:
         sentence = f"{format_plural(count, 'schedule')} could not be checked: {reason.splitlines()[0][:200]}"
-        lines += page.wrap((sentence, "yellow"), hang=2)
-    lines += page.wrap("vmapdbg lint: ", _count_findings(len(findings)), f" in {counts}", hang=2)
-    page.show(lines)
+        page.add((sentence, "yellow"))
+    page.add("vmapdbg lint: ", _count_findings(len(findings)), f" in {counts}")
+    page.print()

@@ -9,34 +9,32 @@ from rich.text import Text
 from vmapdbg.diff import ScheduleDiff, Totals, ValueDiff
 from vmapdbg.diff.pairing import find_ranges
 from vmapdbg.model.wording import format_known, format_plural, inflect
-from vmapdbg.page.format import format_bytes, format_seconds, format_shape
+from vmapdbg.page.format import format_bytes, format_ratio, format_seconds, format_shape, join_change
 from vmapdbg.page.sections import SECTIONS, load_section
-from vmapdbg.page.text.buffers import format_alerts
+from vmapdbg.page.text.buffers import print_alerts
 from vmapdbg.page.text.kernels import describe_copies
-from vmapdbg.page.text.layout import Page, Part
-from vmapdbg.page.text.view import (
-    AFTER,
-    ALERT,
-    BEFORE,
-    STATUS_STYLES,
-    ScheduleView,
-    format_ratio,
-    format_short,
-    join_change,
-    join_change_text,
-)
+from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Page, Piece
+from vmapdbg.page.text.view import STATUS_STYLES, ScheduleView, format_short
 
 _MOST_OUTPUTS = 8
 
 
 def print_schedule(view: ScheduleView, only: Collection[str] = SECTIONS) -> None:
     """Prints a schedule with the sections in `only`; of two runs what changed in it."""
-    page = view.page
-    page.show([Text(), *page.rule(*describe_schedule(view, "==")), *_format_whole(view)])
-    sections = [load_section(name) for name in SECTIONS if name in only]
-    for section in (_format_values, *sections, _format_same):
-        if lines := section(view):
-            page.show([Text(), *lines])
+    view.page.rule(*describe_schedule(view, "=="))
+    if view.is_pair:
+        _print_totals(view)
+        _print_ranges(view)
+        _print_values(view)
+    else:
+        _print_other_switches(view)
+        print_alerts(view)
+    for name in SECTIONS:
+        if name in only:
+            load_section(name)(view)
+    if view.is_pair:
+        _print_same(view)
+    view.page.print()
 
 
 def name_schedule(pair: ScheduleDiff) -> str:
@@ -49,10 +47,10 @@ def name_only_side(pair: ScheduleDiff) -> str:
     return "only before" if pair.after is None else "only after"
 
 
-def describe_schedule(view: ScheduleView, sign: str) -> list[Part]:
+def describe_schedule(view: ScheduleView, sign: str) -> list[Piece]:
     """Returns `== schedule 3`, its line, and its kernels, copies and cache, or that only one side has it."""
     pair = view.pair
-    parts: list[Part] = [(f"{sign} schedule {name_schedule(pair)}", "bold")]
+    parts: list[Piece] = [(f"{sign} schedule {name_schedule(pair)}", "bold")]
     if view.is_pair:
         line = view.line(pair.line_before, pair.line_after)
         if line.plain:
@@ -69,22 +67,15 @@ def describe_schedule(view: ScheduleView, sign: str) -> list[Part]:
     return parts
 
 
-def _format_whole(view: ScheduleView) -> list[Text]:
-    """Returns the lines below the heading."""
-    if view.is_pair:
-        return [*_format_totals(view), *_format_legend(view)]
-    return [*_format_other_switches(view), *format_alerts(view)]
-
-
-def _format_other_switches(view: ScheduleView) -> list[Text]:
+def _print_other_switches(view: ScheduleView) -> None:
     """A warning if a cached schedule was made with other switches than the current ones."""
     changed = view.schedule.not_in_key
     if not changed:
-        return []
+        return
     then, now = (", ".join(f"{name}={values[side]}" for name, values in changed.items()) for side in (0, 1))
     it = inflect(len(changed), "it", "them")
     alert = f"!! made with {then}, now {now}: tinygrad's schedule cache ignores {it}"
-    return view.page.wrap((alert, ALERT), indent=2, hang=3)
+    view.page.add((alert, ALERT), indent=2, hang=3)
 
 
 # *** two runs
@@ -103,12 +94,9 @@ def describe_totals(page: Page, before: Totals, after: Totals) -> list[Text]:
         ("threads", "threads", format_short, False),
     ):
         one, other = getattr(before, name), getattr(after, name)
-        if one == other:
-            continue
-        change = page.join(f"{label} ", (write(one), BEFORE), " -> ", (write(other), AFTER))
-        if has_ratio:
-            change.append(format_ratio(one, other))
-        parts.append(change)
+        if one != other:
+            ratio = format_ratio(one, other) if has_ratio else ""
+            parts.append(page.join(f"{label} ", (write(one), BEFORE), " -> ", (write(other), AFTER), ratio))
     return parts
 
 
@@ -121,31 +109,28 @@ def describe_time(page: Page, before: Totals, after: Totals) -> list[Text]:
     return [page.join("time in kernels ", (one, BEFORE), " -> ", (other, AFTER), ratio)]
 
 
-def _format_totals(view: ScheduleView) -> list[Text]:
+def _print_totals(view: ScheduleView) -> None:
     before, after = view.pair.totals_before, view.pair.totals_after
-    if before is None or after is None or before == after or len(view.diff.schedules) == 1:
-        return []
-    return view.page.wrap(Text(", ").join(describe_totals(view.page, before, after)), indent=2, hang=2)
+    if before is not None and after is not None and before != after and len(view.diff.schedules) > 1:
+        view.page.add(Text(", ").join(describe_totals(view.page, before, after)), indent=2)
 
 
-def _format_legend(view: ScheduleView) -> list[Text]:
+def _print_ranges(view: ScheduleView) -> None:
     """Names the ranges that the sides call differently, if something that is shown has them."""
     page, pair = view.page, view.pair
     if not pair.is_pair or not (pair.nodes or pair.removed_ranges or pair.added_ranges):
-        return []
+        return
     shown = _list_shown_ranges(pair, is_one_snippet=view.diff.same_snippet)
     moved = [f"{one} -> {other}" for one, other in pair.renamed.items() if one != other and one in shown]
-    lines: list[Text] = []
-    if moved:
-        lines += page.wrap(("ranges renamed ", "dim"), ", ".join(moved), indent=2, hang=2)
-    for label, style, ranges, tick in (
-        ("- ranges only before ", BEFORE, pair.removed_ranges, "'"),
-        ("+ ranges only after ", AFTER, pair.added_ranges, ""),
+    removed = [f"{item.name}'={item.size} {item.axis_type}" for item in pair.removed_ranges]
+    added = [f"{item.name}={item.size} {item.axis_type}" for item in pair.added_ranges]
+    for label, style, names in (
+        ("ranges renamed ", "dim", moved),
+        ("- ranges only before ", BEFORE, removed),
+        ("+ ranges only after ", AFTER, added),
     ):
-        names = ", ".join(f"{item.name}{tick}={item.size} {item.axis_type}" for item in ranges)
         if names:
-            lines += page.wrap((label, style), names, indent=2, hang=2)
-    return lines
+            page.add((label, style), ", ".join(names), indent=2)
 
 
 def _list_shown_ranges(pair: ScheduleDiff, *, is_one_snippet: bool) -> Container[str]:
@@ -161,10 +146,8 @@ def _list_shown_ranges(pair: ScheduleDiff, *, is_one_snippet: bool) -> Container
     return {name for text in texts for name in find_ranges(text)}
 
 
-def _format_same(view: ScheduleView) -> list[Text]:
+def _print_same(view: ScheduleView) -> None:
     """Says what did not change."""
-    if not view.is_pair:
-        return []
     pair = view.pair
     buffers = sum(item.status == "unchanged" for item in pair.bufferizes)
     kernels = sum(item.status == "unchanged" for item in pair.kernels)
@@ -178,33 +161,32 @@ def _format_same(view: ScheduleView) -> list[Text]:
         parts.append(f"{buffers} {view.buffer_op}")
     if kernels:
         parts.append(format_plural(kernels, "kernel"))
-    lines: list[Text] = []
+    sentences: list[str] = []
     if parts:
-        lines += view.page.wrap((f"= unchanged: {', '.join(parts)}", "dim"), hang=2)
+        sentences.append(f"= unchanged: {', '.join(parts)}")
     if pair.folded_before or pair.folded_after:
         many = f"{len(pair.folded_before)} -> {len(pair.folded_after)} nodes"
         what = "that only write a value in another way: broadcasts, permutations, stores of outputs"
-        lines += view.page.wrap((f"= not compared: {many} {what}", "dim"), hang=2)
-    return lines
+        sentences.append(f"= not compared: {many} {what}")
+    if sentences:
+        view.page.add()
+    for sentence in sentences:
+        view.page.add((sentence, "dim"))
 
 
 # *** values
 
 
-def _format_values(view: ScheduleView) -> list[Text]:
+def _print_values(view: ScheduleView) -> None:
     page, outputs = view.page, view.pair.outputs
     shown = [item for item in outputs if page.show_all or item.status in ("different", "close")]
     if not shown:
-        return []
+        return
     statuses = [item.status for item in outputs]
     kinds = [name for name in ("different", "close", "equal", "unknown") if name in statuses]
-    lines = page.head("Values", ", ".join(f"{statuses.count(name)} {name}" for name in kinds))
-    first = page.choose_first(shown, _MOST_OUTPUTS)
-    for item in first:
-        lines += page.wrap(format_output(page, item), indent=2, hang=4)
-    if len(first) < len(shown):
-        lines += page.wrap((f"... {len(shown) - len(first)} more: --all shows them", "dim"), indent=2)
-    return lines
+    page.head("Values", ", ".join(f"{statuses.count(name)} {name}" for name in kinds))
+    for item in page.first(shown, _MOST_OUTPUTS, "... {} more: --all shows them"):
+        page.add(format_output(page, item), indent=2, hang=4)
 
 
 def format_output(page: Page, item: ValueDiff) -> Text:
@@ -213,31 +195,26 @@ def format_output(page: Page, item: ValueDiff) -> Text:
         return page.text(f"output {item.number}: not compared (it exists on one side only)")
     style = STATUS_STYLES.get(item.status, "")
     shapes = [format_shape(shape) or "none" for shape in (item.shape_before, item.shape_after)]
-    shape = join_change_text(page, *shapes)
-    dtype = join_change_text(page, item.dtype_before, item.dtype_after)
-    return page.join(
-        f"output {item.number} ", shape, " ", dtype, ": ", (item.status, style), *_describe_difference(page, item)
-    )
+    shape, dtype = page.change(*shapes), page.change(item.dtype_before, item.dtype_after)
+    difference = _describe_difference(page, item)
+    return page.join(f"output {item.number} ", shape, " ", dtype, ": ", (item.status, style), *difference)
 
 
-def _describe_difference(page: Page, item: ValueDiff) -> Iterator[Part]:
+def _describe_difference(page: Page, item: ValueDiff) -> Iterator[Piece]:
+    errors = ""
+    if item.max_absolute is not None:
+        errors = f", by up to {_format_value(item.max_absolute)} ({_format_value(item.max_relative)} relative)"
     if item.first is not None:
         where = f"sample {item.first}"
         if item.index is not None:
             where = f"[{', '.join(map(str, item.index))}]"
         yield f" at {where}: "
-        yield join_change_text(page, _format_value(item.value_before), _format_value(item.value_after))
-        yield f"; {item.different} of {item.sampled} sampled differ{_format_errors(item)}"
+        yield page.change(_format_value(item.value_before), _format_value(item.value_after))
+        yield f"; {item.different} of {item.sampled} sampled differ{errors}"
     elif item.status == "close":
-        yield f" within rtol {item.rtol:.1g}{_format_errors(item)}, {item.sampled} sampled"
+        yield f" within rtol {item.rtol:.1g}{errors}, {item.sampled} sampled"
     elif item.status == "different" and item.sampled:
         yield f" outside of the {item.sampled} sampled elements"
-
-
-def _format_errors(item: ValueDiff) -> str:
-    if item.max_absolute is None:
-        return ""
-    return f", by up to {_format_value(item.max_absolute)} ({_format_value(item.max_relative)} relative)"
 
 
 def _format_value(value: float | str | None) -> str:

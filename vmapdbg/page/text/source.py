@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from rich.text import Text
 
 from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.diff.source import LinePair, align_sources
-from vmapdbg.model.capture import Kernel
+from vmapdbg.model.capture import Kernel, SnippetError
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.crash_sentences import describe_crash, describe_error
-from vmapdbg.page.format import format_ids
+from vmapdbg.page.format import format_ids, join_change
 from vmapdbg.page.text.code import (
+    add_one_column,
+    add_two_columns,
+    add_unified,
     fold_code,
-    format_one_column,
-    format_two_columns,
-    format_unified,
     highlight,
     split_lines,
 )
 from vmapdbg.page.text.kernels import name_kernel
-from vmapdbg.page.text.layout import Page, escape_unsafe
-from vmapdbg.page.text.view import AFTER, ALERT, BEFORE, ScheduleView, join_change
+from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Page, escape_unsafe
+from vmapdbg.page.text.view import ScheduleView
 
 # Below this width two columns of source are too narrow to read.
 _TWO_COLUMNS = 100
@@ -30,19 +30,19 @@ _TWO_COLUMNS = 100
 _LEAST_SAME = 0.25
 
 
-def format_source(view: ScheduleView) -> list[Text]:
-    """Returns the source of each kernel; with two runs only of kernels whose source differs.
+def print_source(view: ScheduleView) -> None:
+    """Prints the source of each kernel; with two runs only of kernels whose source differs.
 
     A source that was printed before, in this schedule or another, gets one line.
     """
-    blocks: list[list[Text]] = []
+    page, start = view.page, len(view.page.lines)
     again: dict[tuple[str, str], list[int]] = {}
     for item in view.pair.kernels:
-        if view.is_pair and not view.page.show_all and _has_same_source(item):
+        if view.is_pair and not page.show_all and _has_same_source(item):
             continue
         side = (item.after or item.before)[0]
         if not view.is_pair and side.kernel.failed is not None:
-            blocks.append(_format_failed(view, side))
+            _print_failed(page, side.number, side.kernel.failed)
             continue
         sources = _join_sources(item.before), _join_sources(item.after)
         here = f"{name_kernel(side)} of schedule {view.pair.index}"
@@ -50,52 +50,52 @@ def format_source(view: ScheduleView) -> list[Text]:
         if first != here:
             again.setdefault((side.kernel.name, first), []).append(side.number)
         elif view.is_pair:
-            blocks.append(list(_format_change(view, item, sources)))
+            _print_change(view, item, sources)
         else:
-            blocks.append(_format_kernel(view, side))
-    repeated = list(_format_again(view, again))
-    if not blocks and not repeated:
-        return [] if view.is_pair else view.page.head("Source", "no kernel")
-    lines = [view.page.join(("Source", "bold"))]
-    for number, block in enumerate([*blocks, repeated] if repeated else blocks):
-        if number:
-            lines.append(Text())
-        lines += block
-    return lines
+            _print_kernel(view, side)
+    if again:
+        page.add()
+    same = "the same as" if view.is_pair else "same source as"
+    for (name, first), numbers in again.items():
+        page.add((f"#{format_ids(numbers)} {name}: {same} {first}", "dim"))
+    if len(page.lines) > start:
+        # in place of the empty line above the first kernel
+        page.lines[start : start + 1] = [Text(), page.join(("Source", "bold"))]
+    elif not view.is_pair:
+        page.head("Source", "no kernel")
 
 
 def _has_same_source(item: KernelChange) -> bool:
     return item.status in ("unchanged", "changed") and "source" not in item.changed
 
 
-def _format_again(view: ScheduleView, again: dict[tuple[str, str], list[int]]) -> Iterator[Text]:
-    same = "the same as" if view.is_pair else "same source as"
-    for (name, first), numbers in again.items():
-        yield from view.page.wrap((f"#{format_ids(numbers)} {name}: {same} {first}", "dim"), hang=2)
-
-
 # *** one run
 
 
-def _format_failed(view: ScheduleView, side: KernelSide) -> list[Text]:
-    """Returns why tinygrad makes no program of a kernel."""
-    failed = side.kernel.failed
-    assert failed is not None
-    lines = view.page.wrap((f"#{side.number} has no program: {describe_error(failed)}", ALERT), hang=2)
+def _print_failed(page: Page, number: int, failed: SnippetError) -> None:
+    """Prints why tinygrad makes no program of a kernel."""
+    page.add()
+    page.add((f"#{number} has no program: {describe_error(failed)}", ALERT))
     for sentence in describe_crash(failed.crash):
-        lines += view.page.wrap(sentence, indent=2, hang=2)
-    return lines
+        page.add(sentence, indent=2)
 
 
-def _format_kernel(view: ScheduleView, side: KernelSide) -> list[Text]:
+def _print_kernel(view: ScheduleView, side: KernelSide) -> None:
     page, kernel = view.page, side.kernel
     code = escape_unsafe(kernel.source.strip("\n"), page.console.encoding)
-    size = format_plural(len(code.splitlines()), "line")
-    heading = page.wrap((name_kernel(side), "bold"), (f"  {kernel.target}, {size}", "dim"), hang=2)
+    page.head(name_kernel(side), f"{kernel.target}, {format_plural(len(code.splitlines()), 'line')}")
     text = highlight(code, kernel.target) if page.is_coloured else Text(code)
+    marks = _list_marks(view, kernel, side.number)
     if view.run.copies_source:
-        return [*heading, *split_lines(text)]
-    return [*heading, *_fold_marked(page, text, _list_marks(view, kernel, side.number))]
+        page.lines += split_lines(text)
+    elif not marks:
+        page.lines += fold_code(text, page.width)
+    else:
+        for number, line in enumerate(text.split("\n", allow_blank=True), start=1):
+            page.lines += fold_code(line, page.width)
+            if number in marks:
+                indent = len(line.plain) - len(line.plain.lstrip())
+                page.add((f"^ {marks[number]}", ALERT), indent=min(indent, page.width // 2))
 
 
 def _list_marks(view: ScheduleView, kernel: Kernel, number: int) -> dict[int, str]:
@@ -107,19 +107,6 @@ def _list_marks(view: ScheduleView, kernel: Kernel, number: int) -> dict[int, st
     return marks
 
 
-def _fold_marked(page: Page, code: Text, marks: dict[int, str]) -> list[Text]:
-    """Returns the lines of `code` with `^ VD101` below the lines with findings."""
-    if not marks:
-        return fold_code(code, page.width)
-    lines: list[Text] = []
-    for number, line in enumerate(code.split("\n", allow_blank=True), start=1):
-        lines += fold_code(line, page.width)
-        if number in marks:
-            indent = len(line.plain) - len(line.plain.lstrip())
-            lines += page.wrap((f"^ {marks[number]}", ALERT), indent=min(indent, page.width // 2))
-    return lines
-
-
 # *** two runs
 
 
@@ -129,7 +116,7 @@ def _join_sources(sides: Sequence[KernelSide]) -> str:
     return "\n".join(f"// {name_kernel(side)}\n{side.kernel.source.strip(chr(10))}" for side in sides)
 
 
-def _format_change(view: ScheduleView, item: KernelChange, sources: tuple[str, str]) -> Iterator[Text]:
+def _print_change(view: ScheduleView, item: KernelChange, sources: tuple[str, str]) -> None:
     page = view.page
     before, after = (escape_unsafe(source.strip("\n"), page.console.encoding) for source in sources)
     is_one_sided = not item.before or not item.after
@@ -139,17 +126,17 @@ def _format_change(view: ScheduleView, item: KernelChange, sources: tuple[str, s
         pairs = align_sources(before, after, {side.kernel.name for side in (*item.before, *item.after)})
     target = (item.after or item.before)[0].kernel.target
     coloured = _colour(page, before, target), _colour(page, after, target)
-    yield from page.head(_describe_match(item), _count_changed(item, pairs))
+    page.head(_describe_match(item), _count_changed(item, pairs))
     if view.run.unified and not is_one_sided:
         for title, sides, style in (("--- before", item.before, BEFORE), ("+++ after", item.after, AFTER)):
-            yield from page.wrap((f"{title} {', '.join(map(name_kernel, sides))}", style), hang=4)
-        yield from format_unified(page, pairs, coloured)
+            page.add((f"{title} {', '.join(map(name_kernel, sides))}", style), hang=4)
+        add_unified(page, pairs, coloured)
     elif page.width >= _TWO_COLUMNS and not is_one_sided:
-        yield from format_two_columns(page, pairs, coloured)
+        add_two_columns(page, pairs, coloured)
     else:
         if sum(pair.is_same for pair in pairs) < len(pairs) * _LEAST_SAME:
             pairs = _list_apart(before, after)
-        yield from format_one_column(page, pairs, coloured)
+        add_one_column(page, pairs, coloured)
 
 
 def _list_apart(before: str, after: str) -> list[LinePair]:

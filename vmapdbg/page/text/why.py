@@ -5,37 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.text import Text
 
-from vmapdbg.page.text.layout import escape_unsafe
-from vmapdbg.page.text.view import ALERT
-from vmapdbg.page.why import Explanation, Step
+from vmapdbg.page.text.layout import ALERT, NOTE, Page
+from vmapdbg.page.why import Explanation
+
+_LABEL = 17
 
 
 def print_explanations(explanations: Sequence[Explanation], console: Console) -> None:
     """Prints each explanation under its title; sentences are folded to the width of the console."""
+    page = Page(console)
     for position, explanation in enumerate(explanations):
         if position:
-            console.print()
-        console.print(Text(_safe(explanation.title, console), style="bold"))
+            page.add()
+        page.add((explanation.title, "bold"), hang=0)
         for step in explanation.steps:
-            _print_step(step, console)
-
-
-def _print_step(step: Step, console: Console) -> None:
-    if not step.sentences:
-        console.print(Text("  no boundary: no kernel reads another one's buffer", style="dim"))
-    label = f"  {step.topic:<15}"
-    for number, sentence in enumerate([*step.sentences, *step.alerts]):
-        style = "" if number < len(step.sentences) else ALERT
-        text = Text(_safe(sentence, console), style=style)
-        for line in text.wrap(console, max(20, console.width - len(label))):
-            shown = Text(label, style="cyan")
-            shown.append_text(line)
-            shown.rstrip()
-            console.print(shown, no_wrap=True, overflow="ignore", crop=False)
-            label = " " * len(label)
-
-
-def _safe(value: str, console: Console) -> str:
-    return escape_unsafe(value, console.encoding)
+            if not step.sentences:
+                page.add(("no boundary: no kernel reads another one's buffer", "dim"), indent=2)
+            label = f"  {step.topic:<15}"
+            for number, sentence in enumerate([*step.sentences, *step.alerts]):
+                style = NOTE if number < len(step.sentences) else ALERT
+                page.add((label, NOTE), (sentence, style), hang=_LABEL)
+                label = " " * _LABEL
+    page.print()
