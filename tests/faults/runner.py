@@ -51,7 +51,7 @@ class Laboratory:
         for cache in (schedule_cache, method_cache):
             cache.clear()
         # a fault in the lowering gives the same AST another program
-        programs._render.cache_clear()
+        programs.forget_programs(0)
         rendering.compiled_for_cpu.cache_clear()
         # a UOp that is still there has the line of another snippet
         gc.collect()

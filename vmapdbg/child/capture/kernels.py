@@ -14,11 +14,11 @@ from vmapdbg.child.failures.diagnose import explain_error
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.records import Launch, UOp
-from vmapdbg.child.listen.rendering import CompiledKernel, RendererMissing
+from vmapdbg.child.listen.rendering import CompiledKernel, RendererMissing, compile_kernel
 from vmapdbg.child.program.accesses import find_accesses, find_resets
 from vmapdbg.child.program.linear import Buffer, LinearProgram
 from vmapdbg.child.program.linear_reader import read_linear, read_memories
-from vmapdbg.child.program.programs import Program, compile_program, op_weight, render_program, target_limit
+from vmapdbg.child.program.programs import Program, op_weight, render_program, target_limit
 from vmapdbg.model import capture as model
 from vmapdbg.model.vocabulary import ArgumentAccess
 
@@ -52,7 +52,7 @@ class KernelBuilder:
         kernel = self._build_launch(launch, nodes)
         try:
             if self.view.is_brief:
-                compiled = compile_program(launch.ast, self.target)
+                compiled = compile_kernel(launch.ast, self.target)
                 buffers = _list_arguments(read_memories(compiled.uops), compiled)
                 return replace(kernel, name=compiled.name, buffers=tuple(buffers))
             program = render_program(launch.ast, self.target)

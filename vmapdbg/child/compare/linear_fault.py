@@ -24,7 +24,7 @@ from vmapdbg.child.compare.kernel_rerun import (
 from vmapdbg.child.compare.reference_values import ReadContents
 from vmapdbg.child.program.accesses import carries_values
 from vmapdbg.child.program.emulator import CannotRun, LeavesMemory, load_program, run_program
-from vmapdbg.child.program.linear import Access, LinearProgram, Loop, UOp, Value
+from vmapdbg.child.program.linear import LinearProgram, MemoryAccess, ProgramLoop, UOp, Value
 from vmapdbg.child.program.linear_reader import read_linear
 from vmapdbg.child.program.programs import count_steps
 from vmapdbg.child.program.reach import Undecided, find_loops
@@ -136,7 +136,7 @@ class LinearRun:
             return [{} for _ in places]
         return [known[0] if len(known) == 1 else {} for known in found]
 
-    def _find_steps_of(self, store: Access, places: Whole) -> Iterator[list[Fixed]]:
+    def _find_steps_of(self, store: MemoryAccess, places: Whole) -> Iterator[list[Fixed]]:
         """Yields for each of some elements the steps at which a store writes it. Raises Undecided."""
         used = find_loops(store.index, {loop: loop.trips for loop in store.loops})
         sizes: dict[Value, int] = {loop: loop.trips for loop in store.loops if loop in used}
@@ -151,11 +151,11 @@ class LinearRun:
             yield [{loop.uop: int(steps[loop][hit]) for loop in free} for hit in range(len(hits))]
 
 
-def _is_argument_0(access: Access) -> bool:
+def _is_argument_0(access: MemoryAccess) -> bool:
     return access.buffer.space == "global" and access.buffer.slot == 0
 
 
-def _is_independent(program: LinearProgram, loop: Loop) -> bool:
+def _is_independent(program: LinearProgram, loop: ProgramLoop) -> bool:
     """Returns whether a step of a loop does the same if the other steps do not run."""
     if loop.op == "thread":
         # the threads of a group share memory

@@ -58,7 +58,7 @@ class Value:
 
 
 @dataclass(eq=False)
-class Loop(Value):
+class ProgramLoop(Value):
     """A loop, a thread, or a variable of the program. `trips` is how often it runs; if `symbolic`, that depends on a
     variable and `trips` is the most."""
 
@@ -81,7 +81,7 @@ class Buffer:
 
 
 @dataclass(eq=False)
-class Access:
+class MemoryAccess:
     """One load or store. `index` is the first element, `width` the number of elements; `gate` is the condition (None:
     always). `value` is what is stored, or what is loaded. `loops` are the threads, and the loops around it from
     the outermost. `follows` are the stores that it is ordered after, whose values a load may find."""
@@ -92,8 +92,8 @@ class Access:
     is_store: bool
     value: Value
     width: int
-    loops: tuple[Loop, ...]
-    follows: tuple[Access, ...] = ()
+    loops: tuple[ProgramLoop, ...]
+    follows: tuple[MemoryAccess, ...] = ()
     uop: UOp = field(default=None, repr=False)
 
     @property
@@ -114,21 +114,21 @@ class Step(enum.Enum):
 
 @dataclass
 class LinearProgram:
-    """A whole program: `steps` in order, each with its Loop, Value or Access.
+    """A whole program: `steps` in order, each with its ProgramLoop, Value or MemoryAccess.
 
     `threads` are also the variables that a launch goes through (`core_id`). `addressing` are the addresses, the
     gates (also of ops that are no access), and the numbers of threads. `open_loops` are loops without an END.
     """
 
     buffers: list[Buffer] = field(default_factory=list)
-    accesses: list[Access] = field(default_factory=list)
-    loops: list[Loop] = field(default_factory=list)
-    threads: list[Loop] = field(default_factory=list)
-    variables: list[Loop] = field(default_factory=list)
+    accesses: list[MemoryAccess] = field(default_factory=list)
+    loops: list[ProgramLoop] = field(default_factory=list)
+    threads: list[ProgramLoop] = field(default_factory=list)
+    variables: list[ProgramLoop] = field(default_factory=list)
     addressing: list[Value] = field(default_factory=list)
-    loaded: dict[Value, Access] = field(default_factory=dict)
-    steps: list[tuple[Step, Loop | Value | Access]] = field(default_factory=list)
-    open_loops: list[Loop] = field(default_factory=list)
+    loaded: dict[Value, MemoryAccess] = field(default_factory=dict)
+    steps: list[tuple[Step, ProgramLoop | Value | MemoryAccess]] = field(default_factory=list)
+    open_loops: list[ProgramLoop] = field(default_factory=list)
 
 
 # what is memory, by op; where a release has one op for all spaces, its argument says which

@@ -7,10 +7,10 @@ from typing import Any
 
 from vmapdbg.child.program.linear import (
     POINTER_OPS,
-    Access,
     Buffer,
     LinearProgram,
-    Loop,
+    MemoryAccess,
+    ProgramLoop,
     Step,
     UOp,
     Value,
@@ -41,11 +41,11 @@ def read_linear(uops: Sequence[UOp], launched_by: frozenset[str] = frozenset()) 
     return Reader(launched_by | {"core_id"}).read(uops)
 
 
-def read_values(*uops: UOp) -> tuple[list[Value], list[Loop]]:
+def read_values(*uops: UOp) -> tuple[list[Value], list[ProgramLoop]]:
     """Returns the Values of expressions that are in no linear program (ranges of the scheduler), and their loops."""
     reader = Reader(frozenset())
     values = [reader.value_of(u) for u in uops]
-    return values, [loop for loop in reader.values.values() if isinstance(loop, Loop) and loop.op == "loop"]
+    return values, [loop for loop in reader.values.values() if isinstance(loop, ProgramLoop) and loop.op == "loop"]
 
 
 def read_memories(uops: Sequence[UOp]) -> list[Buffer]:
@@ -60,8 +60,8 @@ class Reader:
         self.program = LinearProgram()
         self.values: dict[UOp, Value] = {}
         self.buffers: dict[UOp, Buffer] = {}
-        self.stores: dict[UOp, Access] = {}
-        self.around: list[Loop] = []
+        self.stores: dict[UOp, MemoryAccess] = {}
+        self.around: list[ProgramLoop] = []
         self.gates: list[Value] = []
 
     def read(self, uops: Sequence[UOp]) -> LinearProgram:
@@ -99,7 +99,7 @@ class Reader:
                 self.program.addressing += map(self.value_of, u.src[1:])
         elif name not in _NOT_VALUES:
             value = self.value_of(u)
-            if not isinstance(value, Loop) and value.op != "const":
+            if not isinstance(value, ProgramLoop) and value.op != "const":
                 self.program.steps.append((Step.COMPUTE, value))
 
     # *** loops
@@ -114,16 +114,16 @@ class Reader:
         if loop.op == "thread" or (loop.name in self.launched_by and loop.lowest == 0):
             self.program.threads.append(loop)
 
-    def loop_of(self, u: UOp) -> Loop:
+    def loop_of(self, u: UOp) -> ProgramLoop:
         found = self.values.get(u)
-        if isinstance(found, Loop):
+        if isinstance(found, ProgramLoop):
             return found
         if is_variable(u):
             op, trips, symbolic = "variable", int(u.vmax) + 1, False
         else:
             op, end = _LOOP_OPS[u.op.name], u.src[0]
             trips, symbolic = int(end.vmax), end.vmin != end.vmax
-        loop = Loop(op, (), dtype_of(u), 4, name=loop_name(u), uop=u, trips=trips, symbolic=symbolic)
+        loop = ProgramLoop(op, (), dtype_of(u), 4, name=loop_name(u), uop=u, trips=trips, symbolic=symbolic)
         loop.lowest, loop.highest = int(u.vmin), int(u.vmax)
         self.values[u] = loop
         return loop
@@ -144,7 +144,7 @@ class Reader:
         gates += [gate for gate in self.gates if gate not in gates]
         width = width or value.lanes
         loops = (*self.program.threads, *self.around)
-        access = Access(buffer, index, join(gates), is_store, value, width, loops, tuple(follows), u)
+        access = MemoryAccess(buffer, index, join(gates), is_store, value, width, loops, tuple(follows), u)
         self.program.accesses.append(access)
         self.program.steps.append((Step.ACCESS, access))
         if is_store:
@@ -152,12 +152,12 @@ class Reader:
         else:
             self.program.loaded[value] = access
 
-    def find_pointer(self, pointer: UOp) -> tuple[Buffer, Value, list[Value], list[Access], int] | None:
+    def find_pointer(self, pointer: UOp) -> tuple[Buffer, Value, list[Value], list[MemoryAccess], int] | None:
         """Returns what a pointer addresses: buffer, index, gates, the stores before it, and the number of elements (0:
         the lanes of the value). None if it is not one index into one buffer."""
         index: Value | None = None
         gates: list[Value] = []
-        follows: list[Access] = []
+        follows: list[MemoryAccess] = []
         width = 0
         while pointer.op.name in POINTER_OPS:
             if pointer.op.name == "AFTER":

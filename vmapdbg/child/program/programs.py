@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Container
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from vmapdbg.child.listen.releases import first_element
 from vmapdbg.child.listen.rendering import CompiledKernel, compile_kernel, make_renderer
-from vmapdbg.child.program.linear import Access, LinearProgram, Loop, Step, Value
+from vmapdbg.child.program.linear import LinearProgram, MemoryAccess, ProgramLoop, Step, Value
 from vmapdbg.child.program.linear_reader import read_linear
 
 UOp = Any
@@ -48,32 +48,21 @@ def render_program(ast: UOp, target: str) -> Program:
 
     Raises what tinygrad raises for a kernel that the target cannot have.
     """
-    return _render(ast.key, KeyedAST(ast), target)
+    key = ast.key, target
+    if key not in _programs:
+        compiled = compile_kernel(ast, target)
+        linear = read_linear(compiled.uops)
+        _programs[key] = Program(compiled, linear, count_work(linear))
+    return _programs[key]
 
 
-def compile_program(ast: UOp, target: str) -> CompiledKernel:
-    """Returns the program of a kernel's AST without what it does. Raises what `render_program` does."""
-    return compile_kernel(ast, target)
-
-
-@dataclass(frozen=True)
-class KeyedAST:
-    """An AST that equals every other KeyedAST, so that a cache compares only the key beside it."""
-
-    ast: UOp = field(compare=False)
-
-
-@functools.cache
-def _render(key: bytes, keyed: KeyedAST, target: str) -> Program:
-    compiled = compile_kernel(keyed.ast, target)
-    linear = read_linear(compiled.uops)
-    return Program(compiled, linear, count_work(linear))
+_programs: dict[tuple[bytes, str], Program] = {}
 
 
 def forget_programs(most: int) -> None:
-    """Drops the cached programs if there are more than `most`."""
-    if _render.cache_info().currsize > most:
-        _render.cache_clear()
+    """Drops the kept programs if there are more than `most`."""
+    if len(_programs) > most:
+        _programs.clear()
 
 
 def count_work(program: LinearProgram) -> Work:
@@ -86,34 +75,32 @@ def count_work(program: LinearProgram) -> Work:
     counted = [thread for thread in program.threads if thread.op == "thread" or thread.name == "core_id"]
     threads = math.prod(thread.trips for thread in counted)
     addresses = find_address_arithmetic(program)
-    repeated = [1]
     ops = moved = 0
-    for step, what in program.steps:
-        if step is Step.OPEN and isinstance(what, Loop):
-            repeated.append(repeated[-1] * what.trips)
-        elif step is Step.CLOSE:
-            repeated.pop()
-        elif isinstance(what, Access):
-            if what.buffer.space in {"global", "image"}:
-                moved += repeated[-1] * what.value.lanes * what.value.itemsize
-        elif what not in addresses:
-            ops += repeated[-1] * what.operations
+    for what, times in repeat_steps(program):
+        if isinstance(what, Value):
+            ops += times * what.operations * (what not in addresses)
+        elif what.buffer.space in {"global", "image"}:
+            moved += times * what.value.lanes * what.value.itemsize
     local = sum(buffer.size * buffer.itemsize for buffer in program.buffers if buffer.space == "local")
     return Work(ops * threads, moved * threads, local, threads)
 
 
 def count_steps(program: LinearProgram, fixed: Container[UOp] = ()) -> int:
     """Returns how many ops a program runs in all its threads; of loops and threads in `fixed` one step runs."""
-    repeated = [math.prod(thread.trips for thread in program.threads if thread.uop not in fixed)]
-    total = 0
+    threads = math.prod(thread.trips for thread in program.threads if thread.uop not in fixed)
+    return threads * sum(times for _, times in repeat_steps(program, fixed))
+
+
+def repeat_steps(program: LinearProgram, fixed: Container[UOp] = ()) -> Iterator[tuple[Value | MemoryAccess, int]]:
+    """Yields each value and access of a program with how often one thread computes it."""
+    repeated = [1]
     for step, what in program.steps:
-        if step is Step.OPEN and isinstance(what, Loop):
+        if step is Step.OPEN and isinstance(what, ProgramLoop):
             repeated.append(repeated[-1] * (1 if what.uop in fixed else what.trips))
         elif step is Step.CLOSE:
             repeated.pop()
         else:
-            total += repeated[-1]
-    return total
+            yield what, repeated[-1]
 
 
 def find_address_arithmetic(program: LinearProgram) -> set[Value]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from vmapdbg.child.program.linear import INTEGERS, UOp, Value
 from vmapdbg.child.program.linear_reader import read_values
@@ -22,24 +22,17 @@ class Undecided(Exception):
 
 
 def keeps_value(cast: Value) -> bool:
-    """A cast between integers that can hold the same values here: no address is near the end of an int."""
-    inside = cast.sources[0]
-    if cast.dtype not in INTEGERS or (inside.dtype not in INTEGERS and inside.dtype != "bool"):
+    """Returns whether a cast from an integer to an integer keeps all values that its source may have."""
+    source = cast.sources[0]
+    if cast.dtype not in INTEGERS or (source.dtype not in INTEGERS and source.dtype != "bool"):
         return False
     lowest, highest = INTEGERS[cast.dtype]
-    return lowest <= lowest_of(inside) and highest_of(inside) <= highest
+    least, most = bounds_of(source)
+    return lowest <= least and most <= highest
 
 
-def lowest_of(value: Value) -> int:
-    """Returns tinygrad's bound of a value, or the bound of its dtype."""
-    return _bounds_of(value)[0]
-
-
-def highest_of(value: Value) -> int:
-    return _bounds_of(value)[1]
-
-
-def _bounds_of(value: Value) -> tuple[int, int]:
+def bounds_of(value: Value) -> tuple[int, int]:
+    """Returns tinygrad's bounds of a value, or the bounds of its dtype."""
     if value.lowest is None or value.highest is None:
         return INTEGERS.get(value.dtype, INTEGERS["weakint"])
     return value.lowest, value.highest
@@ -238,12 +231,11 @@ def make_summand(
 # *** several accesses of one buffer
 
 
-@dataclass(frozen=True)
-class Written:
-    """What stores do to a buffer: how often they store an element, how many different ones (None: undecided), and the
-    first one of the buffer that is not among them (None: none, or undecided)."""
+class Written(NamedTuple):
+    """The elements that stores write: how many with repetitions, how many different (None: undecided), and the first
+    element of the buffer that they do not write (None: there is none, or undecided)."""
 
-    stores: int | None
+    stores: int
     elements: int | None
     missing: int | None
 
@@ -270,11 +262,12 @@ def count_written(reaches: Sequence[Reach], size: int) -> Written:
 
 
 def merge_constants(reaches: Sequence[Reach]) -> list[list[Values]]:
-    """Returns the sets of values whose sums each reach has; stores that differ by a constant (an unrolled loop) become
-    one."""
+    """Returns for each reach the sets of values whose sums it has. Stores that differ by a constant become one: a loop
+    was unrolled."""
     by_values: dict[tuple[object, ...], list[Reach]] = {}
     for r in reaches:
-        by_values.setdefault(tuple(_identify(s.values) for s in r.summands), []).append(r)
+        alike = (s.values if isinstance(s.values, range) else s.values.tobytes() for s in r.summands)
+        by_values.setdefault(tuple(alike), []).append(r)
     merged: list[list[Values]] = []
     for alike in by_values.values():
         constants = {r.base + i for r in alike for i in range(r.width)}
@@ -283,7 +276,7 @@ def merge_constants(reaches: Sequence[Reach]) -> list[list[Values]]:
 
 
 def _pack(constants: set[int]) -> Values:
-    """Returns a range where they are one."""
+    """Returns a range if the numbers have equal distances."""
     found = sorted(constants)
     step = found[1] - found[0] if len(found) > 1 else 1
     packed = range(found[0], found[-1] + 1, step)
@@ -294,39 +287,30 @@ def _pack(constants: set[int]) -> Values:
     return make_integers(found)
 
 
-def _identify(values: Values) -> object:
-    """Returns what is equal for equal values."""
-    if isinstance(values, range):
-        return values
-    return values.tobytes()
-
-
 def count_distinct(sets: Sequence[Values]) -> int | None:
     """Counts the different sums of one value of each set: the product of their sizes if no two sums can be equal, else
     None."""
+    runs: list[Values] = []
+    for values in sets:
+        if isinstance(values, range):
+            runs.append(values)
+        else:
+            from vmapdbg.child.program.steps import split_runs
+
+            runs += split_runs(values)
     span = 0
-    runs = [run for values in sets for run in _split(values) if len(run) > 1]
-    for run in sorted(runs, key=lambda run: run[1] - run[0]):
+    for run in sorted((run for run in runs if len(run) > 1), key=lambda run: run[1] - run[0]):
         if _find_gap(run) <= span:
             return None
         span += int(run[-1] - run[0])
     return math.prod(map(len, sets))
 
 
-def _split(values: Values) -> list[Values]:
-    if isinstance(values, range):
-        return [values]
-    from vmapdbg.child.program.steps import split_runs
-
-    return split_runs(values)
-
-
 def _find_gap(run: Values) -> int:
+    """Returns the smallest difference of two neighbours."""
     if isinstance(run, range):
         return run.step
-    from vmapdbg.child.program.steps import find_gap
-
-    return find_gap(run)
+    return int((run[1:] - run[:-1]).min())
 
 
 def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
@@ -336,30 +320,23 @@ def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
         compared = read_comparison(condition)
         if compared is not None:
             value, low, high = compared
-            before = known.get(value, (lowest_of(value), highest_of(value)))
-            known[value] = max(before[0], low), min(before[1], high)
-
-    def bound(value: Value) -> tuple[int, int]:
-        if value not in known:
-            low, high = lowest_of(value), highest_of(value)
-            if value.op in {"add", "mul", "shl", "sub"}:
-                (a, b), (c, d) = bound(value.sources[0]), bound(value.sources[1])
-                if value.op == "shl":
-                    # by how much it multiplies
-                    c, d = 1 << max(c, 0), 1 << min(max(d, 0), 64)
-                if value.op == "add":
-                    ends = [a + c, b + d]
-                elif value.op == "sub":
-                    ends = [a - d, b - c]
-                else:
-                    ends = [a * c, a * d, b * c, b * d]
-                # tinygrad's bounds, or our own if the gate says more
-                if any(source in known for source in value.sources):
-                    low, high = min(ends), max(ends)
-            known[value] = low, high
-        return known[value]
-
-    return bound(address)
+            lowest, highest = known.get(value, bounds_of(value))
+            known[value] = max(lowest, low), min(highest, high)
+    for value in walk([address], known):
+        if value not in known and value.op in {"add", "mul", "shl", "sub"}:
+            (a, b), (c, d) = known[value.sources[0]], known[value.sources[1]]
+            if value.op == "shl":
+                # the factors of the shifts
+                c, d = 1 << max(c, 0), 1 << min(max(d, 0), 64)
+            if value.op == "add":
+                ends = [a + c, b + d]
+            elif value.op == "sub":
+                ends = [a - d, b - c]
+            else:
+                ends = [a * c, a * d, b * c, b * d]
+            known[value] = min(ends), max(ends)
+        known.setdefault(value, bounds_of(value))
+    return known[address]
 
 
 def read_comparison(condition: Value) -> tuple[Value, int, int] | None:
@@ -379,8 +356,8 @@ def read_comparison(condition: Value) -> tuple[Value, int, int] | None:
     else:
         return None
     if is_below:
-        return value, lowest_of(value), edge - 1
-    return value, edge, highest_of(value)
+        return value, bounds_of(value)[0], edge - 1
+    return value, edge, bounds_of(value)[1]
 
 
 def find_outside(index: UOp, size: int) -> tuple[int, int] | None:

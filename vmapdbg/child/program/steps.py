@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vmapdbg.child.program.linear import Value
-from vmapdbg.child.program.reach import Undecided, highest_of, keeps_value, lowest_of, walk
+from vmapdbg.child.program.reach import Undecided, bounds_of, keeps_value, walk
 from vmapdbg.reference.arithmetic import compute
 
 Integers = NDArray[Any]
@@ -21,10 +21,6 @@ _BLOCK = 1 << 16
 """How many steps are computed at once: all the parts of an expression fit into the cache."""
 _LIMIT = 1 << 62
 """No part of an expression may be larger: int64 would wrap around."""
-
-
-# of a constant, by its dtype; any other one is an int
-_KINDS: dict[str, type] = {"bool": bool}
 
 
 def evaluate_sums(
@@ -59,7 +55,7 @@ def evaluate_sums(
 
 
 def _check_size(value: Value, scale: int) -> None:
-    if max(abs(lowest_of(value)), abs(highest_of(value))) * abs(scale) > _LIMIT:
+    if max(map(abs, bounds_of(value))) * abs(scale) > _LIMIT:
         raise Undecided("large numbers in an address")
 
 
@@ -67,8 +63,7 @@ def _evaluate(value: Value, sources: list[Integers]) -> Integers:
     if value.op == "const":
         if value.constant is None:
             raise Undecided("an invalid address")
-        kind = _KINDS.get(value.dtype, int)
-        return np.asarray(kind(value.constant))
+        return np.asarray(bool(value.constant) if value.dtype == "bool" else int(value.constant))
     if value.op == "cast":
         if value.dtype == "bool":
             return sources[0] != 0
@@ -124,11 +119,6 @@ def add_all(sets: Sequence[range | Integers]) -> Integers:
     for values in sets:
         sums = find_distinct(np.add.outer(sums, np.asarray(values)).ravel())
     return sums
-
-
-def find_gap(values: Integers) -> int:
-    """Returns the smallest difference of two neighbours."""
-    return int(np.diff(values).min())
 
 
 def split_runs(values: Integers) -> list[range | Integers]:
