@@ -111,8 +111,7 @@ def process_kept() -> Iterator[None]:
 
     from vmapdbg.child.program.programs import forget_programs
 
-    # a kernel's name has a number, which counts the kernels of the process: the program's own stay as without us.
-    # From 0.14 on it has none.
+    # up to 0.13 the name of a kernel has a number, which counts the kernels of the process
     counter: dict[str, int] = getattr(Scheduler, "kernel_cnt", {})
     counts = dict(counter)
     try:

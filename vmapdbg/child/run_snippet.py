@@ -1,4 +1,4 @@
-"""The child: sets up how tinygrad is looked at, runs the snippet as `__main__`, writes a Capture.
+"""The child: sets up the mode, runs the snippet as `__main__`, writes a Capture.
 
 Started by `shared/children.py` as `python -m vmapdbg.child.run_snippet REQUEST`.
 """
@@ -40,7 +40,9 @@ def main() -> None:
     watcher.start()
 
     def report(where: str) -> None:
-        write_capture(request, mode, explain_death(mode, where))
+        # the process died: the tool says how, in front of `where`
+        line = next((asked.line for asked in reversed(mode.schedules)), None)
+        write_capture(request, mode, model.SnippetError("ChildDied", where, line))
 
     if request.shadow:
         mode.shadow = Shadow(request.job.target, request.shadow_id, report)
@@ -51,7 +53,7 @@ def main() -> None:
 
 
 def run_in(mode: Mode, request: Request) -> model.SnippetError | None:
-    """Sets the mode up, runs the snippet in it and ends it. Returns how the snippet ended, when not well."""
+    """Sets the mode up, runs the snippet in it and ends it. Returns the snippet's error, None if it ended well."""
     try:
         mode.prepare()
     except overlay.OverlayError as refused:
@@ -60,12 +62,14 @@ def run_in(mode: Mode, request: Request) -> model.SnippetError | None:
         fall_back_to_python_device()
         error = run_snippet(request, mode.find_nodes)
     mode.close()
-    flush_stdout()
+    # the snippet may have closed its stdout, or removed it
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        sys.stdout.flush()
     return error
 
 
 def write_capture(request: Request, mode: Mode, error: model.SnippetError | None) -> None:
-    """Writes what was captured; `error` says how the snippet ended."""
+    """Writes the capture; `error` says how the snippet ended."""
     # the records keep every UOp alive: collecting garbage would walk them all again and again, and find none
     gc.disable()
     gc.freeze()
@@ -75,25 +79,12 @@ def write_capture(request: Request, mode: Mode, error: model.SnippetError | None
 
 
 def drop_destructor() -> None:
-    """Takes the destructor of Tensor away: nobody looks any more at the list that it takes Tensors off. Where garbage
-    is left, it would run after Python has emptied tinygrad's modules, and fail with lines on stderr."""
+    """Removes the destructor of Tensor: it would run for garbage after Python has emptied tinygrad's modules, and fail
+    with lines on stderr."""
     module = sys.modules.get("tinygrad.tensor")
     tensor = getattr(module, "Tensor", None)
     if tensor is not None and "__del__" in vars(tensor):
         del tensor.__del__
-
-
-def explain_death(mode: Mode, where: str) -> model.SnippetError:
-    """Returns the error of a process that died, at the line where its last schedule was asked for. How it died is for
-    the tool to say, in front of `where`."""
-    line = next((asked.line for asked in reversed(mode.schedules)), None)
-    return model.SnippetError("ChildDied", where, line)
-
-
-def flush_stdout() -> None:
-    """Writes what the snippet printed; it may have closed its stdout, or taken it away."""
-    with contextlib.suppress(AttributeError, ValueError, OSError):
-        sys.stdout.flush()
 
 
 # what names a device for tinygrad; see DEV in its documentation of the environment
@@ -101,7 +92,7 @@ DEVICE_VARIABLES = ("DEV", "METAL", "AMD", "NV", "CUDA", "QCOM", "CL", "CPU", "D
 
 
 def fall_back_to_python_device() -> None:
-    """Where the CPU device would be used and there is no clang for it, uses the PYTHON device, and says so."""
+    """Uses the PYTHON device in place of the CPU device if there is no clang, and says so."""
     chosen = any(os.environ.get(name, "0") not in ("", "0") for name in DEVICE_VARIABLES)
     compiler = shutil.which(os.environ.get("CC", "clang"))
     if chosen or compiler is not None or os.environ.get("CPU_LLVM", "0") not in ("", "0"):
@@ -113,10 +104,9 @@ def fall_back_to_python_device() -> None:
 
 
 def run_snippet(request: Request, find_nodes: Callable[[], KnownNodes]) -> model.SnippetError | None:
-    """Runs the snippet, then schedules the Tensors that it left lazy in its globals, and runs these where evidence is
-    asked for.
+    """Runs the snippet, then schedules the Tensors that it left lazy in its globals, and runs them for `check`.
 
-    Its error goes to stderr. `find_nodes` returns what is known of the nodes of the last schedule."""
+    Its error goes to stderr. `find_nodes` returns the known nodes of the last schedule."""
     job = request.job
     main_module = types.ModuleType("__main__")
     main_module.__file__ = job.snippet
@@ -142,8 +132,8 @@ def run_snippet(request: Request, find_nodes: Callable[[], KnownNodes]) -> model
 
 
 def schedule_lazy(values: Sequence[Any], realize: bool) -> None:
-    """Schedules the Tensors among some values, and in lists, tuples and dicts of them, that no other Tensor there is
-    made from. With `realize` it runs them, too."""
+    """Schedules the Tensors among some values, and in lists, tuples and dicts of them, except inputs of other Tensors
+    there. With `realize` it runs them, too."""
     from tinygrad.tensor import Tensor
 
     tensors = dict.fromkeys(list_tensors(values, Tensor))
@@ -177,15 +167,15 @@ def list_tensors(values: Sequence[Any], kind: type) -> list[Any]:
 
 
 def set_path(folder: Path, tree: str) -> None:
-    """Puts the snippet's folder first, as Python does; before it the tree that was asked for where the folder has
-    another tinygrad in it. (The tree itself is on PYTHONPATH.)"""
+    """Puts the snippet's folder first, as Python does. If the folder has another tinygrad, the request's tree
+    comes before it. (The tree is on PYTHONPATH, too.)"""
     sys.path[0] = str(folder)
     if tree and (folder / "tinygrad").is_dir():
         sys.path.insert(0, tree)
 
 
 def count_kernels(total: int, file: Path) -> Callable[[], None]:
-    """Returns what is called for each of `total` kernels: a few times a second it writes how many are done."""
+    """Returns a function to call for each of `total` kernels: a few times a second it writes how many are done."""
     done, last = 0, 0.0
 
     def count() -> None:

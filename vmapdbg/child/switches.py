@@ -1,15 +1,15 @@
-"""The switches of tinygrad that change what it schedules and compiles: `PCONTIG`, `NOOPT`, ... Runs in the child."""
+"""The switches of tinygrad that change what it schedules and compiles: `PCONTIG`, `NOOPT`, ..."""
 
 from __future__ import annotations
 
-# what only prints or notes, and what TinyJit sets while it captures
+# these only print or note, or TinyJit sets them while it captures
 _CHANGE_NOTHING = frozenset({"CAPTURING", "DEBUG", "DEBUG_RANGEIFY", "PROFILE", "TRACEMETA", "VIZ"})
 
 
 def read_switches() -> dict[str, int | str]:
-    """Returns the value that each of them has now, by its name, which is that of the environment variable.
+    """Returns the value of each switch, by the name of its environment variable.
 
-    From 0.13 on that of DEV is an object of tinygrad: it is left out, as a process without tinygrad may read these.
+    DEV is left out from 0.13 on: its value is an object of tinygrad, and a process without tinygrad may read these.
     """
     from tinygrad.helpers import ContextVar
 
@@ -18,6 +18,6 @@ def read_switches() -> dict[str, int | str]:
 
 
 def find_changed(switches: dict[str, int | str]) -> dict[str, int | str]:
-    """Returns those that have another value in this process; those that are not here yet left out."""
+    """Returns the switches with another value in this process, without switches that it does not have."""
     here = read_switches()
     return {name: value for name, value in switches.items() if here.get(name, value) != value}

@@ -6,7 +6,7 @@ import math
 
 from tests.fuzz.draw import Draw
 from tests.fuzz.hunt.plan import Ending, Kind, Plan, Statement, keep_used
-from tests.fuzz.hunt.pool import FLOATS, LARGEST, NUMPY, Drawn, Pool
+from tests.fuzz.hunt.pool import FLOATS, LARGEST, NUMPY, Drawn, NothingFits, Pool
 from tests.fuzz.hunt.table import MAKERS
 
 _TABLE = [maker for maker, weight in MAKERS.items() for _ in range(weight)]
@@ -42,7 +42,10 @@ def draw_plan(draw: Draw) -> Plan:
 
 def draw_step(draw: Draw, pool: Pool, ending: Ending) -> Drawn | None:
     for _ in range(8):
-        drawn = draw.choice(_TABLE)(draw, pool)
+        try:
+            drawn = draw.choice(_TABLE)(draw, pool)
+        except NothingFits:
+            continue
         # a function that is jitted is called for its result alone
         if drawn and not (ending == "jit" and "Variable" in drawn.text):
             return drawn

@@ -31,8 +31,6 @@ UNARY_INTEGER = (
 
 def unary(d: Draw, pool: Pool) -> Drawn | None:
     name = pool.pick_number()
-    if name is None:
-        return None
     kind = pool.kinds[name]
     return Drawn(d.choice(UNARY if kind.dtype in FLOATS else UNARY_INTEGER), (name,), kind)
 
@@ -42,8 +40,6 @@ BINARY = ("{0} + {1}", "{0} - {1}", "{0} * {1}", "{0}.maximum({1})", "{0}.minimu
 
 def binary(d: Draw, pool: Pool) -> Drawn | None:
     first = pool.pick_number()
-    if first is None:
-        return None
     kind = pool.kinds[first]
     fits: list[tuple[str, Kind]] = []
     for name, other in pool.kinds.items():
@@ -66,8 +62,6 @@ def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
 
 def compare(d: Draw, pool: Pool) -> Drawn | None:
     name = pool.pick_number()
-    if name is None:
-        return None
     text = d.choice(("{0} > 0", "{0} < 0.4", "{0} == {0}.max()", "{0} != 1"))
     return Drawn(text, (name,), Kind(pool.kinds[name].shape, "bool"))
 
@@ -75,8 +69,6 @@ def compare(d: Draw, pool: Pool) -> Drawn | None:
 def masked(d: Draw, pool: Pool) -> Drawn | None:
     name = pool.pick(lambda kind: kind.dtype == "bool")
     other = pool.pick_number()
-    if name is None or other is None:
-        return None
     shape = broadcast(pool.kinds[name].shape, pool.kinds[other].shape)
     text = d.choice(("{0}.where({1}, 0)", "{0}.where(1, {1})", "{1}.masked_fill({0}, 3)"))
     if shape is None:
@@ -86,8 +78,6 @@ def masked(d: Draw, pool: Pool) -> Drawn | None:
 
 def cast(d: Draw, pool: Pool) -> Drawn | None:
     name = pool.pick()
-    if name is None:
-        return None
     kind = pool.kinds[name]
     to = d.choice(("float", "float", "half", "int", "int", "uchar", "char", "long", "bool"))
     # C leaves open what a float out of range becomes
@@ -104,8 +94,6 @@ def cast(d: Draw, pool: Pool) -> Drawn | None:
 def bitcast(d: Draw, pool: Pool) -> Drawn | None:
     pairs = {"float": "int", "int": "uint", "char": "uchar", "half": "short"}
     name = pool.pick(lambda kind: kind.dtype in ("float", "int", "char"))
-    if name is None:
-        return None
     kind = pool.kinds[name]
     to = pairs[kind.dtype]
     text = "{0}.bitcast(dtypes.TO)"

@@ -11,12 +11,12 @@ def keep(d: Draw, pool: Pool) -> Drawn | None:
     text = d.choice(
         ("{0}.contiguous()", "{0}.contiguous()", "{0}.clone()", "{0}.contiguous().realize()", "{0}.detach()")
     )
-    return None if name is None else Drawn(text, (name,), pool.kinds[name])
+    return Drawn(text, (name,), pool.kinds[name])
 
 
 def realize(d: Draw, pool: Pool) -> Drawn | None:
     name = pool.pick()
-    return None if name is None else Drawn("{0}.realize()", (name,))
+    return Drawn("{0}.realize()", (name,))
 
 
 def assign(d: Draw, pool: Pool) -> Drawn | None:

@@ -10,8 +10,6 @@ from tests.fuzz.hunt.pool import FLOATS, Change, Drawn, Pool, axis, make
 
 def movement(d: Draw, pool: Pool) -> Drawn | None:
     name = pool.pick(lambda kind: len(kind.shape) >= 1)
-    if name is None:
-        return None
     shape = pool.kinds[name].shape
     at, times = axis(d, pool, name), d.integer(2, 3)
     order = tuple(sorted(range(len(shape)), key=lambda i: d.integer(0, 9)))
@@ -45,8 +43,6 @@ def movement(d: Draw, pool: Pool) -> Drawn | None:
 
 def split(d: Draw, pool: Pool) -> Drawn | None:
     name = pool.pick(lambda kind: len(kind.shape) >= 1)
-    if name is None:
-        return None
     shape = pool.kinds[name].shape
     fits = [(at, by) for at, size in enumerate(shape) for by in (2, 3, 4) if size % by == 0 and size > by]
     if not fits:
@@ -58,8 +54,6 @@ def split(d: Draw, pool: Pool) -> Drawn | None:
 
 def pad(d: Draw, pool: Pool) -> Drawn | None:
     name = pool.pick(lambda kind: len(kind.shape) >= 1)
-    if name is None:
-        return None
     at, before, after = axis(d, pool, name), d.integer(0, 2), d.integer(0, 2)
     rank = len(pool.kinds[name].shape)
     widths = [(before, after) if i == at else (0, 0) for i in range(rank)]
@@ -69,8 +63,6 @@ def pad(d: Draw, pool: Pool) -> Drawn | None:
 
 def join(d: Draw, pool: Pool) -> Drawn | None:
     first = pool.pick(lambda kind: len(kind.shape) >= 1)
-    if first is None:
-        return None
     kind = pool.kinds[first]
     second = d.choice([name for name, other in pool.kinds.items() if other == kind])
     at = axis(d, pool, first)
@@ -89,8 +81,6 @@ def join(d: Draw, pool: Pool) -> Drawn | None:
 
 def index(d: Draw, pool: Pool) -> Drawn | None:
     name = pool.pick(lambda kind: len(kind.shape) >= 1)
-    if name is None:
-        return None
     at = axis(d, pool, name)
     size = pool.kinds[name].shape[at]
     chosen = [d.integer(0, size - 1) for _ in range(d.integer(1, 4))]
@@ -103,8 +93,6 @@ def index(d: Draw, pool: Pool) -> Drawn | None:
 
 def gather(d: Draw, pool: Pool) -> Drawn | None:
     name = pool.pick(lambda kind: len(kind.shape) >= 1 and kind.dtype != "bool")
-    if name is None:
-        return None
     at = axis(d, pool, name)
     text = d.choice((
         f"{{0}}.gather({at}, ({{0}} > 0.2).cast(dtypes.int) * ({{0}}.shape[{at}] - 1))",
@@ -118,7 +106,7 @@ def gather(d: Draw, pool: Pool) -> Drawn | None:
 def symbolic(d: Draw, pool: Pool) -> Drawn | None:
     """What a Variable bounds, summed to a shape that is fixed."""
     name = pool.pick_float(1)
-    if name is None or pool.kinds[name].shape[0] < 2:
+    if pool.kinds[name].shape[0] < 2:
         return None
     size = pool.kinds[name].shape[0]
     bound = f'Variable("i", 1, {size}).bind({d.integer(1, size)})'
@@ -132,8 +120,6 @@ def symbolic(d: Draw, pool: Pool) -> Drawn | None:
 
 def window(d: Draw, pool: Pool) -> Drawn | None:
     name = pool.pick(lambda kind: kind.dtype in FLOATS and len(kind.shape) >= 2 and min(kind.shape[-2:]) >= 2)
-    if name is None:
-        return None
     h, w = pool.kinds[name].shape[-2:]
     halves: Change = lambda a: a.any((-1, -2)).reshape(1, -1, 1, 1).repeat(h // 2, 2).repeat(w // 2, 3)  # noqa: E731
     inner: Change = lambda a: np.zeros((1, 2, h - 1, w - 1))  # noqa: E731

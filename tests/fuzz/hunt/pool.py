@@ -28,6 +28,10 @@ class Drawn:
     kind: Kind | None = None
 
 
+class NothingFits(Exception):
+    """No value that is there fits a statement."""
+
+
 class Pool:
     """The values that a statement may read: name -> kind, the newest last; `owned` have memory of their own."""
 
@@ -36,22 +40,22 @@ class Pool:
         self.kinds: dict[str, Kind] = {}
         self.owned: list[str] = []
 
-    def pick(self, fits: Callable[[Kind], bool] = lambda kind: True) -> str | None:
-        """One that fits, rather a new one."""
+    def pick(self, fits: Callable[[Kind], bool] = lambda kind: True) -> str:
+        """Returns a value that fits, rather a new one. Raises NothingFits."""
         names = [name for name, kind in self.kinds.items() if fits(kind)]
         if not names:
-            return None
+            raise NothingFits
         return self.draw.choice(names[-3:] if self.draw.chance(60) else names)
 
-    def pick_float(self, least: int = 0) -> str | None:
+    def pick_float(self, least: int = 0) -> str:
         return self.pick(lambda kind: kind.dtype in FLOATS and len(kind.shape) >= least)
 
-    def pick_number(self, least: int = 0) -> str | None:
+    def pick_number(self, least: int = 0) -> str:
         return self.pick(lambda kind: kind.dtype != "bool" and len(kind.shape) >= least)
 
 
 Maker = Callable[[Draw, Pool], Drawn | None]
-"""Draws a statement for the values that are there, None where nothing fits."""
+"""Draws a statement for the values that are there; None, or NothingFits, if there is none."""
 Change = Callable[["np.ndarray[tuple[int, ...], np.dtype[np.bool_]]"], object]
 
 

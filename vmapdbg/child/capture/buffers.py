@@ -126,10 +126,10 @@ def _find_limit(condition: Condition) -> int | None:
 
 def _count_reading_reduces(value: UOp) -> int:
     """Counts the reduces in a value that read a buffer, down to the buffers that the value itself reads."""
-    inside = value.toposort(gate=lambda u: u.op.name not in _READ)
-    return sum(u.op.name == "REDUCE" and _reads_buffer(u.src[0]) for u in inside)
+    nodes = value.toposort(gate=lambda u: u.op.name not in _READ)
+    return sum(u.op.name == "REDUCE" and _reads_buffer(u.src[0]) for u in nodes)
 
 
 def _reads_buffer(value: UOp) -> bool:
-    inside = value.toposort(gate=lambda u: u.op.name not in _READ)
-    return value.op.name in _READ or any(s.op.name in _READ for u in inside for s in u.src)
+    nodes = value.toposort(gate=lambda u: u.op.name not in _READ)
+    return value.op.name in _READ or any(s.op.name in _READ for u in nodes for s in u.src)

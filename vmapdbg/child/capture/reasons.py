@@ -31,12 +31,13 @@ Asked = tuple[int | UOp, list[tuple[UOp, UOp]]]
 def explain_realized(view: PassView, node: UOp) -> Realized | None:
     """Returns why a node is written to a buffer, every cause with its operands; None if it is not written."""
     decisions = view.passed.realized.get(node, ())
+    is_forced = node in view.passed.forced
+    if not decisions and not is_forced:
+        return None
     reasons = [_explain_decision(view, decided) for decided in decisions]
     every_axis = tuple(range(len(node.shape)))
-    if node in view.passed.forced:
+    if is_forced:
         return Realized(every_axis, FORCED, "", (Reason(FORCED), *reasons))
-    if not decisions:
-        return None
     # each time the pass lists all axes so far
     axes = decisions[-1].axes
     if axes is None or any(decided.axes is None for decided in decisions):

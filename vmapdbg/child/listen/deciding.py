@@ -65,10 +65,10 @@ def _names_stage(pattern: ast.AST) -> bool:
     """Whether a pattern matches the buffer op; `GroupOp.All-{Ops.STAGE}` does not."""
     if isinstance(pattern, ast.Attribute) and pattern.attr in _STAGE_OPS:
         return True
-    inside = ast.iter_child_nodes(pattern)
+    children = ast.iter_child_nodes(pattern)
     if isinstance(pattern, ast.BinOp) and isinstance(pattern.op, ast.Sub):
-        inside = iter([pattern.left])
-    return any(map(_names_stage, inside))
+        children = iter([pattern.left])
+    return any(map(_names_stage, children))
 
 
 def _called_names(action: ast.expr) -> list[str]:

@@ -109,5 +109,5 @@ def _relative(filename: str) -> str:
     ours = f"{overlay_dir()}{os.sep}"
     if filename.startswith(ours):
         return f"{OVERLAY}/{filename.removeprefix(ours)}"
-    _, found, inside = filename.replace(os.sep, "/").rpartition("/tinygrad/")
-    return inside if found else os.path.basename(filename)
+    _, found, relative = filename.replace(os.sep, "/").rpartition("/tinygrad/")
+    return relative if found else os.path.basename(filename)

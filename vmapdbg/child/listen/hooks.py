@@ -53,8 +53,8 @@ def start(
 
 
 class _Hooks:
-    """Listens to imports and puts the hooks on. `_quiet` counts how deep tinygrad is in its own work, `_lowering` how
-    deep in lowering."""
+    """Listens to imports and puts the hooks on. `_quiet` counts the running functions of `_INTERNAL`, `_lowering` the
+    running functions of `_LOWERING`."""
 
     def __init__(self, recorder: Recorder, tensor_ready: Callable[[ModuleType], object]) -> None:
         self.recorder, self.tensor_ready = recorder, tensor_ready
@@ -100,7 +100,7 @@ class _Hooks:
             self._put_on_tinygrad(module)
 
     def _put_on_tinygrad(self, module: ModuleType) -> None:
-        # the module that defines a name is done before those that import it
+        # the module that defines a name runs to its end before others import the name
         new = vars(module).keys() - self._put
         for name in new & self._hooks.keys():
             self._hooks[name][0](module)
@@ -217,7 +217,7 @@ class _Hooks:
     def _on_internal(
         self, work: Callable[..., Any], *args: Any, is_first: bool = False, is_lowering: bool = False, **kwargs: Any
     ) -> Any:
-        """Runs a function of tinygrad's own work: the UOps that it makes have no line of the user."""
+        """Runs a function of `_INTERNAL`: the UOps that it makes belong to no line of the user."""
         lines = self.recorder.lines
         if is_first and lines is not None:
             lines.followed = {}

@@ -206,9 +206,9 @@ def find_parts(test: ast.expr) -> list[ast.expr]:
 
 
 def _is_part(node: ast.Attribute | ast.Subscript | ast.Name, stored: set[str]) -> bool:
-    inside = list(ast.walk(node))
-    if any(isinstance(n, (ast.Call, ast.NamedExpr, ast.GeneratorExp)) for n in inside):
+    nodes = list(ast.walk(node))
+    if any(isinstance(n, (ast.Call, ast.NamedExpr, ast.GeneratorExp)) for n in nodes):
         return False
     if not isinstance(node.ctx, ast.Load):
         return False
-    return not {n.id for n in inside if isinstance(n, ast.Name)} & (stored | _CONSTANT_BASES)
+    return not {n.id for n in nodes if isinstance(n, ast.Name)} & (stored | _CONSTANT_BASES)

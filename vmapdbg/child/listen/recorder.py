@@ -10,6 +10,7 @@ from typing import Any
 from vmapdbg.child.listen.origins import UserLines
 from vmapdbg.child.listen.pass_recorder import PassRecorder, guarded, is_outside_kernels
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, UOp, Verdict
+from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.install.import_hook import OverlayError
 from vmapdbg.install.observer import Observer
 
@@ -69,9 +70,6 @@ class Recorder(Observer):
         if self.lines is not None:
             self.lines.followed = {}
 
-    def _find_line(self) -> str | None:
-        return None if self.lines is None else self.lines.find_user_line()
-
     def _read_settings(self) -> dict[str, Any]:
         return {name: switch.value for name, switch in self.switches.items()}
 
@@ -80,7 +78,7 @@ class Recorder(Observer):
     @guarded
     def schedule_asked(self, key: bytes, cached: bool) -> None:
         """tinygrad looked a schedule up in its cache."""
-        schedule = ScheduleRecord(self._find_line(), key, cached)
+        schedule = ScheduleRecord(find_user_line(), key, cached)
         self.schedules.append(schedule)
         if not cached:
             return
@@ -107,7 +105,7 @@ class Recorder(Observer):
             passed.origins = self.lines.find_origins(passed.toposort, passed.consumers)
         if not self.schedules or self.schedules[-1].cached or self.schedules[-1].passed is not None:
             # with its cache switched off, tinygrad does not look a schedule up
-            self.schedules.append(ScheduleRecord(self._find_line(), b""))
+            self.schedules.append(ScheduleRecord(find_user_line(), b""))
         self.schedules[-1].passed = passed
         self._by_key[self.schedules[-1].key] = passed
         self._pass = PassRecorder(passed, self.missing)
