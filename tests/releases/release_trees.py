@@ -9,8 +9,10 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+from tool import run_tool
 
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.store import parse_capture
@@ -52,6 +54,13 @@ def load_captures(version: str, **settings: str) -> dict[str, str]:
 def load_observed(version: str, name: str, **settings: str) -> Capture:
     """Returns the capture of a program on a release."""
     return parse_capture(load_captures(version, **settings)[name], name)
+
+
+def run_snippet(tree: Path, folder: Path, text: str, *command: str, **settings: str) -> CompletedProcess[str]:
+    """Runs `vmapdbg COMMAND` on a snippet on a tree as it is."""
+    (folder / "snippet.py").write_text(text, encoding="utf-8")
+    name, *options = command
+    return run_tool(name, "snippet.py", "--tinygrad", str(tree), *options, cwd=folder, **settings)
 
 
 def run_on(version: str, script: Path, *arguments: str, **settings: str) -> str:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
+from release_trees import run_snippet
+
 # a sine of constants alone, which each element of a matmul computes again
 PROGRAM = """\
 from tinygrad import Tensor
@@ -18,10 +16,7 @@ y = angles.sin() @ Tensor.empty(64, 64)
 
 
 def lint(tree: Path, folder: Path, text: str) -> list[dict[str, str]]:
-    (folder / "program.py").write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "vmapdbg", "lint", "program.py", "--tinygrad", str(tree), "--format", "json"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DEV": "CPU"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = run_snippet(tree, folder, text, "lint", "--format", "json", DEV="CPU")
     return json.loads(done.stdout)["findings"]
 
 

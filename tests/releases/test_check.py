@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from release_trees import run_snippet
 
 RIGHT = """
 from tinygrad import Tensor, Variable, dtypes
@@ -67,10 +66,7 @@ y = x.softmax().realize()
 
 
 def check(tree: Path, folder: Path, text: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    (folder / "snippet.py").write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "vmapdbg", "check", "snippet.py", "--tinygrad", str(tree)]
-    environment = {**os.environ, "COLUMNS": "100", "DEV": "CPU", **settings}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return run_snippet(tree, folder, text, "check", COLUMNS="100", DEV="CPU", **settings)
 
 
 def test_what_is_right_is_right_and_all_of_it_is_compared(tree: Path, tmp_path: Path) -> None:

@@ -4,16 +4,14 @@ mends them; 0.13.0 is right as it is."""
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from release_trees import ROOT, find_tree
+from release_trees import find_tree
+from tool import run_tool
 
 from vmapdbg.commands.shared.children import run_many
 from vmapdbg.install.job import Choice, Job
@@ -47,17 +45,8 @@ RIGHT = {"softmax": (SOFTMAX, compute_softmax), "layernorm": (LAYERNORM, compute
 
 def search(snippet: Path, release: str, *options: str, **settings: str) -> tuple[int, Any]:
     """Returns the exit code of `bisect --decisions --json`, and what it printed."""
-    command = [sys.executable, "-m", "vmapdbg", "bisect", snippet.name, "--decisions", "--json"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
-    done = subprocess.run(
-        [*command, "--tinygrad", str(find_tree(release)), *options],
-        cwd=snippet.parent,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
+    options = ("--decisions", "--json", "--tinygrad", str(find_tree(release)), *options)
+    done = run_tool("bisect", snippet.name, *options, cwd=snippet.parent, **settings)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 

@@ -4,11 +4,10 @@ and `lint` tells them without a run."""
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
+
+from release_trees import run_snippet
 
 FOUND = Path(__file__).parent.parent / "found" / "programs"
 PROGRAMS = ("reader_after_assign", "index_after_assign", "gather_after_assign", "detach_overwrites")
@@ -90,10 +89,7 @@ print([gradient.tolist() for gradient in loss.gradient(w, v)])
 
 
 def find_codes(command: list[str], tree: Path, folder: Path, text: str) -> list[dict[str, Any]]:
-    (folder / "snippet.py").write_text(text, encoding="utf-8")
-    arguments = [sys.executable, "-m", "vmapdbg", *command, "snippet.py", "--tinygrad", str(tree)]
-    environment = {**os.environ, "DEV": "CPU"}
-    done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = run_snippet(tree, folder, text, *command, DEV="CPU")
     assert done.stdout, done.stderr
     return json.loads(done.stdout)["findings"]
 

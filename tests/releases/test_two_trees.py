@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from release_trees import HERE, NULL, PROGRAMS, ROOT, find_tree, load_observed
+from tool import run_tool
 
 from vmapdbg.diff import CaptureDiff, ScheduleDiff, diff_captures
 
@@ -151,9 +150,8 @@ def test_a_switch_on_one_side_shows(name: str) -> None:
 
 
 def run_diff(program: Path, after: Path, before: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "vmapdbg", "diff", str(program), "--tinygrad", str(after), f"--baseline={before}"]
-    environment = {**os.environ, **NULL, "PYTHONPATH": str(ROOT)}
-    return subprocess.run([*command, *options], env=environment, capture_output=True, text=True, check=False)
+    sides = ("--tinygrad", str(after), f"--baseline={before}")
+    return run_tool("diff", str(program), *sides, *options, cwd=ROOT, **NULL)
 
 
 def copy_tree(version: str, place: Path) -> Path:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from release_trees import ROOT, find_tree
+from release_trees import ROOT, find_tree, run_snippet
 
 from tests.releases.test_check import RIGHT
-
-sys.path.insert(0, str(ROOT / "tests" / "cli"))
-from tool import run_tool
 
 FOUND = ROOT / "tests" / "found" / "programs"
 # mended in June 2026: two nodes become one UOp while ranges are applied, and the second one's ranges are those of both
@@ -38,8 +34,7 @@ b = (a * 3).sum(1).realize()
 
 
 def follow(version: str, folder: Path, text: str) -> dict[str, Any]:
-    (folder / "snippet.py").write_text(text, encoding="utf-8")
-    done = run_tool("why", "--value", "snippet.py", "--json", "--tinygrad", str(find_tree(version)), cwd=folder)
+    done = run_snippet(find_tree(version), folder, text, "why", "--value", "--json")
     assert done.stdout, done.stderr
     return json.loads(done.stdout)
 

@@ -46,7 +46,7 @@ class Windows:
 
 def find_windows(graph: Graph, slot: int, readers: Counter[int], kept: Collection[int]) -> Windows | None:
     """Returns the windows that a shrink leaves, None if it leaves something else. `readers` has how many nodes read
-    each node; nodes in `kept` are never inside of windows."""
+    each node; nodes in `kept` are never part of windows."""
     chain = [slot]
     for op in ("reshape", "shrink", "reshape"):
         below = graph.nodes[chain[-1]].src[0]

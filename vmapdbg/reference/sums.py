@@ -192,7 +192,7 @@ class Product:
 
 def find_product(graph: Graph, slot: int, readers: Counter[int], kept: Collection[int]) -> Product | None:
     """Returns the product that a reduce sums, None if it sums something else. `readers` has how many nodes read each
-    node; nodes in `kept` are never inside of a product."""
+    node; nodes in `kept` are never part of a product."""
     op, _, _, names = graph.nodes[slot].arg
     if op != "add" or names:
         return None

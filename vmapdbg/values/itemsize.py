@@ -19,4 +19,4 @@ ITEMSIZE = {
     "fp8e4m3": 1,
     "fp8e5m2": 1,
 }
-"""By dtype. The names are those of repr(dtype), less "dtypes."."""
+"""By dtype. The names are those of repr(dtype), without "dtypes."."""

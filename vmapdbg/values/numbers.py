@@ -30,7 +30,7 @@ NUMPY_DTYPES = {
     "float": np.float32,
     "double": np.float64,
 }
-"""dtype -> numpy's. The names are those of repr(dtype), less "dtypes."."""
+"""dtype -> numpy's. The names are those of repr(dtype), without "dtypes."."""
 _EXPONENT_AND_MANTISSA_BITS = {"fp8e4m3": (4, 3), "fp8e5m2": (5, 2)}
 
 
@@ -176,7 +176,7 @@ def put_slice(whole: Array, fixed: Mapping[int, int], part: Array) -> Array:
 
 
 def find_largest(side: ArrayLike) -> float:
-    """Returns the size of the largest finite element, 0 where there is none."""
+    """Returns the size of the largest finite element, 0 if no element is finite."""
     numbers = np.asarray(side, dtype=np.float64)
     sizes = np.abs(numbers[np.isfinite(numbers)])
     return float(sizes.max(initial=0.0))
@@ -209,7 +209,7 @@ def find_close(one: ArrayLike, other: ArrayLike, tolerance: Tolerance) -> NDArra
 def measure_errors(one: ArrayLike, other: ArrayLike) -> tuple[float, float]:
     """Returns by how much two arrays differ at most, and by what share of the larger of two elements.
 
-    NaN where a NaN is beside a number, infinite where an infinity is.
+    NaN if a NaN is paired with a number, infinite if an infinity is.
     """
     left, right = widen(one), widen(other)
     unequal = ~((left == right) | (np.isnan(left) & np.isnan(right)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-# dtype -> distance from 1 to the next larger number. The names are those of repr(dtype), less "dtypes."
+# dtype -> distance from 1 to the next larger number. The names are those of repr(dtype), without "dtypes."
 EPSILON = {
     "double": 2.0**-52,
     "float": 2.0**-23,

@@ -58,7 +58,7 @@ def check_this_process() -> None:
 
 
 def watch_rewrites(folder: SuiteFolder, recorder: BetweenCalls) -> None:
-    """Stops a rewrite that never ends, in this thread of this process and of those that are forked from it: what runs
+    """Stops a rewrite that never ends, in this thread of this process and of processes that it forks: what runs
     there gets an EndlessRewrite, and a test that hung fails."""
 
     def note(found: Endless, loop: FrameType) -> None:

@@ -80,7 +80,7 @@ def make_captured(call: JitCall) -> CapturedCall:
 
 
 def find_reason(call: JitCall, known: CapturedCall, memory: set[Any] | None) -> str | None:
-    """Returns why the replays of a call cannot be compared, None if they can. `memory` is that of `CapturedCall`."""
+    """Returns why the replays of a call cannot be compared, None if they can. See `CapturedCall` for `memory`."""
     # (index of a schedule, BUFFER that it reads) -> when to look at it in a replay
     reads = {
         (index, u): known.find_time(index, u.buffer)
@@ -105,7 +105,7 @@ def find_reason(call: JitCall, known: CapturedCall, memory: set[Any] | None) -> 
     moved = [(index, u) for index, u in later if u not in memory]
     if any(u not in known.made[index] for index, u in moved):
         return "one of its schedules reads what another one writes, in memory of their own"
-    # the computed value is that of the earlier time: its sources must not have changed
+    # it is computed as of the earlier time: its sources must not have changed
     changed = {u for _, u in later} & {u for (_, u), time in reads.items() if time == "before"}
     if moved and changed:
         return "one of its schedules reads a buffer before and after another one writes it"

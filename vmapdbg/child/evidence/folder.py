@@ -65,7 +65,7 @@ class EvidenceFolder:
             file.write(f"{name}\n")
 
     def find_files(self) -> list[Path]:
-        """Returns the file of each schedule in order, those of its replays after it."""
+        """Returns the file of each schedule in order, then the files of its replays."""
         return sorted(self.path.glob("schedule-*.pickle"))
 
     def read_written(self, start: int) -> tuple[list[str], int]:

@@ -19,7 +19,7 @@ from vmapdbg.reference.graph import Kernel, Node, Store, find_view
 from vmapdbg.reference.graph import find_writes as list_writes
 
 STAGES = frozenset({"BUFFERIZE", "STAGE"})
-"""Ops that make a buffer of a value; inside of a kernel until it is lowered."""
+"""Ops that make a buffer of a value; in a kernel until it is lowered."""
 _ARGUMENTS = frozenset({"DEFINE_GLOBAL", "PARAM"})
 _IN_KERNEL = STAGES | SAME | frozenset(ARITHMETIC)
 _IN_KERNEL |= {"CONST", "RANGE", "CAST", "BITCAST", "INDEX", "LOAD", "REDUCE", "STACK", "VECTORIZE"}

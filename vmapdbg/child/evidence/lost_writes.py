@@ -33,7 +33,7 @@ class _Write:
 
     buffer: weakref.ref[Any]
     tensor: weakref.ref[Any]
-    told: LostWrite
+    report: LostWrite
 
 
 class WriteWatcher:
@@ -60,8 +60,8 @@ class WriteWatcher:
         buffer = find_buffer(target)
         if is_own and buffer is not None:
             shape = tuple(int(n) for n in target.shape if isinstance(n, int))
-            told = LostWrite(find_user_line(), shape, math.prod(buffer.shape), name_dtype(target.dtype))
-            self._pending.append(_Write(weakref.ref(buffer), weakref.ref(result), told))
+            report = LostWrite(find_user_line(), shape, math.prod(buffer.shape), name_dtype(target.dtype))
+            self._pending.append(_Write(weakref.ref(buffer), weakref.ref(result), report))
         return result
 
     def find_lost(self, sink: UOp) -> list[LostWrite]:
@@ -76,7 +76,7 @@ class WriteWatcher:
             held = set(self._list_held())
             lost = [write for write in lost if write.buffer() not in held]
         self._pending = [write for write in self._pending if write not in lost]
-        return [write.told for write in lost]
+        return [write.report for write in lost]
 
     def _list_held(self) -> Iterator[UOp]:
         """Yields the BUFFERs that some Tensor has a write to."""

@@ -6,7 +6,7 @@
     outside        a byte for each schedule that was not made by `Tensor.realize`
     over           exists when the program has ended
 
-The folder has a limited size: a process that is far ahead waits.
+The folder has a limited size: a process that writes faster than it is compared waits.
 """
 
 from __future__ import annotations

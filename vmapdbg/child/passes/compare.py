@@ -24,7 +24,7 @@ class Judge:
     def __init__(self, graph: Graph, read: Callable[[str], bytes]):
         self.graph, self.read = graph, read
         self._roundings: list[int] = []
-        # the step ranges of the last comparison, and those that only its second value has
+        # the step ranges of the last comparison, and the ranges that only its second value has
         self.last_ranges: tuple[int, ...] = ()
         self.last_extra: tuple[int, ...] = ()
 

@@ -126,7 +126,7 @@ class OrderedKernels:
         matched: dict[int, Sequence[UOp]] = {}
         for number, launch in enumerate(self.launches):
             found = by_key.get((launch.ast, launch.buffers), [])
-            # two equal kernels cannot be told apart
+            # two equal kernels look the same
             if len(found) == 1:
                 matched[number] = found[0]
         return matched

@@ -25,7 +25,7 @@ _BELOW_TARGET = RESHAPING | {"BITCAST", "INDEX", "AFTER"}
 
 @dataclass
 class Followed:
-    """One pass with what stands for each output after it, by the output's number. `is_memory`: not for the output, but
+    """One pass with the UOp of each output after it, by the output's number. `is_memory`: not for the output, but
     for all that the buffer holds that it is in."""
 
     run: PassRun
@@ -35,8 +35,7 @@ class Followed:
 
 def choose_chains(seen: Watched) -> list[Chain]:
     """Returns the chains that the schedule came from. The overlay tries several ways to fuse, for all of the graph or
-    for parts of it, each a chain of its own: the kernels tell which one was taken, the last one of those that have
-    them."""
+    for parts of it, each a chain of its own: the taken chain is the last chain that has the kernels."""
     attempts = [chain for chain in seen.chains if chain.function == "get_rangeify_map"]
     if not attempts or not seen.created:
         return attempts[-1:] or seen.chains

@@ -46,7 +46,7 @@ class StepFinder:
         self.tried = self.skipped = 0
         self._end = time.monotonic() + MOST_SECONDS
         self._known: dict[tuple[UOp, UOp], Difference | None] = {}
-        # the step ranges of the last difference, and those that only its second side has
+        # the step ranges of the last difference, and the ranges that only its second side has
         self._found_ranges: tuple[Sequence[int], Sequence[int]] = ((), ())
 
     @property

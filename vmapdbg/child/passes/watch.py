@@ -28,7 +28,7 @@ INDICES = frozenset({"index", "weakint"})
 """The dtypes of indices, which are no values of the program."""
 _REWRITES = frozenset({"unified_rewrite", "walk_rewrite"})
 _DECIDES = "tinygrad_overlay.schedule._parts"
-"""The module of the overlay that decides inside of a pass what is stored."""
+"""The module of the overlay that decides in a pass what is stored."""
 _ENTRY = "graph_rewrite"
 _NAMELESS = "a rewrite without a name"
 _SHARDED = frozenset({"MULTI", "UNSHARD", "MSTACK", "MSELECT", "ALLREDUCE"})
@@ -138,7 +138,7 @@ class PassWatcher:
         return made
 
     def _find_chain(self, frame: FrameType) -> Chain:
-        """Returns the chain of a call and moves it to the end: another call may have run inside of it."""
+        """Returns the chain of a call and moves it to the end: another call may have run in it."""
         chains = self.seen.chains
         known = next((i for i, chain in enumerate(chains) if chain.frame is frame), None)
         chains.append(Chain(frame.f_code.co_name, frame) if known is None else chains.pop(known))
@@ -153,7 +153,7 @@ def is_whole(root: UOp) -> bool:
 
 
 def find_scheduler(frame: FrameType | None) -> FrameType | None:
-    """Returns the frame of the scheduler's function whose pass a rewrite is; None for a rewrite inside of a rewrite,
+    """Returns the frame of the scheduler's function whose pass a rewrite is; None for a rewrite in a rewrite,
     and for a rewrite that estimates costs for the overlay."""
     while frame is not None:
         name = frame.f_code.co_name

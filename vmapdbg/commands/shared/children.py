@@ -157,9 +157,13 @@ def started_child(
     if request.job.tree:
         tree = find_tree(request.job.tree)
         request = replace(request, tinygrad=str(tree.folder), commit=tree.commit)
-    # another interpreter does not have vmapdbg installed
-    python = [request.job.python, str(BOOTSTRAP_DIR / "child.py")] if request.job.python else [sys.executable, "-m"]
-    environment = {**(_ONE_THREAD if one_thread else {}), **os.environ}
+    python = [sys.executable, "-m"]
+    if request.job.python:
+        # another interpreter does not have vmapdbg installed
+        python = [request.job.python, str(BOOTSTRAP_DIR / "child.py")]
+    environment = dict(os.environ)
+    if one_thread:
+        environment = {**_ONE_THREAD, **environment}
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
         # the child holds one end of the lifeline: it ends when this process ends, however that happens
         lifeline, held = os.pipe()
@@ -205,7 +209,12 @@ def ask_child(
 def import_meanwhile(*modules: str) -> None:
     """Imports modules in a thread, while a child runs. Ctrl-C reaches only the main thread: if it came while Python
     makes a dataclass, Python would end by the signal, and the tool could not choose its exit code."""
-    threading.Thread(target=lambda: [importlib.import_module(name) for name in modules]).start()
+
+    def import_all() -> None:
+        for name in modules:
+            importlib.import_module(name)
+
+    threading.Thread(target=import_all).start()
 
 
 # *** runs of snippets

@@ -206,19 +206,21 @@ def choose_tinygrad(job: Job, given: Patches | None) -> Job:
         name = f"the tinygrad of {job.python}"
     else:
         # `python snippet.py` in a checkout imports that checkout if it is on Python's path, as it is for its developers
-        is_here = is_checkout(Path.cwd())
-        tree = fetch_tree(".") if is_here else find_installed(job.folder)
-        if is_here:
+        if is_checkout(Path.cwd()):
+            tree = fetch_tree(".")
             job = replace(job, tree=".")
-        elif tree.folder == find_editable():
-            # named here, because the child would import a folder of that name without an __init__.py first
-            job = replace(job, tree=str(tree.folder))
+            name = f"the tinygrad of this folder, {tree.title}"
+        else:
+            tree = find_installed(job.folder)
+            name = f"tinygrad {tree.title} in {tree.folder}"
+            if tree.version == TINYGRAD_VERSION:
+                name += ", whose code differs from the release"
+            if tree.folder == find_editable():
+                # named here, because the child would import a folder of that name without an __init__.py first
+                job = replace(job, tree=str(tree.folder))
         if is_release(tree):
             return job
         check_version(tree.version, str(tree.folder))
-        name = f"the tinygrad of this folder, {tree.title}" if is_here else f"tinygrad {tree.title} in {tree.folder}"
-        if tree.version == TINYGRAD_VERSION and not is_here:
-            name += ", whose code differs from the release"
         say_once(f"observing {name}; the patches need the release {TINYGRAD_VERSION}")
     if given:
         raise Failure(f"the patches need tinygrad {TINYGRAD_VERSION} beside vmapdbg: {name} is observed as it is")
