@@ -30,7 +30,7 @@ Asked = tuple[int | UOp, list[tuple[UOp, UOp]]]
 
 def explain_realized(view: PassView, node: UOp) -> Realized | None:
     """Returns why a node is written to a buffer, every cause with its operands; None if it is not written."""
-    decisions = view.passed.realized.get(node, ())
+    decisions = view.passed.realized.get(node, [])
     is_forced = node in view.passed.forced
     if not decisions and not is_forced:
         return None

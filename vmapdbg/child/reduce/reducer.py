@@ -7,7 +7,6 @@ Started by `children.start_process` as `python -m vmapdbg.child.reduce.reducer R
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import pickle
@@ -23,6 +22,7 @@ from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.reduce.trial import build_graph
 from vmapdbg.child.reduce.worker import HANGS, RUNS, Trial, Worker
+from vmapdbg.child.reduce.wrong_alone import find_fault
 from vmapdbg.child.switches import find_changed
 from vmapdbg.diff.values import compare_output
 from vmapdbg.install import overlay
@@ -66,12 +66,10 @@ class Reducer:
         self.patience = request.hang
         # roots of graphs that do not show the fault
         self.refused: set[tuple[Any, ...]] = set()
+        # it needs tinygrad, which may only be imported after the overlay is installed
+        from vmapdbg.child.reduce import smaller
 
-    @functools.cached_property
-    def replacements(self) -> Any:
-        from vmapdbg.child.reduce.smaller import Replacements
-
-        return Replacements()
+        self.smaller, self.replacements = smaller, smaller.Replacements()
 
     def close(self) -> None:
         for worker in self.workers:
@@ -81,17 +79,21 @@ class Reducer:
         """Returns the snippet and counts of the search, or the `reason` why there is no snippet."""
         from tinygrad.tensor import Tensor
 
-        from vmapdbg.child.reduce.smaller import count_nodes
-        from vmapdbg.child.reduce.snippet_text import WriteError
-        from vmapdbg.child.reduce.snippet_writer import write_snippet
+        from vmapdbg.child.reduce.snippet_writer import WriteError, write_snippet
 
         start = self.find_start()
         if start is None:
-            return {"reason": self.explain_nothing()}
+            reason = (
+                "all sets of patches end alike, and no single schedule fails or has wrong values when it is run by "
+                "itself"
+            )
+            if self.request.other is not None:
+                reason = "no single schedule of the snippet shows the difference when it is run by itself"
+            return {"reason": reason}
         schedule, whole, roots = start
-        before = count_nodes(whole)
+        before = self.smaller.count_nodes(whole)
         roots = self.reduce(roots)
-        facts = {"before": before, "after": count_nodes(roots), "tried": self.tried, "schedule": schedule}
+        facts = {"before": before, "after": self.smaller.count_nodes(roots), "tried": self.tried, "schedule": schedule}
         comment = self.request.comment.format(**facts)
         try:
             tensors = [Tensor(u, device=u.device) for u in roots]
@@ -99,21 +101,14 @@ class Reducer:
         except WriteError as error:
             return {"reason": str(error)}
 
-    def explain_nothing(self) -> str:
-        if self.request.other is not None:
-            return "no single schedule of the snippet shows the difference when it is run by itself"
-        return (
-            "all sets of patches end alike, and no single schedule fails or has wrong values when it is run by itself"
-        )
-
     def find_start(self) -> tuple[int, list[Any], list[Any]] | None:
         """Finds the first schedule that shows the difference, or the first value inside a schedule that does: a
         later schedule may read it. Returns its number, all its roots, and the roots to reduce."""
-        from vmapdbg.child.reduce.smaller import earlier_outputs
-
         graphs = list(self.read_graphs())
         outputs = ((evidence, roots, roots) for evidence, roots in graphs)
-        earlier = ((evidence, roots, made) for evidence, roots in graphs for made in earlier_outputs(roots))
+        earlier = (
+            (evidence, roots, made) for evidence, roots in graphs for made in self.smaller.earlier_outputs(roots)
+        )
         for evidence, whole, roots in itertools.chain(outputs, earlier):
             # the time limit does not apply to whole schedules
             if roots is not whole and time.monotonic() > self.end:
@@ -144,37 +139,30 @@ class Reducer:
             yield evidence, build_graph(graph, contents)
 
     def reduce(self, roots: list[Any]) -> list[Any]:
-        from vmapdbg.child.reduce.smaller import LAST_STEPS, STEPS
-
         last: list[Any] = []
         while roots != last and time.monotonic() < self.end:
             last = roots
-            for step in STEPS:
+            for step in self.smaller.STEPS:
                 roots = self.repeat_step(step, roots)
             roots = self.replace_nodes(roots)
             if roots == last:
-                for step in LAST_STEPS:
+                for step in self.smaller.LAST_STEPS:
                     roots = self.repeat_step(step, roots)
         return roots
 
     def repeat_step(self, step: Any, roots: list[Any]) -> list[Any]:
-        """Repeats a step as long as it finds a smaller graph, and returns the last graph."""
-        while (smaller := self.take_step(step, roots)) is not None:
-            roots = smaller
-        return roots
-
-    def take_step(self, step: Any, roots: list[Any]) -> list[Any] | None:
-        """Returns the first graph of a step that is smaller and still shows the difference, None if there is none."""
-        from vmapdbg.child.reduce.smaller import plainer_numbers
-
+        """Repeats a step as long as it finds a smaller graph that shows the difference, and returns the last graph."""
         # plainer numbers do not make a graph smaller; they end because each number is replaced once
-        return next((made for made in step(roots) if self.is_kept(made, roots, step is plainer_numbers)), None)
+        may_be_as_large = step is self.smaller.plainer_numbers
+        found = roots
+        while found is not None:
+            roots = found
+            found = next((made for made in step(roots) if self.is_kept(made, roots, may_be_as_large)), None)
+        return roots
 
     def replace_nodes(self, roots: list[Any]) -> list[Any]:
         """Returns the graph with all nodes replaced that the fault does not depend on."""
         from tinygrad.uop.ops import UOp
-
-        from vmapdbg.child.reduce.smaller import replace_node
 
         left = set(UOp.sink(*roots).toposort())
         for u, made in self.replacements.list_all(roots):
@@ -182,7 +170,7 @@ class Reducer:
                 break
             if u not in left:
                 continue
-            candidate = replace_node(roots, u, made)
+            candidate = self.smaller.replace_node(roots, u, made)
             if self.is_kept(candidate, roots):
                 roots = candidate
                 left = set(UOp.sink(*roots).toposort())
@@ -190,11 +178,9 @@ class Reducer:
 
     def is_kept(self, candidate: list[Any], roots: list[Any], may_be_as_large: bool = False) -> bool:
         """Tells whether a graph is smaller than `roots` and still shows the difference."""
-        from vmapdbg.child.reduce.smaller import measure
-
         if time.monotonic() > self.end or tuple(candidate) in self.refused:
             return False
-        size, before = measure(candidate), measure(roots)
+        size, before = self.smaller.measure(candidate), self.smaller.measure(roots)
         if not (size < before or (may_be_as_large and size == before)):
             return False
         if self.compare(candidate) == self.wanted:
@@ -220,8 +206,6 @@ class Reducer:
             worker.send(graph, contents, self.switches)
         one, *others = [worker.receive(self.patience) for worker in self.workers]
         if not others:
-            from vmapdbg.child.reduce.wrong_alone import find_fault
-
             return find_fault(one, roots, self.wanted)
         return find_difference(one, others[0], self.request.by, self.terms)
 
