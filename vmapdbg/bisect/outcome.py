@@ -116,8 +116,6 @@ def _describe_output(schedule: int, found: ValueDiff) -> str:
 
 
 def _have_same_values(one: Run, other: Run) -> bool:
-    if one.capture is None or other.capture is None:
-        return one.capture is other.capture
     same_count = len(one.capture.schedules) == len(other.capture.schedules)
     return same_count and find_wrong_schedule(one.capture, other.capture) is None
 
