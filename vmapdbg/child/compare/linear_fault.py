@@ -94,10 +94,15 @@ class LinearRun:
 
     def compute(self, is_wrong: Flags) -> tuple[bytes, Flags]:
         """Returns what the program writes, and for which of the elements it ran. Raises CannotRun, LeavesMemory."""
-        memories = {slot: bytearray(array.data) for slot, array in self.contents.items()}
-        if count_steps(self.program) <= MOST_STEPS:
-            run_program(self.uops, self.variables, memories)
-            return bytes(memories[0]), np.ones(is_wrong.shape, np.bool_)
+        if count_steps(self.program) > MOST_STEPS:
+            return self.compute_some(is_wrong)
+        memories = self._copy_contents()
+        run_program(self.uops, self.variables, memories)
+        return bytes(memories[0]), np.ones(is_wrong.shape, np.bool_)
+
+    def compute_some(self, is_wrong: Flags) -> tuple[bytes, Flags]:
+        """Like `compute`, for some of the wrong elements: loops are fixed to the steps that write them."""
+        memories = self._copy_contents()
         chosen = _choose(is_wrong)
         places = self._find_places()[chosen]
         is_computed = np.zeros(is_wrong.shape, np.bool_)
@@ -111,6 +116,9 @@ class LinearRun:
         if not is_computed.any():
             raise CannotRun(f"its linear program is too long to be run: over {MOST_STEPS:,} steps")
         return bytes(memories[0]), is_computed
+
+    def _copy_contents(self) -> dict[int, bytearray]:
+        return {slot: bytearray(array.data) for slot, array in self.contents.items()}
 
     def _find_places(self) -> Whole:
         """Maps each element of the right value to its index in the buffer."""
