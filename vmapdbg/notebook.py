@@ -29,7 +29,7 @@ def load_ipython_extension(shell: Any) -> None:
     shell.register_magic_function(run_cell, "cell", "vmapdbg")
 
 
-class Report:
+class ReportFrame:
     """A report in a frame of the notebook: page and notebook share no styles and no scripts."""
 
     def __init__(self, page: str) -> None:
@@ -48,7 +48,7 @@ class Report:
         write_output(Path(path), self.page)
 
 
-def run_cell(line: str, cell: str) -> Report | None:
+def run_cell(line: str, cell: str) -> ReportFrame | None:
     """Runs a cell and returns its report. Returns None without a report: then a printed line says why.
 
     `line` has options of `vmapdbg report`, and arguments for the cell after `--`. What the cell prints is printed.
@@ -75,7 +75,7 @@ def run_cell(line: str, cell: str) -> Report | None:
         _run(["report", str(source), *words[:end], "-o", str(written), "--", *words[end + 1 :]])
         if not written.exists():
             return None
-        return Report(written.read_text(encoding="utf-8"))
+        return ReportFrame(written.read_text(encoding="utf-8"))
 
 
 def _run(arguments: Sequence[str]) -> None:

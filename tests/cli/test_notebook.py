@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from vmapdbg.notebook import Report, load_ipython_extension
+from vmapdbg.notebook import ReportFrame, load_ipython_extension
 
 CELL = """\
 from tinygrad import Tensor
@@ -26,16 +26,16 @@ class Shell:
     """What IPython's shell does with a magic."""
 
     def __init__(self) -> None:
-        self.magics: dict[tuple[str, str], Callable[[str, str], Report | None]] = {}
+        self.magics: dict[tuple[str, str], Callable[[str, str], ReportFrame | None]] = {}
 
     def register_magic_function(
-        self, func: Callable[[str, str], Report | None], magic_kind: str, magic_name: str
+        self, func: Callable[[str, str], ReportFrame | None], magic_kind: str, magic_name: str
     ) -> None:
         self.magics[magic_kind, magic_name] = func
 
 
 @pytest.fixture
-def run_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Report | None]:
+def run_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], ReportFrame | None]:
     monkeypatch.chdir(tmp_path)
     shell = Shell()
     load_ipython_extension(shell)
@@ -43,7 +43,7 @@ def run_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, 
 
 
 def test_a_cell_is_reported_below_it(
-    run_cell: Callable[[str, str], Report | None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run_cell: Callable[[str, str], ReportFrame | None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It finds modules beside the notebook, gets its arguments, and what it prints is printed."""
     (tmp_path / "helper.py").write_text("NAME = 'beside the notebook'\n", encoding="utf-8")
@@ -64,7 +64,7 @@ def test_a_cell_is_reported_below_it(
 
 
 def test_a_cell_that_fails_shows_what_was_scheduled_before(
-    run_cell: Callable[[str, str], Report | None], capsys: pytest.CaptureFixture[str]
+    run_cell: Callable[[str, str], ReportFrame | None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = run_cell("", "from tinygrad import Tensor\nTensor.ones(4).contiguous().realize()\n1 / 0\n")
     assert report is not None
@@ -83,7 +83,7 @@ BAD_LINES = {
 
 @pytest.mark.parametrize("line", BAD_LINES)
 def test_a_bad_line_is_told_and_shows_nothing(
-    line: str, run_cell: Callable[[str, str], Report | None], capsys: pytest.CaptureFixture[str]
+    line: str, run_cell: Callable[[str, str], ReportFrame | None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_cell(line, "x = 1\n") is None
     said = capsys.readouterr()
@@ -92,7 +92,7 @@ def test_a_bad_line_is_told_and_shows_nothing(
 
 
 @pytest.mark.usefixtures("heeds_interrupts")
-def test_an_interrupt_ends_the_cell(run_cell: Callable[[str, str], Report | None], tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_cell(run_cell: Callable[[str, str], ReportFrame | None], tmp_path: Path) -> None:
     """The kernel gets the signal, and the cell's process has to end with it."""
     cell = "import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(600)\n"
 

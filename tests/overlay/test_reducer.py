@@ -15,7 +15,7 @@ from tinygrad import Tensor
 from vmapdbg.bisect.outcome import Outcomes
 from vmapdbg.child.listen.outputs import sample_values
 from vmapdbg.child.reduce.reducer import find_difference
-from vmapdbg.child.reduce.worker import Trial
+from vmapdbg.child.reduce.worker import GraphTrial
 from vmapdbg.child.reduce.wrong_alone import VALUES, find_fault
 from vmapdbg.child.switches import find_changed, read_switches
 from vmapdbg.diff.values import estimate_terms
@@ -43,7 +43,7 @@ def differ_for_bisect(one: Output, other: Output, sizes: tuple[int, int]) -> boo
 
 def differ_for_reducer(one: Output, other: Output, size: int) -> bool:
     terms = estimate_terms(make_schedule(ranges=(Range("r0", size, "REDUCE", False),)))
-    trials = [Trial("it runs", (), (output,)) for output in (one, other)]
+    trials = [GraphTrial("it runs", (), (output,)) for output in (one, other)]
     return find_difference(trials[0], trials[1], "values", terms) == "values"
 
 
@@ -89,13 +89,13 @@ def test_what_an_output_repeats_may_be_stored_once(stored: list[int], fault: str
     """An expanded value has a buffer of its own elements alone: that is no wrong value."""
     root = (Tensor([[1.0, 2.0]]).realize().expand(2, 2) * 1.0).uop
     got = replace(make_output(np.array(stored), "float"), shape=(2, 2))
-    assert find_fault(Trial("it runs", (), (got,), sizes=(len(stored),)), [root]) == fault
+    assert find_fault(GraphTrial("it runs", (), (got,), sizes=(len(stored),)), [root]) == fault
 
 
 def test_a_permuted_output_is_compared_in_the_order_of_its_memory() -> None:
     value = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize() * 2
     got = make_output(np.array([[2, 4], [6, 8]]), "float")
-    assert find_fault(Trial("it runs", (), (got,), sizes=(4,)), [value.permute(1, 0).uop]) is None
+    assert find_fault(GraphTrial("it runs", (), (got,), sizes=(4,)), [value.permute(1, 0).uop]) is None
 
 
 def test_switches_that_are_as_they_are_here_are_none_of_the_snippets() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vmapdbg.reference.evaluate import Evaluator
-from vmapdbg.reference.graph import Graph, Node, Unknown
+from vmapdbg.reference.graph import OpGraph, OpNode, Unknown
 from vmapdbg.reference.rounding import Rounding
-from vmapdbg.reference.value import Value
+from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.numbers import encode
 
 
@@ -20,18 +20,18 @@ class Maker:
     """Makes one graph; every method returns the position of the node that it adds."""
 
     def __init__(self) -> None:
-        self.graph, self.contents = Graph(), dict[str, bytes]()
+        self.graph, self.contents = OpGraph(), dict[str, bytes]()
 
     def input(self, numbers: ArrayLike, dtype: str) -> int:
         array = np.asarray(numbers)
-        slot = self.graph.add(Node("buffer", dtype, (array.size,)))
+        slot = self.graph.add(OpNode("buffer", dtype, (array.size,)))
         self.graph.inputs[slot] = (self.keep(array, dtype),)
         return self.view("reshape", slot, array.shape)
 
     def sharded(self, shards: Sequence[ArrayLike], dtype: str) -> int:
         """A buffer on several devices, in the shape of its shards."""
         arrays = [np.asarray(shard) for shard in shards]
-        slot = self.graph.add(Node("buffer", dtype, (arrays[0].size,)))
+        slot = self.graph.add(OpNode("buffer", dtype, (arrays[0].size,)))
         self.graph.inputs[slot] = tuple(self.keep(array, dtype) for array in arrays)
         return self.view("reshape", slot, arrays[0].shape)
 
@@ -41,32 +41,32 @@ class Maker:
         return name
 
     def const(self, number: float, dtype: str, shape: tuple[int, ...] = ()) -> int:
-        return self.graph.add(Node("const", dtype, shape, (), number))
+        return self.graph.add(OpNode("const", dtype, shape, (), number))
 
     def view(self, op: str, source: int, shape: tuple[int, ...], arg: Any = None, *numbers: int) -> int:
-        return self.graph.add(Node(op, self.node(source).dtype, shape, (source, *numbers), arg))
+        return self.graph.add(OpNode(op, self.node(source).dtype, shape, (source, *numbers), arg))
 
     def op(self, op: str, *sources: int, dtype: str | None = None, arg: Any = None) -> int:
         shape = np.broadcast_shapes(*(self.node(source).shape for source in sources))
-        return self.graph.add(Node(op, dtype or self.node(sources[-1]).dtype, shape, sources, arg))
+        return self.graph.add(OpNode(op, dtype or self.node(sources[-1]).dtype, shape, sources, arg))
 
     def view_as(self, op: str, source: int, dtype: str) -> int:
         """A cast or a bitcast to a dtype of the same size."""
-        return self.graph.add(Node(op, dtype, self.node(source).shape, (source,)))
+        return self.graph.add(OpNode(op, dtype, self.node(source).shape, (source,)))
 
     def reduce(self, op: str, source: int, axes: tuple[int, ...], keep: bool = True) -> int:
         before = self.node(source).shape
         kept = tuple(1 if axis in axes else size for axis, size in enumerate(before))
         shape = kept if keep else tuple(size for axis, size in enumerate(before) if axis not in axes)
-        return self.graph.add(Node("reduce", self.node(source).dtype, shape, (source,), (op, axes, keep, ())))
+        return self.graph.add(OpNode("reduce", self.node(source).dtype, shape, (source,), (op, axes, keep, ())))
 
-    def node(self, slot: int) -> Node:
+    def node(self, slot: int) -> OpNode:
         return self.graph.nodes[slot]
 
     def evaluator(self, rounding: Rounding | None = None, **options: Any) -> Evaluator:
         return Evaluator(self.graph, self.contents.__getitem__, rounding, **options)
 
-    def value(self, slot: int, rounding: Rounding | None = None) -> Value:
+    def value(self, slot: int, rounding: Rounding | None = None) -> RangedArray:
         (found,) = self.evaluator(rounding).evaluate([slot])
         if isinstance(found, Unknown):
             raise found

@@ -15,7 +15,7 @@ from reference_graphs import Maker, count
 
 from vmapdbg.child.compare.reference_values import ReferenceValues
 from vmapdbg.reference import evaluate
-from vmapdbg.reference.graph import DEVICES, Node, Unknown
+from vmapdbg.reference.graph import DEVICES, OpNode, Unknown
 from vmapdbg.reference.rounding import InDouble, count_roundings
 from vmapdbg.reference.sums import add_products
 from vmapdbg.values.tolerance import EPSILON, make_tolerance
@@ -256,14 +256,14 @@ def test_a_write_to_a_view_of_a_buffer() -> None:
 
 def test_what_is_written_through_a_bitcast_is_seen_through_it() -> None:
     made = Maker()
-    memory = made.graph.add(Node("buffer", "float", (2,)))
+    memory = made.graph.add(OpNode("buffer", "float", (2,)))
     made.graph.inputs[memory] = (made.keep(np.array([1.0, 2.0]), "float"),)
     bits = made.op("bitcast", memory, dtype="uint")
     four = made.input([0x40800000, 0x3F800000], "uint")
-    stored = made.graph.add(Node("store", "uint", (2,), (bits, four)))
-    after = made.graph.add(Node("after", "uint", (2,), (bits, stored)))
+    stored = made.graph.add(OpNode("store", "uint", (2,), (bits, four)))
+    after = made.graph.add(OpNode("after", "uint", (2,), (bits, stored)))
     assert made.numbers(after).tolist() == [0x40800000, 0x3F800000]
-    seen = made.graph.add(Node("after", "float", (2,), (memory, stored)))
+    seen = made.graph.add(OpNode("after", "float", (2,), (memory, stored)))
     assert made.numbers(seen).tolist() == [4.0, 1.0]
 
 
@@ -292,7 +292,7 @@ def test_a_write_through_other_eyes() -> None:
 
 def test_new_memory_need_not_be_known_where_it_is_written_whole() -> None:
     made = Maker()
-    memory = made.graph.add(Node("buffer", "float", (4,)))
+    memory = made.graph.add(OpNode("buffer", "float", (4,)))
     seen = made.view("reshape", memory, (2, 2))
     whole = made.op("store", seen, made.input([[1.0, 2.0], [3.0, 4.0]], "float"))
     after = made.view("after", seen, (2, 2), None, whole)
@@ -310,43 +310,43 @@ def test_new_memory_need_not_be_known_where_it_is_written_whole() -> None:
 def test_a_scope_is_an_axis_more() -> None:
     made, a = Maker(), count(3, 4)
     made.graph.ranges[7] = 3
-    inner = made.graph.add(Node("vmapin", "float", (4,), (made.input(a, "float"),), (7, None)))
+    inner = made.graph.add(OpNode("vmapin", "float", (4,), (made.input(a, "float"),), (7, None)))
     scaled = made.op("mul", made.reduce("add", inner, (0,)), made.const(2.0, "float", (1,)))
     assert made.value(scaled).ranges == (7,)
-    outer = made.graph.add(Node("vmapout", "float", (1, 3), (scaled,), (None, 7)))
+    outer = made.graph.add(OpNode("vmapout", "float", (1, 3), (scaled,), (None, 7)))
     assert np.array_equal(made.numbers(outer), 2 * a.sum(1)[None])
 
 
 def test_scopes_in_each_other() -> None:
     made, a, b = Maker(), count(2, 5), count(3, 5)
     made.graph.ranges.update({1: 2, 2: 3})
-    one = made.graph.add(Node("vmapin", "float", (5,), (made.input(a, "float"),), (1, None)))
-    other = made.graph.add(Node("vmapin", "float", (5,), (made.input(b, "float"),), (2, None)))
+    one = made.graph.add(OpNode("vmapin", "float", (5,), (made.input(a, "float"),), (1, None)))
+    other = made.graph.add(OpNode("vmapin", "float", (5,), (made.input(b, "float"),), (2, None)))
     total = made.reduce("add", made.op("mul", one, other), (0,), keep=False)
     assert made.value(total).ranges == (1, 2)
-    left = made.graph.add(Node("vmapout", "float", (3,), (total,), (2,)))
-    outer = made.graph.add(Node("vmapout", "float", (3, 2), (left,), (None, 1)))
+    left = made.graph.add(OpNode("vmapout", "float", (3,), (total,), (2,)))
+    outer = made.graph.add(OpNode("vmapout", "float", (3, 2), (left,), (None, 1)))
     assert np.array_equal(made.numbers(outer), (a @ b.T).T)
 
 
 def test_a_value_that_does_not_depend_on_its_scope() -> None:
     made = Maker()
     made.graph.ranges[1] = 3
-    outer = made.graph.add(Node("vmapout", "float", (3, 2), (made.input([1.0, 2.0], "float"),), (1, None)))
+    outer = made.graph.add(OpNode("vmapout", "float", (3, 2), (made.input([1.0, 2.0], "float"),), (1, None)))
     assert made.numbers(outer).tolist() == [[1.0, 2.0]] * 3
-    step = made.graph.add(Node("step", "int", (), (), (1, 3)))
+    step = made.graph.add(OpNode("step", "int", (), (), (1, 3)))
     part = made.view("shrink", made.input(count(6), "float"), (2,), (None,), step)
-    rows = made.graph.add(Node("vmapout", "float", (3, 2), (part,), (1, None)))
+    rows = made.graph.add(OpNode("vmapout", "float", (3, 2), (part,), (1, None)))
     assert made.numbers(rows).tolist() == [[0.0, 1.0], [1.0, 2.0], [2.0, 3.0]]
 
 
 def test_a_reduce_over_a_step_range() -> None:
     made = Maker()
     made.graph.ranges[4] = 3
-    step = made.op("cast", made.graph.add(Node("step", "int", (), (), (4, 3))), dtype="float")
-    total = made.graph.add(Node("reduce", "float", (), (step,), ("add", (), True, (4,))))
+    step = made.op("cast", made.graph.add(OpNode("step", "int", (), (), (4, 3))), dtype="float")
+    total = made.graph.add(OpNode("reduce", "float", (), (step,), ("add", (), True, (4,))))
     assert made.numbers(total).item() == 3.0
-    same = made.graph.add(Node("reduce", "float", (), (made.const(5.0, "float"),), ("add", (), True, (4,))))
+    same = made.graph.add(OpNode("reduce", "float", (), (made.const(5.0, "float"),), ("add", (), True, (4,))))
     assert made.numbers(same).item() == 15.0
 
 
@@ -354,13 +354,13 @@ def test_devices() -> None:
     made = Maker()
     made.graph.ranges[DEVICES] = 2
     shards = made.sharded([[[1.0, 2.0]], [[3.0, 4.0]]], "float")
-    whole = made.graph.add(Node("shards", "float", (2, 2), (shards,), 0))
+    whole = made.graph.add(OpNode("shards", "float", (2, 2), (shards,), 0))
     assert made.numbers(whole).tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    side = made.graph.add(Node("shards", "float", (1, 4), (shards,), 1))
+    side = made.graph.add(OpNode("shards", "float", (1, 4), (shards,), 1))
     assert made.numbers(side).tolist() == [[1.0, 2.0, 3.0, 4.0]]
-    assert made.numbers(made.graph.add(Node("shard", "float", (1, 2), (shards,), 1))).tolist() == [[3.0, 4.0]]
+    assert made.numbers(made.graph.add(OpNode("shard", "float", (1, 2), (shards,), 1))).tolist() == [[3.0, 4.0]]
     both = made.op("devices", made.input([1.0], "float"), made.input([5.0], "float"))
-    total = made.graph.add(Node("reduce", "float", (1,), (both,), ("add", (), True, (DEVICES,))))
+    total = made.graph.add(OpNode("reduce", "float", (1,), (both,), ("add", (), True, (DEVICES,))))
     assert made.numbers(total).tolist() == [6.0]
     written = made.op("assign", made.view("shrink", whole, (1, 2), (1, 0)), made.const(9.0, "float", (1, 2)))
     after = made.view("after", whole, (2, 2), None, written)
@@ -379,7 +379,7 @@ def test_an_op_that_is_not_known_and_an_input_that_is_not_there() -> None:
     assert str(found[0]) == "nothing is known of the op wmma"
     assert not isinstance(found[1], Unknown)
     assert found[1].numbers == 3.0
-    lost = made.graph.add(Node("buffer", "float", (2,)))
+    lost = made.graph.add(OpNode("buffer", "float", (2,)))
     with pytest.raises(Unknown, match="not known"):
         made.value(lost)
 
@@ -471,7 +471,7 @@ def test_a_value_that_is_larger_than_tinygrad_says_is_not_compared() -> None:
     """A release may take a UOp that is made by hand for another one: the others are still compared."""
     maker = Maker()
     source = maker.input(np.ones((3, 2)), "float")
-    odd = maker.graph.add(Node("reduce", "float", (), (source,), ("add", (), True, ())))
+    odd = maker.graph.add(OpNode("reduce", "float", (), (source,), ("add", (), True, ())))
     found = ReferenceValues(maker.graph, maker.contents.__getitem__).evaluate([odd, source])
     assert found[0] == "the reference makes a value of shape (3, 2) of it, where tinygrad says ()"
     assert not isinstance(found[1], str)

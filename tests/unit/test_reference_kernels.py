@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from vmapdbg.reference import kernels
-from vmapdbg.reference.graph import Kernel, Node, Store, Unknown
+from vmapdbg.reference.graph import OpNode, ScheduledKernel, Store, Unknown
 from vmapdbg.reference.kernels import Written
 from vmapdbg.values.numbers import Array, decode, encode
 
@@ -18,13 +18,13 @@ class KernelMaker:
     """Makes one kernel over floats; argument 0 is what it writes."""
 
     def __init__(self, *arguments: ArrayLike):
-        self.kernel = Kernel()
+        self.kernel = ScheduledKernel()
         arrays = [np.asarray(one, np.float32) for one in arguments]
         self.kernel.dtypes.update(dict.fromkeys(range(len(arrays)), "float"))
         self.contents = {number: encode(array.ravel(), "float") for number, array in enumerate(arrays)}
 
     def add(self, op: str, *src: int, arg: Any = None, dtype: str = "float") -> int:
-        return self.kernel.graph.add(Node(op, dtype, (), src, arg))
+        return self.kernel.graph.add(OpNode(op, dtype, (), src, arg))
 
     def loop(self, name: int, size: int) -> int:
         self.kernel.graph.ranges[name] = size
@@ -141,7 +141,7 @@ def test_a_buffer_inside_of_the_kernel() -> None:
     row, inner, total, out = made.loop(3, 2), made.loop(1, 3), made.loop(2, 3), made.loop(4, 3)
     x = made.add("load", made.place((row, 3), (inner, 1)), arg=1)
     square = made.add("mul", x, x)
-    held = made.kernel.graph.add(Node("close", "float", (3,), (square,), ((1,), None)))
+    held = made.kernel.graph.add(OpNode("close", "float", (3,), (square,), ((1,), None)))
     summed, own = made.add("fetch", held, total), made.add("fetch", held, out)
     whole = made.add("reduce", summed, arg=("add", (), True, (2,)))
     made.store(made.place((row, 3), (out, 1)), made.add("add", own, whole))

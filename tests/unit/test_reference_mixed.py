@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from vmapdbg.reference import kernels
-from vmapdbg.reference.graph import Graph, Kernel, Node, Store, Unknown
+from vmapdbg.reference.graph import OpGraph, OpNode, ScheduledKernel, Store, Unknown
 from vmapdbg.reference.kernels import LoopEvaluator
-from vmapdbg.reference.value import Value
+from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.numbers import encode
 
 DATA = np.arange(12.0).reshape(3, 4)
@@ -21,11 +21,11 @@ class GraphMaker:
     """Makes one graph over floats."""
 
     def __init__(self) -> None:
-        self.graph = Graph()
+        self.graph = OpGraph()
         self.contents: dict[str, bytes] = {}
 
     def add(self, op: str, *src: int, arg: Any = None, shape: tuple[int, ...] = (), dtype: str = "float") -> int:
-        return self.graph.add(Node(op, dtype, shape, src, arg))
+        return self.graph.add(OpNode(op, dtype, shape, src, arg))
 
     def buffer(self, data: ArrayLike) -> int:
         """Returns memory with these contents, in their shape."""
@@ -43,7 +43,7 @@ class GraphMaker:
     def number(self, value: float, dtype: str = "long") -> int:
         return self.add("const", arg=value, dtype=dtype)
 
-    def evaluate(self, slot: int) -> Value:
+    def evaluate(self, slot: int) -> RangedArray:
         value = LoopEvaluator(self.graph, lambda name: self.contents[name]).evaluate([slot])[0]
         if isinstance(value, Unknown):
             raise value
@@ -147,14 +147,14 @@ def test_a_store_outside_of_memory_is_refused(made: GraphMaker) -> None:
         made.evaluate(after)
 
 
-def make_doubling() -> Kernel:
+def make_doubling() -> ScheduledKernel:
     """Argument 0 becomes twice argument 1."""
-    kernel = Kernel(dtypes={0: "float", 1: "float"})
+    kernel = ScheduledKernel(dtypes={0: "float", 1: "float"})
     graph = kernel.graph
     graph.ranges[0] = 4
-    loop = graph.add(Node("step", "long", (), (), (0, 4)))
-    loaded = graph.add(Node("load", "float", (), (loop,), 1))
-    kernel.stores.append(Store(0, loop, graph.add(Node("add", "float", (), (loaded, loaded)))))
+    loop = graph.add(OpNode("step", "long", (), (), (0, 4)))
+    loaded = graph.add(OpNode("load", "float", (), (loop,), 1))
+    kernel.stores.append(Store(0, loop, graph.add(OpNode("add", "float", (), (loaded, loaded)))))
     return kernel
 
 

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from reference_graphs import Maker
 
-from vmapdbg.reference.value import Value
+from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.tolerance import EPSILON
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -105,7 +105,7 @@ def to_numpy(x: Any) -> NDArray[Any]:
     return x.resolve_conj().resolve_neg().numpy()
 
 
-def check(value: Value, right: NDArray[Any], dtype: str, units: float, what: object) -> int:
+def check(value: RangedArray, right: NDArray[Any], dtype: str, units: float, what: object) -> int:
     """Compares what is defined; floats may differ by so many units of their last place. Returns how many numbers."""
     assert value.numbers.shape == right.shape, what
     defined = np.ones(right.shape, bool) if value.undefined is None else ~np.broadcast_to(value.undefined, right.shape)

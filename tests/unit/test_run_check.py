@@ -15,7 +15,7 @@ from vmapdbg.child.evidence.suite_folder import SuiteFolder
 from vmapdbg.commands.run import read_found
 from vmapdbg.model.crash import Crash, RewriteStep
 from vmapdbg.page.check_sentences import add_messages
-from vmapdbg.reference.graph import Graph, Node
+from vmapdbg.reference.graph import OpGraph, OpNode
 from vmapdbg.values.tolerance import make_tolerance
 
 WRONG = Comparison("wrong", 6, 4, (0, 0), 7.0, 3.0, None, make_tolerance("float", 1, 1.0))
@@ -74,9 +74,9 @@ def make_folder(path: Path) -> SuiteFolder:
 
 
 def make_evidence(folder: SuiteFolder, data: bytes, got: bytes) -> Evidence:
-    graph = Graph([Node("buffer", "uchar", (len(data),)), Node("neg", "uchar", (len(data),), (0,))], [1])
+    graph = OpGraph([OpNode("buffer", "uchar", (len(data),)), OpNode("neg", "uchar", (len(data),), (0,))], [1])
     graph.inputs[0] = (folder.keep_data(data),)
-    held = Graph([Node("buffer", "uchar", (len(got),))], inputs={0: (folder.keep_data(got),)})
+    held = OpGraph([OpNode("buffer", "uchar", (len(got),))], inputs={0: (folder.keep_data(got),)})
     return Evidence(0, "model.py:3", {"asked": graph, "got": held}, outputs={0: 0})
 
 

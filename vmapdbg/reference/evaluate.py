@@ -9,12 +9,22 @@ from dataclasses import replace
 import numpy as np
 
 from vmapdbg.reference.arithmetic import FUNCTIONS, OF_FLOATS, bitcast, compute, find_carrier, fit, load
-from vmapdbg.reference.graph import DEVICES, MOVEMENT, Graph, Node, Unknown, View, find_view, find_writes, is_whole
+from vmapdbg.reference.graph import (
+    DEVICES,
+    MOVEMENT,
+    MemoryView,
+    OpGraph,
+    OpNode,
+    Unknown,
+    find_view,
+    find_writes,
+    is_whole,
+)
 from vmapdbg.reference.plan import Plan, make_windows
 from vmapdbg.reference.rounding import Rounding
 from vmapdbg.reference.sums import reduce_value, sum_product
 from vmapdbg.reference.value import (
-    Value,
+    RangedArray,
     align,
     enter_scope,
     join_shards,
@@ -38,19 +48,19 @@ class Evaluator:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: OpGraph,
         read: Callable[[str], bytes],
         rounding: Rounding | None = None,
-        given: Mapping[int, Value] = {},
+        given: Mapping[int, RangedArray] = {},
     ):
         self.graph, self.read = graph, read
         self.rounding = rounding or Rounding()
-        self.known: dict[int, Value | Unknown] = dict(given)
-        self._values: dict[int, Value | Unknown] = {}
+        self.known: dict[int, RangedArray | Unknown] = dict(given)
+        self._values: dict[int, RangedArray | Unknown] = {}
         self._plan = Plan(graph, (), self.known)
         self._held = 0
 
-    def evaluate(self, slots: Iterable[int]) -> list[Value | Unknown]:
+    def evaluate(self, slots: Iterable[int]) -> list[RangedArray | Unknown]:
         """Returns the value of each node, or why it cannot be computed."""
         asked = tuple(slots)
         if any(slot not in self.known for slot in asked):
@@ -74,7 +84,7 @@ class Evaluator:
 
     # *** values
 
-    def _keep(self, slot: int, value: Value | Unknown) -> None:
+    def _keep(self, slot: int, value: RangedArray | Unknown) -> None:
         self._values[slot] = value
         self._held += _count_bytes(value)
 
@@ -82,7 +92,7 @@ class Evaluator:
         if slot in self._values:
             self._held -= _count_bytes(self._values.pop(slot))
 
-    def _value(self, slot: int) -> Value:
+    def _value(self, slot: int) -> RangedArray:
         """Returns a value that has been computed. Raises Unknown."""
         found = self.known[slot] if slot in self.known else self._values[slot]
         if isinstance(found, Unknown):
@@ -91,7 +101,7 @@ class Evaluator:
 
     # *** one node
 
-    def _try(self, slot: int) -> Value | Unknown:
+    def _try(self, slot: int) -> RangedArray | Unknown:
         try:
             self._check_room(slot)
             return self._compute(slot)
@@ -115,14 +125,14 @@ class Evaluator:
         if self._held + count > ROOM:
             raise Unknown(f"its computation takes more than {ROOM >> 20:,} MB")
 
-    def _only_adds_ones(self, node: Node) -> bool:
+    def _only_adds_ones(self, node: OpNode) -> bool:
         """Whether a reshape only adds or removes axes of size 1, which is always a view."""
         if node.op != "reshape":
             return False
         before = self.graph.nodes[node.src[0]].shape
         return [size for size in before if size != 1] == [size for size in node.shape if size != 1]
 
-    def _compute(self, slot: int) -> Value:
+    def _compute(self, slot: int) -> RangedArray:
         node = self.graph.nodes[slot]
         if slot in self._plan.products:
             return self._multiply(slot, node)
@@ -138,11 +148,11 @@ class Evaluator:
             raise Unknown(f"nothing is known of the op {node.op}")
         return method(slot, node)
 
-    def _calculate(self, slot: int, node: Node) -> Value:
+    def _calculate(self, slot: int, node: OpNode) -> RangedArray:
         spread, ranges = align([self._value(source) for source in node.src])
         numbers = [self._carry(slot, node, i, value) for i, value in enumerate(spread)]
         result, undefined = compute(node.op, numbers)
-        value = Value(self.rounding.finish(slot, node, result), ranges).mark(undefined)
+        value = RangedArray(self.rounding.finish(slot, node, result), ranges).mark(undefined)
         if all(one.undefined is None for one in spread):
             return value
         if node.op == "where":
@@ -151,7 +161,7 @@ class Evaluator:
             value = value.mark(one.undefined)
         return value
 
-    def _carry(self, slot: int, node: Node, index: int, operand: Value) -> np.ndarray:
+    def _carry(self, slot: int, node: OpNode, index: int, operand: RangedArray) -> np.ndarray:
         """Returns an operand in the dtype that the op is computed in; comparisons, conditions and shifts keep their
         own."""
         source = self.graph.nodes[node.src[index]]
@@ -160,7 +170,7 @@ class Evaluator:
             return operand.numbers
         return self.rounding.carry(slot, node, operand.numbers)
 
-    def _move(self, node: Node, source: Value, numbers: Sequence[Value]) -> Value:
+    def _move(self, node: OpNode, source: RangedArray, numbers: Sequence[RangedArray]) -> RangedArray:
         """Applies a movement op, step by step if its numbers depend on a step range."""
         names = [name for number in numbers for name in number.ranges]
         if names:
@@ -174,24 +184,24 @@ class Evaluator:
         argument = tuple(next(known) if one is None else one for one in node.arg or ())
         return move(node, source, argument)
 
-    def _multiply(self, slot: int, node: Node) -> Value:
+    def _multiply(self, slot: int, node: OpNode) -> RangedArray:
         product = self._plan.products[slot]
         spread, ranges = align([self._value(source) for source in product.sources])
         total = None
         if all(value.undefined is None for value in spread):
             total = sum_product(self.graph, product, node, [value.numbers for value in spread], len(ranges))
         if total is not None:
-            return Value(self.rounding.finish(slot, node, total), ranges)
+            return RangedArray(self.rounding.finish(slot, node, total), ranges)
         return self._compute_inside(product.inside, lambda: self._make_reduce(slot, node))
 
-    def _slide(self, slot: int, node: Node) -> Value:
+    def _slide(self, slot: int, node: OpNode) -> RangedArray:
         windows = self._plan.windows[slot]
         view = make_windows(windows, self._value(windows.source))
         if view is not None:
             return view
         return self._compute_inside(windows.inside, lambda: self._move(node, self._value(node.src[0]), []))
 
-    def _compute_inside(self, inside: Sequence[int], finish: Callable[[], Value]) -> Value:
+    def _compute_inside(self, inside: Sequence[int], finish: Callable[[], RangedArray]) -> RangedArray:
         """Computes nodes that the plan left out, the deepest first, and then their reader."""
         for inner in reversed(inside):
             self._check_room(inner)
@@ -203,40 +213,40 @@ class Evaluator:
 
     # *** ops with a method of their own
 
-    def _make_buffer(self, slot: int, node: Node) -> Value:
+    def _make_buffer(self, slot: int, node: OpNode) -> RangedArray:
         names = self.graph.inputs.get(slot)
         if names is None:
             raise Unknown("the contents of an input are not known")
         parts = [load(Array(self.read(name), node.dtype, node.shape)) for name in names]
         if len(parts) == 1:
-            return Value(self.rounding.start(slot, node, parts[0]))
-        return Value(self.rounding.start(slot, node, np.stack(parts)), (DEVICES,))
+            return RangedArray(self.rounding.start(slot, node, parts[0]))
+        return RangedArray(self.rounding.start(slot, node, np.stack(parts)), (DEVICES,))
 
-    def _make_const(self, slot: int, node: Node) -> Value:
+    def _make_const(self, slot: int, node: OpNode) -> RangedArray:
         with np.errstate(over="ignore"):
             number = np.asarray(fit(node.arg, node.dtype))
-        return Value(np.broadcast_to(self.rounding.finish(slot, node, number), node.shape))
+        return RangedArray(np.broadcast_to(self.rounding.finish(slot, node, number), node.shape))
 
-    def _make_step(self, slot: int, node: Node) -> Value:
+    def _make_step(self, slot: int, node: OpNode) -> RangedArray:
         name, count = node.arg
-        return Value(np.arange(count, dtype=find_carrier(node.dtype)), (name,))
+        return RangedArray(np.arange(count, dtype=find_carrier(node.dtype)), (name,))
 
-    def _make_same(self, slot: int, node: Node) -> Value:
+    def _make_same(self, slot: int, node: OpNode) -> RangedArray:
         return self._value(node.src[0])
 
-    def _make_copy(self, slot: int, node: Node) -> Value:
+    def _make_copy(self, slot: int, node: OpNode) -> RangedArray:
         return self._value(node.src[0])
 
-    def _make_stack(self, slot: int, node: Node) -> Value:
+    def _make_stack(self, slot: int, node: OpNode) -> RangedArray:
         return stack([self._value(source) for source in node.src])
 
-    def _make_cast(self, slot: int, node: Node) -> Value:
+    def _make_cast(self, slot: int, node: OpNode) -> RangedArray:
         source = self._value(node.src[0])
         dtype = self.graph.nodes[node.src[0]].dtype
         numbers, undefined = self.rounding.cast(slot, node, source.numbers, dtype)
-        return Value(numbers, source.ranges, source.undefined).mark(undefined)
+        return RangedArray(numbers, source.ranges, source.undefined).mark(undefined)
 
-    def _make_bitcast(self, slot: int, node: Node) -> Value:
+    def _make_bitcast(self, slot: int, node: OpNode) -> RangedArray:
         source = self._value(node.src[0])
         dtype = self.graph.nodes[node.src[0]].dtype
         if dtype == node.dtype:
@@ -244,9 +254,9 @@ class Evaluator:
         if source.undefined is not None and ITEMSIZE[dtype] != ITEMSIZE[node.dtype]:
             raise Unknown("some of the bits that it looks at are undefined")
         numbers = bitcast(source.numbers, dtype, node.dtype)
-        return Value(self.rounding.start(slot, node, numbers), source.ranges, source.undefined)
+        return RangedArray(self.rounding.start(slot, node, numbers), source.ranges, source.undefined)
 
-    def _make_reduce(self, slot: int, node: Node) -> Value:
+    def _make_reduce(self, slot: int, node: OpNode) -> RangedArray:
         op, axes, keep, names = node.arg
         source = self._value(node.src[0])
         for name in names:
@@ -255,27 +265,27 @@ class Evaluator:
         reduced = reduce_value(source, op, axes, keep, names)
         return replace(reduced, numbers=self.rounding.finish(slot, node, reduced.numbers))
 
-    def _make_vmapin(self, slot: int, node: Node) -> Value:
+    def _make_vmapin(self, slot: int, node: OpNode) -> RangedArray:
         return enter_scope(self._value(node.src[0]), node.arg)
 
-    def _make_vmapout(self, slot: int, node: Node) -> Value:
+    def _make_vmapout(self, slot: int, node: OpNode) -> RangedArray:
         return leave_scope(self._value(node.src[0]), node.arg, node.shape)
 
-    def _make_shards(self, slot: int, node: Node) -> Value:
+    def _make_shards(self, slot: int, node: OpNode) -> RangedArray:
         return join_shards(self._value(node.src[0]), node.arg, DEVICES, self.graph.ranges[DEVICES])
 
-    def _make_shard(self, slot: int, node: Node) -> Value:
+    def _make_shard(self, slot: int, node: OpNode) -> RangedArray:
         return self._value(node.src[0]).take_step(DEVICES, node.arg)
 
-    def _make_devices(self, slot: int, node: Node) -> Value:
+    def _make_devices(self, slot: int, node: OpNode) -> RangedArray:
         return join_steps([self._value(source) for source in node.src], DEVICES)
 
-    def _make_assign(self, slot: int, node: Node) -> Value:
+    def _make_assign(self, slot: int, node: OpNode) -> RangedArray:
         value = self._value(node.src[1])
         batch = value.numbers.shape[: len(value.ranges)]
         return value.move(lambda a: np.broadcast_to(a, (*batch, *node.shape)))
 
-    def _make_after(self, slot: int, node: Node) -> Value:
+    def _make_after(self, slot: int, node: OpNode) -> RangedArray:
         shown = find_view(self.graph, node.src[0])
         base = self.graph.nodes[shown.base]
         known = self.known.get(shown.base, self._values.get(shown.base))
@@ -295,7 +305,7 @@ class Evaluator:
         value = follow(shown, self.graph, memory or self._value(shown.base), self._apply)
         return recast(value, base.dtype, node.dtype)
 
-    def _apply(self, slot: int, source: Value) -> Value:
+    def _apply(self, slot: int, source: RangedArray) -> RangedArray:
         node = self.graph.nodes[slot]
         if node.op == "shards":
             return join_shards(source, node.arg, DEVICES, self.graph.ranges[DEVICES])
@@ -304,22 +314,22 @@ class Evaluator:
         return self._move(node, source, [self._value(number) for number in node.src[1:]])
 
 
-def _choose_undefined(condition: Value, chosen: Value, other: Value) -> np.ndarray:
+def _choose_undefined(condition: RangedArray, chosen: RangedArray, other: RangedArray) -> np.ndarray:
     """An element is undefined where the condition is, or the one of the two that it chooses."""
     return condition.mask | np.where(condition.numbers, chosen.mask, other.mask)
 
 
-def _count_bytes(value: Value | Unknown) -> int:
+def _count_bytes(value: RangedArray | Unknown) -> int:
     if isinstance(value, Unknown) or value.numbers.base is not None:
         return 0
     return value.numbers.nbytes
 
 
-Apply = Callable[[int, Value], Value]
+Apply = Callable[[int, RangedArray], RangedArray]
 """(position of a movement op, value) -> the moved value."""
 
 
-def write(memory: Value, places: Value, value: Value) -> Value:
+def write(memory: RangedArray, places: RangedArray, value: RangedArray) -> RangedArray:
     """Returns memory with a value written to some places: `places` has the number of an element of memory, see
     `number_elements`, for each element of the value."""
     if not set(value.ranges) <= set(places.ranges):
@@ -335,12 +345,12 @@ def write(memory: Value, places: Value, value: Value) -> Value:
     return replace(memory, numbers=numbers, undefined=undefined)
 
 
-def number_elements(memory: Value) -> Value:
+def number_elements(memory: RangedArray) -> RangedArray:
     """Returns memory of the same shape in which each element is its own number."""
-    return Value(np.arange(memory.numbers.size).reshape(memory.numbers.shape), memory.ranges)
+    return RangedArray(np.arange(memory.numbers.size).reshape(memory.numbers.shape), memory.ranges)
 
 
-def follow(view: View, graph: Graph, memory: Value, apply: Apply) -> Value:
+def follow(view: MemoryView, graph: OpGraph, memory: RangedArray, apply: Apply) -> RangedArray:
     """Returns what a view shows of memory that has the shape of the view's base."""
     value = memory
     for slot in view.path:
@@ -352,18 +362,18 @@ def follow(view: View, graph: Graph, memory: Value, apply: Apply) -> Value:
     return value
 
 
-def _changes_size(graph: Graph, node: Node) -> bool:
+def _changes_size(graph: OpGraph, node: OpNode) -> bool:
     return ITEMSIZE[node.dtype] != ITEMSIZE[graph.nodes[node.src[0]].dtype]
 
 
-def fill(value: Value, seen: tuple[int, ...], whole: tuple[int, ...]) -> Value:
+def fill(value: RangedArray, seen: tuple[int, ...], whole: tuple[int, ...]) -> RangedArray:
     """Returns memory of shape `whole` after a value was written to a view of all of it, which has the shape `seen`."""
     batch = value.numbers.shape[: len(value.ranges)]
     return value.move(lambda a: np.broadcast_to(a, (*batch, *seen)).reshape(*batch, *whole))
 
 
-def recast(value: Value, before: str, after: str) -> Value:
+def recast(value: RangedArray, before: str, after: str) -> RangedArray:
     """Reads elements of dtype `before` as dtype `after`, which has the same size."""
     if before == after:
         return value
-    return Value(bitcast(value.numbers, before, after), value.ranges, value.undefined)
+    return RangedArray(bitcast(value.numbers, before, after), value.ranges, value.undefined)

@@ -70,7 +70,7 @@ class Unknown(Exception):
 
 
 @dataclass(frozen=True)
-class Node:
+class OpNode:
     """One op; see OPS for `arg`, which is plain data. `dtype` is a name of `vmapdbg.values.numbers`."""
 
     op: str
@@ -81,16 +81,16 @@ class Node:
 
 
 @dataclass
-class Graph:
+class OpGraph:
     """`roots` are the positions of the values that are asked for. `inputs` maps the position of each buffer to the
     names of its contents, one for each device; `ranges` maps each step range to its size."""
 
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[OpNode] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
     inputs: dict[int, tuple[str, ...]] = field(default_factory=dict)
     ranges: dict[int, int] = field(default_factory=dict)
 
-    def add(self, node: Node) -> int:
+    def add(self, node: OpNode) -> int:
         """Appends a node and returns its position."""
         self.nodes.append(node)
         return len(self.nodes) - 1
@@ -152,11 +152,11 @@ class Store:
 
 
 @dataclass
-class Kernel:
+class ScheduledKernel:
     """A kernel as the scheduler made it. Its graph has no roots: it is evaluated for its `stores`, in order. `dtypes`
     maps the number of each argument that is read or written to the dtype of its elements."""
 
-    graph: Graph = field(default_factory=Graph)
+    graph: OpGraph = field(default_factory=OpGraph)
     stores: list[Store] = field(default_factory=list)
     dtypes: dict[int, str] = field(default_factory=dict)
 
@@ -166,28 +166,28 @@ _VIEWS = MOVEMENT | WRITES | {"same", "bitcast", "after", "shards", "shard"}
 
 
 @dataclass(frozen=True)
-class View:
+class MemoryView:
     """A view of memory: `base` is the node that has the memory, `path` the nodes from there to the view, which is
     last."""
 
     base: int
     path: tuple[int, ...]
 
-    def find_sources(self, graph: Graph) -> tuple[int, ...]:
+    def find_sources(self, graph: OpGraph) -> tuple[int, ...]:
         """Returns the nodes whose values the path depends on: shifts by a number that depends on a step range."""
         moved = [graph.nodes[slot] for slot in self.path if graph.nodes[slot].op in MOVEMENT]
         return tuple(source for node in moved for source in node.src[1:])
 
 
-def find_view(graph: Graph, slot: int) -> View:
+def find_view(graph: OpGraph, slot: int) -> MemoryView:
     path: list[int] = []
     while graph.nodes[slot].op in _VIEWS and graph.nodes[slot].src:
         path.append(slot)
         slot = graph.nodes[slot].src[0]
-    return View(slot, tuple(reversed(path)))
+    return MemoryView(slot, tuple(reversed(path)))
 
 
-def is_whole(graph: Graph, view: View) -> bool:
+def is_whole(graph: OpGraph, view: MemoryView) -> bool:
     """Whether a view shows all elements of its memory, in order."""
     for node in (graph.nodes[slot] for slot in view.path):
         # 0.14 writes a shrink to the shape that memory has
@@ -197,7 +197,7 @@ def is_whole(graph: Graph, view: View) -> bool:
     return True
 
 
-def find_writes(graph: Graph, slot: int) -> list[int]:
+def find_writes(graph: OpGraph, slot: int) -> list[int]:
     """Returns the stores and assigns that happen before an `after`, in order: its own, and the earlier ones of the
     memory that it reads or writes."""
     found: set[int] = set()
@@ -218,7 +218,7 @@ def find_writes(graph: Graph, slot: int) -> list[int]:
     return sorted(found)
 
 
-def list_sources(graph: Graph, slot: int) -> Sequence[int]:
+def list_sources(graph: OpGraph, slot: int) -> Sequence[int]:
     """Returns the nodes that an `after` is computed from: memory, the values written to it, and what its views depend
     on."""
     writes = [graph.nodes[write] for write in find_writes(graph, slot)]

@@ -16,9 +16,9 @@ import numpy as np
 
 from vmapdbg.reference.arithmetic import find_carrier, load
 from vmapdbg.reference.evaluate import Evaluator
-from vmapdbg.reference.graph import Graph, Kernel, Node, Unknown
+from vmapdbg.reference.graph import OpGraph, OpNode, ScheduledKernel, Unknown
 from vmapdbg.reference.rounding import Rounding
-from vmapdbg.reference.value import Mask, Value, align, leave_scope
+from vmapdbg.reference.value import Mask, RangedArray, align, leave_scope
 from vmapdbg.values.numbers import Array, Numbers, encode
 
 MOST_IN_PART = 1 << 22
@@ -47,7 +47,7 @@ class LoopEvaluator(Evaluator):
 
     def __init__(
         self,
-        graph: Graph,
+        graph: OpGraph,
         read: Callable[[str], bytes],
         rounding: Rounding | None = None,
         memories: Mapping[int, Numbers] = {},
@@ -66,7 +66,7 @@ class LoopEvaluator(Evaluator):
         sizes: dict[int, int] = {}
         for source in self._plan.list_sources(slot):
             found = self.known.get(source, self._values.get(source))
-            for name, size in _list_steps(found) if isinstance(found, Value) else ():
+            for name, size in _list_steps(found) if isinstance(found, RangedArray) else ():
                 sizes[name] = max(size, sizes.get(name, 1))
         if node.op == "reduce":
             sizes |= {name: self.graph.ranges[name] for name in node.arg[3]}
@@ -78,20 +78,20 @@ class LoopEvaluator(Evaluator):
             return max(steps, math.prod(node.shape))
         return steps * math.prod(node.shape)
 
-    def _make_buffer(self, slot: int, node: Node) -> Value:
+    def _make_buffer(self, slot: int, node: OpNode) -> RangedArray:
         if slot in self.graph.inputs:
             return super()._make_buffer(slot, node)
         return self._make_invalid(slot, node)
 
-    def _make_invalid(self, slot: int, node: Node) -> Value:
-        return Value(np.zeros(node.shape, find_carrier(node.dtype)), (), np.ones(node.shape, np.bool_))
+    def _make_invalid(self, slot: int, node: OpNode) -> RangedArray:
+        return RangedArray(np.zeros(node.shape, find_carrier(node.dtype)), (), np.ones(node.shape, np.bool_))
 
-    def _make_step(self, slot: int, node: Node) -> Value:
+    def _make_step(self, slot: int, node: OpNode) -> RangedArray:
         name, count = node.arg
         steps = (self.part or {}).get(name, range(count))
-        return Value(np.arange(steps.start, steps.stop, dtype=find_carrier(node.dtype)), (name,))
+        return RangedArray(np.arange(steps.start, steps.stop, dtype=find_carrier(node.dtype)), (name,))
 
-    def _make_close(self, slot: int, node: Node) -> Value:
+    def _make_close(self, slot: int, node: OpNode) -> RangedArray:
         source = self._value(node.src[0])
         names, kept = node.arg
         if source.own_shape:
@@ -105,7 +105,7 @@ class LoopEvaluator(Evaluator):
         shape = (*source.numbers.shape, *[1] * (len(names) - len(closed)))
         return leave_scope(source.move(lambda a: a.reshape(shape)), names, node.shape)
 
-    def _make_load(self, slot: int, node: Node) -> Value:
+    def _make_load(self, slot: int, node: OpNode) -> RangedArray:
         memory = self.memories[node.arg]
         spread, ranges = align([self._value(source) for source in node.src])
         (places,), outside = _find_places([spread[0].numbers], memory.shape)
@@ -114,14 +114,14 @@ class LoopEvaluator(Evaluator):
             gate = spread[1].numbers
             outside = outside & gate
             taken = np.where(gate, taken, np.zeros((), taken.dtype))
-        value = Value(taken, ranges).mark(outside)
+        value = RangedArray(taken, ranges).mark(outside)
         for source in spread:
             value = value.mark(source.undefined)
         return value
 
-    def _make_fetch(self, slot: int, node: Node) -> Value:
+    def _make_fetch(self, slot: int, node: OpNode) -> RangedArray:
         held, *indices = (self._value(source) for source in node.src)
-        steps = [Value(np.arange(size), (name,)) for name, size in _list_steps(held)]
+        steps = [RangedArray(np.arange(size), (name,)) for name, size in _list_steps(held)]
         spread, ranges = align([*steps, *indices])
         places, outside = _find_places([value.numbers for value in spread], held.numbers.shape)
         taken = held.move(lambda a: a[places])
@@ -131,7 +131,7 @@ class LoopEvaluator(Evaluator):
         outside = outside.reshape((*outside.shape, *[1] * axes_left))
         return replace(taken, ranges=ranges).mark(outside)
 
-    def _make_put(self, slot: int, node: Node) -> Value:
+    def _make_put(self, slot: int, node: OpNode) -> RangedArray:
         memory, value, *indices = (self._value(source) for source in node.src)
         if memory.ranges:
             raise Unknown("memory depends on a step")
@@ -140,11 +140,11 @@ class LoopEvaluator(Evaluator):
         numbers, undefined = memory.numbers.copy(), memory.mask.copy()
         are_valid = [replace(index, numbers=~index.mask, undefined=None) for index in indices]
         write_steps(numbers, undefined, value, indices, are_valid)
-        return Value(numbers).mark(undefined)
+        return RangedArray(numbers).mark(undefined)
 
-    def _make_launch(self, slot: int, node: Node) -> Value:
+    def _make_launch(self, slot: int, node: OpNode) -> RangedArray:
         kernel, asked, arguments = node.arg
-        assert isinstance(kernel, Kernel)
+        assert isinstance(kernel, ScheduledKernel)
         written = {store.argument for store in kernel.stores}
         contents: dict[int, Array] = {}
         for number, source in zip(arguments, node.src, strict=True):
@@ -162,14 +162,14 @@ class LoopEvaluator(Evaluator):
         undefined = found.undefined
         if undefined is not None:
             undefined = undefined.reshape(node.shape)
-        return Value(load(found.array).reshape(node.shape)).mark(undefined)
+        return RangedArray(load(found.array).reshape(node.shape)).mark(undefined)
 
 
 def _read_nothing(name: str) -> bytes:
     raise Unknown(f"a kernel has no input {name}")
 
 
-def _list_steps(value: Value) -> list[tuple[int, int]]:
+def _list_steps(value: RangedArray) -> list[tuple[int, int]]:
     """Returns the step ranges of a value with their sizes: 1 if it is the same at each step."""
     return list(zip(value.ranges, value.numbers.shape, strict=False))
 
@@ -186,7 +186,7 @@ def _find_places(indices: Sequence[Numbers], sizes: Sequence[int]) -> tuple[tupl
 
 
 def write_steps(
-    memory: Numbers, undefined: Mask, value: Value, indices: Sequence[Value], gates: Sequence[Value]
+    memory: Numbers, undefined: Mask, value: RangedArray, indices: Sequence[RangedArray], gates: Sequence[RangedArray]
 ) -> None:
     """Writes a value to memory at some indices, one for each axis, where all `gates` are true. Updates which elements
     are `undefined`. Raises Unknown."""
@@ -208,7 +208,7 @@ def write_steps(
 # *** a whole kernel
 
 
-def run_kernel(kernel: Kernel, contents: Mapping[int, Array]) -> dict[int, Written]:
+def run_kernel(kernel: ScheduledKernel, contents: Mapping[int, Array]) -> dict[int, Written]:
     """Maps the number of each argument that is written to what it holds afterwards.
 
     `contents` has what the arguments hold before, flat. Raises Unknown with the reason if that cannot be computed.
@@ -221,7 +221,7 @@ def run_kernel(kernel: Kernel, contents: Mapping[int, Array]) -> dict[int, Writt
     asked = [slot for store in kernel.stores for slot in store.slots]
     for part in parts:
         evaluator = LoopEvaluator(kernel.graph, _read_nothing, memories=memories, part=part)
-        found: dict[int, Value] = {}
+        found: dict[int, RangedArray] = {}
         for slot, value in zip(asked, evaluator.evaluate(asked), strict=True):
             if isinstance(value, Unknown):
                 raise value
@@ -236,7 +236,7 @@ def run_kernel(kernel: Kernel, contents: Mapping[int, Array]) -> dict[int, Writt
     return written
 
 
-def refuse_order(kernel: Kernel) -> None:
+def refuse_order(kernel: ScheduledKernel) -> None:
     """Raises Unknown if the values depend on the order of the steps: what is read may have been written."""
     written = {store.argument: store.place for store in kernel.stores}
     if len(written) < len(kernel.stores):
@@ -249,7 +249,7 @@ def refuse_order(kernel: Kernel) -> None:
 # *** parts of a kernel
 
 
-def split(kernel: Kernel) -> Iterator[Part]:
+def split(kernel: ScheduledKernel) -> Iterator[Part]:
     """Yields the parts in which a kernel is computed. Raises Unknown if it takes too long, or if no loop can be
     split."""
     graph = kernel.graph
@@ -269,7 +269,7 @@ def split(kernel: Kernel) -> Iterator[Part]:
     yield from map(dict, itertools.product(*steps))
 
 
-def ended_ranges(node: Node) -> set[int]:
+def ended_ranges(node: OpNode) -> set[int]:
     """Returns the step ranges that a node goes through, and that its value does not depend on any more."""
     if node.op == "reduce":
         return set(node.arg[3])
@@ -278,7 +278,7 @@ def ended_ranges(node: Node) -> set[int]:
     return set()
 
 
-def choose_lengths(graph: Graph, used: Sequence[frozenset[int]], outer: set[int]) -> dict[int, int]:
+def choose_lengths(graph: OpGraph, used: Sequence[frozenset[int]], outer: set[int]) -> dict[int, int]:
     """Returns how many steps of each loop are computed at a time, for the loops that are split. `used` has the step
     ranges that each node takes, and `outer` the loops that can be split. Raises Unknown."""
     lengths = dict(graph.ranges)

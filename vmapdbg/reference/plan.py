@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from numpy.lib.stride_tricks import as_strided
 
-from vmapdbg.reference.graph import Graph, list_sources
+from vmapdbg.reference.graph import OpGraph, list_sources
 from vmapdbg.reference.sums import Product, find_product
-from vmapdbg.reference.value import Value
+from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.numbers import Numbers
 
 
@@ -44,7 +44,7 @@ class Windows:
     axes: tuple[Axis | tuple[int, int], ...]
 
 
-def find_windows(graph: Graph, slot: int, readers: Counter[int], kept: Collection[int]) -> Windows | None:
+def find_windows(graph: OpGraph, slot: int, readers: Counter[int], kept: Collection[int]) -> Windows | None:
     """Returns the windows that a shrink leaves, None if it leaves something else. `readers` has how many nodes read
     each node; nodes in `kept` are never part of windows."""
     chain = [slot]
@@ -102,7 +102,7 @@ def _is_straight(axis: Axis) -> bool:
     return (axis.first_row + axis.rows - 1) * step + axis.first_column + axis.columns <= axis.period
 
 
-def make_windows(windows: Windows, source: Value) -> Value | None:
+def make_windows(windows: Windows, source: RangedArray) -> RangedArray | None:
     """Returns the windows as a view of `source`; None if its axes are not repeated."""
     steps = len(source.ranges)
     numbers = source.numbers
@@ -141,7 +141,7 @@ class Plan:
     """The nodes to be computed: `order`, sources first. `products` and `windows` map the positions of nodes that are
     computed from other nodes than their sources; the nodes in between are not in `order`."""
 
-    def __init__(self, graph: Graph, asked: Sequence[int], known: Collection[int]):
+    def __init__(self, graph: OpGraph, asked: Sequence[int], known: Collection[int]):
         """`known` are the nodes whose values are known already."""
         self.graph = graph
         self.products: dict[int, Product] = {}

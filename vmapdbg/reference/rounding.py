@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from vmapdbg.reference.arithmetic import ROUNDED, cast, find_carrier, round_floats
-from vmapdbg.reference.graph import Graph, Node
+from vmapdbg.reference.graph import OpGraph, OpNode
 from vmapdbg.reference.value import Mask
 from vmapdbg.values.numbers import Numbers
 from vmapdbg.values.tolerance import EPSILON, count_terms, is_float, measure_rounding
@@ -17,19 +17,19 @@ from vmapdbg.values.tolerance import EPSILON, count_terms, is_float, measure_rou
 class Rounding:
     """Each value is rounded to its own dtype."""
 
-    def carry(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
+    def carry(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
         """Returns operands in the numpy dtype that a node is computed in."""
         return numbers.astype(find_carrier(node.dtype), copy=False)
 
-    def start(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
+    def start(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
         """Returns the contents of an input, or the bits of a bitcast, as a node's value."""
         return numbers
 
-    def cast(self, slot: int, node: Node, numbers: Numbers, source: str) -> tuple[Numbers, Mask | None]:
+    def cast(self, slot: int, node: OpNode, numbers: Numbers, source: str) -> tuple[Numbers, Mask | None]:
         """Casts numbers of the dtype `source` to a node's dtype, and returns which results are undefined."""
         return cast(numbers, source, node.dtype)
 
-    def finish(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
+    def finish(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
         """Rounds the result of a node's op to the node's value."""
         if is_float(node.dtype):
             return round_floats(numbers, node.dtype)
@@ -44,16 +44,16 @@ class InDouble(Rounding):
     bitcast reads keep their dtype, as in random numbers; they are moved only if an op rounds them.
     """
 
-    def __init__(self, graph: Graph, seed: int | None = None):
+    def __init__(self, graph: OpGraph, seed: int | None = None):
         self.graph, self.seed = graph, seed
         self.fixed = find_fixed(graph)
 
-    def carry(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
+    def carry(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
         if self._is_widened(slot, node):
             return numbers.astype(np.float64, copy=False)
         return super().carry(slot, node, numbers)
 
-    def start(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
+    def start(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
         if not self._is_widened(slot, node):
             return numbers
         wide = numbers.astype(np.float64)
@@ -63,12 +63,12 @@ class InDouble(Rounding):
         chance = np.random.default_rng((self.seed, slot))
         return wide + wide * chance.choice((-step, step), wide.shape)
 
-    def cast(self, slot: int, node: Node, numbers: Numbers, source: str) -> tuple[Numbers, Mask | None]:
+    def cast(self, slot: int, node: OpNode, numbers: Numbers, source: str) -> tuple[Numbers, Mask | None]:
         if self._is_widened(slot, node):
             return self.finish(slot, node, numbers.astype(np.float64)), None
         return super().cast(slot, node, numbers, source)
 
-    def finish(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
+    def finish(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
         if not self._is_widened(slot, node):
             return self._move_fixed(slot, node, super().finish(slot, node, numbers))
         wide = np.asarray(numbers, dtype=np.float64)
@@ -79,7 +79,7 @@ class InDouble(Rounding):
         # 1 - eps/2 is the number below 1, 1 + eps the one above
         return wide * np.where(draw_signs(wide, self.seed * 1_000_003 + slot), 1 + 2 * step, 1 - step)
 
-    def _move_fixed(self, slot: int, node: Node, numbers: Numbers) -> Numbers:
+    def _move_fixed(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
         if self.seed is None or not is_rounded(node):
             return numbers
         # its inputs are not moved: a sum is moved by as much as the order of its terms can change it
@@ -87,7 +87,7 @@ class InDouble(Rounding):
         signs = draw_signs(numbers, self.seed * 1_000_003 + slot)
         return round_floats(numbers * np.where(signs, 1 + step, 1 - step), node.dtype)
 
-    def _is_widened(self, slot: int, node: Node) -> bool:
+    def _is_widened(self, slot: int, node: OpNode) -> bool:
         return slot not in self.fixed and is_float(node.dtype)
 
 
@@ -99,7 +99,7 @@ def draw_signs(numbers: Numbers, seed: int) -> Mask:
     return ((mixed >> np.uint64(63)) == 1).reshape(np.shape(numbers))
 
 
-def find_fixed(graph: Graph) -> set[int]:
+def find_fixed(graph: OpGraph) -> set[int]:
     """Returns the nodes whose bits a bitcast to or from a float reads, with all nodes that they are computed from."""
     fixed: set[int] = set()
     for slot in reversed(range(len(graph.nodes))):
@@ -110,7 +110,7 @@ def find_fixed(graph: Graph) -> set[int]:
     return fixed
 
 
-def is_rounded(node: Node) -> bool:
+def is_rounded(node: OpNode) -> bool:
     """Whether the exact result of a node's op is rounded to its dtype."""
     if not is_float(node.dtype):
         return False
@@ -119,7 +119,7 @@ def is_rounded(node: Node) -> bool:
     return node.op in ROUNDED or node.op == "cast"
 
 
-def count_roundings(graph: Graph) -> list[int]:
+def count_roundings(graph: OpGraph) -> list[int]:
     """Returns for each node how many roundings to its dtype are on the longest path from an input: one for an op, n for
     a sum of n numbers. Roundings to other dtypes count by their size."""
     variances: list[float] = []
@@ -129,7 +129,7 @@ def count_roundings(graph: Graph) -> list[int]:
     return [count_terms(node.dtype, variance) for node, variance in zip(graph.nodes, variances, strict=True)]
 
 
-def _count_own(graph: Graph, node: Node) -> int:
+def _count_own(graph: OpGraph, node: OpNode) -> int:
     if not is_rounded(node):
         return 0
     if node.op != "reduce":

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vmapdbg.reference.graph import Graph, Node
-from vmapdbg.reference.value import Value
+from vmapdbg.reference.graph import OpGraph, OpNode
+from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.numbers import Numbers
 from vmapdbg.values.tolerance import EPSILON, is_float
 
@@ -19,7 +19,7 @@ _LARGEST_EXACT = 2.0**53
 """Integers up to this one are doubles."""
 
 
-def reduce_value(value: Value, op: str, axes: Sequence[int], keep: bool, names: Sequence[int]) -> Value:
+def reduce_value(value: RangedArray, op: str, axes: Sequence[int], keep: bool, names: Sequence[int]) -> RangedArray:
     """Reduces a value over own axes and step ranges. Returns floats in double precision, not rounded yet.
 
     The value must have all the step ranges: the caller repeats it over ranges that it does not depend on.
@@ -27,7 +27,7 @@ def reduce_value(value: Value, op: str, axes: Sequence[int], keep: bool, names: 
     steps = len(value.ranges)
     places = tuple(value.ranges.index(name) for name in names) + tuple(steps + axis for axis in axes)
     numbers = _reduce(value.numbers, op, places)
-    reduced = Value(numbers, value.ranges)
+    reduced = RangedArray(numbers, value.ranges)
     if value.undefined is not None:
         reduced = reduced.mark(np.asarray(value.undefined.any(places, keepdims=True)))
     if op == "max" and numbers.dtype.kind == "f":
@@ -190,7 +190,7 @@ class Product:
     is_turned: bool = False
 
 
-def find_product(graph: Graph, slot: int, readers: Counter[int], kept: Collection[int]) -> Product | None:
+def find_product(graph: OpGraph, slot: int, readers: Counter[int], kept: Collection[int]) -> Product | None:
     """Returns the product that a reduce sums, None if it sums something else. `readers` has how many nodes read each
     node; nodes in `kept` are never part of a product."""
     op, _, _, names = graph.nodes[slot].arg
@@ -211,14 +211,14 @@ def find_product(graph: Graph, slot: int, readers: Counter[int], kept: Collectio
     return None
 
 
-def _only_widens(graph: Graph, node: Node) -> bool:
+def _only_widens(graph: OpGraph, node: OpNode) -> bool:
     if node.op != "cast" or not is_float(node.dtype):
         return False
     source = graph.nodes[node.src[0]].dtype
     return is_float(source) and EPSILON[node.dtype] <= EPSILON[source]
 
 
-def _find_choice(graph: Graph, node: Node, inside: tuple[int, ...]) -> Product | None:
+def _find_choice(graph: OpGraph, node: OpNode, inside: tuple[int, ...]) -> Product | None:
     _, one, other = node.src
     if node.dtype == "bool":
         return None
@@ -229,14 +229,16 @@ def _find_choice(graph: Graph, node: Node, inside: tuple[int, ...]) -> Product |
     return None
 
 
-def _is_zero(graph: Graph, slot: int) -> bool:
+def _is_zero(graph: OpGraph, slot: int) -> bool:
     while graph.nodes[slot].op in {"reshape", "expand"}:
         slot = graph.nodes[slot].src[0]
     node = graph.nodes[slot]
     return node.op == "const" and node.arg == 0
 
 
-def sum_product(graph: Graph, product: Product, reduce: Node, sources: Sequence[Numbers], steps: int) -> Numbers | None:
+def sum_product(
+    graph: OpGraph, product: Product, reduce: OpNode, sources: Sequence[Numbers], steps: int
+) -> Numbers | None:
     """Returns the sum of a product, floats in double precision; None if the product must be computed. `sources` can be
     broadcast against each other, and have the axes of `steps` step ranges first."""
     one, other = sources[0], sources[-1]

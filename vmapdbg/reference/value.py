@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vmapdbg.reference.graph import Node, Unknown
+from vmapdbg.reference.graph import OpNode, Unknown
 from vmapdbg.values.numbers import Numbers
 
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Value:
+class RangedArray:
     """`numbers` has one axis for each step range of `ranges` (ids, ascending), then the node's own axes. `undefined` is
     true for elements that neither C nor tinygrad defines; None: all are defined. Both may be views in which one element
     is in many places."""
@@ -36,14 +36,14 @@ class Value:
             return np.broadcast_to(np.False_, self.numbers.shape)
         return self.undefined
 
-    def move(self, view: Callable[[Numbers], Numbers]) -> Value:
+    def move(self, view: Callable[[Numbers], Numbers]) -> RangedArray:
         """Applies an array function that only moves elements."""
-        moved = Value(view(self.numbers), self.ranges)
+        moved = RangedArray(view(self.numbers), self.ranges)
         if self.undefined is None:
             return moved
         return replace(moved, undefined=view(self.undefined))
 
-    def mark(self, undefined: Mask | None) -> Value:
+    def mark(self, undefined: Mask | None) -> RangedArray:
         """Returns the value with more undefined elements."""
         if undefined is None or not undefined.any():
             return self
@@ -51,7 +51,7 @@ class Value:
             undefined = undefined | self.undefined
         return replace(self, undefined=np.broadcast_to(undefined, self.numbers.shape))
 
-    def take_step(self, name: int, step: int) -> Value:
+    def take_step(self, name: int, step: int) -> RangedArray:
         """Returns the value at one step of a range; the same value if it does not depend on the range."""
         if name not in self.ranges:
             return self
@@ -61,14 +61,14 @@ class Value:
         return replace(taken, ranges=self.ranges[:axis] + self.ranges[axis + 1 :])
 
 
-def align(values: Sequence[Value]) -> tuple[list[Value], tuple[int, ...]]:
+def align(values: Sequence[RangedArray]) -> tuple[list[RangedArray], tuple[int, ...]]:
     """Returns values that can be broadcast against each other, and the step ranges of all of them."""
     ranges = tuple(sorted({name for value in values for name in value.ranges}))
     rank = max(len(value.own_shape) for value in values)
     return [_spread(value, ranges, rank) for value in values], ranges
 
 
-def _spread(value: Value, ranges: tuple[int, ...], rank: int) -> Value:
+def _spread(value: RangedArray, ranges: tuple[int, ...], rank: int) -> RangedArray:
     own = value.own_shape
     if value.ranges == ranges and len(own) == rank:
         return value
@@ -77,23 +77,23 @@ def _spread(value: Value, ranges: tuple[int, ...], rank: int) -> Value:
     return replace(value.move(lambda a: a.reshape(shape)), ranges=ranges)
 
 
-def join_steps(values: Sequence[Value], name: int) -> Value:
+def join_steps(values: Sequence[RangedArray], name: int) -> RangedArray:
     """Joins the values of single steps of a range to the value of all steps."""
     spread, ranges = align(values)
     axis = sum(other < name for other in ranges)
     return stack_aligned(spread, axis, (*ranges[:axis], name, *ranges[axis:]))
 
 
-def stack_aligned(values: Sequence[Value], axis: int, ranges: tuple[int, ...]) -> Value:
+def stack_aligned(values: Sequence[RangedArray], axis: int, ranges: tuple[int, ...]) -> RangedArray:
     """Stacks values from `align` along a new axis; `ranges` are the step ranges of the result."""
     shape = np.broadcast_shapes(*(value.numbers.shape for value in values))
-    stacked = Value(np.stack([np.broadcast_to(value.numbers, shape) for value in values], axis), ranges)
+    stacked = RangedArray(np.stack([np.broadcast_to(value.numbers, shape) for value in values], axis), ranges)
     if all(value.undefined is None for value in values):
         return stacked
     return replace(stacked, undefined=np.stack([np.broadcast_to(value.mask, shape) for value in values], axis))
 
 
-def repeat_steps(value: Value, name: int, count: int) -> Value:
+def repeat_steps(value: RangedArray, name: int, count: int) -> RangedArray:
     """Repeats a value over a range that it does not depend on, as a view."""
     axis = sum(other < name for other in value.ranges)
 
@@ -104,7 +104,7 @@ def repeat_steps(value: Value, name: int, count: int) -> Value:
     return replace(value.move(spread), ranges=(*value.ranges[:axis], name, *value.ranges[axis:]))
 
 
-def move(node: Node, source: Value, numbers: Sequence[int]) -> Value:
+def move(node: OpNode, source: RangedArray, numbers: Sequence[int]) -> RangedArray:
     """Applies a movement op to a value. `numbers` is the op's `arg` with every number known."""
     steps = len(source.ranges)
     batch, own = source.numbers.shape[:steps], source.own_shape
@@ -142,7 +142,7 @@ def _pad(numbers: Numbers, widths: Sequence[tuple[int, int]]) -> Numbers:
     return padded
 
 
-def stack(sources: Sequence[Value]) -> Value:
+def stack(sources: Sequence[RangedArray]) -> RangedArray:
     """Stacks values along a new first axis, behind the axes of the step ranges."""
     spread, ranges = align(sources)
     return stack_aligned(spread, len(ranges), ranges)
@@ -151,7 +151,7 @@ def stack(sources: Sequence[Value]) -> Value:
 # *** step ranges
 
 
-def enter_scope(source: Value, names: Sequence[int | None]) -> Value:
+def enter_scope(source: RangedArray, names: Sequence[int | None]) -> RangedArray:
     """Turns own axes into step ranges: `names` has the id for each axis, None if the axis stays. Raises Unknown if the
     value has the range already."""
     for axis in reversed(range(len(names))):
@@ -161,7 +161,7 @@ def enter_scope(source: Value, names: Sequence[int | None]) -> Value:
     return source
 
 
-def _enter(source: Value, axis: int, name: int) -> Value:
+def _enter(source: RangedArray, axis: int, name: int) -> RangedArray:
     if name in source.ranges:
         raise Unknown("a value enters a scope that it is in")
     place = sum(other < name for other in source.ranges)
@@ -170,7 +170,7 @@ def _enter(source: Value, axis: int, name: int) -> Value:
     return replace(source.move(lambda a: np.moveaxis(a, before, place)), ranges=ranges)
 
 
-def leave_scope(source: Value, names: Sequence[int | None], sizes: Sequence[int]) -> Value:
+def leave_scope(source: RangedArray, names: Sequence[int | None], sizes: Sequence[int]) -> RangedArray:
     """Turns step ranges into own axes: `names` has the id for each axis of the result, None for the value's own axes,
     and `sizes` their sizes."""
     for axis, name in enumerate(names):
@@ -179,7 +179,7 @@ def leave_scope(source: Value, names: Sequence[int | None], sizes: Sequence[int]
     return source
 
 
-def _leave(source: Value, axis: int, name: int, size: int) -> Value:
+def _leave(source: RangedArray, axis: int, name: int, size: int) -> RangedArray:
     if name not in source.ranges:
         # the same at each step
         place = len(source.ranges) + axis
@@ -192,7 +192,7 @@ def _leave(source: Value, axis: int, name: int, size: int) -> Value:
     return replace(left, ranges=ranges)
 
 
-def join_shards(source: Value, axis: int | None, device: int, count: int) -> Value:
+def join_shards(source: RangedArray, axis: int | None, device: int, count: int) -> RangedArray:
     """Joins a sharded value, whose devices are the step range `device`: its shards side by side along an axis, or the
     part of the first device if `axis` is None."""
     if axis is None:

@@ -12,7 +12,7 @@ from typing import Any
 from vmapdbg.child.capture.nodes import find_outside_axes
 from vmapdbg.child.capture.reasons import FORCED, UNKNOWN
 from vmapdbg.child.capture.view import PassView, largest_of
-from vmapdbg.child.listen.records import BufferRecord, Condition, Decision, UOp, Verdict
+from vmapdbg.child.listen.records import BufferRecord, ConditionRecord, DecisionRecord, UOp, Verdict
 from vmapdbg.model import capture as model
 from vmapdbg.model.capture import Reason
 
@@ -79,7 +79,7 @@ def _find_verdict(buffer: BufferRecord) -> Verdict | None:
     return next((v for v in verdicts if v.outcome == wanted and (v.reader is not None or not buffer.stored)), None)
 
 
-def _name_rule(buffer: BufferRecord, verdict: Verdict, decision: Decision, at: model.Decision) -> Reason:
+def _name_rule(buffer: BufferRecord, verdict: Verdict, decision: DecisionRecord, at: model.Decision) -> Reason:
     value, op = verdict.stage.src[0], buffer.stage.src[0].op.name
     if verdict.reader is None:
         if value.op.name == "CONST":
@@ -105,7 +105,7 @@ def _name_rule(buffer: BufferRecord, verdict: Verdict, decision: Decision, at: m
     return Reason("few-buffers", numbers=_count_buffers(decision), at=at)
 
 
-def _count_buffers(decision: Decision) -> dict[str, int | float | str]:
+def _count_buffers(decision: DecisionRecord) -> dict[str, int | float | str]:
     """Returns how many buffers the value reads, and the limit that a condition compares that with, if any."""
     values = (c.values["accessed_buffers"] for c in decision.conditions if "accessed_buffers" in c.values)
     numbers: dict[str, int | float | str] = {"buffers": len(next(values, ()))}
@@ -115,7 +115,7 @@ def _count_buffers(decision: Decision) -> dict[str, int | float | str]:
     return numbers
 
 
-def _find_limit(condition: Condition) -> int | None:
+def _find_limit(condition: ConditionRecord) -> int | None:
     """Returns the number that `len(accessed_buffers)` is compared with: a literal, or a name with a known value."""
     compared = re.search(r"len\(accessed_buffers\) [<>]=? ([\w.]+)", condition.text)
     if compared is None:

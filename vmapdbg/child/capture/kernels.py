@@ -18,7 +18,7 @@ from vmapdbg.child.listen.rendering import CompiledKernel, RendererMissing, comp
 from vmapdbg.child.program.accesses import find_accesses, find_resets
 from vmapdbg.child.program.linear import Buffer, LinearProgram
 from vmapdbg.child.program.linear_reader import read_linear, read_memories
-from vmapdbg.child.program.programs import Program, op_weight, render_program, target_limit
+from vmapdbg.child.program.programs import RenderedProgram, op_weight, render_program, target_limit
 from vmapdbg.model import capture as model
 from vmapdbg.model.vocabulary import ArgumentAccess
 
@@ -118,7 +118,7 @@ class KernelBuilder:
             if argument in names:
                 yield replace(found, buffer=names[argument])
 
-    def _find_facts(self, launch: Launch, program: Program) -> Facts:
+    def _find_facts(self, launch: Launch, program: RenderedProgram) -> Facts:
         key = launch.ast.key, launch.varied
         if key not in self.facts:
             linear, source = program.linear, _write_source(program.compiled)

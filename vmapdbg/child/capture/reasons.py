@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from vmapdbg.child.capture.view import PassView, Ranges
-from vmapdbg.child.listen.records import Decision, RealizeDecision, UOp
+from vmapdbg.child.listen.records import DecisionRecord, RealizeDecision, UOp
 from vmapdbg.model import capture as model
 from vmapdbg.model.capture import Realized, Reason
 from vmapdbg.model.vocabulary import RealizedReason
@@ -62,7 +62,7 @@ def _explain_decision(view: PassView, decided: RealizeDecision) -> Reason:
     return _explain_rule(view, decided.node, decided.decision, at)
 
 
-def _explain_rule(view: PassView, node: UOp, decision: Decision, at: model.Decision) -> Reason:
+def _explain_rule(view: PassView, node: UOp, decision: DecisionRecord, at: model.Decision) -> Reason:
     """Explains a rule that ignores the node's ranges, by the UOps that it was called with."""
     others = [u for u in decision.operands.values() if u is not node]
     asker = None
@@ -124,7 +124,7 @@ def _list_asked(view: PassView, node: UOp) -> Iterator[Asked]:
             yield axis, [(consumer, asked[axis]) for consumer, asked in found]
 
 
-def _list_asked_in_scope(view: PassView, node: UOp, decision: Decision) -> Iterator[Asked]:
+def _list_asked_in_scope(view: PassView, node: UOp, decision: DecisionRecord) -> Iterator[Asked]:
     """Yields the first axis that our pass found, or the first ambient range. Loops that differed are one RANGE by now,
     so they cannot be compared again."""
     range_map = view.passed.range_map

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from vmapdbg.child.listen.records import Decision, Launch, PassRecord, UOp
+from vmapdbg.child.listen.records import DecisionRecord, Launch, PassRecord, UOp
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.reach import find_outside
 from vmapdbg.model import capture as model
@@ -76,7 +76,7 @@ class PassView:
 
     # *** decisions
 
-    def describe_decision(self, decision: Decision) -> model.Decision:
+    def describe_decision(self, decision: DecisionRecord) -> model.Decision:
         """Returns a decision with its values rendered: a node as `EXPAND 50`, a range as tinygrad renders it."""
         conditions = tuple(
             model.Condition(c.line, c.text, c.holds, {text: self._describe_value(v) for text, v in c.values.items()})

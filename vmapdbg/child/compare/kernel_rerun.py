@@ -14,7 +14,7 @@ from vmapdbg.check.compare import align
 from vmapdbg.check.result import Comparison
 from vmapdbg.child.compare.reference_values import ReadContents
 from vmapdbg.child.evidence.graphs import WrittenBuffer
-from vmapdbg.reference.graph import Kernel, Unknown
+from vmapdbg.reference.graph import ScheduledKernel, Unknown
 from vmapdbg.reference.kernels import Written, run_kernel
 from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.numbers import Array
@@ -46,7 +46,7 @@ def describe_refusal(error: Exception) -> str:
 
 
 def run_scheduled(
-    kernel: Kernel, names: tuple[str | None, ...], wrong: WrongBuffer, read: ReadContents
+    kernel: ScheduledKernel, names: tuple[str | None, ...], wrong: WrongBuffer, read: ReadContents
 ) -> tuple[Array, NDArray[np.bool_]] | str:
     """Returns what a kernel as scheduled writes, in the shape of the right value, and which elements are undefined; or
     a sentence that says why that is unknown. `names` are those of the contents of its arguments."""

@@ -17,9 +17,9 @@ from vmapdbg.check.result import Comparison
 from vmapdbg.model.wording import format_plural
 from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.evaluate import Evaluator
-from vmapdbg.reference.graph import Graph, Unknown
+from vmapdbg.reference.graph import OpGraph, Unknown
 from vmapdbg.reference.rounding import InDouble, count_roundings
-from vmapdbg.reference.value import Value
+from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.numbers import Array, decode, encode, view_elements
 from vmapdbg.values.tolerance import is_float
@@ -40,13 +40,15 @@ class ReferenceValues:
     the computed ones, the same at every step of a scope.
     """
 
-    def __init__(self, graph: Graph, read: ReadContents, precision: int | None = None, given: Mapping[int, Array] = {}):
+    def __init__(
+        self, graph: OpGraph, read: ReadContents, precision: int | None = None, given: Mapping[int, Array] = {}
+    ):
         self.graph, self.roots, self.precision, self._read = graph, graph.roots, precision, read
         self.evaluations = 0
         rounding = None
         if precision is not None:
             rounding = InDouble(graph, precision or None)
-        known = {slot: Value(load(array)) for slot, array in given.items()}
+        known = {slot: RangedArray(load(array)) for slot, array in given.items()}
         self._evaluator = Evaluator(graph, read, rounding, known)
         self._open = graph.find_open()
         self._roundings: list[int] | None = None
@@ -82,7 +84,7 @@ class ReferenceValues:
         found = self.evaluate_raw(slots)
         return [self._make_array(slot, value) for slot, value in zip(slots, found, strict=True)]
 
-    def evaluate_raw(self, slots: Sequence[int]) -> list[Value | Unknown]:
+    def evaluate_raw(self, slots: Sequence[int]) -> list[RangedArray | Unknown]:
         """Returns the values of nodes as the evaluator has them."""
         self.evaluations += 1
         return self._evaluator.evaluate(slots)
@@ -92,23 +94,23 @@ class ReferenceValues:
         value = self._evaluator.known.get(slot)
         if value is None or isinstance(value, Unknown) or value.undefined is None:
             return None
-        return self._arrange(slot, Value(value.undefined, value.ranges)).ravel().astype(np.bool_, copy=False)
+        return self._arrange(slot, RangedArray(value.undefined, value.ranges)).ravel().astype(np.bool_, copy=False)
 
     # *** other values of the same inputs
 
-    def replace(self, known: Mapping[int, Value]) -> ReferenceValues:
+    def replace(self, known: Mapping[int, RangedArray]) -> ReferenceValues:
         """Returns the values of the same graph with other values for some nodes."""
         others = self.with_graph(self.graph)
         others._evaluator.known.update(known)
         return others
 
-    def with_graph(self, graph: Graph) -> ReferenceValues:
+    def with_graph(self, graph: OpGraph) -> ReferenceValues:
         """Returns the values of another graph with the same inputs."""
         return ReferenceValues(graph, self._read, self.precision)
 
     # *** arrays
 
-    def _make_array(self, slot: int, value: Value | Unknown) -> Array | str:
+    def _make_array(self, slot: int, value: RangedArray | Unknown) -> Array | str:
         if isinstance(value, Unknown):
             return str(value)
         node = self.graph.nodes[slot]
@@ -125,7 +127,7 @@ class ReferenceValues:
             return str(refusal)
         return encode(self._arrange(slot, value), dtype)
 
-    def _arrange(self, slot: int, value: Value) -> NDArray[np.generic]:
+    def _arrange(self, slot: int, value: RangedArray) -> NDArray[np.generic]:
         """Returns numbers with an axis for each open range of the node, outermost first, then the node's own axes."""
         names = self.ambient_of(slot)
         sizes = dict(zip(value.ranges, value.numbers.shape, strict=False))
@@ -140,7 +142,7 @@ class ComparedGraph:
     """A graph of a schedule whose values are compared with what the snippet got. `unchecked` gets a sentence for each
     part that is not compared."""
 
-    def __init__(self, graph: Graph, read: ReadContents, unchecked: list[str]):
+    def __init__(self, graph: OpGraph, read: ReadContents, unchecked: list[str]):
         self.graph, self.read, self.unchecked = graph, read, unchecked
         # all values that were asked for
         self.opened: list[ReferenceValues] = []

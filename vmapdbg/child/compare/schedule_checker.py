@@ -13,7 +13,7 @@ from vmapdbg.child.compare.reference_values import ComparedGraph, ReadContents, 
 from vmapdbg.child.compare.stale import overwritten_inputs, stale_value
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer
-from vmapdbg.reference.graph import DEVICES, Graph
+from vmapdbg.reference.graph import DEVICES, OpGraph
 from vmapdbg.values.numbers import Array, decode, make_plain
 
 _SHOWN = 8
@@ -72,7 +72,7 @@ class ScheduleChecker:
             return []
         return BufferWalk(self.evidence, self.open(passed)).walk()
 
-    def open(self, graph: Graph) -> ComparedGraph:
+    def open(self, graph: OpGraph) -> ComparedGraph:
         """Returns a graph of the evidence, to be compared."""
         self.graphs.append(ComparedGraph(graph, self.read, self.unchecked))
         return self.graphs[-1]

@@ -15,8 +15,8 @@ from vmapdbg.child.compare.kernel_rerun import WrongBuffer, run_scheduled
 from vmapdbg.child.compare.reference_values import ReadContents, ReferenceValues
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun
 from vmapdbg.reference.arithmetic import load
-from vmapdbg.reference.graph import WRITES, Graph, Node, Unknown, find_view
-from vmapdbg.reference.value import Value
+from vmapdbg.reference.graph import WRITES, OpGraph, OpNode, Unknown, find_view
+from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.numbers import Array
 
 _STATES = {"assign", "after"}
@@ -42,7 +42,7 @@ def stale_value(evidence: Evidence, values: ReferenceValues, root: int, is_got: 
     return None
 
 
-def _written_once(graph: Graph, shown: int) -> Iterator[tuple[int, int]]:
+def _written_once(graph: OpGraph, shown: int) -> Iterator[tuple[int, int]]:
     """Yields (memory, write), as slots, for memory that the graph writes once. Memory that is itself the output
     (`shown`) is left out: what it holds does not depend on its readers."""
     writes: dict[int, list[int]] = {}
@@ -63,7 +63,7 @@ def _number_of(evidence: Evidence, memory: int) -> int | None:
 
 def _other_times(
     values: ReferenceValues, root: int, memory: int, write: int
-) -> Iterator[tuple[bool, dict[int, Value]]]:
+) -> Iterator[tuple[bool, dict[int, RangedArray]]]:
     """Yields the values of the nodes that look at memory if it is read after the write (True), and before it."""
     graph = values.graph
     reached = graph.reach([root])
@@ -78,15 +78,17 @@ def _other_times(
             yield False, known
 
 
-def _evaluate_after(values: ReferenceValues, memory: int, write: int, looks: list[int]) -> dict[int, Value] | None:
+def _evaluate_after(
+    values: ReferenceValues, memory: int, write: int, looks: list[int]
+) -> dict[int, RangedArray] | None:
     """Returns what memory holds after the write, as the value of its own node, too; later states stay as they are."""
     nodes = values.graph.nodes
-    after = Node("after", nodes[memory].dtype, nodes[memory].shape, (memory, write))
+    after = OpNode("after", nodes[memory].dtype, nodes[memory].shape, (memory, write))
     longer = values.with_graph(replace(values.graph, nodes=[*nodes, after]))
     return _match([memory, *looks], longer.evaluate_raw([len(nodes), *looks]))
 
 
-def _match(slots: list[int], found: list[Value | Unknown]) -> dict[int, Value] | None:
+def _match(slots: list[int], found: list[RangedArray | Unknown]) -> dict[int, RangedArray] | None:
     known = {slot: value for slot, value in zip(slots, found, strict=True) if not isinstance(value, Unknown)}
     return known if len(known) == len(slots) else None
 
@@ -96,10 +98,10 @@ def overwritten_inputs(
 ) -> tuple[OverwrittenInput, ...]:
     """Returns which inputs a replay has written over, if their later contents explain a wrong output: one input, or
     else all of them together."""
-    now: dict[int, Value] = {}
+    now: dict[int, RangedArray] = {}
     for changed in evidence.changed:
         node = values.graph.nodes[changed.slot]
-        now[changed.slot] = Value(load(Array(read(changed.blob), node.dtype, node.shape)))
+        now[changed.slot] = RangedArray(load(Array(read(changed.blob), node.dtype, node.shape)))
     choices = [[changed] for changed in evidence.changed[:_MOST_BUFFERS]]
     if len(evidence.changed) > 1:
         choices.append(evidence.changed)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from vmapdbg.check.result import CutGradient, LostWrite
 from vmapdbg.model.crash import Crash
-from vmapdbg.reference.graph import DEVICES, Graph, Kernel
+from vmapdbg.reference.graph import DEVICES, OpGraph, ScheduledKernel
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
 
@@ -137,12 +137,12 @@ class Evidence:
 
     schedule: int
     line: str | None
-    graphs: dict[GraphName, Graph] = field(default_factory=dict["GraphName", Graph])
+    graphs: dict[GraphName, OpGraph] = field(default_factory=dict["GraphName", OpGraph])
     refused: str | None = None
     outputs: dict[int, int] = field(default_factory=dict)
     held: list[HeldBuffer] = field(default_factory=list)
     buffers: list[WrittenBuffer] = field(default_factory=list)
-    kernels: list[Kernel] = field(default_factory=list)
+    kernels: list[ScheduledKernel] = field(default_factory=list)
     reducer_graph: bytes | None = None
     range_names: dict[int, str] = field(default_factory=dict)
     failed: str | None = None

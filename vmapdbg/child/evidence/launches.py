@@ -19,7 +19,7 @@ from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.listen.launches import PlannedLaunch
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.emulator import keep_program
-from vmapdbg.reference.graph import Kernel
+from vmapdbg.reference.graph import ScheduledKernel
 
 UOp = Any
 
@@ -179,7 +179,7 @@ class LaunchKeeper:
 
     # *** what a kernel is, and what it read
 
-    def pack_run(self, index: int, kernels: list[Kernel], known: dict[Any, int]) -> KernelRun:
+    def pack_run(self, index: int, kernels: list[ScheduledKernel], known: dict[Any, int]) -> KernelRun:
         """Returns the run of a launch. Adds its kernel to `kernels`, and its number there to `known`."""
         step, read = self.steps[index], self._read.get(index)
         if step.ast.op.name != "SINK":

@@ -15,7 +15,7 @@ from vmapdbg.child.evidence.packer import SAME, UNEXPECTED, CannotPack, Contents
 from vmapdbg.child.listen.releases import kernel_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import ARITHMETIC, RESHAPING
-from vmapdbg.reference.graph import Kernel, Node, Store, find_view
+from vmapdbg.reference.graph import OpNode, ScheduledKernel, Store, find_view
 from vmapdbg.reference.graph import find_writes as list_writes
 
 STAGES = frozenset({"BUFFERIZE", "STAGE"})
@@ -30,7 +30,7 @@ class LoopPacker(Packer):
 
     def __init__(self, contents: Contents, variables: Mapping[str, int] = {}):
         super().__init__(contents, variables)
-        self._kernels: dict[UOp, Kernel] = {}
+        self._kernels: dict[UOp, ScheduledKernel] = {}
         # ids of the options of the buffers that stay until the end; a later pass removes other buffers. The options
         # stay the same object through every rewrite
         self._memory: set[int] = set()
@@ -75,7 +75,7 @@ class LoopPacker(Packer):
             raise CannotPack("it has another number of axes than of ranges")
         if not places:
             return held
-        return self.graph.add(Node("fetch", node.dtype, (), (held, *places)))
+        return self.graph.add(OpNode("fetch", node.dtype, (), (held, *places)))
 
     def add_closed(self, value: int, axes: Sequence[UOp], kept: tuple[int, ...] | None = None) -> int:
         """Adds the buffer of a value that is closed over RANGEs; it may still depend on other RANGEs, only on `kept` if
@@ -86,7 +86,7 @@ class LoopPacker(Packer):
                 raise CannotPack(f"a buffer is closed over {r.op.name}")
             names.append(self._name_axis(r))
         shape = tuple(1 if name is None else self.graph.ranges[name] for name in names)
-        return self.graph.add(Node("close", self.graph.nodes[value].dtype, shape, (value,), (tuple(names), kept)))
+        return self.graph.add(OpNode("close", self.graph.nodes[value].dtype, shape, (value,), (tuple(names), kept)))
 
     # *** sources
 
@@ -171,7 +171,7 @@ class LoopPacker(Packer):
             return memory
         if any(view.op.name != "RESHAPE" for view in list_views(u.src[0])):
             raise CannotPack("a part of memory is looked at after writes")
-        return self.graph.add(Node("reshape", node.dtype, shape, (memory,)))
+        return self.graph.add(OpNode("reshape", node.dtype, shape, (memory,)))
 
     def _add_write(self, write: UOp, base: UOp, memory: int) -> int:
         """Adds the contents of memory after a store to it, or after a kernel ran."""
@@ -187,15 +187,15 @@ class LoopPacker(Packer):
         shape = self._find_shape(target.src[0])
         seen = memory
         if shape != held.shape:
-            seen = self.graph.add(Node("reshape", held.dtype, shape, (memory,)))
+            seen = self.graph.add(OpNode("reshape", held.dtype, shape, (memory,)))
         places = tuple(self._slots[index] for index in target.src[1:])
         if len(places) != len(shape):
             raise CannotPack("a store goes to memory with other axes than it has indices")
         what = self._cast(self._slots[value], held.dtype)
-        put = self.graph.add(Node("put", held.dtype, shape, (seen, what, *places)))
+        put = self.graph.add(OpNode("put", held.dtype, shape, (seen, what, *places)))
         if shape == held.shape:
             return put
-        return self.graph.add(Node("reshape", held.dtype, held.shape, (put,)))
+        return self.graph.add(OpNode("reshape", held.dtype, held.shape, (put,)))
 
     def _add_launch(self, ast: UOp, given: Sequence[UOp], base: UOp, memory: int) -> int:
         """Adds the contents of memory after a kernel ran."""
@@ -207,23 +207,23 @@ class LoopPacker(Packer):
         slots = tuple(self._slots[find_base(one)] for one in arguments)
         held = self.graph.nodes[memory]
         if ast.op.name == "COPY":
-            return self.graph.add(Node("copy", held.dtype, held.shape, slots[1:2]))
+            return self.graph.add(OpNode("copy", held.dtype, held.shape, slots[1:2]))
         if ast not in self._kernels:
             self._kernels[ast] = pack_kernel(ast, self.sizes.variables)
         return self.add_launch(self._kernels[ast], buffers.index(own), memory, slots)
 
-    def add_launch(self, kernel: Kernel, number: int, memory: int, slots: tuple[int, ...]) -> int:
+    def add_launch(self, kernel: ScheduledKernel, number: int, memory: int, slots: tuple[int, ...]) -> int:
         """Adds what argument `number` of a kernel holds after it ran, in the shape of `memory`. `slots` are what its
         arguments hold before."""
         held = self.graph.nodes[memory]
         arguments = tuple(range(len(slots)))
-        return self.graph.add(Node("launch", held.dtype, held.shape, slots, (kernel, number, arguments)))
+        return self.graph.add(OpNode("launch", held.dtype, held.shape, slots, (kernel, number, arguments)))
 
 
 # *** kernels
 
 
-def pack_kernel(ast: UOp, variables: Mapping[str, int]) -> Kernel:
+def pack_kernel(ast: UOp, variables: Mapping[str, int]) -> ScheduledKernel:
     """Packs the AST of a compute kernel; `variables` has the numbers of its variables. Raises CannotPack."""
     if ast.op.name != "SINK":
         raise CannotPack(f"the reference does not know a kernel that is {ast.op.name}")
@@ -260,7 +260,7 @@ class KernelPacker(LoopPacker):
 
     def __init__(self, contents: Contents, variables: Mapping[str, int]):
         super().__init__(contents, variables)
-        self.kernel = Kernel(self.graph)
+        self.kernel = ScheduledKernel(self.graph)
 
     def add_store(self, store: UOp) -> None:
         """Adds what a STORE writes. Raises CannotPack."""
@@ -320,8 +320,8 @@ class KernelPacker(LoopPacker):
         for one, stride in zip(index.src[1:], self._find_strides(index), strict=True):
             place, *gate = [next(parts) for _ in split_gate(one)]
             if stride != 1:
-                factor = self.graph.add(Node("const", "long", (), (), stride))
-                place = self.graph.add(Node("mul", "long", (), (place, factor)))
+                factor = self.graph.add(OpNode("const", "long", (), (), stride))
+                place = self.graph.add(OpNode("mul", "long", (), (place, factor)))
             places.append(place)
             gates += gate
         joined = [self._join("add", "long", places)]
@@ -341,7 +341,7 @@ class KernelPacker(LoopPacker):
     def _join(self, op: str, dtype: str, slots: Sequence[int]) -> int:
         first, *others = slots
         for other in others:
-            first = self.graph.add(Node(op, dtype, (), (first, other)))
+            first = self.graph.add(OpNode(op, dtype, (), (first, other)))
         return first
 
 

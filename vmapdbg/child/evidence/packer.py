@@ -13,7 +13,7 @@ from typing import Any
 from vmapdbg.child.evidence.sizes import Sizes, Unsized
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import ARITHMETIC, RESHAPING
-from vmapdbg.reference.graph import DEVICES, WRITES, Graph, Node, find_view
+from vmapdbg.reference.graph import DEVICES, WRITES, OpGraph, OpNode, find_view
 from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.tolerance import is_float
 
@@ -62,7 +62,7 @@ class Packer:
     arithmetic has a method `_make_OP`."""
 
     def __init__(self, contents: Contents, variables: Mapping[str, int] = {}, made: Mapping[UOp, UOp] = {}):
-        self.graph = Graph()
+        self.graph = OpGraph()
         self.contents, self.made = contents, made
         self.sizes = Sizes(variables)
         self._slots: dict[UOp, int] = {}
@@ -123,7 +123,7 @@ class Packer:
     def _add_after(self, memory: int, writes: Sequence[int]) -> int:
         """Adds what memory holds after writes, and returns its position."""
         node = self.graph.nodes[memory]
-        return self.graph.add(Node("after", node.dtype, node.shape, (memory, *writes)))
+        return self.graph.add(OpNode("after", node.dtype, node.shape, (memory, *writes)))
 
     # *** sources of a UOp
 
@@ -173,7 +173,7 @@ class Packer:
         return method(u, src)
 
     def _add(self, op: str, u: UOp, src: tuple[int, ...], arg: Any = None, dtype: str | None = None) -> int:
-        return self.graph.add(Node(op, dtype or self._name_dtype(u), self._find_shape(u), src, arg))
+        return self.graph.add(OpNode(op, dtype or self._name_dtype(u), self._find_shape(u), src, arg))
 
     def _name_dtype(self, u: UOp) -> str:
         name = _name_scalar(u)
@@ -206,7 +206,7 @@ class Packer:
         node = self.graph.nodes[slot]
         if node.dtype == dtype:
             return slot
-        return self.graph.add(Node("cast", dtype, node.shape, (slot,)))
+        return self.graph.add(OpNode("cast", dtype, node.shape, (slot,)))
 
     def _make_const(self, u: UOp, src: tuple[int, ...]) -> int:
         dtype = self._name_dtype(u)
@@ -269,7 +269,7 @@ class Packer:
 
     def _make_store(self, u: UOp, src: tuple[int, ...]) -> int:
         target = self.graph.nodes[src[0]]
-        return self.graph.add(Node("store", target.dtype, target.shape, (src[0], self._cast(src[1], target.dtype))))
+        return self.graph.add(OpNode("store", target.dtype, target.shape, (src[0], self._cast(src[1], target.dtype))))
 
     def _make_after(self, u: UOp, src: tuple[int, ...]) -> int:
         unknown = {self.graph.nodes[s].op for s in src[1:]} - {"store", "assign", "after"}

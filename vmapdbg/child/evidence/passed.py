@@ -13,7 +13,7 @@ from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.evidence.launches import LaunchKeeper
 from vmapdbg.child.evidence.packer import CannotPack, Packer, is_device
 from vmapdbg.child.listen.records import Launch, PassRecord
-from vmapdbg.reference.graph import DEVICES, Node, find_view, is_whole
+from vmapdbg.reference.graph import DEVICES, OpNode, find_view, is_whole
 
 UOp = Any
 _DEVICES = KernelRun(refused="it is launched on several devices at once")
@@ -91,7 +91,7 @@ def find_root(packer: Packer, node: UOp) -> tuple[int, bool]:
         # a STORE has no value of its own
         return {"ASSIGN": slot, "STORE": value}[node.op.name], False
     memory = graph.nodes[view.base]
-    return graph.add(Node("after", memory.dtype, memory.shape, (view.base, slot))), True
+    return graph.add(OpNode("after", memory.dtype, memory.shape, (view.base, slot))), True
 
 
 Closed = tuple[int | None, ...]

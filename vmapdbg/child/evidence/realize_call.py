@@ -27,7 +27,7 @@ from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.switches import read_switches
 from vmapdbg.install.overlay import is_installed
 from vmapdbg.model.wording import first_line
-from vmapdbg.reference.graph import Graph, Node
+from vmapdbg.reference.graph import OpGraph, OpNode
 
 UOp = Any
 Passes = Sequence[PassRecord | None]
@@ -208,18 +208,18 @@ class RealizeCall:
         slot, node = packer.find_slot(buffer), graph.nodes[held.slot]
         if slot is None or node.shape != (len(part.chosen),):
             return
-        chosen = graph.add(Node("buffer", "bool", node.shape))
+        chosen = graph.add(OpNode("buffer", "bool", node.shape))
         graph.inputs[chosen] = (self.folder.keep_data(part.chosen),)
-        right = graph.add(Node("where", node.dtype, node.shape, (chosen, held.slot, slot)))
-        shaped = graph.add(Node("reshape", node.dtype, part.shape, (right,)))
+        right = graph.add(OpNode("where", node.dtype, node.shape, (chosen, held.slot, slot)))
+        shaped = graph.add(OpNode("reshape", node.dtype, part.shape, (right,)))
         self.evidence.held.append(HeldBuffer(shaped, held.blobs, True, part_of=list(self.held).index(buffer)))
 
-    def _keep_changed(self, graph: Graph) -> None:
+    def _keep_changed(self, graph: OpGraph) -> None:
         """Keeps what Tensors outside of the graph hold now, if they changed."""
         if self.launches.live is None:
             return
         for buffer, before, now in self.launches.live.find_changed():
-            slot = graph.add(Node("buffer", name_dtype(buffer.dtype), tuple(map(int, buffer.shape))))
+            slot = graph.add(OpNode("buffer", name_dtype(buffer.dtype), tuple(map(int, buffer.shape))))
             graph.inputs[slot] = before
             launch = self.launches.find_writer(buffer.buffer)
             self.evidence.held.append(HeldBuffer(slot, now, False, is_live=True, launch=launch))

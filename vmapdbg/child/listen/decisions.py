@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from vmapdbg.child.listen.instrument import Deciding, Test, known
-from vmapdbg.child.listen.records import OVERLAY, Condition, Decision, UOp
+from vmapdbg.child.listen.records import OVERLAY, ConditionRecord, DecisionRecord, UOp
 from vmapdbg.install.overlay import OVERLAY_PACKAGE, overlay_dir
 
 _PLAIN = (bool, int, float, str, bytes, tuple, list, dict, set, frozenset, type(None))
@@ -24,13 +24,13 @@ def deciding_of(frame: FrameType | None) -> Deciding | None:
     return known.get(code.co_filename, {}).get((code.co_firstlineno, code.co_name))
 
 
-def read_decision(frame: FrameType, line: int) -> Decision:
+def read_decision(frame: FrameType, line: int) -> DecisionRecord:
     """Returns the decision of a statement: its place, the conditions before it, the UOps that the function was called
     with.
 
     If a rule's lambda called the function, the lambda's conditions come first.
     """
-    conditions: list[Condition] = []
+    conditions: list[ConditionRecord] = []
     caller = frame.f_back
     if caller is not None and (rule := deciding_of(caller)) is not None:
         conditions += _read_conditions(rule, caller, caller.f_lineno)
@@ -40,7 +40,7 @@ def read_decision(frame: FrameType, line: int) -> Decision:
     code = frame.f_code
     text = linecache.getline(code.co_filename, line).strip()
     place = _relative(code.co_filename), line, code.co_name, text
-    return Decision(*place, tuple(conditions), list_operands(frame))
+    return DecisionRecord(*place, tuple(conditions), list_operands(frame))
 
 
 def list_operands(frame: FrameType) -> dict[str, UOp]:
@@ -50,14 +50,14 @@ def list_operands(frame: FrameType) -> dict[str, UOp]:
     return {name: values[name] for name in names if name in values and _is_uop(values[name])}
 
 
-def _read_conditions(function: Deciding, frame: FrameType, line: int) -> list[Condition]:
+def _read_conditions(function: Deciding, frame: FrameType, line: int) -> list[ConditionRecord]:
     """Returns the tests on the path to a line; outside of a loop also the other tests that were evaluated before it.
 
     In a loop the outcome of any other test may be that of an earlier step.
     """
     values = frame.f_locals
     path = dict(function.paths.get(line, ()))
-    found: list[Condition] = []
+    found: list[ConditionRecord] = []
     for at, test in function.tests.items():
         is_evaluated = test.outcome in values and not test.in_loop
         if at not in path and (not is_evaluated or line in function.loop_lines):
@@ -65,7 +65,7 @@ def _read_conditions(function: Deciding, frame: FrameType, line: int) -> list[Co
         holds = path.get(at)
         if is_evaluated and isinstance(values[test.outcome], _PLAIN):
             holds = bool(values[test.outcome])
-        found.append(Condition(test.line, test.text, holds, _read_parts(test, values)))
+        found.append(ConditionRecord(test.line, test.text, holds, _read_parts(test, values)))
     return found
 
 

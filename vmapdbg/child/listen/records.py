@@ -22,7 +22,7 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Condition:
+class ConditionRecord:
     """A test before a decision: its line and text in tinygrad's source, and whether it held.
 
     `values` has its parts (names, attributes, subscripts) and their values at that time, without the parts that were
@@ -36,7 +36,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Decision:
+class DecisionRecord:
     """A statement of tinygrad's source that decided something: `file` is relative to tinygrad's folder.
 
     `conditions` are in the order of the source, first the conditions of a rule that called the function. `operands` are
@@ -47,7 +47,7 @@ class Decision:
     line: int
     function: str
     text: str
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ConditionRecord, ...]
     operands: dict[str, UOp]
 
     @property
@@ -60,7 +60,7 @@ class Decision:
         """Returns the value of a part of its conditions, by the part's text; None if unknown."""
         return next((c.values[text] for c in reversed(self.conditions) if text in c.values), None)
 
-    def find_condition(self, about: str) -> Condition | None:
+    def find_condition(self, about: str) -> ConditionRecord | None:
         """Returns the first condition that held and has `about` in its text."""
         return next((c for c in self.conditions if c.holds and about in c.text), None)
 
@@ -71,7 +71,7 @@ class RealizeDecision:
 
     node: UOp
     axes: tuple[int, ...] | None
-    decision: Decision
+    decision: DecisionRecord
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Verdict:
     outcome: str
     stage: UOp
     reader: UOp | None
-    decision: Decision | None = None
+    decision: DecisionRecord | None = None
     # a rule of the overlay, with its numbers
     rule: str = ""
     numbers: dict[str, int | float | str] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class BufferRecord:
 
     node: UOp | None
     stage: UOp
-    made_by: Decision | None = None
+    made_by: DecisionRecord | None = None
     verdicts: dict[tuple[str, int, str], Verdict] = field(default_factory=dict)
     readers: dict[tuple[UOp, UOp], None] = field(default_factory=dict)
     stored: bool = False

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from vmapdbg.check.value_path import Difference
-from vmapdbg.reference.graph import Graph, Unknown
+from vmapdbg.reference.graph import OpGraph, Unknown
 from vmapdbg.reference.kernels import LoopEvaluator
 from vmapdbg.reference.rounding import InDouble, count_roundings
-from vmapdbg.reference.value import Value, align
+from vmapdbg.reference.value import RangedArray, align
 from vmapdbg.values.numbers import find_close, find_index, find_largest, make_plain
 from vmapdbg.values.tolerance import is_float, make_tolerance
 
@@ -21,7 +21,7 @@ _FINE = "float"
 class Judge:
     """Compares values of one graph. `read` returns the contents of an input by their name."""
 
-    def __init__(self, graph: Graph, read: Callable[[str], bytes]):
+    def __init__(self, graph: OpGraph, read: Callable[[str], bytes]):
         self.graph, self.read = graph, read
         self._roundings: list[int] = []
         # the step ranges of the last comparison, and the ranges that only its second value has
@@ -40,10 +40,10 @@ class Judge:
             return found
         return self._differ(expected, got, with_more_ranges, in_double=True) and found
 
-    def _evaluate(self, slots: Sequence[int], in_double: bool) -> list[Value]:
+    def _evaluate(self, slots: Sequence[int], in_double: bool) -> list[RangedArray]:
         """Returns values. Raises Unknown."""
         rounding = InDouble(self.graph) if in_double else None
-        found: list[Value] = []
+        found: list[RangedArray] = []
         for value in LoopEvaluator(self.graph, self.read, rounding).evaluate(slots):
             if isinstance(value, Unknown):
                 raise value
@@ -71,7 +71,7 @@ class Judge:
         return find_difference(left, right, dtype, roundings)
 
 
-def _match_axes(left: Value, right: Value) -> tuple[Value, Value]:
+def _match_axes(left: RangedArray, right: RangedArray) -> tuple[RangedArray, RangedArray]:
     if left.own_shape == right.own_shape:
         spread, _ = align([left, right])
         return spread[0], spread[1]
@@ -83,7 +83,7 @@ def _match_axes(left: Value, right: Value) -> tuple[Value, Value]:
     return left, right.move(lambda a: a.reshape(shape))
 
 
-def find_difference(expected: Value, got: Value, dtype: str, terms: int) -> Difference | None:
+def find_difference(expected: RangedArray, got: RangedArray, dtype: str, terms: int) -> Difference | None:
     """Returns how two values differ where both are defined; they are broadcast against each other. Raises Unknown if
     all of it is undefined."""
     shape = np.broadcast_shapes(expected.numbers.shape, got.numbers.shape)

@@ -15,7 +15,7 @@ from vmapdbg.child.listen.records import Launch
 from vmapdbg.child.listen.releases import kernel_of, list_launches
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.passes.watch import Created
-from vmapdbg.reference.graph import Kernel, Node
+from vmapdbg.reference.graph import OpNode, ScheduledKernel
 
 _MEMORY = frozenset({"BUFFER", "PARAM"})
 
@@ -50,13 +50,13 @@ class OrderedKernels:
         slots = tuple(map(self._find_held, launch.buffers))
         if launch.ast.op.name == "COPY":
             held = self.packer.graph.nodes[slots[0]]
-            self.held[launch.buffers[0]] = self.packer.graph.add(Node("copy", held.dtype, held.shape, slots[1:2]))
+            self.held[launch.buffers[0]] = self.packer.graph.add(OpNode("copy", held.dtype, held.shape, slots[1:2]))
             return
         kernel = self.pack(launch)
         for number in dict.fromkeys(store.argument for store in kernel.stores):
             self.held[launch.buffers[number]] = self.packer.add_launch(kernel, number, slots[number], slots)
 
-    def pack(self, launch: Launch) -> Kernel:
+    def pack(self, launch: Launch) -> ScheduledKernel:
         """Packs the kernel of a launch. Raises CannotPack."""
         return pack_kernel(launch.ast, {**self.packer.sizes.variables, **launch.variables})
 

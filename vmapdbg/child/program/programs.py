@@ -35,7 +35,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Program:
+class RenderedProgram:
     """A rendered kernel, its linear program and the work of one launch of it."""
 
     compiled: CompiledKernel
@@ -43,7 +43,7 @@ class Program:
     work: Work
 
 
-def render_program(ast: UOp, target: str) -> Program:
+def render_program(ast: UOp, target: str) -> RenderedProgram:
     """Returns the program of a kernel's AST: its source, launch dimensions, linear program, and what it does.
 
     Raises what tinygrad raises for a kernel that the target cannot have.
@@ -52,11 +52,11 @@ def render_program(ast: UOp, target: str) -> Program:
     if key not in _programs:
         compiled = compile_kernel(ast, target)
         linear = read_linear(compiled.uops)
-        _programs[key] = Program(compiled, linear, count_work(linear))
+        _programs[key] = RenderedProgram(compiled, linear, count_work(linear))
     return _programs[key]
 
 
-_programs: dict[tuple[bytes, str], Program] = {}
+_programs: dict[tuple[bytes, str], RenderedProgram] = {}
 
 
 def forget_programs(most: int) -> None:

@@ -231,7 +231,7 @@ def make_summand(
 # *** several accesses of one buffer
 
 
-class Written(NamedTuple):
+class WriteCounts(NamedTuple):
     """The elements that stores write: how many with repetitions, how many different (None: undecided), and the first
     element of the buffer that they do not write (None: there is none, or undecided)."""
 
@@ -240,7 +240,7 @@ class Written(NamedTuple):
     missing: int | None
 
 
-def count_written(reaches: Sequence[Reach], size: int) -> Written:
+def count_written(reaches: Sequence[Reach], size: int) -> WriteCounts:
     """Returns what all the stores to one buffer of `size` elements reach together.
 
     Repeats of a whole store count as one (`Reach.repeats` has them).
@@ -252,13 +252,13 @@ def count_written(reaches: Sequence[Reach], size: int) -> Written:
         lowest, highest = (sum(int(values[end]) for values in merged[0]) for end in (0, -1))
         # as many as the buffer has, and none of them outside of it
         if lowest >= 0 and highest < size:
-            return Written(stores, elements, None)
+            return WriteCounts(stores, elements, None)
     if sum(math.prod(map(len, sets)) for sets in merged) > MOST_STEPS:
-        return Written(stores, None, None)
+        return WriteCounts(stores, None, None)
     from vmapdbg.child.program.steps import add_all, find_missing, join_distinct
 
     reached = join_distinct(list(map(add_all, merged)))
-    return Written(stores, reached.size, find_missing(reached, size))
+    return WriteCounts(stores, reached.size, find_missing(reached, size))
 
 
 def merge_constants(reaches: Sequence[Reach]) -> list[list[Values]]:

@@ -21,7 +21,7 @@ from vmapdbg.child.evidence.graphs import Evidence, PackedGraph, pack_graph
 from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.reduce.trial import build_graph
-from vmapdbg.child.reduce.worker import HANGS, RUNS, Trial, Worker
+from vmapdbg.child.reduce.worker import HANGS, RUNS, GraphTrial, Worker
 from vmapdbg.child.reduce.wrong_alone import find_fault
 from vmapdbg.child.switches import find_changed
 from vmapdbg.diff.values import compare_output
@@ -210,7 +210,7 @@ class Reducer:
         return find_difference(one, others[0], self.request.by, self.terms)
 
 
-def find_difference(one: Trial, other: Trial, kind: str, terms: int) -> Any:
+def find_difference(one: GraphTrial, other: GraphTrial, kind: str, terms: int) -> Any:
     """Returns both ends if they differ, the codes that only one trial has, or `kernels` or `values` if these differ and
     both run; else None. Values differ by the rules of `vmapdbg diff` for schedules that sum as many `terms`."""
     ends = one.end.partition(":")[0], other.end.partition(":")[0]

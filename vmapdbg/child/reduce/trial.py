@@ -24,7 +24,7 @@ from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.rendering import make_renderer
 from vmapdbg.child.live import build_live_capture, listen
 from vmapdbg.child.memory import make_buffer
-from vmapdbg.child.reduce.worker import RUNS, Trial, read_frame, write_frame
+from vmapdbg.child.reduce.worker import RUNS, GraphTrial, read_frame, write_frame
 from vmapdbg.child.switches import find_changed
 from vmapdbg.install import overlay
 from vmapdbg.model.wording import first_line
@@ -70,7 +70,7 @@ def lint_recorded(recorder: Recorder, target: str) -> tuple[str, ...]:
 
 def try_graph(
     graph: PackedGraph, contents: dict[str, bytes], lint: Callable[[], tuple[str, ...]] | None = None
-) -> Trial:
+) -> GraphTrial:
     """Schedules the roots of a graph, together, and runs them, or lints what was scheduled."""
     from tinygrad.tensor import Tensor
 
@@ -80,14 +80,14 @@ def try_graph(
         items, variables = tensors[0].schedule_with_vars(*tensors[1:])
         keys = tuple(item.ast.key.hex() for item in items)
         if lint is not None:
-            return Trial(RUNS, keys, (), lint())
+            return GraphTrial(RUNS, keys, (), lint())
         from tinygrad.engine.realize import run_schedule
 
         run_schedule(items, variables)
         sizes = tuple(tensor.uop.base.size for tensor in tensors)
-        return Trial(RUNS, keys, tuple(map(read_output, tensors)), sizes=sizes)
+        return GraphTrial(RUNS, keys, tuple(map(read_output, tensors)), sizes=sizes)
     except (Exception, EndlessRewrite) as error:  # any error of the scheduler is an outcome
-        return Trial(f"{type(error).__name__}: {first_line(error)}", (), (), raised_at=place_of(error))
+        return GraphTrial(f"{type(error).__name__}: {first_line(error)}", (), (), raised_at=place_of(error))
 
 
 def place_of(error: BaseException) -> tuple[str | None, ...]:

@@ -19,7 +19,7 @@ RUNS, HANGS = "it runs", "it hangs"
 
 
 @dataclass(frozen=True)
-class Trial:
+class GraphTrial:
     """The outcome of one graph: how it ended (`it runs`, or an error), the keys of its kernels, its outputs as in a
     capture (None: no buffer), and the codes of its findings. `raised_at` says where tinygrad raised an error, see
     `place_of`. `sizes` are the elements of the outputs' buffers: fewer than the output has if it repeats elements."""
@@ -51,16 +51,16 @@ class Worker:
         with contextlib.suppress(BrokenPipeError):
             write_frame(self.process.stdin, pickle.dumps((graph, contents, switches)))
 
-    def receive(self, seconds: float) -> Trial:
+    def receive(self, seconds: float) -> GraphTrial:
         """Returns the outcome of the graph that was sent. It hangs if that takes longer than `seconds`."""
         ready, _, _ = select.select([self.process.stdout], [], [], seconds)
         if not ready:
             self.close()
-            return Trial(HANGS, (), ())
+            return GraphTrial(HANGS, (), ())
         answer = read_frame(self.process.stdout)
         if answer is None:
             self.close()
-            return Trial("it died", (), ())
+            return GraphTrial("it died", (), ())
         return pickle.loads(answer)
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from vmapdbg.child.evidence.packer import CannotPack, Packer
 from vmapdbg.child.evidence.sizes import find_variables
 from vmapdbg.child.listen.outputs import sample_values
 from vmapdbg.child.memory import read_buffer
-from vmapdbg.child.reduce.worker import RUNS, Trial
+from vmapdbg.child.reduce.worker import RUNS, GraphTrial
 from vmapdbg.diff.values import compare_output
 from vmapdbg.model.capture import Output
 from vmapdbg.values.numbers import Array
@@ -25,7 +25,7 @@ UOp = Any
 VALUES = "values"
 
 
-def find_fault(trial: Trial, roots: Sequence[UOp], wanted: Any = None) -> Any:
+def find_fault(trial: GraphTrial, roots: Sequence[UOp], wanted: Any = None) -> Any:
     """Returns the fault that a smaller graph must also show: how it ended and where, or `values` if it runs and its
     values differ from the numpy reference. None if it is right or unknown, or another fault is `wanted`."""
     if trial.end != RUNS:

@@ -23,7 +23,7 @@ from vmapdbg.page.graph.kernels import build_kernel_graph
 from vmapdbg.page.graph.layout import TooSlow, draw_dots
 from vmapdbg.page.graph.model import BUFFER_KINDS, Graph, GraphError, GraphNode
 from vmapdbg.page.html.nodes import NodeKey, list_sides
-from vmapdbg.page.html.parts import Part, plan_parts
+from vmapdbg.page.html.parts import DrawnPart, plan_parts
 from vmapdbg.page.overview import KernelRow, group_kernels
 from vmapdbg.page.view import View
 
@@ -64,7 +64,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class PicturePair:
     """Pictures beside each other: before and after, or one."""
 
     pictures: tuple[Picture, ...]
@@ -88,7 +88,7 @@ class Drawing:
 
 def draw_view(
     view: View, rows: Sequence[tuple[int, KernelRow]], name_node: Callable[[str, NodeKey], str]
-) -> tuple[list[Drawing], int]:
+) -> tuple[list[PicturePair], int]:
     """Returns the drawings of a page, and how many more schedules could be drawn.
 
     `rows` are the rows of kernels with their numbers, the most important first. `name_node` names a node of a side.
@@ -105,7 +105,7 @@ def draw_view(
             return [pool.submit(drawer.draw, index) for drawer, index in indexes if index is not None]
 
         started = [start(pair) for pair in chosen]
-        drawings = [Drawing(tuple(picture.result() for picture in pictures)) for pictures in started]
+        drawings = [PicturePair(tuple(picture.result() for picture in pictures)) for pictures in started]
     return drawings, undrawn
 
 
@@ -197,7 +197,7 @@ class _Drawer:
         mark = next((_MARKS.get(row.change.status, "") for _, row in reversed(rows)), "")
         return tuple(number for number, _ in rows), mark
 
-    def _list_attributes(self, part: Part, index: int) -> dict[str, dict[str, str]]:
+    def _list_attributes(self, part: DrawnPart, index: int) -> dict[str, dict[str, str]]:
         """Returns the SVG attributes of each box: its classes, its text for a screen reader, and its links."""
         found: dict[str, dict[str, str]] = {}
         for node in part.graph.nodes:

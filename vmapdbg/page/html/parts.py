@@ -17,7 +17,7 @@ _OPENED = frozenset({"folded", "repeat"})
 
 
 @dataclass(frozen=True)
-class Part:
+class DrawnPart:
     """A graph to draw: a whole schedule, or the inside of a box. `note` says what is folded or left out. `opens` has
     for a box the number of the part inside it, and `hidden` its kernels."""
 
@@ -28,7 +28,7 @@ class Part:
     hidden: dict[str, list[str]]
 
 
-def plan_parts(graph: Graph, drawn: DrawnSchedule) -> list[Part]:
+def plan_parts(graph: Graph, drawn: DrawnSchedule) -> list[DrawnPart]:
     """Returns the drawings of the kernels of a schedule, the whole first."""
     return _Planner(drawn).plan(graph)
 
@@ -41,7 +41,7 @@ class _Planner:
         # the inside of a box, by its id and kind: a box has the id of one of its nodes
         self.contents: dict[tuple[str, str], Graph] = {}
 
-    def plan(self, graph: Graph) -> list[Part]:
+    def plan(self, graph: Graph) -> list[DrawnPart]:
         parts = [self._fold("all", graph)]
         left = _MOST_INSIDE
         for number, part in enumerate(parts):
@@ -57,7 +57,7 @@ class _Planner:
             parts[number] = replace(part, opens=opens)
         return parts
 
-    def _fold(self, title: str, graph: Graph, left_out: str = "") -> Part:
+    def _fold(self, title: str, graph: Graph, left_out: str = "") -> DrawnPart:
         """Folds a graph until a reader can look at it, and says what is left out."""
         notes = [left_out] if left_out else []
         layers = fold_layers(graph)
@@ -76,7 +76,7 @@ class _Planner:
             folded = keep_nodes(folded, {node.id for node in heaviest})
         shown = {node.id for node in folded.nodes if node.kind == "kernel"}
         hidden = {node.id: self._list_hidden(node, shown) for node in folded.nodes if node.kind in _OPENED}
-        return Part(title, folded, "; ".join(notes), {}, hidden)
+        return DrawnPart(title, folded, "; ".join(notes), {}, hidden)
 
     def _list_hidden(self, box: GraphNode, shown: Collection[str]) -> list[str]:
         """Returns the kernels of a box that are not drawn."""
