@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -241,6 +242,71 @@ def test_a_graph_layout(copy: Copy) -> None:
     for ending in ("svg", "dot", "json"):
         copy.run("graph", "after.json", "--stage", "boxes", "-o", f"graph.{ending}")
         assert "boxes" in (copy.cwd / f"graph.{ending}").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_another_file_format(copy: Copy) -> None:
+    assert_in_table("another file format", "vmapdbg/page/", "vmapdbg/model/store.py")
+    command = "vmapdbg/commands/report.py"
+    code = (
+        "def render_csv(capture):\n"
+        "    lines = [f'{kernel.name},{kernel.executed_ops}' for kernel in capture.kernels]\n"
+        "    return '\\n'.join(['kernel,ops', *lines, ''])\n"
+    )
+    copy.write("vmapdbg/page/csv.py", code)
+    copy.replace(command, '_ENDINGS = (".html", ".htm")', '_ENDINGS = (".csv", ".html", ".htm")')
+    writes = (
+        "    if output.suffix == '.csv':\n"
+        "        from vmapdbg.page.csv import render_csv\n\n"
+        "        write_output(output, render_csv(capture))\n"
+        "        return\n"
+    )
+    copy.replace(command, "    saved_at = None if saved is None", f"{writes}    saved_at = None if saved is None")
+    for snippet in ("after.json", SNIPPET):
+        copy.run("report", snippet, "-o", "kernels.csv")
+        assert re.fullmatch(r"kernel,ops\n(\w+,\d+\n)+", (copy.cwd / "kernels.csv").read_text(encoding="utf-8"))
+    done = copy.try_run("report", "after.json", "-o", "missing/kernels.csv")
+    assert done.returncode == 2
+    assert done.stderr.startswith("vmapdbg: cannot write missing/kernels.csv: ")
+
+
+@pytest.mark.slow
+def test_another_release(copy: Copy) -> None:
+    assert_in_table("another tinygrad release", "vmapdbg/child/listen/", "vmapdbg/model/ops.py")
+    # a release that renames the op of a buffer
+    tree = copy.cwd / "newer"
+    shutil.copytree(find_installed(), tree / "tinygrad", ignore=shutil.ignore_patterns("__pycache__"))
+    for file in (tree / "tinygrad").rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        file.write_text(re.sub(r"\bBUFFERIZE\b", "SPOOL", text), encoding="utf-8")
+    show = ("show", str(ROOT / "samples" / "softmax.py"), "--tinygrad")
+    expected, before = (json.loads(copy.run(*show, name, "--json")) for name in ("0.12.0", "newer"))
+    assert before["missing"]
+    assert not expected["missing"]
+    copy.replace("vmapdbg/model/ops.py", 'STAGE_OPS = ("STAGE",', 'STAGE_OPS = ("SPOOL", "STAGE",')
+    after = json.loads(copy.run(*show, "newer", "--json"))
+    assert not after["missing"]
+    same = json.dumps(after["schedules"]).replace("SPOOL", "BUFFERIZE")
+    assert json.loads(same) == expected["schedules"]
+
+
+def find_installed() -> Path:
+    found = find_spec("tinygrad")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent
+
+
+@pytest.mark.slow
+def test_how_ambient_ranges_propagate(copy: Copy) -> None:
+    ambient = "tinygrad/schedule/_ambient.py"
+    assert_in_table("how ambient ranges propagate", ambient)
+    copy.replace(ambient, "x.ranges if r in scope_ranges", "x.ranges if r in ()")
+    shown = copy.run("show", SNIPPET, "--save", "changed.json")
+    assert "nodes with ambient ranges" not in shown
+    assert "ambient" in copy.run("diff", "changed.json", "after.json", "--all")
+    assert "nodes with ambient ranges" in copy.run("show", "after.json")
+    assert "wrong" in copy.run("check", SNIPPET, status=1)
 
 
 def test_every_row_is_tried() -> None:

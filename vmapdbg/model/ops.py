@@ -15,6 +15,9 @@ MOVEMENT = RESHAPING | {"VIEW", "DETACH", "CONTIGUOUS_BACKWARD"}
 SAME_VALUE = frozenset({"CONTIGUOUS", "CONTIGUOUS_BACKWARD", "DETACH", "COPY", "NOOP"})
 """Ops whose value is the value of their first source."""
 
+STAGE_OPS = ("STAGE", "BUFFERIZE")
+"""The op that makes a buffer of a value, before kernels are lowered: its names in the releases, newest first."""
+
 _SAME_OP = {"REDUCE_AXIS": "REDUCE", "BUFFER": "PARAM", "ASSIGN": "STORE", "IDIV": "CDIV", "MOD": "CMOD"}
 
 

@@ -15,8 +15,9 @@ from vmapdbg.child.capture.view import PassView, largest_of
 from vmapdbg.child.listen.records import BufferRecord, ConditionRecord, DecisionRecord, UOp, Verdict
 from vmapdbg.model import capture as model
 from vmapdbg.model.capture import Reason
+from vmapdbg.model.ops import STAGE_OPS
 
-_READ = frozenset({"BUFFER", "PARAM", "BUFFERIZE", "STAGE", "AFTER"})
+_READ = frozenset({"BUFFER", "PARAM", "AFTER", *STAGE_OPS})
 
 
 def build_bufferizes(view: PassView) -> tuple[model.Bufferize, ...]:

@@ -14,14 +14,12 @@ from typing import Any
 from vmapdbg.child.evidence.packer import SAME, UNEXPECTED, CannotPack, Contents, Packer, UOp, name_reduce
 from vmapdbg.child.listen.releases import kernel_of
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.model.ops import ARITHMETIC, RESHAPING
+from vmapdbg.model.ops import ARITHMETIC, RESHAPING, STAGE_OPS
 from vmapdbg.reference.graph import OpNode, ScheduledKernel, Store, find_view
 from vmapdbg.reference.graph import find_writes as list_writes
 
-STAGES = frozenset({"BUFFERIZE", "STAGE"})
-"""Ops that make a buffer of a value; in a kernel until it is lowered."""
 _ARGUMENTS = frozenset({"DEFINE_GLOBAL", "PARAM"})
-_IN_KERNEL = STAGES | SAME | frozenset(ARITHMETIC)
+_IN_KERNEL = SAME | {*STAGE_OPS, *ARITHMETIC}
 _IN_KERNEL |= {"CONST", "RANGE", "CAST", "BITCAST", "INDEX", "LOAD", "REDUCE", "STACK", "VECTORIZE"}
 
 
@@ -38,7 +36,7 @@ class LoopPacker(Packer):
     def find_memory(self, sinks: Iterable[UOp]) -> None:
         """Finds the buffers that stay until the end, from the graphs after each pass in order."""
         for sink in sinks:
-            found = {id(u.arg) for u in sink.toposort() if u.op.name in STAGES}
+            found = {id(u.arg) for u in sink.toposort() if u.op.name in STAGE_OPS}
             if found:
                 self._memory = found
 
@@ -92,7 +90,7 @@ class LoopPacker(Packer):
 
     def _find_sources(self, u: UOp) -> list[UOp]:
         op = u.op.name
-        if op in STAGES:
+        if op in STAGE_OPS:
             return [u.src[0]]
         if op == "INDEX":
             return list(u.src)
@@ -274,7 +272,7 @@ class KernelPacker(LoopPacker):
         self.kernel.stores.append(Store(argument, place, self._cast(number, dtype), *gate))
 
     def _find_sources(self, u: UOp) -> list[UOp]:
-        if u.op.name == "INDEX" and u.src[0].op.name not in STAGES:
+        if u.op.name == "INDEX" and u.src[0].op.name not in STAGE_OPS:
             return [part for index in u.src[1:] for part in split_gate(index)]
         if u.op.name == "LOAD" and len(u.src) > 1:
             raise CannotPack("the reference does not know a load with an alternative")
@@ -292,7 +290,7 @@ class KernelPacker(LoopPacker):
         return src[0]
 
     def _make_index(self, u: UOp, src: tuple[int, ...]) -> int:
-        if u.src[0].op.name in STAGES:
+        if u.src[0].op.name in STAGE_OPS:
             return super()._make_index(u, src)
         argument = self._find_argument(u)
         if self.kernel.dtypes[argument] != self._name_dtype(u):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vmapdbg.model.ops import RESHAPING, STAGE_OPS
+
 UOp = Any
 
 # these ops only read a value, or store it
-_VIEWS = frozenset(
-    {"AFTER", "INDEX", "RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "BUFFERIZE", "STAGE", "STORE", "END"}
-)
+_VIEWS = RESHAPING | {"AFTER", "INDEX", "STORE", "END", *STAGE_OPS}
 
 
 class KnownNodes:

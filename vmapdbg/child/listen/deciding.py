@@ -19,7 +19,8 @@ import ast
 from collections.abc import Iterator
 from typing import Literal
 
-_STAGE_OPS = frozenset({"BUFFERIZE", "STAGE"})
+from vmapdbg.model.ops import STAGE_OPS
+
 Function = ast.FunctionDef | ast.Lambda
 Kind = Literal["realizes", "rule", "stores", "makes"]
 
@@ -63,7 +64,7 @@ def _list_rules(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 def _names_stage(pattern: ast.AST) -> bool:
     """Whether a pattern matches the buffer op; `GroupOp.All-{Ops.STAGE}` does not."""
-    if isinstance(pattern, ast.Attribute) and pattern.attr in _STAGE_OPS:
+    if isinstance(pattern, ast.Attribute) and pattern.attr in STAGE_OPS:
         return True
     children = ast.iter_child_nodes(pattern)
     if isinstance(pattern, ast.BinOp) and isinstance(pattern.op, ast.Sub):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vmapdbg.child.listen.records import Launch, UOp
+from vmapdbg.model.ops import STAGE_OPS
 
 # the base of a tensor with nothing left to compute
 _COMPUTED = frozenset({"BUFFER", "CONST", "BUFFER_VIEW", "MSTACK", "PARAM", "AFTER"})
@@ -20,7 +21,7 @@ def stage_op() -> str:
     """Returns the op of a buffer that a rule may still remove."""
     from tinygrad.uop import Ops
 
-    return "STAGE" if hasattr(Ops, "STAGE") else "BUFFERIZE"
+    return next((name for name in STAGE_OPS if hasattr(Ops, name)), "STAGE")
 
 
 # *** schedules

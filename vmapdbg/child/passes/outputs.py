@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
-from vmapdbg.child.evidence.loop_packer import STAGES, LoopPacker, find_base, find_buffer, list_views
+from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.releases import kernel_of, list_launches
 from vmapdbg.child.passes.steps import describe_uop, find_rule
 from vmapdbg.child.passes.watch import Chain, PassRun, Watched
-from vmapdbg.model.ops import RESHAPING
+from vmapdbg.model.ops import RESHAPING, STAGE_OPS
 
 UOp = Any
 _BELOW_TARGET = RESHAPING | {"BITCAST", "INDEX", "AFTER"}
@@ -169,7 +169,7 @@ class BufferFollower:
                 states.append(u)
             elif u.op.name == "ASSIGN" and self.find_own(find_target(u)) is buffer:
                 assigns.append(u)
-            elif u.op.name == "ASSIGN" and self.find_own(find_target(u, _BELOW_TARGET | STAGES)) is buffer:
+            elif u.op.name == "ASSIGN" and self.find_own(find_target(u, _BELOW_TARGET | {*STAGE_OPS})) is buffer:
                 raise CannotPack("it is written through a buffer that a later pass takes away")
         return states, assigns
 
@@ -189,7 +189,7 @@ class BufferFollower:
         if old.op.name == "ASSIGN" and new.op.name != "ASSIGN" and self.find_own(find_target(old)) is buffer:
             return "write"
         made = find_base(new)
-        is_value = old.op.name in STAGES and old.src[0].op.name not in {"ASSIGN", "AFTER"}
+        is_value = old.op.name in STAGE_OPS and old.src[0].op.name not in {"ASSIGN", "AFTER"}
         if is_value and made.op.name == "AFTER" and self.find_own(find_buffer(made)) is buffer:
             return "overwrites"
         return None

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
-from vmapdbg.child.evidence.loop_packer import STAGES, LoopPacker
+from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.failures.rewrites import name_uop, shorten_place
 from vmapdbg.child.passes.compare import Judge
 from vmapdbg.child.passes.watch import PassRun
-from vmapdbg.model.ops import RESHAPING
+from vmapdbg.model.ops import RESHAPING, STAGE_OPS
 from vmapdbg.reference.graph import Unknown
 
 UOp = Any
@@ -165,7 +165,7 @@ class StepFinder:
             return self._find_below(self.output, with_itself=True)
         buffers: dict[UOp, list[UOp]] = {}
         for u in self.run.after.toposort():
-            if u.op.name in STAGES:
+            if u.op.name in STAGE_OPS:
                 buffers.setdefault(u.src[0], []).append(u)
         for x in self.output.toposort():
             if x not in range_map or x not in self.made or x.op.name in _VALUELESS:
@@ -182,7 +182,7 @@ class StepFinder:
         """Packs a node at its ranges, and its replacement; a buffer is read at the ranges that it is closed over."""
         right = self._pack_at_ranges(x, ranges)
         found = self.packer.pack(got)
-        if got.op.name in STAGES and got.src[0] is self.made[x]:
+        if got.op.name in STAGE_OPS and got.src[0] is self.made[x]:
             found = self.packer.add_indexed(found, got.src[1:])
         return right, found
 
