@@ -75,7 +75,9 @@ def explain_outcome(view: PassView, buffer: BufferRecord) -> Reason:
 def _find_verdict(buffer: BufferRecord) -> Verdict | None:
     """Returns the last verdict that agrees with the buffer's fate. Only a rule that looks at a reader refuses to remove
     a buffer: other rules do not apply."""
-    wanted = "kept" if buffer.stored else "removed"
+    wanted = "removed"
+    if buffer.stored:
+        wanted = "kept"
     verdicts = reversed(buffer.verdicts.values())
     return next((v for v in verdicts if v.outcome == wanted and (v.reader is not None or not buffer.stored)), None)
 
@@ -95,7 +97,9 @@ def _name_rule(buffer: BufferRecord, verdict: Verdict, decision: DecisionRecord,
     if decision.find_condition("out_in_ratio") is not None or decision.find_condition("is_subs") is not None:
         return Reason(UNKNOWN, at=at)
     if decision.find_condition("buffer_in_reduce") is not None:
-        rule = "reduce-reads-buffer" if buffer.stored else "reduce-computed-again"
+        rule = "reduce-computed-again"
+        if buffer.stored:
+            rule = "reduce-reads-buffer"
         return Reason(rule, numbers={"reduces": _count_reading_reduces(value)}, at=at)
     if decision.find_condition("accessed_buffers") is not None:
         return Reason("many-buffers", numbers=_count_buffers(decision), at=at)
@@ -121,8 +125,9 @@ def _find_limit(condition: ConditionRecord) -> int | None:
     compared = re.search(r"len\(accessed_buffers\) [<>]=? ([\w.]+)", condition.text)
     if compared is None:
         return None
-    limit = condition.values.get(compared[1])
-    return int(compared[1]) if compared[1].isdecimal() else limit
+    if compared[1].isdecimal():
+        return int(compared[1])
+    return condition.values.get(compared[1])
 
 
 def _count_reading_reduces(value: UOp) -> int:

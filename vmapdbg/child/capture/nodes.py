@@ -76,8 +76,10 @@ def describe_argument(view: PassView, u: UOp) -> str:
         return "(" + ", ".join(map(_describe_sizes, u.marg)) + ")"
     if name in {"REDUCE_AXIS", "REDUCE"} and isinstance(u.arg, tuple):
         op, axes = u.arg[:2]
-        # from 0.14 on it is the number of axes, which come first
-        return f"{op.name} {tuple(range(axes)) if isinstance(axes, int) else axes}"
+        if isinstance(axes, int):
+            # from 0.14 on it is the number of axes, which come first
+            axes = tuple(range(axes))
+        return f"{op.name} {axes}"
     if name in {"VMAPIN", "VMAPOUT"}:
         return "(" + ", ".join(view.render_all(u.src[1:])) + ")"
     if hasattr(u.arg, "slot"):
@@ -86,7 +88,9 @@ def describe_argument(view: PassView, u: UOp) -> str:
         return f"slot {u.arg}"
     if name in _PLAIN and u.arg is not None:
         # a float of tinygrad's own class is shown as a float
-        return str(float(u.arg) if isinstance(u.arg, float) else u.arg)
+        if isinstance(u.arg, float):
+            return str(float(u.arg))
+        return str(u.arg)
     if name == "COPY":
         return str(u.device)
     return ""
@@ -97,14 +101,18 @@ def _describe_param(arg: Any) -> str:
     if getattr(arg, "name", None) is None:
         return f"slot {arg.slot}"
     bounds = getattr(arg, "vmin_vmax", None)
-    return arg.name if bounds is None else f"{arg.name} {bounds[0]}..{bounds[1]}"
+    if bounds is None:
+        return arg.name
+    return f"{arg.name} {bounds[0]}..{bounds[1]}"
 
 
 def _describe_sizes(part: Any) -> str:
     if isinstance(part, tuple):
         return "(" + ", ".join(str(size_of(s)) for s in part) + ")"
-    # a FLIP has a bool for each axis
-    return str(part if isinstance(part, bool) else size_of(part))
+    if isinstance(part, bool):
+        # a FLIP has a bool for each axis
+        return str(part)
+    return str(size_of(part))
 
 
 # *** ranges

@@ -139,7 +139,9 @@ class _OrderFinder:
 
 def _list_read(u: UOp) -> Iterable[UOp]:
     """Returns the sources whose values a node uses."""
-    return u.src[1:2] if u.op.name in _WRITES else values_of(u)
+    if u.op.name in _WRITES:
+        return u.src[1:2]
+    return values_of(u)
 
 
 def name_memory(u: UOp) -> Any:

@@ -139,7 +139,9 @@ def _list_asked_in_scope(view: PassView, node: UOp, decision: DecisionRecord) ->
 def _ambient_of(view: PassView, node: UOp) -> dict[UOp, UOp]:
     """Returns the binding of each ambient range of the inputs of a node; empty for stock tinygrad."""
     ranges = view.passed.range_map[node]
-    return ranges[2] if len(ranges) > 2 else {}
+    if len(ranges) > 2:
+        return ranges[2]
+    return {}
 
 
 # *** ranges that end

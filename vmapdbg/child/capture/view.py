@@ -90,13 +90,16 @@ class PassView:
             shown = [self._describe_value(part) for part in value[:_MOST_PARTS]]
             if len(value) > _MOST_PARTS:
                 shown.append(f"and {len(value) - _MOST_PARTS} more")
-            opening, closing = "[]" if isinstance(value, list) else "()"
-            return f"{opening}{', '.join(shown)}{closing}"
+            if isinstance(value, list):
+                return f"[{', '.join(shown)}]"
+            return f"({', '.join(shown)})"
         if hasattr(value, "op") and hasattr(value, "src"):
             text = self._describe_uop(value)
         else:
             text = " ".join(str(value).split())
-        return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."
+        if len(text) > _MOST_CHARACTERS:
+            return f"{text[: _MOST_CHARACTERS - 3]}..."
+        return text
 
     def _describe_uop(self, u: UOp) -> str:
         if u in self.ids:
@@ -188,7 +191,9 @@ def size_of(s: Any) -> int | str:
 
 def sizes_of(sizes: Iterable[Any] | None) -> tuple[int | str, ...] | None:
     """Returns the size of each axis, None if there are no axes."""
-    return None if sizes is None else tuple(map(size_of, sizes))
+    if sizes is None:
+        return None
+    return tuple(map(size_of, sizes))
 
 
 def largest_of(s: Any) -> int:

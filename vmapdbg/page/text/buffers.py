@@ -33,7 +33,9 @@ def print_bufferizes(view: ScheduleView) -> None:
     main = [item for item in changed if not (hides and _is_minor(item))]
     minor = [item for item in changed if hides and _is_minor(item)]
     same = sum(item.status == "unchanged" for item in every)
-    about = f"{len(every) - same} changed, {same} unchanged" if view.is_pair else _count_kept(every)
+    about = _count_kept(every)
+    if view.is_pair:
+        about = f"{len(every) - same} changed, {same} unchanged"
     page.head(view.buffer_op, about + "; * ambient range" * any(item.ambient for item in main))
     page.table([_format_row(view, item) for item in main])
     removed = [item for item in minor if item.changed != ("reason",)]

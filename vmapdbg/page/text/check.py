@@ -19,7 +19,7 @@ from vmapdbg.check.blame import (
 )
 from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.check.suite import ProgramCheck
-from vmapdbg.model.capture import Capture
+from vmapdbg.model.capture import Capture, Node
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.check_sentences import (
@@ -145,7 +145,9 @@ def _print_failure(page: Page, index: ScheduleIndex, check: ScheduleCheck) -> No
         page.add(*parts, indent=2)
     for number, sentence in enumerate(describe_crash(check.crash)):
         page.add(sentence, indent=4 if number else 2)
-    nodes = [] if check.crash is None else [node for node in map(index.node, check.crash.nodes) if node is not None]
+    nodes: list[Node] = []
+    if check.crash is not None:
+        nodes = [node for node in map(index.node, check.crash.nodes) if node is not None]
     if nodes:
         page.add("it was busy with", indent=2)
     for node in page.first(nodes, _MOST_NODES, "and {} more", indent=4, style=""):

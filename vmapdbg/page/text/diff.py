@@ -174,7 +174,9 @@ def _describe_end(side: Side) -> str:
         return f"made {format_plural(side.schedules, 'schedule')}, {format_plural(side.totals.kernels, 'kernel')}"
     if side.error.type == _DIED:
         return "DIED"
-    when = f"after {format_plural(side.schedules, 'schedule')}" if side.schedules else "before its first schedule"
+    when = "before its first schedule"
+    if side.schedules:
+        when = f"after {format_plural(side.schedules, 'schedule')}"
     return f"{_describe_failure(side.error)} {when}"
 
 

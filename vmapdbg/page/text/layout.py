@@ -228,7 +228,9 @@ class _Table:
             is_below = i not in self.widths and not column.optional
             if not whole.plain or not (is_below or i in long):
                 continue
-            label = column.title if column.label is None else column.label
+            label = column.label
+            if label is None:
+                label = column.title
             if label:
                 whole = page.join((f"{label} ", "dim"), whole)
             (notes if column.own_line or i in long else facts).append(whole)

@@ -147,8 +147,9 @@ class _Overview:
 
     def format_kernel(self, row: KernelRow) -> Row:
         kernel, cost, measured = row.kernel, row.after, row.kernel.measured
-        launches = cost.launches if measured is None else measured.launches
-        median = "" if measured is None else format_seconds(measured.median)
+        launches, median = cost.launches, ""
+        if measured is not None:
+            launches, median = measured.launches, format_seconds(measured.median)
         predicted = "" if kernel.predicted is None else format_seconds(kernel.predicted)
         cells = [
             Cell("kernel", (kernel.name, "bold" if kernel.failed is None else ALERT), comfort=18, most=40),
@@ -188,8 +189,11 @@ class _Overview:
         if row.is_timed:
             seconds = page.compare(row.before.seconds, row.after.seconds, format_seconds)
         # a kernel that is on one side has one amount
-        before = row.before if change.before else row.after
-        after = row.after if change.after else row.before
+        before, after = row.before, row.after
+        if not change.before:
+            before = after
+        elif not change.after:
+            after = before
         cells = [
             Cell("", MARKS[change.status], comfort=1),
             Cell("kernel", self.name_change(change), comfort=20, most=44),
@@ -223,11 +227,12 @@ class _Overview:
         if not counted:
             return
         count = count_shown(len(counted[:_MOST_ROWS]), len(counted), "line")
-        change = " changed, the largest change of work first; " if self.view.is_pair else ", "
+        mark, change = "", ", "
+        if self.view.is_pair:
+            mark, change = MARKS["changed"], " changed, the largest change of work first; "
         self.page.head("Lines", f"{count}{change}a kernel counts for each of its lines")
         rows: list[Row] = []
         for row in counted[:_MOST_ROWS]:
-            mark = MARKS["changed"] if self.view.is_pair else ""
             line = Cell("line", (self.places.format(row.name), "bold"), comfort=16, most=40)
             rows.append(Row([Cell("", mark, comfort=1), line, *self.list_cost(row)]))
         self.page.table(rows)

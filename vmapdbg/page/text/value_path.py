@@ -57,8 +57,9 @@ def _print_verdict(page: Page, capture: Capture, report: ValueReport) -> None:
     elif any(one.status == "unknown" for output in outputs for one in output.passes):
         verdict = (f"{count}, none found wrong", "bold green")
     page.add((capture.snippet, "bold"), "  ", verdict)
-    for missing in () if outputs else capture.missing:
-        page.add(("not observed: ", "yellow"), missing, indent=2)
+    if not outputs:
+        for missing in capture.missing:
+            page.add(("not observed: ", "yellow"), missing, indent=2)
 
 
 # *** a schedule
@@ -133,7 +134,10 @@ def _explain(page: Page, index: ScheduleIndex, output: OutputPath, first: PassVa
     elif output.read is not None:
         _explain_read(page, index, output.read)
     elif first.kind == "run":
-        page.add(_AFTERWARDS if all(one.status == "right" for one in output.passes[:-1]) else _NOT_KNOWN, indent=4)
+        if all(one.status == "right" for one in output.passes[:-1]):
+            page.add(_AFTERWARDS, indent=4)
+        else:
+            page.add(_NOT_KNOWN, indent=4)
         page.add(("more: vmapdbg check", "dim"), indent=4)
     else:
         reason = output.reason or "what makes it wrong was not found"
@@ -160,7 +164,9 @@ def _print_node(page: Page, index: ScheduleIndex, what: str, node_id: int | None
 
 def _name_kernel(index: ScheduleIndex, number: int | None, launch: int) -> str:
     kernel = index.kernel(number)
-    return f"launch {launch}" if kernel is None else f"{kernel.name} #{number}"
+    if kernel is None:
+        return f"launch {launch}"
+    return f"{kernel.name} #{number}"
 
 
 def _explain_rewrite(page: Page, index: ScheduleIndex, found: WrongRewrite, first: PassValue) -> None:
