@@ -90,6 +90,12 @@ class OpGraph:
     inputs: dict[int, tuple[str, ...]] = field(default_factory=dict)
     ranges: dict[int, int] = field(default_factory=dict)
 
+    def extends(self, other: OpGraph) -> bool:
+        """Whether this graph has the nodes of another graph first, with the same inputs: they have the same values."""
+        if other.inputs.items() - self.inputs.items() or other.ranges.items() - self.ranges.items():
+            return False
+        return self.nodes[: len(other.nodes)] == other.nodes
+
     def add(self, node: OpNode) -> int:
         """Appends a node and returns its position."""
         self.nodes.append(node)

@@ -1,7 +1,7 @@
 """Compares the values of a snippet with the numpy reference, in a process of its own without tinygrad.
 
-`start` runs it. It compares the schedules that have run while the snippet goes on with the next, and the rest when the
-snippet has ended. If there is one core, it starts after the snippet.
+`start` runs it. While the snippet runs, it computes the outputs of the schedule that runs now, and compares the
+schedules that have run. When the snippet has ended, it compares the rest. If there is one core, it starts then.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmapdbg.check.result import CheckReport, ScheduleCheck
+from vmapdbg.child.compare.reference_values import DOUBLE, MOVED, KnownValues, ReferenceValues
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.compare.start import lower_thread
-from vmapdbg.child.evidence.folder import EvidenceFolder, schedule_of
+from vmapdbg.child.evidence.folder import ASKED, EvidenceFolder, schedule_of
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.reduce.worker import RUNS, Worker
@@ -27,6 +28,8 @@ from vmapdbg.install.job import CheckRequest, load_request
 from vmapdbg.model.data import to_data
 from vmapdbg.model.store import write_atomically
 from vmapdbg.model.wording import format_seconds
+from vmapdbg.reference.graph import OpGraph
+from vmapdbg.reference.value import RangedArray
 
 _FREE, _SHARE = 1.0, 0.05
 _SHOWN_AFTER = 2.0
@@ -69,6 +72,10 @@ class RunChecker:
         self.checks: dict[str, ScheduleCheck] = {}
         self.waiting: list[str] = []
         self.report = ReportFile(request)
+        # the graph of the last schedule that began, its computed values by precision, the precisions to compute
+        self.asked = OpGraph()
+        self.known: dict[int | None, KnownValues] = {}
+        self.next_precisions: list[int | None] = []
         self._read = 0
 
     def work_during_run(self) -> None:
@@ -80,6 +87,8 @@ class RunChecker:
             self.read_news()
             if self.waiting:
                 self.compare_first()
+            elif self.next_precisions:
+                self.compute_asked(self.next_precisions.pop(0))
             else:
                 time.sleep(_LOOK)
 
@@ -87,6 +96,12 @@ class RunChecker:
         """Notes what the snippet has written since the last call."""
         names, self._read = self.folder.read_written(self._read)
         for name in names:
+            # the outputs of a schedule that has ended are computed when they are compared
+            self.next_precisions = []
+            if name == ASKED:
+                self.next_precisions = [None, DOUBLE, *MOVED]
+                self.asked, self.known = pickle.loads((self.folder.path / ASKED).read_bytes()), {}
+                continue
             # what is written again has more than before
             self.checks.pop(name, None)
             if name not in self.waiting:
@@ -99,9 +114,28 @@ class RunChecker:
         if evidence.failed is not None:
             # what it should have computed is only needed for the report
             return
-        self.checks[file.name] = ScheduleChecker(evidence, self.folder).check()
+        self.checks[file.name] = self.compare(evidence)
         with self.request.compared.open("a", encoding="utf-8") as compared:
             compared.write(f"{evidence.schedule}\n")
+
+    def compute_asked(self, precision: int | None) -> None:
+        """Computes the outputs of the last schedule that began; `precision` is explained in ReferenceValues."""
+        roots = self.asked.roots
+        try:
+            found = ReferenceValues(self.asked, self.folder.read_data, precision).evaluate_raw(roots)
+        except Exception:  # the comparison raises it again, and it is reported
+            self.next_precisions = []
+            return
+        values = zip(roots, found, strict=True)
+        self.known[precision] = {root: value for root, value in values if isinstance(value, RangedArray)}
+
+    def compare(self, evidence: Evidence) -> ScheduleCheck:
+        """Returns how a schedule compares. Values are used again if its graph is the computed graph, or extends it."""
+        graph = evidence.graphs.get("asked")
+        known: dict[int | None, KnownValues] = {}
+        if graph is not None and graph.extends(self.asked):
+            known = self.known
+        return ScheduleChecker(evidence, self.folder, known).check()
 
     def finish(self) -> None:
         """Compares the rest, and writes the report."""
@@ -112,7 +146,7 @@ class RunChecker:
         self.update_report()
         for file in left:
             evidence: Evidence = pickle.loads(file.read_bytes())
-            check = ScheduleChecker(evidence, self.folder).check()
+            check = self.compare(evidence)
             if evidence.failed is not None:
                 check = replace(check, stock_runs=self.try_stock(evidence))
             self.checks[file.name] = check

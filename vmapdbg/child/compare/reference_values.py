@@ -32,6 +32,9 @@ DOUBLE = 0
 MOVED = (1, 2, 3)
 """As the precision: the same, and each rounding moves a number at random; the number is the seed."""
 
+KnownValues = dict[int, RangedArray]
+"""Values of nodes that are computed already, by slot."""
+
 
 class ReferenceValues:
     """The values of one graph. Nodes are known by their slots, their positions in the graph.
@@ -98,10 +101,14 @@ class ReferenceValues:
 
     # *** other values of the same inputs
 
+    def learn(self, known: Mapping[int, RangedArray]) -> None:
+        """Takes over values of nodes, which are not computed any more."""
+        self._evaluator.known.update(known)
+
     def replace(self, known: Mapping[int, RangedArray]) -> ReferenceValues:
         """Returns the values of the same graph with other values for some nodes."""
         others = self.with_graph(self.graph)
-        others._evaluator.known.update(known)
+        others.learn(known)
         return others
 
     def with_graph(self, graph: OpGraph) -> ReferenceValues:
@@ -142,8 +149,10 @@ class ComparedGraph:
     """A graph of a schedule whose values are compared with what the snippet got. `unchecked` gets a sentence for each
     part that is not compared."""
 
-    def __init__(self, graph: OpGraph, read: ReadContents, unchecked: list[str]):
-        self.graph, self.read, self.unchecked = graph, read, unchecked
+    def __init__(
+        self, graph: OpGraph, read: ReadContents, unchecked: list[str], known: Mapping[int | None, KnownValues] = {}
+    ):
+        self.graph, self.read, self.unchecked, self.known = graph, read, unchecked, known
         # all values that were asked for
         self.opened: list[ReferenceValues] = []
         self._precise: dict[int, ReferenceValues] = {}
@@ -152,6 +161,8 @@ class ComparedGraph:
     def open(self, precision: int | None = None, given: Mapping[int, Array] = {}) -> ReferenceValues:
         """Returns the values of the graph; see ReferenceValues."""
         values = ReferenceValues(self.graph, self.read, precision, given)
+        if not given:
+            values.learn(self.known.get(precision, {}))
         self.opened.append(values)
         return values
 

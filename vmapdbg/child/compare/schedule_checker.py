@@ -4,12 +4,13 @@ process that compares."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import replace
 
 from vmapdbg.check.compare import compare
 from vmapdbg.check.result import BufferCheck, CheckedKind, ExpectedOutput, OutputCheck, ScheduleCheck
 from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
-from vmapdbg.child.compare.reference_values import ComparedGraph, ReadContents, ReferenceValues
+from vmapdbg.child.compare.reference_values import ComparedGraph, KnownValues, ReadContents, ReferenceValues
 from vmapdbg.child.compare.stale import overwritten_inputs, stale_value
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer
@@ -21,10 +22,10 @@ _SHOWN = 8
 
 
 class ScheduleChecker:
-    """Checks one schedule."""
+    """Checks one schedule. `known` has values of its `asked` graph that are computed already, by precision."""
 
-    def __init__(self, evidence: Evidence, folder: EvidenceFolder):
-        self.evidence, self.read = evidence, folder.read_data
+    def __init__(self, evidence: Evidence, folder: EvidenceFolder, known: Mapping[int | None, KnownValues] = {}):
+        self.evidence, self.read, self.known = evidence, folder.read_data, known
         # why something was not compared
         self.unchecked = list(evidence.unchecked)
         # the graph as the snippet asked for it, then the graph as the pass of the scheduler saw it
@@ -38,7 +39,7 @@ class ScheduleChecker:
         if evidence.failed is not None:
             expected = expected_outputs(evidence, self.read)
         elif "asked" in evidence.graphs:
-            outputs = self.check_outputs(self.open(evidence.graphs["asked"]))
+            outputs = self.check_outputs(self.open(evidence.graphs["asked"], self.known))
         elif evidence.refused is not None:
             self.unchecked.append(evidence.refused)
         buffers: list[BufferCheck] = []
@@ -72,9 +73,9 @@ class ScheduleChecker:
             return []
         return BufferWalk(self.evidence, self.open(passed)).walk()
 
-    def open(self, graph: OpGraph) -> ComparedGraph:
+    def open(self, graph: OpGraph, known: Mapping[int | None, KnownValues] = {}) -> ComparedGraph:
         """Returns a graph of the evidence, to be compared."""
-        self.graphs.append(ComparedGraph(graph, self.read, self.unchecked))
+        self.graphs.append(ComparedGraph(graph, self.read, self.unchecked, known))
         return self.graphs[-1]
 
     # *** outputs

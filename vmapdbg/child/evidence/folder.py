@@ -1,5 +1,6 @@
 """The folder with the evidence of a run, which another process compares while the snippet goes on.
 
+    asked.pickle            the graph of the last schedule that began; its values can be computed while it runs
     schedule-NUMBER.pickle  all of a schedule that ran, or of a replay of it
     written                 the names of these files, a line each time a file is written
     blobs/                  contents of buffers; a blob is written before a file names it
@@ -17,9 +18,11 @@ from typing import Any
 
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.memory import read_buffer
+from vmapdbg.reference.graph import OpGraph
 
 ROOM = 1 << 30
 """The most bytes of buffers that one run keeps."""
+ASKED = "asked.pickle"
 
 
 class BlobsFull(Exception):
@@ -57,9 +60,15 @@ class EvidenceFolder:
 
     def write(self, evidence: Evidence) -> None:
         """Writes the file of a schedule, or of a replay of it."""
-        name = name_file(evidence)
+        self._put(name_file(evidence), evidence)
+
+    def write_asked(self, graph: OpGraph) -> None:
+        """Writes the graph of a schedule that begins."""
+        self._put(ASKED, graph)
+
+    def _put(self, name: str, content: Evidence | OpGraph) -> None:
         making = self.path / f".{name}.{os.getpid()}"
-        making.write_bytes(pickle.dumps(evidence))
+        making.write_bytes(pickle.dumps(content))
         os.replace(making, self.path / name)
         with (self.path / "written").open("a", encoding="utf-8") as file:
             file.write(f"{name}\n")

@@ -100,6 +100,8 @@ class RealizeCall:
         self.evidence.reducer_graph = self._pack_for_reducer(sink)
         self.launches.note_inputs((u.buffer, names) for u, names in self.inputs.items())
         self.launches.live = LiveTensors(self.folder, self.inputs)
+        if self.is_packed:
+            self.folder.write_asked(self.evidence.graphs["asked"])
         return None
 
     def _pack_asked(self, sink: UOp) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from vmapdbg.child.evidence.folder import ROOM, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.model.crash import Crash
+from vmapdbg.reference.graph import OpGraph
 
 MOST_WAITING = 1 << 29
 """The most bytes of evidence in the folder."""
@@ -78,6 +79,9 @@ class SuiteFolder(EvidenceFolder):
             return
         # only the reducer needs the graph for tinygrad, which takes long to be packed
         self._hand_on(replace(evidence, reducer_graph=None), with_blobs="asked" in evidence.graphs)
+
+    def write_asked(self, graph: OpGraph) -> None:
+        """Does nothing: the judge compares schedules of several processes, and only when they have run."""
 
     def forget(self) -> None:
         """Forgets what was written: it will not be written again."""
