@@ -13,10 +13,8 @@ from tinygrad.helpers import Context
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import PatternMatcher, RewriteContext, UOp, UPat, graph_rewrite
 
-from vmapdbg.child.failures.diagnose import diagnose
-from vmapdbg.child.failures.endless import Endless, EndlessRewrite, find_loop
-from vmapdbg.child.failures.known_nodes import KnownNodes
-from vmapdbg.child.failures.watcher import Watcher
+from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
+from vmapdbg.child.failures.endless import LOOP, Endless, EndlessRewrite, Watcher, find_frame
 from vmapdbg.model.crash import Crash
 
 THERE = UPat(Ops.SIN, name="x"), lambda x: x.src[0].sqrt()
@@ -71,7 +69,7 @@ def test_where_an_endless_rewrite_was_stopped_makes_no_difference() -> None:
     """It is stopped from outside, wherever it is just then: here in a rule."""
 
     def end(frame: FrameType) -> EndlessRewrite:
-        loop = find_loop(frame)
+        loop = find_frame(frame, LOOP)
         assert loop is not None
         error = EndlessRewrite()
         error.found = Endless(loop.f_locals["self"], growing=START)

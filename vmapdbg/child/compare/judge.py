@@ -25,7 +25,7 @@ from vmapdbg.check.suite import CheckedSchedule
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker, expected_outputs
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.failures.lifeline import hold
+from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.install.job import ProgramCheckRequest, load_request
 from vmapdbg.model.data import to_data
 from vmapdbg.model.wording import first_line
