@@ -1,4 +1,4 @@
-"""Rewrites of tinygrad's that do not end: what is told of them."""
+"""The messages about rewrites of tinygrad that do not end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ START = UOp.variable("a", 1, 9).cast(dtypes.float).sin()
 
 
 def crash_of(start: UOp, rules: list[Any], bottom_up: bool) -> Crash:
-    """Returns what is told of a rewrite that does not end."""
+    """Returns the message about a rewrite that does not end."""
     watcher = Watcher(lambda text: None)
     watcher.start()
     try:

@@ -52,7 +52,7 @@ def test_the_rest_is_told_by_the_work_that_is_done(monkeypatch: pytest.MonkeyPat
     rest, unknown = RemainingTime([1, 3, 12]), RemainingTime([])
     assert rest.describe() == ""
     now, rest.done, unknown.done = 101.0, 1, 1
-    # too early to tell
+    # too little is known yet
     assert rest.describe() == ""
     now, rest.done = 140.0, 2
     assert rest.describe() == ", about 2 min left"
