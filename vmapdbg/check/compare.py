@@ -169,7 +169,7 @@ def find_steps_read(
     # one row a step, one column an element
     is_own = np.array([find_close(value, right, tolerance) for value in by_step])
     is_got = np.array([find_close(value, got, tolerance) for value in by_step])
-    # the same whatever is read, or made of many steps
+    # the same for every read, or the result of many steps
     of_one_step = is_own.sum(axis=0) == 1
     is_right = np.asarray(find_close(got, right, tolerance))
     if not is_right[~of_one_step].all():
