@@ -76,7 +76,7 @@ print(y.sum(1).numpy())
 
 @pytest.mark.slow
 def test_two_edits_of_a_program_are_compared(tmp_path: Path) -> None:
-    """Their lines have other numbers, and one of them stores what the other does not."""
+    """The line numbers differ, and only one side stores a value."""
     (tmp_path / "old.py").write_text(PLAIN, encoding="utf-8")
     (tmp_path / "new.py").write_text("# stored\n" + PLAIN.replace("exp()", "exp().contiguous()"), encoding="utf-8")
     done = run_tool("diff", "old.py", "new.py", "--exit-code", cwd=tmp_path)

@@ -1,5 +1,5 @@
-"""Each row of the table "How to add something" in CONTRIBUTING.md: the change is made in a copy of the tool, and shows
-in every view. If one of these tests fails, a contributor who follows the table is misled."""
+"""Tries each row of the table "How to add something" in CONTRIBUTING.md: makes the change in a copy of the tool, and
+looks for it in every view. If one of these tests fails, the table misleads contributors."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ STRANGE = "test_a.py::test_rows[../b|<i>\\xe9 (call)]"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A test-suite that ran on stock schedules, and in two workers on those with all patches."""
+    """A test suite on stock schedules, and with all patches in two workers."""
     path = tmp_path_factory.mktemp("suite")
     (path / "test_a.py").write_text(TESTS, encoding="utf-8")
     (path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")

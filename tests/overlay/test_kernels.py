@@ -180,5 +180,5 @@ def test_outputs_that_are_reshapes_and_others(element: Callable[[Tensor], tuple[
     results = vmap(element, out_axis=(0, 0))(x)
     Tensor.realize(*results)
     assert_same(results, expected)
-    # what is made of them later reads the same memory
+    # its later views read the same memory
     assert_same(tuple(y + 1 for y in results), tuple(y + 1 for y in expected))

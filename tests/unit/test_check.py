@@ -1,6 +1,6 @@
-"""Comparing values: tolerance, NaN, patterns, and what a wrong buffer is put down to.
+"""Comparing values: tolerance, NaN, patterns, and the cause of a wrong buffer.
 
-A failure means that `check` calls a right value wrong, or overlooks a wrong one, or tells a wrong story about it.
+A failure means that `check` calls a right value wrong, misses a wrong value, or describes it wrongly.
 """
 
 from __future__ import annotations
@@ -432,7 +432,7 @@ EXACT = make_tolerance("int", 0, 0.0)
 
 @given(st.integers(2, 6), st.integers(1, 5), st.randoms(use_true_random=False))
 def test_steps_read_are_found(count: int, size: int, chance: random.Random) -> None:
-    """The value is a row for each step: each row is told by its first number, and reads some step."""
+    """The value is a row for each step: its first number identifies a row, and each row reads some step."""
     rows = [[100 * k + i for i in range(size)] for k in range(count)]
     reads = [chance.randrange(count) for _ in range(count)]
     by_step = [[100000 * k + x for k in range(count) for x in rows[j]] for j in range(count)]
@@ -446,7 +446,7 @@ def test_a_value_that_no_step_gives_is_no_misreading() -> None:
     by_step = [[0, 10], [1, 11], [2, 12]]
     assert find_steps_read([1, 11], [0, 11], by_step, EXACT) == {0: 1}
     assert find_steps_read([7, 11], [0, 11], by_step, EXACT) == {}
-    # a sum over the steps is that of no step alone
+    # a sum over the steps belongs to no single step
     assert find_steps_read([4, 11], [3, 11], by_step, EXACT) == {}
 
 

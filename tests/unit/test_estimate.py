@@ -48,7 +48,7 @@ def test_the_estimate(
 
 def test_the_rest_is_told_by_the_work_that_is_done() -> None:
     assert describe_rest([1, 3, 12], 0, 0.0) == ""
-    # too early to tell
+    # too little is known yet
     assert describe_rest([1, 3, 12], 1, 1.0) == ""
     assert describe_rest([1, 3, 12], 2, 40.0) == ", about 2 min left"
     assert describe_rest([], 1, 40.0) == ""

@@ -138,7 +138,7 @@ def test_only_a_package_beside_a_repository_or_a_release_is_a_checkout(checkout:
 
 
 def fake_installer(folder: Path, code: str) -> list[str]:
-    """A stand-in for pip: runs `code` with the target as sys.argv[2]."""
+    """A replacement for pip: runs `code` with the target as sys.argv[2]."""
     script = folder / "installer.py"
     script.write_text("import sys, pathlib\ntarget = pathlib.Path(sys.argv[2])\n" + code, encoding="utf-8")
     return [sys.executable, str(script)]

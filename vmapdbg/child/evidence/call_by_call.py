@@ -13,8 +13,7 @@ from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
 from vmapdbg.child.failures.diagnose import explain_stopped
-from vmapdbg.child.failures.endless import Endless, EndlessRewrite
-from vmapdbg.child.failures.watcher import Watcher
+from vmapdbg.child.failures.endless import Endless, EndlessRewrite, Watcher
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.live import listen
