@@ -420,7 +420,9 @@ def test_a_replay_that_reads_what_it_has_written_over_has_the_code_of_an_overwri
     first, second = make_findings(lost_range(fixed=True), CheckReport((replay,)))
     assert (first.code, second.code) == (OVERWRITTEN, OVERWRITTEN)
     assert "from reading input 1 of the function after the replay has overwritten it" in first.message
-    all_of_them = "from reading input 0 of the function and input 2 of the function and 1 buffer that is no input after"
+    all_of_them = (
+        "from reading input 0 of the function and input 2 of the function and 1 buffer that is not an input after"
+    )
     assert f"{all_of_them} the replay has overwritten them" in second.message
 
 

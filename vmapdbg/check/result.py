@@ -93,7 +93,7 @@ class StaleValue:
 @dataclass(frozen=True)
 class OverwrittenInput:
     """A buffer that a replay by TinyJit reads and overwrites without an assign: its later contents give exactly the
-    wrong value. `number` counts the inputs of the function in tinygrad's order, None if the buffer is no input."""
+    wrong value. `number` counts the inputs of the function in tinygrad's order, None if the buffer is not an input."""
 
     number: int | None
 

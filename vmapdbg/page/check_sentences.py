@@ -123,7 +123,7 @@ def describe_overwritten(overwritten: Sequence[OverwrittenInput]) -> str:
     inputs = [f"input {number} of the function" for number in numbers if number is not None]
     others = len(numbers) - len(inputs)
     if others:
-        inputs.append(format_plural(others, "buffer that is no input", "buffers that are no inputs"))
+        inputs.append(format_plural(others, "buffer that is not an input", "buffers that are not inputs"))
     them = inflect(len(numbers), "it", "them")
     return f"it is the value from reading {' and '.join(inputs)} after the replay has overwritten {them}"
 

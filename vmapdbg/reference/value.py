@@ -136,7 +136,7 @@ def move(node: OpNode, source: RangedArray, numbers: Sequence[int]) -> RangedArr
             widths = [(0, 0)] * steps + [(first, size - first - before) for first, before, size in ends]
             return source.move(lambda a: _pad(a, widths))
         case _:
-            raise Unknown(f"{node.op} is no movement")
+            raise Unknown(f"{node.op} is not a movement")
 
 
 def _pad(numbers: Numbers, widths: Sequence[tuple[int, int]]) -> Numbers:

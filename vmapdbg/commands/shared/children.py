@@ -249,7 +249,7 @@ def run_job(
 
 
 def refuse_overlay_error(capture: Capture) -> None:
-    """Raises Failure if the overlay could not be installed: that is no error of the snippet."""
+    """Raises Failure if the overlay could not be installed: that is not an error of the snippet."""
     if capture.error is not None and capture.error.type == "OverlayError":
         raise Failure(capture.error.message)
 
