@@ -23,7 +23,7 @@ from typing import IO, Any
 import click
 
 from vmapdbg import __version__
-from vmapdbg.check.suite import PARTS, CheckedSchedule, ProgramCheck, sum_up
+from vmapdbg.check.findings import PARTS, CheckedSchedule, ProgramCheck, sum_up
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.children import started_child
 from vmapdbg.commands.shared.settings import find_settings

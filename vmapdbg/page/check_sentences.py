@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from vmapdbg.check.blame import CHANGED, CapturedResult, Fault, find_faults
+from vmapdbg.check.findings import CHANGED, CapturedResult, EndlessCall, Fault, ProgramCheck, WrongValue, find_faults
 from vmapdbg.check.result import (
     BufferCheck,
     CheckReport,
@@ -20,7 +20,6 @@ from vmapdbg.check.result import (
     StaleRead,
     StaleValue,
 )
-from vmapdbg.check.suite import EndlessCall, ProgramCheck, WrongValue
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect

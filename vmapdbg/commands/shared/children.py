@@ -40,7 +40,7 @@ from vmapdbg.model.store import load_capture
 _MODULES = {
     Request: "vmapdbg.child.run_snippet",
     CheckRequest: "vmapdbg.child.compare.start",
-    ProgramCheckRequest: "vmapdbg.child.compare.judge",
+    ProgramCheckRequest: "vmapdbg.child.compare.checker",
     ReduceRequest: "vmapdbg.child.reduce.reducer",
     ValueRequest: "vmapdbg.child.passes.run",
 }
