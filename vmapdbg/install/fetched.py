@@ -127,7 +127,7 @@ def fetch_commit(top: Path, commit: str) -> Path:
                 kept.append(file)
         archive = run_git(top, "archive", "--format=tar", commit, *kept)
         if archive is None:
-            raise TreeError(f"{commit[:12]} of {top} is no tinygrad: it has no folder tinygrad")
+            raise TreeError(f"{commit[:12]} of {top} is not a tinygrad: it has no folder tinygrad")
         # Python has this filter since 3.11.4, and uses it by default since 3.14
         careful: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
         with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
@@ -169,7 +169,7 @@ def list_commits(top: Path, good: str, bad: str) -> list[str]:
     package. Raises TreeError."""
     first, last = commit_of(top, good), commit_of(top, bad)
     if run_git(top, "merge-base", "--is-ancestor", first, last) is None:
-        raise TreeError(f"{good} is no ancestor of {bad} in {top}")
+        raise TreeError(f"{good} is not an ancestor of {bad} in {top}")
     found = run_git(top, "rev-list", "--first-parent", "--reverse", f"{first}..{last}", "--", "tinygrad")
     return (found or b"").decode().split()
 

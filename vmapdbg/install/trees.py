@@ -79,7 +79,7 @@ def parse_name(text: str) -> TreeName:
         return TreeName(release=text)
     folder, at, revision = text.rpartition("@")
     if not at:
-        raise TreeError(f"there is no folder {text}, and it is no version of tinygrad such as 0.14.0")
+        raise TreeError(f"there is no folder {text}, and it is not a version of tinygrad such as 0.14.0")
     if not revision:
         raise TreeError(f"{text} names no revision after the @")
     path = Path(folder or ".")
@@ -128,7 +128,7 @@ def find_package(path: Path, name: str) -> Path:
         return path.resolve()
     if (path / "__init__.py").is_file() and (path / "tensor.py").is_file() and path.resolve().name == "tinygrad":
         return path.resolve().parent
-    raise TreeError(f"{name} is no tinygrad: there is no tinygrad/__init__.py in it")
+    raise TreeError(f"{name} is not a tinygrad: there is no tinygrad/__init__.py in it")
 
 
 def find_version(folder: Path) -> str | None:
