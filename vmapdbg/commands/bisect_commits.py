@@ -12,9 +12,8 @@ from vmapdbg.bisect.search import search_commits
 from vmapdbg.commands.shared import console, jobs
 from vmapdbg.commands.shared.children import run_many
 from vmapdbg.diff import diff_captures
-from vmapdbg.install.fetched import commit_of, describe_commit, list_commits, repository_of
 from vmapdbg.install.job import Job, Run
-from vmapdbg.install.trees import parse_name
+from vmapdbg.install.trees import commit_of, describe_commit, list_commits, parse_name, repository_of
 from vmapdbg.model.capture import SCHEMA
 from vmapdbg.model.failure import Failure
 from vmapdbg.page.documents import CommitTrial, History, name_outcomes
