@@ -197,7 +197,7 @@ def assert_schedule_matches(_vmapdbg: Session) -> Callable[[str], None]:
         from vmapdbg.page.text.snapshot import format_snapshot
 
         if not name or name.strip(".") != name or not all(c.isalnum() or c in "._-" for c in name):
-            pytest.fail(f"{name!r} is no name for a snapshot: use letters, digits, . _ -", pytrace=False)
+            pytest.fail(f"{name!r} is not a name for a snapshot: use letters, digits, . _ -", pytrace=False)
         file = _vmapdbg.test_file.parent / FOLDER / _vmapdbg.test_file.stem / f"{name}.txt"
         text = format_snapshot(_vmapdbg.need_last().capture)
         if _vmapdbg.config.option.vmapdbg_update:

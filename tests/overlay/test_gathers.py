@@ -254,7 +254,7 @@ TOLD = {
 
 @pytest.mark.parametrize("name", TOLD)
 def test_what_is_not_split_is_told(name: str, listener: Listener) -> None:
-    """`show` and `why` have it from there, with the node that the kernels are made of."""
+    """`show` and `why` read it from there, with the node of the kernels."""
     program, _ = GATHERS[name]
     program().schedule()
     ((reduce, whole),) = listener.left

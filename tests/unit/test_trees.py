@@ -91,7 +91,7 @@ def test_the_commits_between_two_are_in_order(checkout: Path) -> None:
         "version 0.12.0",
         "version 0.13.0",
     ]
-    with pytest.raises(TreeError, match="master is no ancestor of old"):
+    with pytest.raises(TreeError, match="master is not an ancestor of old"):
         list_commits(checkout, "master", "old")
 
 
@@ -99,13 +99,13 @@ def test_the_commits_between_two_are_in_order(checkout: Path) -> None:
     ("name", "line"),
     [
         ("", "has a version, a folder or FOLDER@REVISION for a name, not nothing"),
-        ("nowhere", "there is no folder nowhere, and it is no version of tinygrad such as 0.14.0"),
+        ("nowhere", "there is no folder nowhere, and it is not a version of tinygrad such as 0.14.0"),
         ("nowhere@master", r"there is no folder nowhere \(in nowhere@master\)"),
         ("{checkout}@", "names no revision after the @"),
         ("{checkout}@nothing", "there is no revision nothing in .*checkout"),
         ("{checkout}@--help", "there is no revision --help in .*checkout"),
         ("{checkout}@old", "tinygrad 0.11.0 .* is too old: vmapdbg observes 0.12 and later"),
-        ("{empty}", "empty is no tinygrad: there is no tinygrad/__init__.py in it"),
+        ("{empty}", "empty is not a tinygrad: there is no tinygrad/__init__.py in it"),
         ("{empty}@master", "empty is in no git repository: it has no revisions"),
         ("{file}", "is a file: name the folder of a checkout"),
         ("0.11.0", "tinygrad 0.11.0 .* is too old"),
@@ -146,7 +146,7 @@ def test_only_a_package_beside_a_repository_or_a_release_is_a_checkout(checkout:
 
 
 def fake_installer(folder: Path, code: str) -> list[str]:
-    """A stand-in for pip: runs `code` with the target as sys.argv[2]."""
+    """A replacement for pip: runs `code` with the target as sys.argv[2]."""
     script = folder / "installer.py"
     script.write_text("import sys, pathlib\ntarget = pathlib.Path(sys.argv[2])\n" + code, encoding="utf-8")
     return [sys.executable, str(script)]

@@ -86,7 +86,7 @@ def parse_name(text: str) -> TreeName:
         return TreeName(release=text)
     folder, at, revision = text.rpartition("@")
     if not at:
-        raise TreeError(f"there is no folder {text}, and it is no version of tinygrad such as 0.14.0")
+        raise TreeError(f"there is no folder {text}, and it is not a version of tinygrad such as 0.14.0")
     if not revision:
         raise TreeError(f"{text} names no revision after the @")
     path = Path(folder or ".")
@@ -135,7 +135,7 @@ def find_package(path: Path, name: str) -> Path:
         return path.resolve()
     if (path / "__init__.py").is_file() and (path / "tensor.py").is_file() and path.resolve().name == "tinygrad":
         return path.resolve().parent
-    raise TreeError(f"{name} is no tinygrad: there is no tinygrad/__init__.py in it")
+    raise TreeError(f"{name} is not a tinygrad: there is no tinygrad/__init__.py in it")
 
 
 def find_version(folder: Path) -> str | None:
@@ -297,7 +297,7 @@ def fetch_commit(top: Path, commit: str) -> Path:
                 kept.append(file)
         archive = run_git(top, "archive", "--format=tar", commit, *kept)
         if archive is None:
-            raise TreeError(f"{commit[:12]} of {top} is no tinygrad: it has no folder tinygrad")
+            raise TreeError(f"{commit[:12]} of {top} is not a tinygrad: it has no folder tinygrad")
         # Python has this filter since 3.11.4, and uses it by default since 3.14
         careful: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
         with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
@@ -341,7 +341,7 @@ def list_commits(top: Path, good: str, bad: str) -> list[str]:
     package. Raises TreeError."""
     first, last = commit_of(top, good), commit_of(top, bad)
     if run_git(top, "merge-base", "--is-ancestor", first, last) is None:
-        raise TreeError(f"{good} is no ancestor of {bad} in {top}")
+        raise TreeError(f"{good} is not an ancestor of {bad} in {top}")
     found = run_git(top, "rev-list", "--first-parent", "--reverse", f"{first}..{last}", "--", "tinygrad")
     return (found or b"").decode().split()
 
