@@ -52,7 +52,6 @@ def install(spec: str | None, target: str | None, root: Path) -> Record:
     from vmapdbg.child.live import BlockRecorder, build_live_capture, listen
     from vmapdbg.commands.shared.jobs import apply_settings, choose_tinygrad
     from vmapdbg.install import overlay
-    from vmapdbg.install.import_hook import OverlayError
     from vmapdbg.install.job import Job
     from vmapdbg.install.patches import format_patches, parse_patches
     from vmapdbg.install.targets import TARGETS
@@ -71,7 +70,7 @@ def install(spec: str | None, target: str | None, root: Path) -> Record:
             overlay.install(format_patches(job.patches))
         # raises RuntimeError if tinygrad is imported already
         listen(recorder)
-    except (Failure, OverlayError, RuntimeError) as error:
+    except (Failure, overlay.OverlayError, RuntimeError) as error:
         raise pytest.UsageError(f"--vmapdbg: {error}") from None
 
     @contextmanager

@@ -21,10 +21,9 @@ from vmapdbg.commands.shared.jobs import (
 )
 from vmapdbg.commands.shared.options import JobOptions, list_names
 from vmapdbg.commands.shared.work_folder import remember_names
-from vmapdbg.install.fetched import TreeError
 from vmapdbg.install.job import Job, Run
 from vmapdbg.install.patches import ALL, PatchError, PatchState, list_states, parse_patches
-from vmapdbg.install.trees import parse_name
+from vmapdbg.install.trees import TreeError, parse_name
 from vmapdbg.model.capture import Capture, Kernel, Measured
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import find_times
