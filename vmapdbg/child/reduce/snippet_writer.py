@@ -278,14 +278,12 @@ class _Writer:
     def write_input(self, u: Any) -> str:
         source = self.input_of(u)
         assert source is not None
-        # without realize, it is a copy of Python's numbers to the default device
-        realize = where = ""
-        if source.op is Ops.BUFFER:
-            realize = ".realize()"
-            if source.device != Device.DEFAULT:
-                where = f", device={source.device!r}"
-        else:
-            source = source.src[0].base
+        realize, where = ".realize()", ""
+        if source.op is not Ops.BUFFER:
+            # a copy of Python's numbers to the default device
+            realize, source = "", source.src[0].base
+        elif source.device != Device.DEFAULT:
+            where = f", device={source.device!r}"
         buffer = source.buffer
         if not isinstance(buffer, Buffer):
             raise WriteError(_SHARDED)
@@ -393,6 +391,10 @@ def _write_arg(arg: Any) -> str:
 # *** the text around the graph
 
 
+def _write_shape(shape: Iterable[Any]) -> str:
+    return ", ".join(map(str, shape)) or "()"
+
+
 def _write_data(data: bytes, dtype: DType, shape: tuple[int, ...], where: str) -> str:
     """Returns the text of a lazy Tensor of `shape` with these bytes: nested lists, or packed bytes if it is large.
 
@@ -429,10 +431,6 @@ def _write_packed(data: bytes, dtype: DType, where: str) -> str:
     size = _WIDTH - 10
     lines = [f'        b"{text[i : i + size]}"\n' for i in range(0, len(text), size)]
     return f"Tensor(\n    unpack(\n{''.join(lines)}    ),\n    dtype={dtype!r}{where},\n)"
-
-
-def _write_shape(shape: Iterable[Any]) -> str:
-    return ", ".join(map(str, shape)) or "()"
 
 
 def _write_imports(body: str) -> list[str]:
