@@ -11,7 +11,7 @@ from vmapdbg.check.result import Comparison, OutputCheck
 from vmapdbg.check.suite import PARTS, CheckedSchedule, count_reason, sum_up
 from vmapdbg.child.compare.judge import judge
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.evidence.suite_folder import SuiteFolder
+from vmapdbg.child.evidence.suite import SuiteFolder
 from vmapdbg.commands.run import read_found
 from vmapdbg.model.crash import Crash, RewriteStep
 from vmapdbg.page.check_sentences import add_messages

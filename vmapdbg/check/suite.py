@@ -14,7 +14,7 @@ from vmapdbg.model.capture import SCHEMA
 from vmapdbg.model.crash import Crash
 
 PARTS = ("making", "ready", "own")
-"""The folders of `vmapdbg.child.evidence.suite_folder`."""
+"""The folders of `vmapdbg.child.evidence.suite`."""
 _MOST_LETTERS = 160
 """The longest reason: it may contain the text of an exception."""
 

@@ -1,6 +1,6 @@
 """`vmapdbg run`: a whole program, whose processes are patched or observed.
 
-With --lint, --save and --check, `vmapdbg.child.run_lint`, `run_save` and `evidence.call_by_call` run in them.
+With --lint, --save and --check, `vmapdbg.child.run_program` and `evidence.suite` run in them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compares what the processes of a program realize with the numpy reference while they run: `vmapdbg run --check`
 starts it with a ProgramCheckRequest.
 
-It reads the evidence of one schedule after the other (`vmapdbg.child.evidence.suite_folder`), removes it, and writes a
+It reads the evidence of one schedule after the other (`vmapdbg.child.evidence.suite`), removes it, and writes a
 line to `judged.jsonl`. It ends when the program has ended and no evidence is left. Nothing of tinygrad takes part.
 """
 

@@ -15,10 +15,9 @@ from vmapdbg.check.value_path import OutputPath, SchedulePath, ValueReport
 from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.failures.lifeline import hold
 from vmapdbg.child.failures.watcher import Watcher
-from vmapdbg.child.mode import Mode
 from vmapdbg.child.passes.follow import ScheduleFollower
 from vmapdbg.child.passes.watch import FollowedCall, FollowingCollector
-from vmapdbg.child.run_snippet import run_in
+from vmapdbg.child.run_snippet import Mode, run_in
 from vmapdbg.install.job import ValueRequest, load_request
 from vmapdbg.model import capture as model
 from vmapdbg.model.data import to_data

@@ -23,9 +23,8 @@ from vmapdbg.child.listen.outputs import read_output
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.rendering import make_renderer
 from vmapdbg.child.live import build_live_capture, listen
-from vmapdbg.child.memory import make_buffer
+from vmapdbg.child.memory import find_changed, make_buffer
 from vmapdbg.child.reduce.worker import RUNS, GraphTrial, read_frame, write_frame
-from vmapdbg.child.switches import find_changed
 from vmapdbg.install import overlay
 from vmapdbg.model.wording import first_line
 
