@@ -20,12 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.failures.known_nodes import read_nodes
-from vmapdbg.child.failures.lifeline import hold
-from vmapdbg.child.failures.shadow import Shadow
-from vmapdbg.child.failures.snippet_error import explain_error, explain_exit
-from vmapdbg.child.failures.watcher import Watcher
+from vmapdbg.child.failures.diagnose import read_nodes
+from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
+from vmapdbg.child.failures.snippet_end import Shadow, explain_exit, hold, report_error
 from vmapdbg.child.listen.outputs import note_values
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, find_passes
@@ -229,7 +226,7 @@ def run_snippet(request: Request, recorder: Recorder) -> model.SnippetError | No
     except BaseException as error:
         if not isinstance(error, (Exception, KeyboardInterrupt, EndlessRewrite)):
             raise
-        return explain_error(error, read_nodes(recorder))
+        return report_error(error, read_nodes(recorder))
     return None
 
 
