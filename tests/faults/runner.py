@@ -33,7 +33,7 @@ class Laboratory:
     """A tinygrad with the overlay whose schedules are captured one snippet at a time."""
 
     def __init__(self) -> None:
-        # without those of fusion: a fault is planted in a buffer, and a value that is fused is none
+        # without the fusion patches: a fault is planted in a buffer, and a fused value has none
         overlay.install(format_patches(parse_patches("ambient-ranges,nested-ranges,close-ranges")))
         self.state: Any = sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"]
         self.recorder = listen(Recorder())

@@ -1,4 +1,4 @@
-"""The time that the cost model predicts of a kernel: that of a launch, and none where codegen fails."""
+"""The time that the cost model predicts for a kernel: at least the time of a launch; nothing if codegen fails."""
 
 from __future__ import annotations
 

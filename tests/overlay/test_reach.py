@@ -74,7 +74,7 @@ def make_term(loops: list[UOp], which: int, what: str, number: int, factor: int)
 
 
 def evaluate(u: UOp, values: dict[UOp, int]) -> int:
-    """The meaning of an expression, by another way than the one that is tested."""
+    """The values of an expression, computed without the code under test."""
     if u in values:
         return values[u]
     if u.op is Ops.CONST:

@@ -32,7 +32,7 @@ def make_output(numbers: np.ndarray, dtype: str) -> Output:
 
 
 def differ_for_bisect(one: Output, other: Output, sizes: tuple[int, int]) -> bool:
-    """`sizes` are those of the largest reduce on either side."""
+    """`sizes` are the sizes of the largest reduce on either side."""
     outcomes = Outcomes("values", lambda capture: ())
     names = []
     for output, size in zip((one, other), sizes, strict=True):
@@ -102,5 +102,5 @@ def test_switches_that_are_as_they_are_here_are_none_of_the_snippets() -> None:
     here = read_switches()
     assert "PCONTIG" in here
     assert "DEBUG" not in here
-    # one of a module that is not imported here
+    # a sample of a module that is not imported here
     assert find_changed({**here, "PCONTIG": 2, "SQTT": 1}) == {"PCONTIG": 2}

@@ -127,7 +127,7 @@ def test_every_node_is_of_the_users_program(capture: Capture) -> None:
     for node in list_nodes(capture):
         assert node.op not in {"DEVICE", "UNIQUE", "LUNIQUE", "SINK", "RANGE"}
         assert node.line is not None
-        # a number of a weak type is a node only where it is computed with
+        # a number of a weak type is a node only if something computes with it
         assert not node.dtype.startswith("weakint") or node.out_ranges is not None
 
 

@@ -14,7 +14,7 @@ from vmapdbg.commands.cli import COMMANDS
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE, OVERLAY = ROOT / "vmapdbg", ROOT / "tinygrad"
-# from the top of the house down: a room imports from the rooms that stand before it, and from itself
+# in order: a folder imports only from the folders before it, and from itself
 ORDER = (
     "model",
     "values",

@@ -1,4 +1,4 @@
-"""The JSON Schemas that are shipped are those of the dataclasses, and tell a document from what is none."""
+"""The shipped JSON Schemas match the dataclasses, and refuse what is no document."""
 
 from __future__ import annotations
 

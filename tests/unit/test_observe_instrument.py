@@ -114,7 +114,7 @@ def test_a_rewritten_function_keeps_the_values_of_its_tests() -> None:
 
 
 def test_a_part_that_was_not_evaluated_has_no_value() -> None:
-    """`hidden` ends the test: the users of the node before must not be told as this one's."""
+    """`hidden` ends the test: the users of the node before must not count as this node's users."""
     scope = load("part.py")
     held = []
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from vmapdbg.child.failures.known_nodes import KnownNodes, read_nodes
+from vmapdbg.child.failures.diagnose import KnownNodes, read_nodes
 from vmapdbg.child.listen.outputs import note_values
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord
@@ -23,7 +23,7 @@ from vmapdbg.model import capture as model
 
 if TYPE_CHECKING:
     from vmapdbg.child.evidence.collector import Collector
-    from vmapdbg.child.failures.shadow import Shadow
+    from vmapdbg.child.failures.snippet_end import Shadow
     from vmapdbg.child.listen.times import Stopwatch
 
 

@@ -17,12 +17,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.failures.known_nodes import KnownNodes
-from vmapdbg.child.failures.lifeline import hold
-from vmapdbg.child.failures.shadow import Shadow
-from vmapdbg.child.failures.snippet_error import explain_error, explain_exit
-from vmapdbg.child.failures.watcher import Watcher
+from vmapdbg.child.failures.diagnose import KnownNodes
+from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
+from vmapdbg.child.failures.snippet_end import Shadow, explain_exit, hold, report_error
 from vmapdbg.child.listen.records import find_passes
 from vmapdbg.child.listen.releases import is_computed, schedule_tensors
 from vmapdbg.child.mode import Mode
@@ -127,7 +124,7 @@ def run_snippet(request: Request, find_nodes: Callable[[], KnownNodes]) -> model
     except BaseException as error:
         if not isinstance(error, (Exception, KeyboardInterrupt, EndlessRewrite)):
             raise
-        return explain_error(error, find_nodes())
+        return report_error(error, find_nodes())
     return None
 
 

@@ -13,8 +13,7 @@ from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.evidence.suite_folder import SuiteFolder
 from vmapdbg.child.failures.diagnose import explain_stopped
-from vmapdbg.child.failures.endless import Endless, EndlessRewrite
-from vmapdbg.child.failures.watcher import Watcher
+from vmapdbg.child.failures.endless import Endless, EndlessRewrite, Watcher
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.live import listen
@@ -47,8 +46,8 @@ class BetweenCalls(Recorder):
 
 
 def check_this_process() -> None:
-    """Passes on what this process realizes to the process that compares it (`vmapdbg.child.compare.judge`), as soon as
-    a call returns: workers often end without running exit handlers. The overlay is installed already, if any."""
+    """Passes on what this process realizes to the process that compares it (`vmapdbg.child.compare.checker`), as soon
+    as a call returns: workers often end without running exit handlers. The overlay is installed already, if any."""
     folder = SuiteFolder(Path(os.environ[FOLDER_VARIABLE]))
     recorder = BetweenCalls(folder)
     collector = CallByCall(folder, recorder)

@@ -17,8 +17,8 @@ from vmapdbg.child.evidence.lost_writes import WriteWatcher
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.evidence.tensor_calls import GradientWatcher, ItemWatcher
+from vmapdbg.child.failures.diagnose import read_nodes
 from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.failures.known_nodes import read_nodes
 from vmapdbg.child.listen.launches import PlannedLaunch, watch_captures, watch_launches, watch_schedules
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.install.overlay import load_patching

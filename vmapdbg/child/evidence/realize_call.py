@@ -17,9 +17,8 @@ from vmapdbg.child.evidence.packer import CannotPack, Packer
 from vmapdbg.child.evidence.passed import group_launches, number_kernels, pack_buffers
 from vmapdbg.child.evidence.sizes import find_argument_sizes, find_variables
 from vmapdbg.child.evidence.tensor_calls import ChosenPart
-from vmapdbg.child.failures.diagnose import diagnose
+from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.launches import list_written, runs_captured_now
 from vmapdbg.child.listen.records import PassRecord
 from vmapdbg.child.listen.releases import find_inputs, memory_of

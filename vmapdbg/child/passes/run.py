@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from vmapdbg.check.value_path import OutputPath, SchedulePath, ValueReport
-from vmapdbg.child.failures.known_nodes import KnownNodes
-from vmapdbg.child.failures.lifeline import hold
-from vmapdbg.child.failures.watcher import Watcher
+from vmapdbg.child.failures.diagnose import KnownNodes
+from vmapdbg.child.failures.endless import Watcher
+from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.mode import Mode
 from vmapdbg.child.passes.follow import ScheduleFollower
 from vmapdbg.child.passes.watch import FollowedCall, FollowingCollector

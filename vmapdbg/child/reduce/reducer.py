@@ -18,7 +18,7 @@ from typing import Any
 
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, PackedGraph, pack_graph
-from vmapdbg.child.failures.lifeline import hold
+from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.reduce.trial import build_graph
 from vmapdbg.child.reduce.worker import HANGS, RUNS, GraphTrial, Worker

@@ -15,10 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from vmapdbg.child.evidence.graphs import PackedGraph
-from vmapdbg.child.failures.diagnose import diagnose
-from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.failures.known_nodes import KnownNodes
-from vmapdbg.child.failures.watcher import Watcher
+from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
+from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
 from vmapdbg.child.listen.outputs import read_output
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.rendering import make_renderer
