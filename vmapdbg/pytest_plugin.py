@@ -52,7 +52,6 @@ def install(spec: str | None, target: str | None, root: Path) -> Record:
     from vmapdbg.child.live import BlockRecorder, build_live_capture, listen
     from vmapdbg.commands.shared.jobs import apply_settings, choose_tinygrad
     from vmapdbg.install import overlay
-    from vmapdbg.install.import_hook import OverlayError
     from vmapdbg.install.job import Job
     from vmapdbg.install.patches import format_patches, parse_patches
     from vmapdbg.install.targets import TARGETS
@@ -71,7 +70,7 @@ def install(spec: str | None, target: str | None, root: Path) -> Record:
             overlay.install(format_patches(job.patches))
         # raises RuntimeError if tinygrad is imported already
         listen(recorder)
-    except (Failure, OverlayError, RuntimeError) as error:
+    except (Failure, overlay.OverlayError, RuntimeError) as error:
         raise pytest.UsageError(f"--vmapdbg: {error}") from None
 
     @contextmanager
@@ -198,7 +197,7 @@ def assert_schedule_matches(_vmapdbg: Session) -> Callable[[str], None]:
         from vmapdbg.page.text.snapshot import format_snapshot
 
         if not name or name.strip(".") != name or not all(c.isalnum() or c in "._-" for c in name):
-            pytest.fail(f"{name!r} is no name for a snapshot: use letters, digits, . _ -", pytrace=False)
+            pytest.fail(f"{name!r} is not a name for a snapshot: use letters, digits, . _ -", pytrace=False)
         file = _vmapdbg.test_file.parent / FOLDER / _vmapdbg.test_file.stem / f"{name}.txt"
         text = format_snapshot(_vmapdbg.need_last().capture)
         if _vmapdbg.config.option.vmapdbg_update:

@@ -55,7 +55,7 @@ def test_baseline_may_stand_on_either_side_of_the_snippet(tmp_path: Path) -> Non
 
 
 def test_diff_finds_the_lost_range_and_the_wrong_values(tmp_path: Path) -> None:
-    unfused = "--patches=all,-fuse-broadcast"  # a value that is fused with its reader is no buffer, and loses no range
+    unfused = "--patches=all,-fuse-broadcast"  # a value that is fused with its reader has no buffer
     baseline = "--baseline=all,-fuse-broadcast,-ambient-ranges"
     done = run_tool("diff", LOST, unfused, baseline, "--exit-code", cwd=tmp_path, COLUMNS="100")
     assert done.returncode == 1, done.stderr

@@ -210,7 +210,7 @@ def test_a_setting(copy: Copy) -> None:
     file.write_text("[tool.vmapdbg]\ndepth = 0\n", encoding="utf-8")
     done = copy.try_run("graph", "after.json", "-o", "graph.json")
     assert done.returncode == 2
-    assert "depth in [tool.vmapdbg]: 0 is no whole number from 1 on" in done.stderr
+    assert "depth in [tool.vmapdbg]: 0 is not a whole number from 1 on" in done.stderr
 
 
 @pytest.mark.slow

@@ -241,5 +241,5 @@ def test_a_snapshot_stays_in_its_folder(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text(text, encoding="utf-8")
     done = run_pytest(tmp_path, "--vmapdbg", "--vmapdbg-update")
     for name in names:
-        assert f"{name!r} is no name for a snapshot" in done.stdout
+        assert f"{name!r} is not a name for a snapshot" in done.stdout
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ""] == ["test_a.py"]

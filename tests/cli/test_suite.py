@@ -107,7 +107,7 @@ def test_what_diff_refuses(folder: Path) -> None:
         (("none",), "a saved run is compared with another one"),
         (("none", "test_a.py"), "a saved run is compared with another one"),
         (("none", "gone"), "there is no folder gone"),
-        (("none", "empty"), "empty is no saved run: it has no run.json"),
+        (("none", "empty"), "empty is not a saved run: it has no run.json"),
         (("none", "all", "--test", "nothing"), "no test of the runs has 'nothing' in its id"),
         (("none", "all", "--json", "--format", "github"), "give one of them"),
         (("test_a.py", "--format", "github"), "are for two saved runs"),

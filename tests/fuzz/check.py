@@ -85,7 +85,7 @@ class Runner:
         return "Hang", (f"no answer in {self.timeout:.0f} s", "")
 
     def check(self, program: Program) -> Outcome:
-        """Raises Invalid for what is no program."""
+        """Raises Invalid for what is not a program."""
         want, trace = evaluate(program)
         if has_derivative(program):
             kind, theirs = self.ask(to_stock_source(program), stock=True)

@@ -192,7 +192,7 @@ def test_a_folder_that_is_no_saved_run_is_refused(text: str | None, message: str
 
 def test_what_is_not_ours_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("x", encoding="utf-8")
-    with pytest.raises(Failure, match=r"holds thesis\.txt, which is no saved run"):
+    with pytest.raises(Failure, match=r"holds thesis\.txt, which is not a saved run"):
         prepare_folder(tmp_path)
     (tmp_path / "run.json").write_text("{}", encoding="utf-8")
     with pytest.raises(Failure, match=r"holds thesis\.txt"):

@@ -82,7 +82,7 @@ def test_the_order_is_told() -> None:
     ("passes", "sentence"),
     [
         ((RIGHT, RUN), "the scheduler makes it right"),
-        ((RIGHT, UNKNOWN, RUN), "which of what comes then makes it wrong is not told"),
+        ((RIGHT, UNKNOWN, RUN), "a later step makes it wrong, and it is unknown which"),
         ((RIGHT, CHANGED, RUN), "apply rangeify: what makes it wrong was not found"),
     ],
 )

@@ -23,7 +23,7 @@ from typing import IO, Any
 import click
 
 from vmapdbg import __version__
-from vmapdbg.check.suite import PARTS, CheckedSchedule, ProgramCheck, sum_up
+from vmapdbg.check.findings import PARTS, CheckedSchedule, ProgramCheck, sum_up
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.children import started_child
 from vmapdbg.commands.shared.settings import find_settings
@@ -125,7 +125,7 @@ def run(
         raise Failure({"-m": "-m needs the name of a module", "-c": "-c needs code"}[program[0]])
     if program[0] not in _NO_FILES:
         jobs.check_snippet(program[0])
-    # for a program that is no file, the settings of the working directory count
+    # for a program that is not a file, the settings of the working directory count
     plain = jobs.apply_settings(Job(program[0], program[1:], tree=tree or "", python=python or ""))
     job = jobs.apply_options(plain, options.JobOptions(target, patches))
     asked = Program(program, jobs.choose_tinygrad(job, patches))

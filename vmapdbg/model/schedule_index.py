@@ -199,7 +199,7 @@ _IMPORTANT = {"VMAPIN", "VMAPOUT", "REDUCE_AXIS", "REDUCE"}
 
 @dataclass(frozen=True)
 class Named:
-    """The kernels (by number) and nodes (by id) of a schedule that a name stands for."""
+    """The kernels (by number) and nodes (by id) of a schedule that a name means."""
 
     kernels: tuple[int, ...]
     nodes: tuple[int, ...]

@@ -49,7 +49,7 @@ def load_capture(path: Path | str) -> Capture:
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise StoreError(f"{path} is no vmapdbg capture: it is not text") from error
+        raise StoreError(f"{path} is not a vmapdbg capture: it is not text") from error
     return parse_capture(text, str(path))
 
 
@@ -58,19 +58,19 @@ def parse_capture(text: str, name: str) -> Capture:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise StoreError(f"{name} is no vmapdbg capture: {error}") from error
+        raise StoreError(f"{name} is not a vmapdbg capture: {error}") from error
     except RecursionError:
-        raise StoreError(f"{name} is no vmapdbg capture: it is nested too deeply") from None
+        raise StoreError(f"{name} is not a vmapdbg capture: it is nested too deeply") from None
     return build_capture(data, name)
 
 
 def build_capture(data: Any, name: str) -> Capture:
-    """Builds a capture from plain data, as JSON has it; `name` stands in the message of the StoreError it raises."""
+    """Builds a capture from plain data, as JSON has it; the message of its StoreError has `name`."""
     match data:
         case {"schema": int(schema)}:
             pass
         case _:
-            raise StoreError(f"{name} is no vmapdbg capture: it has no schema number")
+            raise StoreError(f"{name} is not a vmapdbg capture: it has no schema number")
     if schema != SCHEMA:
         age = "newer" if schema > SCHEMA else "older"
         raise StoreError(f"{name} has schema {schema}, {age} than the {SCHEMA} that this vmapdbg reads")
@@ -79,7 +79,7 @@ def build_capture(data: Any, name: str) -> Capture:
         check_ids(capture)
         return capture
     except ValueError as error:
-        raise StoreError(f"{name} is no vmapdbg capture: {error}") from error
+        raise StoreError(f"{name} is not a vmapdbg capture: {error}") from error
 
 
 def check_ids(capture: Capture) -> None:

@@ -46,8 +46,8 @@ class BetweenCalls(Recorder):
 
 
 def check_this_process() -> None:
-    """Passes on what this process realizes to the process that compares it (`vmapdbg.child.compare.judge`), as soon as
-    a call returns: workers often end without running exit handlers. The overlay is installed already, if any."""
+    """Passes on what this process realizes to the process that compares it (`vmapdbg.child.compare.checker`), as soon
+    as a call returns: workers often end without running exit handlers. The overlay is installed already, if any."""
     folder = SuiteFolder(Path(os.environ[FOLDER_VARIABLE]))
     recorder = BetweenCalls(folder)
     collector = CallByCall(folder, recorder)

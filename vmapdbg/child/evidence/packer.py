@@ -14,8 +14,7 @@ from vmapdbg.child.evidence.sizes import Sizes, Unsized
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import ARITHMETIC, RESHAPING
 from vmapdbg.reference.graph import DEVICES, WRITES, OpGraph, OpNode, find_view
-from vmapdbg.values.itemsize import ITEMSIZE
-from vmapdbg.values.tolerance import is_float
+from vmapdbg.values.tolerance import ITEMSIZE, is_float
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
 

@@ -17,8 +17,7 @@ from vmapdbg.child.listen.decisions import RETURNED, instrument
 from vmapdbg.child.listen.launches import WatchedMatcher
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.user_lines import UserLines
-from vmapdbg.install.import_hook import tinygrad_finder
-from vmapdbg.install.overlay import OVERLAY_PACKAGE, is_installed
+from vmapdbg.install.overlay import OVERLAY_PACKAGE, is_installed, tinygrad_finder
 
 # the modules whose functions decide: theirs and ours
 _DECIDING = ("tinygrad.schedule.indexing", "tinygrad.schedule.rangeify")

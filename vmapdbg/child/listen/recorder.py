@@ -10,8 +10,7 @@ from typing import Any
 from vmapdbg.child.listen.pass_recorder import PassRecorder, guarded, is_outside_kernels
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, UOp, Verdict
 from vmapdbg.child.listen.user_lines import UserLines, find_user_line
-from vmapdbg.install.import_hook import OverlayError
-from vmapdbg.install.observer import Observer
+from vmapdbg.install.overlay import Observer, OverlayError
 
 
 class Recorder(Observer):

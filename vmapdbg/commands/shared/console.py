@@ -256,7 +256,7 @@ def drop_progress(line: str) -> None:
 @contextlib.contextmanager
 def show_progress(text: str, wait: bool = False) -> Generator[Progress]:
     """Shows `text` on stderr while the block runs, with the lines that the block passes to the function it gets. The
-    function is `drop_progress` if stderr is no terminal. Nothing stays on the screen.
+    function is `drop_progress` if stderr is not a terminal. Nothing stays on the screen.
 
     With `wait`, nothing is shown before the first line: until then the snippet uses the terminal.
     """

@@ -23,7 +23,9 @@ from vmapdbg.page.format import Places, format_shape
 from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
 
 _AFTERWARDS = "the scheduler makes it right: code generation, the compiler, or memory that buffers share makes it wrong"
-_NOT_KNOWN = "it is right after every pass that could be evaluated; which of what comes then makes it wrong is not told"
+_NOT_KNOWN = (
+    "it is right after every pass that could be evaluated; a later step makes it wrong, and it is unknown which"
+)
 _VALUES = {"right": ("right", "green"), "wrong": ("wrong", ALERT), "unknown": ("-", "yellow")}
 _STEPS = {
     "rule": "the first rewrite that changes it",
