@@ -11,10 +11,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from vmapdbg.child.failures.diagnose import KnownNodes, read_nodes
-from vmapdbg.child.listen.outputs import note_values
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord
 from vmapdbg.child.listen.rendering import make_renderer
+from vmapdbg.child.listen.values_and_times import Stopwatch, note_values
 from vmapdbg.child.live import build_capture, listen
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Request
@@ -24,7 +24,6 @@ from vmapdbg.model import capture as model
 if TYPE_CHECKING:
     from vmapdbg.child.evidence.collector import Collector
     from vmapdbg.child.failures.snippet_end import Shadow
-    from vmapdbg.child.listen.times import Stopwatch
 
 
 class Mode:
@@ -42,8 +41,6 @@ class Mode:
         self.collector_kind: type[Collector] | None = None
         self.stopwatch: Stopwatch | None = None
         if self.job.times:
-            from vmapdbg.child.listen.times import Stopwatch
-
             self.stopwatch = Stopwatch()
         self.shadow: Shadow | None = None
 
