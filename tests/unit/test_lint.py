@@ -17,8 +17,7 @@ from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Loop, Out
 from vmapdbg.model.data import from_data, to_data
 from vmapdbg.model.vocabulary import AccessKind, LoopKind
 from vmapdbg.page.documents import LintDocument, make_document
-from vmapdbg.page.lint_formats import dump_github, dump_sarif
-from vmapdbg.page.text.lint import print_concise, print_explanation, print_text
+from vmapdbg.page.text.lint import dump_github, dump_sarif, print_concise, print_explanation, print_text
 
 SCOPE = (Range("rm1", 3, "LOOP", True),)
 

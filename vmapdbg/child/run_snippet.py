@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 from vmapdbg.child.failures.diagnose import read_nodes
 from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
 from vmapdbg.child.failures.snippet_end import Shadow, explain_exit, hold, report_error
-from vmapdbg.child.listen.outputs import note_values
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, find_passes
 from vmapdbg.child.listen.releases import is_computed, schedule_tensors
 from vmapdbg.child.listen.rendering import make_renderer
+from vmapdbg.child.listen.values_and_times import Stopwatch, note_values
 from vmapdbg.child.live import build_capture, listen
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Request, load_request
@@ -37,7 +37,6 @@ from vmapdbg.model.store import dump_compact, write_atomically
 
 if TYPE_CHECKING:
     from vmapdbg.child.evidence.collector import Collector
-    from vmapdbg.child.listen.times import Stopwatch
 
 
 class Mode:
@@ -55,8 +54,6 @@ class Mode:
         self.collector_kind: type[Collector] | None = None
         self.stopwatch: Stopwatch | None = None
         if self.job.times:
-            from vmapdbg.child.listen.times import Stopwatch
-
             self.stopwatch = Stopwatch()
         self.shadow: Shadow | None = None
 

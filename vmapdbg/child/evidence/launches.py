@@ -21,7 +21,7 @@ from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.evidence.tensor_calls import live_tensors
 from vmapdbg.child.listen.launches import PlannedLaunch
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.child.program.emulator import keep_program
+from vmapdbg.child.program.programs import keep_program
 from vmapdbg.reference.graph import ScheduledKernel
 
 UOp = Any

@@ -186,7 +186,8 @@ class CallByCall(Collector):
 
 
 def check_this_process() -> None:
-    """Passes on what this process realizes to `vmapdbg.child.compare.checker` as soon as a call returns: workers often end without running exit handlers. The overlay is installed already, if any."""
+    """Passes on what this process realizes to `vmapdbg.child.compare.checker` as soon as a call returns: workers often
+    end without running exit handlers. The overlay is installed already, if any."""
     folder = SuiteFolder(Path(os.environ[FOLDER_VARIABLE]))
     recorder = BetweenCalls(folder)
     collector = CallByCall(folder, recorder)

@@ -11,7 +11,7 @@ from typing import Any
 
 from vmapdbg.child.compare.reference_values import ReferenceValues
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_variables
-from vmapdbg.child.listen.outputs import sample_values
+from vmapdbg.child.listen.values_and_times import sample_values
 from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.reduce.worker import RUNS, GraphTrial
 from vmapdbg.diff.values import compare_output
