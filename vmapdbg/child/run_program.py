@@ -20,8 +20,7 @@ from vmapdbg.child.listen.records import PassRecord, ScheduleRecord
 from vmapdbg.child.live import build_live_capture, is_ordered, listen
 from vmapdbg.install.job import LintedSchedule
 from vmapdbg.install.targets import DEFAULT_TARGET
-from vmapdbg.model.data import build_data, to_data
-from vmapdbg.model.store import StoreError, dump_compact, write_atomically
+from vmapdbg.model.store import StoreError, build_data, dump_compact, to_data, write_atomically
 from vmapdbg.suite.saved import (
     FAILED,
     AskedSchedule,

@@ -34,8 +34,7 @@ from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.reduce.worker import RUNS, Worker
 from vmapdbg.install.job import CheckRequest, ProgramCheckRequest, load_request
-from vmapdbg.model.data import to_data
-from vmapdbg.model.store import write_atomically
+from vmapdbg.model.store import to_data, write_atomically
 from vmapdbg.model.wording import first_line, format_seconds
 from vmapdbg.reference.graph import OpGraph
 from vmapdbg.reference.value import RangedArray

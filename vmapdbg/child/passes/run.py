@@ -20,9 +20,8 @@ from vmapdbg.child.passes.watch import FollowedCall, FollowingCollector
 from vmapdbg.child.run_snippet import Mode, run_in
 from vmapdbg.install.job import ValueRequest, load_request
 from vmapdbg.model import capture as model
-from vmapdbg.model.data import to_data
 from vmapdbg.model.schedule_index import find_nodes_of
-from vmapdbg.model.store import write_atomically
+from vmapdbg.model.store import to_data, write_atomically
 from vmapdbg.model.wording import first_line
 
 

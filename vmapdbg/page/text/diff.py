@@ -11,7 +11,7 @@ from rich.text import Text
 from vmapdbg.diff import CaptureDiff, ScheduleDiff, Side
 from vmapdbg.diff.source import align_sources
 from vmapdbg.model.capture import SnippetError
-from vmapdbg.model.grouping import group_equal
+from vmapdbg.model.schedule_index import group_equal
 from vmapdbg.model.wording import format_plural, inflect, shorten_commit
 from vmapdbg.page.format import Places, format_ids, label_patches
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Page
