@@ -18,8 +18,7 @@ from vmapdbg.diff import CaptureDiff, diff_captures, match_nodes, match_schedule
 from vmapdbg.diff.pairing import find_opcodes
 from vmapdbg.diff.source import align_sources, canonize_source
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Output, Range, Realized, Reason, SnippetError
-from vmapdbg.model.data import to_data
-from vmapdbg.model.store import load_capture
+from vmapdbg.model.store import load_capture, to_data
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 SEEDS = st.integers(0, 10**6)
