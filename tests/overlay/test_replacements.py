@@ -19,7 +19,7 @@ from vmapdbg.child.reduce.smaller import (
 
 
 def make() -> tuple[Tensor, Tensor]:
-    """A sum and what is made of it; the sum is read twice."""
+    """A sum and its readers; the sum is read twice."""
     x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
     total = (x * 2).sum(1)
     return total, (total + 1) * total

@@ -183,7 +183,7 @@ def test_repeated_layers_are_opened_by_around(tmp_path: Path) -> None:
 
 
 def test_what_is_folded_most_has_only_the_buffers_that_were_kept(tmp_path: Path) -> None:
-    """One that was removed is no buffer. At the other levels it is drawn, with what removed it."""
+    """One that was removed is not a buffer. At the other levels it is drawn, with what removed it."""
     realized = Realized((0,), "ending-ranges", "")
     nodes = (
         make_node(0, "BUFFER"),

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from vmapdbg.reference.value import Mask
-from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.numbers import NUMPY_DTYPES, Array, Numbers, decode, encode, round_numbers
-from vmapdbg.values.tolerance import is_float
+from vmapdbg.values.tolerance import ITEMSIZE, is_float
 
 _NARROW = {"half", "bfloat16", "fp8e4m3", "fp8e5m2"}
 _CARRIERS = {**NUMPY_DTYPES, **dict.fromkeys(_NARROW, np.float32)}

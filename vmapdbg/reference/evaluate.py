@@ -34,8 +34,8 @@ from vmapdbg.reference.value import (
     repeat_steps,
     stack,
 )
-from vmapdbg.values.itemsize import ITEMSIZE
 from vmapdbg.values.numbers import Array
+from vmapdbg.values.tolerance import ITEMSIZE
 
 ROOM = 4 << 30
 """The most bytes that the values of a graph take up at a time."""
@@ -66,6 +66,15 @@ class Evaluator:
         if any(slot not in self.known for slot in asked):
             self._compute_all(asked)
         return [self.known[slot] for slot in asked]
+
+    def evaluate_all(self, slots: Iterable[int]) -> list[RangedArray]:
+        """Returns the value of each node. Raises Unknown if one of them cannot be computed."""
+        found: list[RangedArray] = []
+        for value in self.evaluate(slots):
+            if isinstance(value, Unknown):
+                raise value
+            found.append(value)
+        return found
 
     def _compute_all(self, asked: Sequence[int]) -> None:
         self._values.clear()

@@ -66,8 +66,9 @@ class LoopEvaluator(Evaluator):
         sizes: dict[int, int] = {}
         for source in self._plan.list_sources(slot):
             found = self.known.get(source, self._values.get(source))
-            for name, size in _list_steps(found) if isinstance(found, RangedArray) else ():
-                sizes[name] = max(size, sizes.get(name, 1))
+            if isinstance(found, RangedArray):
+                for name, size in found.sizes.items():
+                    sizes[name] = max(size, sizes.get(name, 1))
         if node.op == "reduce":
             sizes |= {name: self.graph.ranges[name] for name in node.arg[3]}
         steps = math.prod(sizes.values())
@@ -121,7 +122,7 @@ class LoopEvaluator(Evaluator):
 
     def _make_fetch(self, slot: int, node: OpNode) -> RangedArray:
         held, *indices = (self._value(source) for source in node.src)
-        steps = [RangedArray(np.arange(size), (name,)) for name, size in _list_steps(held)]
+        steps = [RangedArray(np.arange(size), (name,)) for name, size in held.sizes.items()]
         spread, ranges = align([*steps, *indices])
         places, outside = _find_places([value.numbers for value in spread], held.numbers.shape)
         taken = held.move(lambda a: a[places])
@@ -167,11 +168,6 @@ class LoopEvaluator(Evaluator):
 
 def _read_nothing(name: str) -> bytes:
     raise Unknown(f"a kernel has no input {name}")
-
-
-def _list_steps(value: RangedArray) -> list[tuple[int, int]]:
-    """Returns the step ranges of a value with their sizes: 1 if it is the same at each step."""
-    return list(zip(value.ranges, value.numbers.shape, strict=False))
 
 
 def _find_places(indices: Sequence[Numbers], sizes: Sequence[int]) -> tuple[tuple[Numbers, ...], Mask]:
@@ -221,11 +217,7 @@ def run_kernel(kernel: ScheduledKernel, contents: Mapping[int, Array]) -> dict[i
     asked = [slot for store in kernel.stores for slot in store.slots]
     for part in parts:
         evaluator = LoopEvaluator(kernel.graph, _read_nothing, memories=memories, part=part)
-        found: dict[int, RangedArray] = {}
-        for slot, value in zip(asked, evaluator.evaluate(asked), strict=True):
-            if isinstance(value, Unknown):
-                raise value
-            found[slot] = value
+        found = dict(zip(asked, evaluator.evaluate_all(asked), strict=True))
         for store in kernel.stores:
             place, value, *gates = (found[slot] for slot in store.slots)
             write_steps(after[store.argument], undefined[store.argument], value, [place], gates)

@@ -30,6 +30,11 @@ class RangedArray:
         return self.numbers.shape[len(self.ranges) :]
 
     @property
+    def sizes(self) -> dict[int, int]:
+        """Step range -> its size; 1 if the value is the same at each step."""
+        return dict(zip(self.ranges, self.numbers.shape, strict=False))
+
+    @property
     def mask(self) -> Mask:
         """`undefined` as an array, even if all elements are defined."""
         if self.undefined is None:
@@ -65,14 +70,15 @@ def align(values: Sequence[RangedArray]) -> tuple[list[RangedArray], tuple[int, 
     """Returns values that can be broadcast against each other, and the step ranges of all of them."""
     ranges = tuple(sorted({name for value in values for name in value.ranges}))
     rank = max(len(value.own_shape) for value in values)
-    return [_spread(value, ranges, rank) for value in values], ranges
+    return [spread_ranges(value, ranges, rank) for value in values], ranges
 
 
-def _spread(value: RangedArray, ranges: tuple[int, ...], rank: int) -> RangedArray:
+def spread_ranges(value: RangedArray, ranges: tuple[int, ...], rank: int) -> RangedArray:
+    """Returns a value with an axis for each of `ranges`, of size 1 if it does not depend on it, and `rank` own axes."""
     own = value.own_shape
     if value.ranges == ranges and len(own) == rank:
         return value
-    sizes = dict(zip(value.ranges, value.numbers.shape, strict=False))
+    sizes = value.sizes
     shape = (*(sizes.get(name, 1) for name in ranges), *[1] * (rank - len(own)), *own)
     return replace(value.move(lambda a: a.reshape(shape)), ranges=ranges)
 
@@ -130,7 +136,7 @@ def move(node: OpNode, source: RangedArray, numbers: Sequence[int]) -> RangedArr
             widths = [(0, 0)] * steps + [(first, size - first - before) for first, before, size in ends]
             return source.move(lambda a: _pad(a, widths))
         case _:
-            raise Unknown(f"{node.op} is no movement")
+            raise Unknown(f"{node.op} is not a movement")
 
 
 def _pad(numbers: Numbers, widths: Sequence[tuple[int, int]]) -> Numbers:

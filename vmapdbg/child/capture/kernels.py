@@ -10,9 +10,8 @@ from typing import Any
 
 from vmapdbg.child.capture.order import MemoryOrder, find_order
 from vmapdbg.child.capture.view import PassView, largest_of, size_of, sizes_of, values_of
-from vmapdbg.child.failures.diagnose import explain_error
+from vmapdbg.child.failures.diagnose import KnownNodes, explain_error
 from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.records import Launch, UOp
 from vmapdbg.child.listen.rendering import CompiledKernel, RendererMissing, compile_kernel
 from vmapdbg.child.program.accesses import find_accesses, find_resets

@@ -88,7 +88,7 @@ class Boxes:
             self.tails[head][tail] = None
 
     def _join(self, keys: Collection[str], times: int = 1) -> Box:
-        """Makes one box of several, with the key and the place of the last that is no buffer."""
+        """Makes one box of several, with the key and the place of the last that is not a buffer."""
         members = sorted((member for key in keys for member in self.boxes[key].members), key=self.order.__getitem__)
         first = min(keys, key=self.order.__getitem__)
         last = max(keys, key=lambda key: (self.boxes[key].look.copy is not None, self.order[key]))

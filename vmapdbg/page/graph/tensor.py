@@ -107,7 +107,7 @@ def fold_layers(graph: Graph, pair: DrawnPair) -> Graph:
 
 
 def _count_folded(graph: Graph, whole: Graph, why: str) -> Graph:
-    """Returns the graph with the number of nodes that it has less than the whole. A BUFFERIZE is no node."""
+    """Returns the graph with the number of nodes that it has less than the whole. A BUFFERIZE is not a node."""
     drawn, every = (sum(node.kind not in BUFFERIZES for node in each.nodes) for each in (graph, whole))
     if every == drawn:
         return graph

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from vmapdbg.model.capture import Capture, Schedule, SnippetError
-from vmapdbg.model.data import dump_document
-from vmapdbg.model.store import check_output, write_output
+from vmapdbg.model.store import check_output, dump_document, write_output
 from vmapdbg.model.vocabulary import StageName
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.graph.dot import PICTURES, TooSlow, check_format, draw_dot, style_svg, write_dot
