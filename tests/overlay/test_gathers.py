@@ -19,7 +19,7 @@ from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay.schedule._split import find_gathered
 
-from vmapdbg.install.observer import Observer
+from vmapdbg.install.overlay import Observer
 
 # the elements of an axis, enough for a split in 256 and the rest: stock splits from 300 on here, not from 32,768
 N = 512

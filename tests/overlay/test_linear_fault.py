@@ -17,8 +17,8 @@ from vmapdbg.child.compare import kernel_rerun
 from vmapdbg.child.evidence.graphs import KernelRun, WrittenBuffer
 from vmapdbg.child.listen.rendering import compile_kernel
 from vmapdbg.child.program.accesses import carries_values
-from vmapdbg.child.program.emulator import keep_program
 from vmapdbg.child.program.linear_reader import read_linear
+from vmapdbg.child.program.programs import keep_program
 from vmapdbg.values.numbers import Array, encode
 from vmapdbg.values.tolerance import make_tolerance
 

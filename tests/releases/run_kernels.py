@@ -18,9 +18,8 @@ def compare(ast: Any, uops: Any) -> dict[str, Any]:
     from vmapdbg.child.compare import kernel_rerun
     from vmapdbg.child.evidence.graphs import KernelRun, WrittenBuffer
     from vmapdbg.child.evidence.loop_packer import pack_kernel
-    from vmapdbg.child.program.emulator import keep_program
     from vmapdbg.child.program.linear_reader import read_memories
-    from vmapdbg.child.program.programs import count_steps
+    from vmapdbg.child.program.programs import count_steps, keep_program
     from vmapdbg.reference.kernels import run_kernel
     from vmapdbg.values.numbers import Array, decode, encode
     from vmapdbg.values.tolerance import make_tolerance

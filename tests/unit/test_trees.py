@@ -9,9 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from vmapdbg.install import fetched
-from vmapdbg.install.fetched import cache_entry, describe_commit, list_commits, repository_of
-from vmapdbg.install.trees import TreeError, find_tree, is_checkout, parse_name
+from vmapdbg.install import trees
+from vmapdbg.install.trees import (
+    TreeError,
+    cache_entry,
+    describe_commit,
+    find_tree,
+    is_checkout,
+    list_commits,
+    parse_name,
+    repository_of,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +161,7 @@ INSTALLS = """
 
 def test_a_release_is_fetched_once(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = f"open({str(tmp_path / 'count')!r}, 'a').write('x')\n"
-    monkeypatch.setattr(fetched, "installer_command", lambda: fake_installer(tmp_path, INSTALLS + count))
+    monkeypatch.setattr(trees, "installer_command", lambda: fake_installer(tmp_path, INSTALLS + count))
     assert find_tree("0.14.0").folder == find_tree("0.14.0").folder == cache / "releases" / "0.14.0"
     assert (tmp_path / "count").read_text(encoding="utf-8") == "x"
 
@@ -173,7 +181,7 @@ def test_what_cannot_be_fetched_leaves_nothing_behind(
     stderr: str, line: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = f"(target / 'half').write_text('')\nsys.stderr.write({stderr!r})\nsys.exit(1)"
-    monkeypatch.setattr(fetched, "installer_command", lambda: fake_installer(tmp_path, code))
+    monkeypatch.setattr(trees, "installer_command", lambda: fake_installer(tmp_path, code))
     with pytest.raises(TreeError, match=f"cannot fetch tinygrad 9.0: .*{line}"):
         find_tree("9.0")
     assert list_names(cache / "releases") == []

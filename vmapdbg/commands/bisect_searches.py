@@ -22,10 +22,9 @@ from vmapdbg.commands.shared.children import ask_child, run_job, run_many
 from vmapdbg.commands.shared.runs import baseline_of
 from vmapdbg.diff import diff_captures
 from vmapdbg.diff.values import estimate_terms
-from vmapdbg.install.fetched import commit_of, describe_commit, list_commits, repository_of
 from vmapdbg.install.job import Job, ReduceRequest, Run
 from vmapdbg.install.patches import Patches, spell_patches
-from vmapdbg.install.trees import parse_name
+from vmapdbg.install.trees import commit_of, describe_commit, list_commits, parse_name, repository_of
 from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import count_kernels

@@ -21,12 +21,10 @@ from vmapdbg.check.result import Comparison, KernelFault, StaleRead
 from vmapdbg.child.compare.reference_values import ReadContents
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.program.accesses import carries_values
-from vmapdbg.child.program.emulator import CannotRun, LeavesMemory, load_program, run_program
-from vmapdbg.child.program.linear import LinearProgram, MemoryAccess, ProgramLoop, UOp, Value
+from vmapdbg.child.program.linear import LinearProgram, MemoryAccess, ProgramLoop, Undecided, UOp, Value, find_loops
 from vmapdbg.child.program.linear_reader import read_linear
-from vmapdbg.child.program.programs import count_steps
-from vmapdbg.child.program.reach import Undecided, find_loops
-from vmapdbg.child.program.steps import evaluate_sums
+from vmapdbg.child.program.programs import CannotRun, LeavesMemory, count_steps, load_program, run_program
+from vmapdbg.child.program.reach import evaluate_sums
 from vmapdbg.reference.graph import ScheduledKernel, Unknown
 from vmapdbg.reference.kernels import run_kernel
 from vmapdbg.values.numbers import Array, decode, encode, find_close, strides_of, view_elements

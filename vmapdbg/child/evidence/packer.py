@@ -7,10 +7,9 @@ constants without a dtype, how a write and a bound variable look.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.evidence.sizes import Sizes, Unsized
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import ARITHMETIC, RESHAPING
 from vmapdbg.reference.graph import DEVICES, WRITES, OpGraph, OpNode, find_view
@@ -53,6 +52,74 @@ _REFUSED = {
 
 Contents = Callable[[UOp], tuple[str, ...] | None]
 """BUFFER -> the names of its contents, one for each of its devices; None if they are not known."""
+
+
+class Sizes:
+    """Computes the sizes and shifts of a graph that are UOps. `variables` has the values of variables that no graph
+    binds, by their names."""
+
+    def __init__(self, variables: Mapping[str, int]):
+        self.variables = dict(variables)
+        self._known: dict[UOp, int | None] = {}
+
+    def need(self, size: int | UOp) -> int:
+        """Returns a size. Raises CannotPack."""
+        found = self.find(size)
+        if found is None:
+            raise CannotPack("its shape depends on a variable without a value")
+        return found
+
+    def find(self, size: int | UOp) -> int | None:
+        """Returns a size as a number, None if it is not known."""
+        if isinstance(size, int):
+            return int(size)
+        if size not in self._known:
+            self._known[size] = self._compute(size)
+        return self._known[size]
+
+    def _compute(self, u: UOp) -> int | None:
+        op = u.op.name
+        if op == "CONST":
+            return int(u.arg) if isinstance(u.arg, int) else None
+        if op == "BIND":
+            # 0.12 leaves the value out when it looks for a schedule in its cache
+            return self.find(u.src[-1])
+        if op == "DEFINE_VAR":
+            return self.variables.get(u.arg[0])
+        if getattr(u, "is_bound_var", False):
+            return self.find(u.src[1].src[1])
+        if getattr(u, "is_variable", False) or op == "PARAM":
+            # in 0.13 its last source has the name
+            last = u.src[-1].arg if u.src and u.src[-1].op.name == "NOOP" else None
+            return self.variables.get(getattr(u.arg, "name", None) or last or "")
+        if op in {"CAST", "VECTORIZE", "NOOP"} and len(u.src) == 1:
+            return self.find(u.src[0])
+        compute = ARITHMETIC[op].on_integers if op in ARITHMETIC else None
+        parts = [self.find(s) for s in u.src]
+        known = [part for part in parts if part is not None]
+        if compute is None or len(known) < len(parts):
+            return None
+        return int(compute(*known))
+
+
+def find_variables(nodes: Iterable[UOp]) -> dict[str, int]:
+    """Returns the variables that a graph gives values to, by their names. `nodes` are its nodes."""
+    found: dict[str, int] = {}
+    for u in nodes:
+        if u.op.name == "BIND" and u.src[-1].op.name == "CONST":
+            found[u.src[0].arg[0]] = int(u.src[-1].arg)
+        elif getattr(u, "is_bound_var", False):
+            found[u.src[0].arg.name] = int(u.src[1].src[1].arg)
+    return found
+
+
+def find_argument_sizes(scheduled: UOp) -> dict[str, int]:
+    """Returns the variables of a scheduled CALL. From 0.13 on the graph of the pass names a variable by its place among
+    the arguments."""
+    if scheduled.op.name != "CALL":
+        return {}
+    places = {f"p{place}": Sizes({}).find(u) for place, u in enumerate(scheduled.src[1:])}
+    return {name: number for name, number in places.items() if number is not None}
 
 
 class Packer:
@@ -182,10 +249,7 @@ class Packer:
         return name
 
     def _find_shape(self, u: UOp) -> tuple[int, ...]:
-        try:
-            return tuple(self.sizes.need(size) for size in u._shape or ())
-        except Unsized as error:
-            raise CannotPack(str(error)) from None
+        return tuple(map(self.sizes.need, u._shape or ()))
 
     def _match_dtypes(self, u: UOp, src: tuple[int, ...]) -> tuple[int, ...]:
         """Casts numbers without a dtype of their own to the dtype of the other operand, or to the float that results:

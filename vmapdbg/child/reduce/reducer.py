@@ -19,11 +19,10 @@ from typing import Any
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, PackedGraph, pack_graph
 from vmapdbg.child.failures.snippet_end import hold
-from vmapdbg.child.memory import read_buffer
+from vmapdbg.child.memory import find_changed, read_buffer
 from vmapdbg.child.reduce.trial import build_graph
 from vmapdbg.child.reduce.worker import HANGS, RUNS, GraphTrial, Worker
 from vmapdbg.child.reduce.wrong_alone import find_fault
-from vmapdbg.child.switches import find_changed
 from vmapdbg.diff.values import compare_output
 from vmapdbg.install import overlay
 from vmapdbg.install.job import ReduceRequest, load_request

@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from vmapdbg.child.compare.reference_values import ReferenceValues
-from vmapdbg.child.evidence.packer import CannotPack, Packer
-from vmapdbg.child.evidence.sizes import find_variables
-from vmapdbg.child.listen.outputs import sample_values
+from vmapdbg.child.evidence.packer import CannotPack, Packer, find_variables
+from vmapdbg.child.listen.values_and_times import sample_values
 from vmapdbg.child.memory import read_buffer
 from vmapdbg.child.reduce.worker import RUNS, GraphTrial
 from vmapdbg.diff.values import compare_output
@@ -62,7 +61,7 @@ def find_right(roots: Sequence[UOp]) -> list[tuple[Output, int] | None]:
         return (name,)
 
     first, *others = roots
-    packer = Packer(keep, find_variables(first.sink(*others)))
+    packer = Packer(keep, find_variables(first.sink(*others).toposort()))
     try:
         packer.graph.roots = [packer.pack(root) for root in roots]
     except CannotPack:

@@ -21,10 +21,9 @@ from vmapdbg.commands.shared.jobs import (
 )
 from vmapdbg.commands.shared.options import JobOptions, list_names
 from vmapdbg.commands.shared.work_folder import remember_names
-from vmapdbg.install.fetched import TreeError
 from vmapdbg.install.job import Job, Run
 from vmapdbg.install.patches import ALL, PatchError, PatchState, list_states, parse_patches
-from vmapdbg.install.trees import parse_name
+from vmapdbg.install.trees import TreeError, parse_name
 from vmapdbg.model.capture import Capture, Kernel, Measured
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import find_times
@@ -124,7 +123,7 @@ def match_sides(sides: Sides, texts: tuple[str | None, str | None]) -> Sides:
     names = sides.before.snippet, sides.after.snippet
     if names[0] == names[1] or texts[0] is None or texts[1] is None:
         return sides
-    from vmapdbg.diff.sequences import match_lines
+    from vmapdbg.diff.pairing import match_lines
 
     return replace(sides, same_lines=match_lines(texts[0], texts[1], names))
 
