@@ -21,8 +21,8 @@ from tinygrad_overlay import _patching
 from tinygrad_overlay._patching import Change, Changes, UnknownShape
 
 from vmapdbg.child.evidence.collector import Collector
-from vmapdbg.child.listen.outputs import note_values
 from vmapdbg.child.listen.recorder import Recorder
+from vmapdbg.child.listen.values_and_times import note_values
 from vmapdbg.install import overlay
 from vmapdbg.install.overlay import OverlayError
 

@@ -10,7 +10,7 @@ from tinygrad.engine.schedule import schedule_cache
 from tinygrad_overlay import _state
 
 from vmapdbg.child.listen.records import Launch
-from vmapdbg.child.listen.times import predict
+from vmapdbg.child.listen.values_and_times import predict
 
 
 @pytest.fixture(autouse=True)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tinygrad import Tensor
 
 from vmapdbg.bisect.outcome import Outcomes
-from vmapdbg.child.listen.outputs import sample_values
+from vmapdbg.child.listen.values_and_times import sample_values
+from vmapdbg.child.memory import find_changed, read_switches
 from vmapdbg.child.reduce.reducer import VALUES, find_difference, find_fault
 from vmapdbg.child.reduce.trial import GraphTrial
-from vmapdbg.child.switches import find_changed, read_switches
 from vmapdbg.diff.values import estimate_terms
 from vmapdbg.install.job import Run
 from vmapdbg.model.capture import Output, Range

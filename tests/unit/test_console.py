@@ -14,7 +14,7 @@ from rich.style import Style
 from rich.syntax import ANSI_DARK
 
 from vmapdbg.commands.shared.console import Display, choose_pager, make_console, set_display
-from vmapdbg.page.text.legible import LEGIBLE, make_legible
+from vmapdbg.page.text.layout import LEGIBLE, make_legible
 
 TEXT = Path(__file__).parent.parent.parent / "vmapdbg" / "page" / "text"
 _COLOURS = r"(?:bright_)?(?:red|green|yellow|blue|magenta|cyan|black|white)"

@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from vmapdbg.child.listen.deciding import find_deciding
-from vmapdbg.child.listen.decisions import read_decision
-from vmapdbg.child.listen.instrument import RETURNED, find_parts, instrument, rewrite_function
+from vmapdbg.child.listen.decisions import (
+    RETURNED,
+    find_deciding,
+    find_parts,
+    instrument,
+    read_decision,
+    rewrite_function,
+)
 
 SOURCE = """
 def realize(ctx, tr): ctx[tr] = None

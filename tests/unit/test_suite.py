@@ -14,10 +14,9 @@ from suite_runs import NODES, make_program, one_kernel, save_run, two_kernels
 
 from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.model.capture import Schedule, Versions
-from vmapdbg.model.data import to_data
 from vmapdbg.model.failure import Failure
-from vmapdbg.page.suite_words import dump_suite_github, name_change
-from vmapdbg.page.text.suite import print_suite
+from vmapdbg.model.store import to_data
+from vmapdbg.page.text.suite import dump_suite_github, name_change, print_suite
 from vmapdbg.suite.compare import compare_runs, diff_test
 from vmapdbg.suite.kinds import estimate_cost, join_related
 from vmapdbg.suite.result import SuiteDiff

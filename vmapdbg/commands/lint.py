@@ -89,14 +89,14 @@ def print_documents(linted: Sequence[Linted]) -> None:
 
 def print_github(linted: Sequence[Linted]) -> None:
     """Prints GitHub's workflow commands."""
-    from vmapdbg.page.lint_formats import dump_github
+    from vmapdbg.page.text.lint import dump_github
 
     console.print_text(dump_github(_findings_of(linted), RULES))
 
 
 def print_sarif(linted: Sequence[Linted]) -> None:
     """Prints SARIF 2.1.0."""
-    from vmapdbg.page.lint_formats import dump_sarif
+    from vmapdbg.page.text.lint import dump_sarif
 
     console.print_text(dump_sarif(_findings_of(linted), RULES))
 

@@ -23,13 +23,11 @@ from typing import Any
 from vmapdbg.child.compare.reference_values import ReferenceValues
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, PackedGraph, pack_graph
-from vmapdbg.child.evidence.packer import CannotPack, Packer
-from vmapdbg.child.evidence.sizes import find_variables
+from vmapdbg.child.evidence.packer import CannotPack, Packer, find_variables
 from vmapdbg.child.failures.snippet_end import hold
-from vmapdbg.child.listen.outputs import sample_values
-from vmapdbg.child.memory import read_buffer
+from vmapdbg.child.listen.values_and_times import sample_values
+from vmapdbg.child.memory import find_changed, read_buffer
 from vmapdbg.child.reduce.trial import HANGS, RUNS, GraphTrial, Worker, build_graph
-from vmapdbg.child.switches import find_changed
 from vmapdbg.diff.values import compare_output
 from vmapdbg.install import overlay
 from vmapdbg.install.job import ReduceRequest, load_request
@@ -270,7 +268,7 @@ def find_right(roots: Sequence[UOp]) -> list[tuple[Output, int] | None]:
     if the graph cannot be packed."""
     contents: dict[str, bytes] = {}
     first, *others = roots
-    packer = Packer(lambda u: (_keep_content(contents, u),), find_variables(first.sink(*others)))
+    packer = Packer(lambda u: (_keep_content(contents, u),), find_variables(first.sink(*others).toposort()))
     try:
         packer.graph.roots = [packer.pack(root) for root in roots]
     except CannotPack:

@@ -21,12 +21,11 @@ from typing import IO, Any
 from vmapdbg.child.evidence.graphs import PackedGraph
 from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
-from vmapdbg.child.listen.outputs import read_output
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.rendering import make_renderer
+from vmapdbg.child.listen.values_and_times import read_output
 from vmapdbg.child.live import build_live_capture, listen
-from vmapdbg.child.memory import make_buffer
-from vmapdbg.child.switches import find_changed
+from vmapdbg.child.memory import find_changed, make_buffer
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Job
 from vmapdbg.install.patches import format_patches
