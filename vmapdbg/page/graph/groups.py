@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from vmapdbg.diff.meaning import ELEMENTWISE, name_op
-from vmapdbg.model.ops import MOVEMENT
+from vmapdbg.model.ops import ELEMENTWISE, MOVEMENT, name_op
 from vmapdbg.page.graph.items import Item
 from vmapdbg.page.graph.model import COMMON
 
