@@ -12,9 +12,9 @@ from vmapdbg.model.capture import Bufferize, Capture, Node, Schedule
 from vmapdbg.model.ops import MOVEMENT
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import Mark
-from vmapdbg.page.findings import Findings
 from vmapdbg.page.format import Places
 from vmapdbg.page.graph.model import ADDED, COMMON, PALETTE, REMOVED, Graph
+from vmapdbg.page.view import Findings
 
 # these cost nothing: a view, a number, another type
 _FREE = MOVEMENT | {"CAST", "CONST"}
