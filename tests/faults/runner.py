@@ -23,7 +23,7 @@ from vmapdbg.install import overlay
 from vmapdbg.install.patches import format_patches, parse_patches, patch_states
 from vmapdbg.lint import RULES, lint_capture
 from vmapdbg.model import capture as model
-from vmapdbg.model.data import to_data
+from vmapdbg.model.store import to_data
 
 FILE = "<fault>"
 ERRORS = [rule.code for rule in RULES if rule.severity == "error"]

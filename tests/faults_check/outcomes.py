@@ -13,7 +13,7 @@ from typing import Any
 
 from vmapdbg.check.result import CheckReport
 from vmapdbg.model.capture import Capture, Finding
-from vmapdbg.model.data import build_data, from_data
+from vmapdbg.model.store import build_data, from_data
 from vmapdbg.page.check_sentences import make_findings
 
 ROOT = Path(__file__).parent.parent.parent

@@ -15,8 +15,7 @@ from rich.console import Console
 from tool import show_json, without_places
 
 from vmapdbg.model.capture import Bufferize, Capture, Node
-from vmapdbg.model.data import to_data
-from vmapdbg.model.store import dump_compact, parse_capture
+from vmapdbg.model.store import dump_compact, parse_capture, to_data
 from vmapdbg.page.graph.write import STAGES, write_graph
 from vmapdbg.page.json_schema import schema_file
 from vmapdbg.page.text.run import print_capture

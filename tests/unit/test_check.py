@@ -40,7 +40,7 @@ from vmapdbg.child.compare.kernel_rerun import align_buffer
 from vmapdbg.child.evidence.graphs import WrittenBuffer
 from vmapdbg.model.capture import SnippetError
 from vmapdbg.model.crash import Crash
-from vmapdbg.model.data import build_data, to_data
+from vmapdbg.model.store import build_data, to_data
 from vmapdbg.model.vocabulary import CrashStage
 from vmapdbg.page.check_sentences import add_pattern_sentences, describe_pattern, make_findings
 from vmapdbg.reference.graph import Unknown

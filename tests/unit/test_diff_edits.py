@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmapdbg.diff import ScheduleDiff, diff_captures, match_nodes, match_schedules
-from vmapdbg.diff.edits import match_edits
-from vmapdbg.diff.sequences import match_lines
+from vmapdbg.diff.nodes import match_edits
+from vmapdbg.diff.pairing import match_lines
 from vmapdbg.model.capture import Capture, Finding, Node
 
 

@@ -129,8 +129,8 @@ NOT_IMPORTED = (
     (EVERY_COMMAND, "rich"),
     (EVERY_COMMAND, "vmapdbg.diff"),
     ("vmapdbg.commands.show", "hashlib"),
-    ("vmapdbg.child.mode", "vmapdbg.child.capture"),
-    ("vmapdbg.child.mode", "vmapdbg.child.evidence"),
+    ("vmapdbg.child.run_snippet", "vmapdbg.child.capture"),
+    ("vmapdbg.child.run_snippet", "vmapdbg.child.evidence"),
     ("vmapdbg.lint", "vmapdbg.diff"),
 )
 

@@ -12,13 +12,15 @@ import captures
 import pytest
 
 from vmapdbg.model.capture import SCHEMA, Capture
-from vmapdbg.model.data import dump_document, from_data, to_data
 from vmapdbg.model.store import (
     StoreError,
     dump_compact,
+    dump_document,
+    from_data,
     load_capture,
     parse_capture,
     save_capture,
+    to_data,
     write_atomically,
     write_output,
 )

@@ -11,7 +11,7 @@ from vmapdbg.check.findings import PARTS, CheckedSchedule, count_reason, sum_up
 from vmapdbg.check.result import Comparison, OutputCheck
 from vmapdbg.child.compare.checker import check_folder
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.evidence.suite_folder import SuiteFolder
+from vmapdbg.child.evidence.suite import SuiteFolder
 from vmapdbg.commands.run import read_found
 from vmapdbg.model.crash import Crash, RewriteStep
 from vmapdbg.page.check_sentences import add_messages

@@ -14,8 +14,8 @@ from suite_runs import NODES, make_program, one_kernel, save_run, two_kernels
 
 from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.model.capture import Schedule, Versions
-from vmapdbg.model.data import to_data
 from vmapdbg.model.failure import Failure
+from vmapdbg.model.store import to_data
 from vmapdbg.page.text.suite import dump_suite_github, name_change, print_suite
 from vmapdbg.suite.compare import compare_runs, diff_test
 from vmapdbg.suite.kinds import estimate_cost, join_related

@@ -1,6 +1,6 @@
 """`vmapdbg run`: a whole program, whose processes are patched or observed.
 
-With --lint, --save and --check, `vmapdbg.child.run_lint`, `run_save` and `evidence.call_by_call` run in them.
+With --lint, --save and --check, `vmapdbg.child.run_program` and `evidence.suite` run in them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ from vmapdbg.install.overlay import TINYGRAD_VERSION, child_environment
 from vmapdbg.install.patches import Patches, format_patches
 from vmapdbg.install.trees import find_tree
 from vmapdbg.model.capture import SCHEMA, Finding, Versions
-from vmapdbg.model.data import build_data, dump_document, to_data
 from vmapdbg.model.failure import EXIT_CHILD, EXIT_USAGE, Failure
-from vmapdbg.model.store import check_output, write_output
+from vmapdbg.model.store import build_data, check_output, dump_document, to_data, write_output
 from vmapdbg.model.wording import format_plural
 from vmapdbg.suite.saved import FAILED, RUN_SCHEMA, SavedRun, end_run, name_of_file, new_folder, prepare_folder
 

@@ -14,10 +14,9 @@ from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.children import ChildDied, ask_child, import_meanwhile, refuse_overlay_error
 from vmapdbg.install.job import Job, ValueRequest
 from vmapdbg.model.capture import Capture
-from vmapdbg.model.data import build_data
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.store import build_capture
+from vmapdbg.model.store import build_capture, build_data
 from vmapdbg.model.wording import inflect
 from vmapdbg.page.format import format_ids
 

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vmapdbg.model.capture import SCHEMA, Capture, Kernel, Node, Realized, Schedule, Versions
-from vmapdbg.model.data import build_data
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import StoreError, dump_compact, load_capture, write_atomically
+from vmapdbg.model.store import StoreError, build_data, dump_compact, load_capture, write_atomically
 
 RUN_SCHEMA: Literal[2] = 2
 """Version of the files of a saved run."""

@@ -29,8 +29,7 @@ from vmapdbg.check.result import OutputCheck
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.failures.snippet_end import hold
-from vmapdbg.child.mode import Mode
-from vmapdbg.child.run_snippet import schedule_lazy
+from vmapdbg.child.run_snippet import Mode, schedule_lazy
 from vmapdbg.install.job import Job, Request
 from vmapdbg.install.patches import parse_patches
 

@@ -4,7 +4,7 @@ For a snippet, `start` runs it. While the snippet runs, it computes the outputs 
 compares the schedules that have run. When the snippet has ended, it compares the rest. With one core, it starts then.
 
 For `vmapdbg run --check` this module runs with a ProgramCheckRequest. It compares the evidence of all processes of the
-program (`vmapdbg.child.evidence.suite_folder`), schedule by schedule, removes it, and writes a line to `judged.jsonl`.
+program (`vmapdbg.child.evidence.suite`), schedule by schedule, removes it, and writes a line to `judged.jsonl`.
 It ends when the program has ended and no evidence is left.
 """
 
@@ -32,10 +32,9 @@ from vmapdbg.child.compare.start import lower_thread
 from vmapdbg.child.evidence.folder import ASKED, EvidenceFolder, schedule_of
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.failures.snippet_end import hold
-from vmapdbg.child.reduce.worker import RUNS, Worker
+from vmapdbg.child.reduce.trial import RUNS, Worker
 from vmapdbg.install.job import CheckRequest, ProgramCheckRequest, load_request
-from vmapdbg.model.data import to_data
-from vmapdbg.model.store import write_atomically
+from vmapdbg.model.store import to_data, write_atomically
 from vmapdbg.model.wording import first_line, format_seconds
 from vmapdbg.reference.graph import OpGraph
 from vmapdbg.reference.value import RangedArray

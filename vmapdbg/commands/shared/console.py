@@ -18,8 +18,8 @@ from typing import IO, Any, Literal
 import click
 
 from vmapdbg.model.capture import Capture
-from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import EXIT_CHILD, EXIT_SNIPPET
+from vmapdbg.model.store import dump_document
 
 _DISPLAY, _PAGER = "vmapdbg.display", "vmapdbg.pager"
 _DEFAULT_PAGER = "less"

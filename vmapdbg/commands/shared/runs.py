@@ -123,7 +123,7 @@ def match_sides(sides: Sides, texts: tuple[str | None, str | None]) -> Sides:
     names = sides.before.snippet, sides.after.snippet
     if names[0] == names[1] or texts[0] is None or texts[1] is None:
         return sides
-    from vmapdbg.diff.sequences import match_lines
+    from vmapdbg.diff.pairing import match_lines
 
     return replace(sides, same_lines=match_lines(texts[0], texts[1], names))
 

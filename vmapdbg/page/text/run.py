@@ -15,8 +15,7 @@ from vmapdbg.diff import CaptureDiff, ScheduleDiff, Side
 from vmapdbg.diff.source import align_sources
 from vmapdbg.install.patches import Patch
 from vmapdbg.model.capture import Capture, Schedule, SnippetError
-from vmapdbg.model.grouping import group_equal
-from vmapdbg.model.schedule_index import count_kernels, find_distinct
+from vmapdbg.model.schedule_index import count_kernels, find_distinct, group_equal
 from vmapdbg.model.wording import format_known, format_plural, inflect, shorten_commit
 from vmapdbg.page.crash_sentences import describe_crash
 from vmapdbg.page.format import Places, format_ids, label_patches
