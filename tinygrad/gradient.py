@@ -81,4 +81,4 @@ def patch(module:ModuleType) -> None:
   global pm_gradient, stock_compute_gradient
   with Changes("vmap-ops") as changes:
     pm_gradient = changes.add_rules(module, "pm_gradient", vmap_gradient, at=0)
-    stock_compute_gradient = changes.replace(module, "compute_gradient", compute_gradient, "root", "root_grad", "targets")
+    stock_compute_gradient = changes.replace(module, "compute_gradient", compute_gradient)

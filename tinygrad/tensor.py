@@ -238,13 +238,13 @@ def patch(module:ModuleType) -> None:
     note = changes.expect(module, "_metadata_wrapper", "fn")
     # tinygrad wraps each method to record which method made a UOp
     def noted(method): return functools.wraps(method)(note(method)) if TRACEMETA >= 1 else method
-    stock_cpu_profile = changes.replace(module, "cpu_profile", cpu_profile, "name", "device", "is_copy", "display")
+    stock_cpu_profile = changes.replace(module, "cpu_profile", cpu_profile)
     changes.add(Tensor, "vmapin", noted(vmapin))
     changes.add(Tensor, "vmapout", noted(vmapout))
-    stock_assign = changes.replace(Tensor, "assign", noted(assign), "self", "x")
-    stock_replace = changes.replace(Tensor, "replace", noted(replace), "self", "x", "allow_shape_mismatch")
-    stock_clone = changes.replace(Tensor, "clone", noted(clone), "self")
-    stock_setitem = changes.replace(Tensor, "__setitem__", noted(setitem), "self", "indices", "v")
-    stock_bool = changes.replace(Tensor, "__bool__", refuse_truth, "self")
-    stock_rand = changes.replace(Tensor, "rand", staticmethod(noted(rand)), "shape", "device", "dtype", "contiguous", "kwargs")
+    stock_assign = changes.replace(Tensor, "assign", noted(assign))
+    stock_replace = changes.replace(Tensor, "replace", noted(replace))
+    stock_clone = changes.replace(Tensor, "clone", noted(clone))
+    stock_setitem = changes.replace(Tensor, "__setitem__", noted(setitem))
+    stock_bool = changes.replace(Tensor, "__bool__", refuse_truth)
+    stock_rand = changes.replace(Tensor, "rand", staticmethod(noted(rand)))
   Tensor.rand.__doc__ = stock_rand.__doc__

@@ -156,8 +156,8 @@ def refuse_marked(big_sink:UOp) -> None:
 def patch(module:ModuleType) -> None:
   global stock_create_schedule, stock_complete_create_schedule_with_vars, stock_graph_rewrite
   with Changes("vmap-ops, close-ranges") as changes:
-    stock_create_schedule = changes.replace(module, "create_schedule", create_schedule, "sched_sink")
-    stock_complete_create_schedule_with_vars = changes.replace(module, "complete_create_schedule_with_vars", complete_create_schedule_with_vars, "big_sink")
-    stock_graph_rewrite = changes.replace(module, "graph_rewrite", graph_rewrite, "sink", "pm", "ctx", "bottom_up", "name", "bpm")
+    stock_create_schedule = changes.replace(module, "create_schedule", create_schedule)
+    stock_complete_create_schedule_with_vars = changes.replace(module, "complete_create_schedule_with_vars", complete_create_schedule_with_vars)
+    stock_graph_rewrite = changes.replace(module, "graph_rewrite", graph_rewrite)
     changes.add_rules(module, "pm_pre_sched_cache", pm_take_key_id)
     changes.add_rules(module, "pm_post_sched_cache", pm_take_own_id)

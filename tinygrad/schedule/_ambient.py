@@ -6,7 +6,7 @@ from __future__ import annotations
 from tinygrad.dtype import dtypes
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
 from tinygrad_overlay import _state
-from tinygrad_overlay.schedule._ranges import NodeRanges, Ranges, VmapContext
+from tinygrad_overlay.schedule._pass import NodeRanges, Ranges, VmapContext
 from tinygrad_overlay.uop.ops import range_size
 
 BINDING_PATCHES = {"ambient-ranges", "nested-ranges"}

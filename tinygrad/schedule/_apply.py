@@ -7,7 +7,7 @@ from tinygrad.schedule.indexing import ALWAYS_CONTIGUOUS, BufferizeOpts
 from tinygrad.uop.ops import GroupOp, Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay.schedule import _pass
-from tinygrad_overlay.schedule._ranges import Ranges, VmapContext
+from tinygrad_overlay.schedule._pass import IS_BUFFER, Ranges, VmapContext
 from tinygrad_overlay.schedule._scopes import is_kept
 
 stock_fields = attrgetter("device", "addrspace", "removable")
@@ -24,7 +24,6 @@ class NodeOpts(BufferizeOpts):
 NodeOpts.__name__ = NodeOpts.__qualname__ = "BufferizeOpts"
 
 NOT_INDEXED = {Ops.BUFFERIZE, Ops.INDEX, Ops.AFTER}
-IS_BUFFER = {Ops.BUFFER, Ops.BUFFER_VIEW, Ops.MSTACK, Ops.MSELECT, Ops.AFTER}
 
 def create_bufferize_and_index(ctx:VmapContext, x:UOp) -> UOp|None:
   """Puts BUFFERIZE and INDEX between x and each realized source; only INDEX if the source is a buffer already."""
@@ -63,13 +62,13 @@ def make_bufferize(ctx:VmapContext, x:UOp, s:UOp, closed:Ranges) -> tuple[UOp, R
   # a value inside a scope is not a user's tensor: its tag must not map a (4,) tensor to the (3, 4) buffer
   tag = s.tag if s not in ctx.vmap_map else None
   # the guard asks for the node
-  is_judged = _pass.current.attempt.is_judged
+  is_judged = _pass.current.is_judged
   opts = NodeOpts(s.device, AddrSpace.GLOBAL, removable, s) if is_judged else BufferizeOpts(s.device, AddrSpace.GLOBAL, removable)
   return UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+ambient+closed, arg=opts, tag=tag), ambient
 
 def make_local(s:UOp, closed:Ranges, removable:bool) -> UOp:
   """A LOCAL buffer has no ambient ranges: it lives inside one step of their loops."""
-  _pass.current.attempt.local_ranges.update((r.arg[0], s) for r in closed if r.op is Ops.RANGE)
+  _pass.current.local_ranges.update((r.arg[0], s) for r in closed if r.op is Ops.RANGE)
   # stock's LOCAL buffers have no device. A constant without a device has no shape, and could not be indexed after folding
   device = s.device if "fuse-broadcast" in _state.patches else None
   return UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+closed, arg=BufferizeOpts(device, AddrSpace.LOCAL, removable))
