@@ -44,7 +44,7 @@ class Changes:
   def __enter__(self) -> Changes: return self
   def __exit__(self, error:type[BaseException]|None, *_) -> None:
     if error is not None: return
-    for self.by,*rule in self.in_rules: self.replace_rule(*rule)
+    for self.by,owner,name,old,new in self.in_rules: self.replace_rule(owner, name, old, new)
     for change,rebind in self.declared:
       rebind()
       made[change] = None

@@ -7,11 +7,10 @@ from tinygrad.dtype import dtypes, least_upper_dtype
 from tinygrad.helpers import PROFILE, TRACEMETA, Metadata, argfix
 from tinygrad.uop.ops import GroupOp, Ops, UOp, sint
 from tinygrad_overlay import _state
-from tinygrad_overlay._callers import called_methods
 from tinygrad_overlay._func.graph import is_mark
 from tinygrad_overlay._patching import Changes
 from tinygrad_overlay._state import Running
-from tinygrad_overlay.schedule._scopes import VmapScopeError, name_ranges, open_vmap_ranges
+from tinygrad_overlay.schedule._scopes import VmapScopeError, called_methods, name_ranges, open_vmap_ranges
 from tinygrad_overlay.uop.ops import axis_varg, render_shape, render_size, vmapin_axis, vmapout_axis
 
 def vmapin(self, varg:tuple[UOp, ...]):

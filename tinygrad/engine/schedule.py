@@ -20,11 +20,10 @@ def create_schedule(sched_sink:UOp) -> tuple[list[ExecItem], UOp]:
   """
   items, buffers = stock_create_schedule(sched_sink)
   outer = {outer_variable_name(r) for r in _pass.current.scope_ranges if r.arg[-1] == AxisType.OUTER}
-  if outer and "close-ranges" in _state.patches:
-    _state.process.outer_variables.update(outer)
-    expanded = [(step, bufs) for item,bufs in zip(items, buffers.src) for step in expand_steps(item, outer)]
-    items, buffers = [step for step,_ in expanded], UOp.sink(*[bufs for _,bufs in expanded])
-  return items, buffers
+  if not outer or "close-ranges" not in _state.patches: return items, buffers
+  _state.process.outer_variables.update(outer)
+  expanded = [(step, bufs) for item,bufs in zip(items, buffers.src) for step in expand_steps(item, outer)]
+  return [step for step,_ in expanded], UOp.sink(*[bufs for _,bufs in expanded])
 
 def expand_steps(item:ExecItem, outer:set[str]) -> list[ExecItem]:
   variables = [v for v in item.ast.variables() if v.expr in outer]

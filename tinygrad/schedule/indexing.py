@@ -220,7 +220,7 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
   """
   ctx, scope_ranges = VmapContext(), vmap_ranges(toposort:=tsink.toposort())
   if scope_ranges:
-    toposort = (tsink:=prepare_scopes(tsink, toposort, scope_ranges)).toposort()
+    toposort = (tsink:=prepare_scopes(tsink, toposort)).toposort()
     scope_ranges = vmap_ranges(toposort)
     ctx.vmap_map = find_ambient_ranges(toposort, scope_ranges)
   # an attempt with a graph has ended: rangeify was called directly, without the other stages
