@@ -88,10 +88,8 @@ def leave_unfused(made:Attempt) -> dict[UOp, Refusal]:
   return dict.fromkeys(find_tried(made), Refusal("fusion-guard", "not-settled", {"attempts": MAX_ATTEMPTS-1}))
 
 def runs_reduce_twice(ast:UOp) -> bool:
-  """Whether a kernel needs the loop of one reduce at two places: for a LOCAL buffer, and for its reader or another LOCAL buffer.
-
-  Codegen places each RANGE once, so ordering the loops would never end.
-  """
+  """Whether a kernel needs the loop of one reduce at two places: for a LOCAL buffer, and for its reader or another LOCAL buffer. Codegen places each
+  RANGE once, so ordering the loops would never end."""
   # RANGE of a reduce -> the root that needs its loop
   needed_at: dict[UOp, UOp] = {}
   roots = [ast]+[u for u in ast.toposort() if u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL]
@@ -142,7 +140,7 @@ def note_kernel(attempt:Attempt, store:UOp, kernel:UOp) -> None:
   attempt.kernels.append(MadeKernel(attempt.buffers.get(target), ast, device, find_local_bytes(attempt, store)))
 
 def find_local_bytes(attempt:Attempt, store:UOp) -> dict[UOp, int]:
-  """Returns node -> bytes for each LOCAL buffer of a store. The RANGEs that it closes identify its node."""
+  # the RANGEs that a LOCAL buffer closes identify its node
   local: dict[UOp, int] = {}
   for u in store.toposort(gate=lambda x: x.op is not Ops.AFTER):
     if u.op is not Ops.BUFFERIZE or u.arg.addrspace != AddrSpace.LOCAL: continue

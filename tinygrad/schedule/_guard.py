@@ -41,17 +41,14 @@ def find_losses(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
   """Returns the nodes that get their realize point back, with the numbers."""
   refused: dict[UOp, Refusal] = {}
   for group in find_groups(made, stock):
-    if lost:=find_lost_kernels(group): refused.update(lost)
-    elif group.causes and (loss:=explain_loss(group.fused, group.stock)) is not None:
-      refused.update(dict.fromkeys(choose_refused(group, made), loss))
-  return refused
-
-def find_lost_kernels(group:Group) -> dict[UOp, Refusal]:
-  """Returns the fusions of kernels that lose against all kernels they help to replace: these lose whatever their group gains."""
-  refused: dict[UOp, Refusal] = {}
-  for k in group.fused:
-    if not (causes:=[x for x,writers in group.causes.items() if k.node in writers]): continue
-    if k.node is not None and (loss:=explain_loss([k], group.replaced[k.node])) is not None: refused.update(dict.fromkeys(causes, loss))
+    lost: dict[UOp, Refusal] = {}
+    # a kernel that loses against all kernels it helps to replace loses whatever its group gains
+    for k in group.fused:
+      causes = [x for x,writers in group.causes.items() if k.node in writers]
+      if causes and k.node is not None and (loss:=explain_loss([k], group.replaced[k.node])) is not None: lost.update(dict.fromkeys(causes, loss))
+    if not lost and group.causes and (loss:=explain_loss(group.fused, group.stock)) is not None:
+      lost = dict.fromkeys(choose_refused(group, made), loss)
+    refused.update(lost)
   return refused
 
 def choose_refused(group:Group, made:Attempt) -> list[UOp]:
@@ -71,7 +68,10 @@ def predict_kernel(k:MadeKernel) -> float:
 def find_groups(made:Attempt, stock:Attempt) -> list[Group]:
   """Returns the groups of kernels that differ, with the fusions in each."""
   fused_at, stock_at = by_node(made.kernels), by_node(stock.kernels)
-  common = find_common(made, fused_at, stock, stock_at)
+  # (node of a fused kernel, node of a stock kernel): both write one node, or one computes the node that the other writes
+  common = [(x, x) for x in fused_at if x in stock_at]
+  common += [(w, x) for x in stock_at if x not in fused_at for w in find_writers(x, fused_at, made)]
+  common += [(x, w) for x in fused_at if x not in stock_at for w in find_writers(x, stock_at, stock)]
   sets = DisjointSets()
   for f,s in common: sets.join(("fused", f), ("stock", s))
   found: dict[object, Group] = defaultdict(Group)
@@ -85,13 +85,6 @@ def find_groups(made:Attempt, stock:Attempt) -> list[Group]:
     writers = find_writers(x, fused_at, made)
     for root in {sets.find(("fused", w)) for w in writers-unchanged} & changed.keys(): changed[root].causes[x] = writers
   return list(changed.values())
-
-def find_common(made:Attempt, fused_at:Kernels, stock:Attempt, stock_at:Kernels) -> list[tuple[UOp, UOp]]:
-  """Returns (node of a fused kernel, node of a stock kernel) for each pair with common values: both write one node, or one computes the node that the
-  other writes."""
-  common = [(x, x) for x in fused_at if x in stock_at]
-  common += [(w, x) for x in stock_at if x not in fused_at for w in find_writers(x, fused_at, made)]
-  return common + [(x, w) for x in fused_at if x not in stock_at for w in find_writers(x, stock_at, stock)]
 
 # node -> the kernels that write its buffer
 Kernels = dict[UOp, list[MadeKernel]]

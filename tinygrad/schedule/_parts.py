@@ -1,8 +1,7 @@
 """Decides for each part of a graph separately, and once for equal parts, such as the layers of a network (patches fusion-guard, realize-reused).
 
-Comparing a fusion takes kernels with it and without it (_fusion.py). They are made only for the part of the graph around the fusion: the nodes
-between values that are buffers in any case, such as the result of a matmul. A part is scheduled as a graph whose inputs are those buffers. An equal
-part has the same nodes at the same positions, so it takes over the decisions. Then the whole graph is scheduled once.
+A part has the nodes between values that are buffers in any case, such as the result of a matmul. It is scheduled as a graph whose inputs are those
+buffers. An equal part has the same nodes at the same positions, so it takes over the decisions. Then the whole graph is scheduled once.
 """
 from __future__ import annotations
 import math
@@ -23,7 +22,6 @@ FREE_NODES, SHARE = 1500, 0.2
 PLAIN = GroupOp.Elementwise|GroupOp.Movement|{Ops.REDUCE_AXIS, Ops.CONTIGUOUS, Ops.CONST, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.NOOP}
 # nodes that parts may share without becoming one part
 LEAVES = {Ops.DEVICE, Ops.UNIQUE, Ops.LUNIQUE, Ops.CONST, Ops.DEFINE_VAR, Ops.BIND, Ops.RANGE, Ops.BUFFER}
-# the reads of a node that reads no buffer
 NOTHING: frozenset[UOp] = frozenset()
 # stock keeps the buffer of a value that reads more buffers
 MAX_BUFFERS = 3
@@ -48,8 +46,8 @@ class Part:
   is_plain: bool = True
   is_asked: bool = False
 
-class NoParts(Exception):
-  """A part cannot be scheduled by itself."""
+# a part cannot be scheduled by itself
+class NoParts(Exception): pass
 
 class Values:
   """The buffers that each node's value reads."""

@@ -27,8 +27,7 @@ MIN_GAIN, MIN_LAUNCHES = 0.25, 10
 FREE_BYTES = 64 << 20
 
 class Env:
-  """Maps the ranges that inlined values close to the kernel's loops in their index. A value read at two indices has two Envs, and is computed
-  twice."""
+  """Maps the ranges that inlined values close to the kernel's loops in their index. A value read at two indices has two Envs, and is computed twice."""
   def __init__(self, loops:dict[UOp, frozenset[UOp]]): self.loops = loops
 
   def enter(self, own:Ranges, at:Ranges) -> Env:
@@ -152,10 +151,9 @@ class Reuse:
     after = self.predict([*roots, x])
     is_gain, is_too_large = before-after >= max(MIN_GAIN*before, self.least_ns), self.stored_bytes+needs > self.most_bytes
     if is_gain:
-      numbers = {"evaluations": times, "elements": elements, "kernels": len(roots), "bytes": needs, "ns": after, "stock_ns": before,
-                 "target": type(self.ren).__name__.removesuffix("Renderer")}
-      self.found[x] = Refusal("realize-reused", "stored-once", numbers)
-      if is_too_large: self.found[x] = Refusal("realize-reused", "over-memory", {**numbers, "limit": self.most_bytes})
+      self.found[x] = Refusal("realize-reused", "over-memory" if is_too_large else "stored-once", {
+        "evaluations": times, "elements": elements, "kernels": len(roots), "bytes": needs, "ns": after, "stock_ns": before,
+        "target": type(self.ren).__name__.removesuffix("Renderer"), **({"limit": self.most_bytes} if is_too_large else {})})
     if not is_gain or is_too_large:
       self.stored.discard(x)
       del self.regions[x]

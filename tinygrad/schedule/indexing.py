@@ -66,7 +66,9 @@ class RangeAssignment:
       if (found:=self.output_ranges(x)) is None: continue
       out_rngs, ambient = found
       if self.ending[x] and x.op in ENDS_RANGES: out_rngs, ambient = self.end_ranges(x, out_rngs, ambient)
-      if x in self.rows.values: self.note_row_value(x, out_rngs, ambient)
+      if x in self.rows.values:
+        along = self.rows.note_ranges(x, out_rngs, ambient)
+        if self.policy.may_compute_again: self.attempt.row_values[x] = [self.batch.loops.get(r, r) for r in along]
       rngs = self.input_ranges(x, out_rngs, ambient)
       self.ctx.range_map[x] = NodeRanges(rngs, out_rngs, input_ambient(x, out_rngs, ambient))
       if debug: self.print_node(x, rngs, out_rngs)
@@ -125,10 +127,6 @@ class RangeAssignment:
     asked = [n.ins[i] for n in readers for i in differ]+[n.ambient.get(r, r) for n in readers for r in batch_differs]
     if not partial and all(r.get_idx().op is Ops.RANGE for r in asked): self.rows.note_readers(x, readers, mine)
     return own, ambient
-
-  def note_row_value(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> None:
-    along = self.rows.note_ranges(x, out_rngs, ambient)
-    if self.policy.may_compute_again: self.attempt.row_values[x] = [self.batch.loops.get(r, r) for r in along]
 
   def end_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> Output:
     """If a range ends below x, in an EXPAND, x is realized, so that it is not computed again for each element of the EXPAND (indexing.py:231-241)."""

@@ -198,15 +198,12 @@ def split_store(ctx:list[UOp], x:UOp) -> UOp|None:
 
 def get_rangeify_map(sink:UOp) -> dict[UOp, UOp]:
   """Runs all stages from tensor graph to kernels, again if a fusion does not pay (patches fusion-guard, local-budget)."""
-  if not _state.process.own_ranges or not (names:=_scopes.name_own_ranges(sink.toposort())): return settle(sink)
-  new = graph.replace_nodes([sink], names)
-  becomes_map = settle(new[sink])
-  return {old:becomes_map[u] for old,u in new.items() if u in becomes_map}
-
-def settle(sink:UOp) -> dict[UOp, UOp]:
-  try: return _fusion.settle(sink, stock_get_rangeify_map)
+  names = _scopes.name_own_ranges(sink.toposort()) if _state.process.own_ranges else {}
+  new = graph.replace_nodes([sink], names) if names else {}
+  try: becomes_map = _fusion.settle(new.get(sink, sink), stock_get_rangeify_map)
   # they hold the user's graph
   finally: _pass.current.tagged = []
+  return {old:becomes_map[u] for old,u in new.items() if u in becomes_map} if names else becomes_map
 
 def strip_device(c:UOp) -> UOp|None:
   # a constant folded under a LOCAL buffer takes over its device, but constants in kernels have none
