@@ -42,7 +42,7 @@ from vmapdbg.page.text.diff import print_diff
 FOLDER = Path(__file__).parent
 SAMPLE = "samples/lost_range.py"
 NETWORK = "bench/transformer.py"
-# a value that is fused with its reader is no buffer, and loses no range
+# a value that is fused with its reader is not a buffer, and loses no range
 FIXED, LOST = "all,-fuse-broadcast", "all,-fuse-broadcast,-ambient-ranges"
 SCREENSHOT = "report.png"
 MOST_PIXELS = 0.03

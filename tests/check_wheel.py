@@ -1,7 +1,7 @@
-"""Builds the wheel and tries it where nobody has a checkout: an empty environment, in another folder.
+"""Builds the wheel and tries it in an empty environment, in a folder without the checkout.
 
-`python tests/check_wheel.py` (needs `build`, and the package index). CI runs it. A failure means that what a user gets
-from `pip install vmapdbg` does not work, although everything works in the checkout.
+`python tests/check_wheel.py` (needs `build`, and the package index). CI runs it. A failure means that
+`pip install vmapdbg` does not work for users, although everything works in the checkout.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REMOVED_VARIABLES = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "VMAPDBG_PATCHES
 
 
 class WheelError(Exception):
-    """The wheel is not what it should be; the message is for whoever reads the log of CI."""
+    """The wheel is not what it should be. The message goes to the log of CI."""
 
 
 def main() -> int:
@@ -85,7 +85,7 @@ def check_contents(wheel: Path) -> None:
 
 
 def install_wheel(wheel: str, folder: Path, *before: str) -> Path:
-    """Returns the installed `vmapdbg` program. `before` is what somebody had installed there already."""
+    """Returns the installed `vmapdbg` program. `before` is installed first, as on a user's machine."""
     venv.create(folder, with_pip=True)
     scripts = folder / ("Scripts" if os.name == "nt" else "bin")
     pip = [str(scripts / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
@@ -115,7 +115,7 @@ def check_show(program: Path, work: Path) -> None:
 
 
 def check_beside_another(wheel: Path, folder: Path) -> None:
-    """The wheel alone leaves somebody's tinygrad as it is, and observes it."""
+    """The wheel alone does not change the user's tinygrad, and observes it."""
     program = install_wheel(str(wheel), folder, f"tinygrad=={OTHER_RELEASE}")
     snippet = folder / "mean.py"
     snippet.write_text("from tinygrad import Tensor\ny = Tensor.empty(4, 8).mean(1)\n", encoding="utf-8")

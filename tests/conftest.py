@@ -10,7 +10,7 @@ import sys
 
 from hypothesis import settings
 
-# hundreds of processes are started: where the machine keeps no compiled modules, each would compile the checkout's anew
+# the tests start hundreds of processes: without kept compiled modules each would compile the checkout's modules again
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

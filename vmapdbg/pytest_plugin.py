@@ -15,6 +15,7 @@ because all tests run in one process; `select` and `ignore` come from the folder
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -52,7 +53,6 @@ def install(spec: str | None, target: str | None, root: Path) -> Record:
     from vmapdbg.child.live import BlockRecorder, build_live_capture, listen
     from vmapdbg.commands.shared.jobs import apply_settings, choose_tinygrad
     from vmapdbg.install import overlay
-    from vmapdbg.install.import_hook import OverlayError
     from vmapdbg.install.job import Job
     from vmapdbg.install.patches import format_patches, parse_patches
     from vmapdbg.install.targets import TARGETS
@@ -71,7 +71,7 @@ def install(spec: str | None, target: str | None, root: Path) -> Record:
             overlay.install(format_patches(job.patches))
         # raises RuntimeError if tinygrad is imported already
         listen(recorder)
-    except (Failure, OverlayError, RuntimeError) as error:
+    except (Failure, overlay.OverlayError, RuntimeError) as error:
         raise pytest.UsageError(f"--vmapdbg: {error}") from None
 
     @contextmanager
@@ -195,10 +195,9 @@ def assert_schedule_matches(_vmapdbg: Session) -> Callable[[str], None]:
     def check(name: str) -> None:
         __tracebackhide__ = True
         from vmapdbg.model.store import StoreError, write_atomically
-        from vmapdbg.page.text.snapshot import format_snapshot
 
         if not name or name.strip(".") != name or not all(c.isalnum() or c in "._-" for c in name):
-            pytest.fail(f"{name!r} is no name for a snapshot: use letters, digits, . _ -", pytrace=False)
+            pytest.fail(f"{name!r} is not a name for a snapshot: use letters, digits, . _ -", pytrace=False)
         file = _vmapdbg.test_file.parent / FOLDER / _vmapdbg.test_file.stem / f"{name}.txt"
         text = format_snapshot(_vmapdbg.need_last().capture)
         if _vmapdbg.config.option.vmapdbg_update:
@@ -217,3 +216,22 @@ def assert_schedule_matches(_vmapdbg: Session) -> Callable[[str], None]:
             pytest.fail(f"the schedule differs from {file} (--vmapdbg-update accepts it)\n{shown}", pytrace=False)
 
     return check
+
+
+def format_snapshot(capture: Capture) -> str:
+    """Returns target, patches, and for each schedule its kernels: launch, work, buffers.
+
+    It leaves out user lines, ids and the numbers in kernel names, because they change without a change of a schedule.
+    """
+    on = ", ".join(name for name, state in capture.patches.items() if state)
+    lines = [f"target {capture.target}", f"patches {on}"]
+    for schedule in capture.schedules:
+        lines += ["", f"schedule {schedule.index}: kernels {len(schedule.kernels)}, copies {schedule.copies}"]
+        for kernel in schedule.kernels:
+            # tinygrad counts kernels of one name in a process: r_4_4, r_4_4n1, r_4_4n2
+            lines.append(f"  kernel {re.sub(r'n[0-9]+$', '', kernel.name)}")
+            lines.append(f"    threads {kernel.threads}, launches {kernel.launches}, LOCAL {kernel.local_bytes} bytes")
+            lines.append(f"    executed ops {kernel.executed_ops}, moved {kernel.bytes} bytes")
+            for buffer in kernel.buffers:
+                lines.append(f"    {buffer.access} {buffer.name}: {buffer.size} {buffer.dtype}")
+    return "\n".join(lines) + "\n"

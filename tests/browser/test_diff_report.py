@@ -12,7 +12,7 @@ from captures import NEW, OLD, make_capture, make_kernel, make_node, make_schedu
 from opened import EVIL, Opened, check_follows_system, check_names_are_text, open_page
 
 from vmapdbg.diff import diff_captures
-from vmapdbg.diff.sequences import match_lines
+from vmapdbg.diff.pairing import match_lines
 from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.page.html.page import render_report
 from vmapdbg.page.html.source import SourceFile

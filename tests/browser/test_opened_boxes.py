@@ -108,7 +108,7 @@ def test_the_whole_is_shown_by_the_trail(opened: Opened) -> None:
 
 
 def test_a_repeated_layer_is_opened(browser: Any, tmp_path: Path) -> None:
-    """It shows one of the layers, which are alike."""
+    """It shows one of several equal layers."""
     nodes = tuple(make_node(n, "MUL" if n % 2 else "ADD", src=(n - 1,) * (n > 0), line="net.py:3") for n in range(24))
     names = ("r_8", "E_8")
     kernels = tuple(

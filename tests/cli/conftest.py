@@ -17,7 +17,8 @@ from vmapdbg.model.store import write_atomically
 
 @pytest.fixture(scope="session")
 def run_sample(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> RunSample:
-    """Returns what runs `vmapdbg ARGUMENTS`, which name `samples/NAME.py`, or has what came of it before."""
+    """Returns a function that runs `vmapdbg ARGUMENTS`. If an earlier test ran the same on `samples/NAME.py`, it
+    returns that output."""
     own = tmp_path_factory.getbasetemp()
     shared = own if worker_id == "master" else own.parent
 
@@ -36,20 +37,20 @@ def run_sample(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> RunS
 
 
 def run_first(folder: Path, result: Path, arguments: tuple[str, ...]) -> None:
-    """Runs the tool and writes what came of it: its exit code, stdout and stderr."""
+    """Runs the tool and keeps its exit code, stdout and stderr in a file."""
     (folder / "samples").symlink_to(ROOT / "samples")
     found: tuple[int, str, str] = (-1, "", "it did not run to its end")
     try:
         done = run_tool(*arguments, cwd=folder)
         found = (done.returncode, done.stdout, done.stderr)
     finally:
-        # whoever waits for it goes on
+        # the tests that wait for the file go on
         write_atomically(result, json.dumps(found))
 
 
 @pytest.fixture
 def heeds_interrupts() -> Iterator[None]:
-    """This process and what it starts heed Ctrl-C: a shell has what it starts in the background ignore it."""
+    """This process and its children react to Ctrl-C: a shell makes background processes ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

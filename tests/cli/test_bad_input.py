@@ -117,7 +117,7 @@ def test_endless_loop_is_stopped_with_what_it_started(tmp_path: Path) -> None:
         f"open({str(marker)!r}, 'w').write(str(w.pid))\n"
         "while True: pass\n",
     )
-    # the snippet needs some of the time to get to its loop; nothing is waited for that nobody will write
+    # the snippet needs some of the time to reach its loop; the tool must not wait for output that never comes
     imports = "from vmapdbg.commands import cli\nfrom vmapdbg.commands.shared import children\n"
     code = f"{imports}children._LONGEST_REPORT = 3600.0\ncli.main()\n"
     done = run_command(sys.executable, "-c", code, "show", name, "--timeout", "10", cwd=tmp_path)
@@ -180,7 +180,7 @@ def test_another_tinygrad_on_the_path_is_refused(tmp_path: Path) -> None:
     ("metadata", "words"), [("0.13.0", "tinygrad 0.13.0 is installed, but vmapdbg patches 0.12.0")]
 )
 def test_wrong_tinygrad_version_is_one_line(metadata: str, words: str, tmp_path: Path) -> None:
-    """The metadata of a later release in front of the installed one stands for that release."""
+    """Metadata of a later release, found before the installed package, means that release."""
     info = tmp_path / "site" / f"tinygrad-{metadata}.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: tinygrad\nVersion: {metadata}\n", encoding="utf-8")
@@ -190,7 +190,7 @@ def test_wrong_tinygrad_version_is_one_line(metadata: str, words: str, tmp_path:
     assert_one_line(done, 2, words)
 
 
-# stands for a tinygrad that says it is 0.12.0 and is not: `change` is called on a module right after it has run
+# a tinygrad that calls itself 0.12.0 and is another: `change` gets a module right after it has run
 OTHER_SHAPE = """
 import sys
 from importlib.machinery import PathFinder

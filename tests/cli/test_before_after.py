@@ -55,7 +55,7 @@ def test_baseline_may_stand_on_either_side_of_the_snippet(tmp_path: Path) -> Non
 
 
 def test_diff_finds_the_lost_range_and_the_wrong_values(tmp_path: Path) -> None:
-    unfused = "--patches=all,-fuse-broadcast"  # a value that is fused with its reader is no buffer, and loses no range
+    unfused = "--patches=all,-fuse-broadcast"  # a value that is fused with its reader has no buffer
     baseline = "--baseline=all,-fuse-broadcast,-ambient-ranges"
     done = run_tool("diff", LOST, unfused, baseline, "--exit-code", cwd=tmp_path, COLUMNS="100")
     assert done.returncode == 1, done.stderr
@@ -76,7 +76,7 @@ print(y.sum(1).numpy())
 
 @pytest.mark.slow
 def test_two_edits_of_a_program_are_compared(tmp_path: Path) -> None:
-    """Their lines have other numbers, and one of them stores what the other does not."""
+    """The line numbers differ, and only one side stores a value."""
     (tmp_path / "old.py").write_text(PLAIN, encoding="utf-8")
     (tmp_path / "new.py").write_text("# stored\n" + PLAIN.replace("exp()", "exp().contiguous()"), encoding="utf-8")
     done = run_tool("diff", "old.py", "new.py", "--exit-code", cwd=tmp_path)

@@ -1,5 +1,5 @@
-"""Each row of the table "How to add something" in CONTRIBUTING.md: the change is made in a copy of the tool, and shows
-in every view. If one of these tests fails, a contributor who follows the table is misled."""
+"""Tries each row of the table "How to add something" in CONTRIBUTING.md: makes the change in a copy of the tool, and
+looks for it in every view. If one of these tests fails, the table misleads contributors."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_a_setting(copy: Copy) -> None:
     file.write_text("[tool.vmapdbg]\ndepth = 0\n", encoding="utf-8")
     done = copy.try_run("graph", "after.json", "-o", "graph.json")
     assert done.returncode == 2
-    assert "depth in [tool.vmapdbg]: 0 is no whole number from 1 on" in done.stderr
+    assert "depth in [tool.vmapdbg]: 0 is not a whole number from 1 on" in done.stderr
 
 
 @pytest.mark.slow

@@ -435,7 +435,7 @@ def test_what_nobody_defines_is_left_out_and_that_is_said(tmp_path: Path) -> Non
     assert "1 element that C or tinygrad leave undefined" in " ".join(done.stdout.split())
 
 
-# each is a fault of released tinygrad 0.12.0, which the patches do not change: what is told, and where
+# each is a fault of released tinygrad 0.12.0 that the patches do not change: the message and its place
 WRONG = {
     "expanded": (
         "x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])\n"

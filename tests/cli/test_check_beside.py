@@ -1,4 +1,4 @@
-"""`check` computes beside the snippet where there are cores for it. That changes nothing of what it says."""
+"""`check` computes while the snippet runs if there are enough cores. That changes nothing in its report."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ START = (
     "import os, runpy, sys; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(sys.argv.pop(1))]);"
     "sys.argv[0] = 'vmapdbg'; runpy.run_module('vmapdbg', run_name='__main__')"
 )
-# values that are wrong by their rounding alone, an assign, a replay of TinyJit that is not compared, a schedule that
-# makes another one's memory change, and one that nothing is compared of
+# values that differ only by rounding, an assign, a replay of TinyJit that is not compared, a schedule that changes the
+# memory of another, and a schedule without anything to compare
 SNIPPET = """
 from tinygrad import Tensor, TinyJit
 Tensor.manual_seed(3)
@@ -91,7 +91,7 @@ def test_what_is_computed_beside_the_snippet_is_said_the_same(snippet: str, opti
 
 @pytest.mark.parametrize("cores", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_who_made_a_fault_is_told_of_a_snippet_that_dies(cores: int, tmp_path: Path) -> None:
-    """Its copy packs the kernels, where it was made when the fault was there."""
+    """The child packs the kernels while the fault is present."""
     needs_cores()
     (tmp_path / "snippet.py").write_text(f"{MANY}import os\nos._exit(3)\n", encoding="utf-8")
     done = check(cores, "snippet.py", "--tinygrad", "0.12.0", cwd=tmp_path)

@@ -1,4 +1,5 @@
-"""Where tinygrad itself fails, or never ends: the place, the nodes and the rules are told, and what numpy computes."""
+"""When tinygrad itself fails, or never ends, the tool shows the place, the nodes and the rules, and the values by
+numpy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the README and the pages in docs/ print is what is printed.
+"""The README and the pages in docs/ show what the tool prints.
 
-The Python blocks of a page run as they stand there, in order, and print what the lines `#> ` say. A block that begins
+The Python blocks of a page run in order, and print what the lines `#> ` say. A block that begins
 with `$ vmapdbg ... samples/...` is printed by that command; one below `<!-- prints: COMMAND -->` has some lines of what
 that prints (the last of several, with `&&` between them), with `...` where others are left out, and `<!-- NAME ... -->`
 above it is the program NAME.
@@ -137,7 +137,7 @@ def read_parts(text: str) -> list[list[str]]:
 
 
 def find_part(lines: list[str], part: list[str]) -> int | None:
-    """Returns where the lines of a part stand one after the other; how far in they stand is not looked at."""
+    """Returns the position of each line of a part in the text, in order. Indentation does not count."""
     wanted = [line.strip() for line in part]
     shown = [line.strip() for line in lines]
     return next((i for i in range(len(shown)) if shown[i : i + len(wanted)] == wanted), None)

@@ -20,7 +20,7 @@ PRINTED = "[5.0, 25.0, 61.0] [6.0, 16.0]\n"
 
 
 def run_plain(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """A program that nobody installed the overlay for."""
+    """A program in a process without the overlay."""
     (folder / "a.py").write_text(text, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "DEV": "PYTHON"}
     environment.pop("VMAPDBG_PATCHES", None)
@@ -61,7 +61,7 @@ def test_the_import_does_nothing_under_run_and_in_a_snippet(tmp_path: Path) -> N
 
 
 def test_a_snippet_shows_the_users_lines_and_small_ranges(tmp_path: Path) -> None:
-    """The RANGEs of vmap have ids that no other call has; what is shown are those of the schedule."""
+    """The RANGEs of vmap have ids that no other call has; the report shows the ids of the schedule."""
     text = (
         "from tinygrad import Tensor\n"
         "from tinygrad.func import vmap\n"
@@ -83,7 +83,7 @@ def test_a_snippet_shows_the_users_lines_and_small_ranges(tmp_path: Path) -> Non
 
 
 def test_random_numbers_in_a_vmap_are_refused_where_somebody_looks_too(tmp_path: Path) -> None:
-    """Else the kernels that are shown are those of a program that raises without the tool."""
+    """Otherwise the report would show kernels of a program that fails without the tool."""
     text = """
 from tinygrad import Tensor
 from tinygrad.func import vmap

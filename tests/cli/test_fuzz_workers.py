@@ -12,7 +12,7 @@ import pytest
 from tool import ROOT, is_running, wait_until
 
 PROGRAM = "import pathlib, time\npathlib.Path({busy!r}).touch()\nwhile True: time.sleep(0.01)"
-# each tells the worker's id, then has it run the program, which does not end
+# each prints the id of the worker, then runs an endless program in it
 STARTERS = {
     "hunt": """\
 from tests.fuzz.hunt.runner import Runner

@@ -45,7 +45,7 @@ Tensor.realize(z + 1, y.detach())
 
 @pytest.mark.slow
 def test_memory_that_is_read_or_written_wrongly(tmp_path: Path) -> None:
-    """What the patches do not mend of 0.12.0; also where a program has had the kernels before."""
+    """Faults of 0.12.0 that the patches do not change, also if the program had the same kernels before."""
     (tmp_path / "a.py").write_text(ORDER, encoding="utf-8")
     done = run_tool("lint", "a.py", "--format", "json", "--ignore", "VD104", cwd=tmp_path)
     found = [(one["code"], one["line"]) for one in json.loads(done.stdout)["findings"]]
@@ -201,7 +201,7 @@ y = x.softmax().softmax()
 
 
 def test_the_guard_that_is_advised_takes_the_finding_away(tmp_path: Path) -> None:
-    """With a baseline or without, and where a kernel is paired with one of it or not."""
+    """With and without a baseline, and for kernels with and without a partner in it."""
     (tmp_path / "a.py").write_text(UNGUARDED, encoding="utf-8")
     options = ("--target", "metal", "--select", "VD104", "--format", "json")
     done = run_tool("lint", "a.py", "--patches", "all,-fusion-guard", *options, cwd=tmp_path)

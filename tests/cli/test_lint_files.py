@@ -38,7 +38,7 @@ def test_several_files(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_file_that_fails_leaves_the_others(tmp_path: Path) -> None:
-    """The worst of the exit codes is that of all."""
+    """The exit code is the worst exit code of all files."""
     write(tmp_path)
     done = run_tool("lint", "dies.py", "a.py", *OFF, cwd=tmp_path)
     assert done.returncode == 3
@@ -100,7 +100,7 @@ def test_a_comment_in_another_file_is_told_with_the_findings(tmp_path: Path) -> 
 
 
 def test_the_problem_matcher_reads_findings(tmp_path: Path) -> None:
-    """Each rule by one of the two, with its severity; the words of GitHub's fields are those that it knows."""
+    """Each rule appears once, with its severity; GitHub gets only words that it knows."""
     matchers = json.loads((EXAMPLES / "vmapdbg-matcher.json").read_text(encoding="utf-8"))["problemMatcher"]
     assert len({matcher["owner"] for matcher in matchers}) == len(matchers) == 2
     write(tmp_path)

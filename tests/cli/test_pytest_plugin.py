@@ -74,7 +74,7 @@ def test_vmapped():
 
 @pytest.mark.slow
 def test_what_is_scheduled_outside_of_a_block_is_computed_as_without_the_plugin(tmp_path: Path) -> None:
-    """No fixture, no block: every report of the scheduler goes to nobody, the attempts of the fusion guard included."""
+    """Without the fixture and without a block, no report is kept, not even the attempts of the fusion guard."""
     (tmp_path / "test_a.py").write_text(OUTSIDE, encoding="utf-8")
     with_plugin = run_pytest(tmp_path, "-s", "--vmapdbg")
     command = [sys.executable, "-m", "vmapdbg", "run", "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"]
@@ -222,7 +222,7 @@ def test_a_mistake_in_the_table_is_one_line(tmp_path: Path, line: str, words: st
     (said,) = [line for line in done.stderr.splitlines() if line]
     assert said.startswith("ERROR: --vmapdbg: ")
     assert words in said
-    # without the option nobody reads the table
+    # without the option the table is not read
     assert run_pytest(tmp_path, "tests").returncode == 0
 
 
@@ -241,5 +241,5 @@ def test_a_snapshot_stays_in_its_folder(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text(text, encoding="utf-8")
     done = run_pytest(tmp_path, "--vmapdbg", "--vmapdbg-update")
     for name in names:
-        assert f"{name!r} is no name for a snapshot" in done.stdout
+        assert f"{name!r} is not a name for a snapshot" in done.stdout
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ""] == ["test_a.py"]

@@ -29,7 +29,7 @@ REFUSED = {
     "lint ok.py gone.py": "there is no file gone.py",
     "lint ok.py .": ". is a directory",
     "lint gone.json": "there is no file gone.json",
-    "lint ok.json": "ok.json is no vmapdbg capture: it has no schema number",
+    "lint ok.json": "ok.json is not a vmapdbg capture: it has no schema number",
     "run --lint gone.py": "there is no file gone.py",
     "check gone.py": "there is no file gone.py",
     "why --value gone.py": "there is no file gone.py",
@@ -37,7 +37,7 @@ REFUSED = {
     "diff ok.py gone.py": "there is no file gone.py",
     "diff gone.py ok.py": "there is no file gone.py",
     "diff ok.py --baseline=gone.json": "cannot read gone.json",
-    "diff broken.json broken.json": "broken.json is no vmapdbg capture: ",
+    "diff broken.json broken.json": "broken.json is not a vmapdbg capture: ",
     "diff future.json future.json": "future.json has schema 99, newer than the 1 that this vmapdbg reads",
     "report gone.py -o all.html --patches-all": "there is no file gone.py",
     # no snippet, or two
@@ -139,12 +139,12 @@ REFUSED = {
     ),
     "bisect ok.py --decisions --baseline a.json": "--baseline is run, for its values: a saved capture has none",
     # trees and interpreters
-    "show ok.py --tinygrad nowhere": "there is no folder nowhere, and it is no version of tinygrad such as 0.14.0",
-    "show ok.py --tinygrad .": ". is no tinygrad: there is no tinygrad/__init__.py in it",
+    "show ok.py --tinygrad nowhere": "there is no folder nowhere, and it is not a version of tinygrad such as 0.14.0",
+    "show ok.py --tinygrad .": ". is not a tinygrad: there is no tinygrad/__init__.py in it",
     "show ok.py --tinygrad 0.11.0": "tinygrad 0.11.0 (0.11.0) is too old: vmapdbg observes 0.12 and later",
     "show ok.py --tinygrad .@master": ". is in no git repository: it has no revisions",
     "show ok.py --python no-such-python": "--python: there is no program no-such-python",
-    "show ok.py --python true": "--python: true is no Python interpreter",
+    "show ok.py --python true": "--python: true is not a Python interpreter",
 }
 
 

@@ -61,7 +61,7 @@ def read_states(page: Path) -> list[list[Any]]:
 
 @pytest.mark.slow
 def test_each_state_of_the_patches_is_run(tmp_path: Path) -> None:
-    """The snippet fails without one patch, dies without another: told in a line each, and the others are there."""
+    """The snippet fails without one patch and dies without another: one line for each; the other states are there."""
     (tmp_path / "net.py").write_text(
         """import os
 from tinygrad import Tensor

@@ -103,7 +103,7 @@ def test_names_the_test_in_workers(folder: Path) -> None:
     assert "test_right" not in done.stderr
 
 
-# a rule makes of a node one that has it as its source
+# a rule that replaces a node by a node with the same source
 ENDLESS = """
 from tinygrad.dtype import dtypes
 from tinygrad.uop import Ops
@@ -151,7 +151,7 @@ def test_the_tests_after_one_that_never_ends_are_run(folder: Path) -> None:
 
 
 def test_the_judge_ends_with_a_tool_that_is_killed(folder: Path) -> None:
-    """It waits for more to judge, and there is nobody to tell it that no more comes."""
+    """The judge waits for more schedules, and its parent is gone."""
     (folder / "long.py").write_text("import os, time\nprint(os.environ['VMAPDBG_CHECK'], flush=True)\ntime.sleep(60)\n")
     command = [sys.executable, "-m", "vmapdbg", "run", "--check", "long.py"]
     tool = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, start_new_session=True)

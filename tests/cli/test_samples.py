@@ -24,7 +24,7 @@ from tool import ROOT, RunSample
 SAMPLES = sorted((ROOT / "samples").glob("*.py"))
 # samples that every run of the tests sees, with other patches and for other targets, too: a fault, an error, a fusion
 USUAL = {"lost_range", "unclosed_range", "softmax"}
-# and those that it sees with all patches; each takes more than a second
+# and the findings with all patches; each takes more than a second
 OFTEN = {"nested_jvp", "whole_gather", "rotary"}
 EXPECTATION = re.compile(r"# expect(?:\[(?P<patches>[^]]*)\])?: (?P<what>.*)")
 

@@ -28,7 +28,7 @@ def test_settings_are_those_of_the_snippets_folder(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert (done.returncode, found["target"], found["findings"]) == (0, "metal", [])
     assert found["patches"]["ambient-ranges"] is False
-    # what show tells, too
+    # show prints it, too
     assert "VD101" not in run_tool("show", snippet, cwd=elsewhere).stdout
     # the command line counts more
     done = run_tool("lint", snippet, "--select", "VD101", "--ignore", "VD104", "--target", "c", cwd=elsewhere)

@@ -76,7 +76,7 @@ def test_source_is_rendered_for_the_target_without_its_device(target: str, text:
 
 @pytest.mark.parametrize("target", ["c", "metal", "cuda", "opencl"])
 def test_executed_ops_of_a_matmul_are_its_multiplies_and_adds(target: str) -> None:
-    """tinygrad's own estimate loses the factor of the threads where they stand inside loops."""
+    """tinygrad's own estimate loses the factor of threads inside loops."""
     kernel = show_work(target)["product"]
     asked = 2 * 64 * 128 * 32
     # the first add of an unrolled reduce may be saved, and a GROUP adds its partial sums once more
@@ -377,7 +377,7 @@ def test_a_part_that_is_not_there_is_refused_in_one_line(tmp_path: Path, asked: 
     assert BAD_PARTS[asked] in line
 
 
-# a scope whose RANGE gets another id in the schedule; and a sum over rows and classes, a gather along one of its axes
+# a scope whose RANGE gets another id in the schedule; a sum over rows and classes; a gather along one of its axes
 GATHERS = """
 numbers = Tensor.empty(40000)
 scope = UOp.range(2, 5)

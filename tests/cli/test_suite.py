@@ -32,7 +32,7 @@ STRANGE = "test_a.py::test_rows[../b|<i>\\xe9 (call)]"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A test-suite that ran on stock schedules, and in two workers on those with all patches."""
+    """A test suite on stock schedules, and with all patches in two workers."""
     path = tmp_path_factory.mktemp("suite")
     (path / "test_a.py").write_text(TESTS, encoding="utf-8")
     (path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
@@ -107,7 +107,7 @@ def test_what_diff_refuses(folder: Path) -> None:
         (("none",), "a saved run is compared with another one"),
         (("none", "test_a.py"), "a saved run is compared with another one"),
         (("none", "gone"), "there is no folder gone"),
-        (("none", "empty"), "empty is no saved run: it has no run.json"),
+        (("none", "empty"), "empty is not a saved run: it has no run.json"),
         (("none", "all", "--test", "nothing"), "no test of the runs has 'nothing' in its id"),
         (("none", "all", "--json", "--format", "github"), "give one of them"),
         (("test_a.py", "--format", "github"), "are for two saved runs"),

@@ -74,7 +74,7 @@ class Terminal:
         assert ready, f"nothing more was shown after {self.shown[-500:]!r}"
         try:
             more = os.read(self.master, 4096)
-        except OSError:  # nobody has the other end any more
+        except OSError:  # the other end is closed
             return False
         self.shown += more
         return bool(more)

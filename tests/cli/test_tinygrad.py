@@ -1,4 +1,4 @@
-"""Which tinygrad is looked at: the installed one, that of a checkout, of a commit, of another interpreter."""
+"""Which tinygrad the tool uses: the installed package, a checkout, a commit, another interpreter's."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_the_sample(tmp_path: Path) -> None:
 
 
 def test_the_outputs_that_a_node_feeds(tmp_path: Path) -> None:
-    """The node of a line stands for the outputs that it feeds."""
+    """A line selects the outputs that its nodes feed."""
     code, said = follow(tmp_path, WRONG_RULE, "snippet.py:11", "snippet.py", "--json")
     assert code == 1, said
     schedules: list[dict[str, Any]] = json.loads(said)["schedules"]

@@ -16,7 +16,7 @@ from devices import choose_device
 
 ROOT = Path(__file__).parent.parent.parent
 RunSample = Callable[..., subprocess.CompletedProcess[str]]
-"""The fixture `run_sample`: runs the tool on samples, or has what came of it before."""
+"""The fixture `run_sample`: runs the tool on samples, or returns the output of an earlier run."""
 # Seconds after which a process is taken to hang. How long something takes decides no test: the machine may be busy.
 HANGS = 600
 
@@ -33,18 +33,18 @@ def run_command(*command: str, cwd: Path, **variables: str) -> subprocess.Comple
 
 
 def name_device() -> dict[str, str]:
-    """Returns what names the device that tests compute on. Where none is named, tinygrad loads the drivers of all it
-    knows to see which is there, a third of what a small child takes: a test that is about that sets DEV=""."""
+    """Returns the environment variable that names the device for tests. Without it, tinygrad loads the drivers of all
+    devices, a third of the time of a small child. A test about that sets DEV=""."""
     return {"DEV": choose_device()}
 
 
 def find_path() -> str:
-    # the checkout is installed or on the path of whoever runs the tests; the child runs elsewhere
+    # the checkout is installed or on the path of the tests; the child runs in another folder
     return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
 
 
 def wait_until(is_done: Callable[[], bool], otherwise: str) -> None:
-    """Returns once `is_done`; fails with `otherwise` where that never comes."""
+    """Returns when `is_done`; fails with `otherwise` if that takes too long."""
     end = time.monotonic() + HANGS
     while not is_done():
         assert time.monotonic() < end, otherwise
@@ -52,7 +52,7 @@ def wait_until(is_done: Callable[[], bool], otherwise: str) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process that somebody started is still there."""
+    """Whether a process is still there."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:

@@ -1,6 +1,6 @@
 """How the faults are planted: each function takes a `pytest.MonkeyPatch` and breaks one thing in the scheduler.
 
-Rules of a PatternMatcher hold frozen copies of their functions, so a matcher is rebuilt where one of its rules changes.
+Rules of a PatternMatcher hold frozen copies of their functions, so a matcher is rebuilt if one of its rules changes.
 Faults of kernels are planted in the AST that the scheduler made, before it is lowered.
 """
 
@@ -44,7 +44,7 @@ def without_patches(*names: str) -> Plant:
 
 
 def rebuild_apply(patch: Patch, **changed: Any) -> None:
-    """Changes functions of the overlay's pass that `create_bufferize_and_index` calls, and builds its matcher anew."""
+    """Changes functions of the overlay's pass that `create_bufferize_and_index` calls, and rebuilds its matcher."""
     indexing, apply = overlay("schedule.indexing"), overlay("schedule._apply")
     for name, function in changed.items():
         patch.setattr(apply, name, function)
@@ -168,7 +168,7 @@ def guard_never_refuses(patch: Patch) -> None:
 
 
 def remove_every_bufferize(patch: Patch) -> None:
-    """The cost function never refuses: what may be removed at all is computed where it is read."""
+    """The cost function never refuses: every buffer that may be removed is computed by its readers."""
     from tinygrad.schedule import rangeify as upstream
 
     for name in ("pm_const_buffer_folding", "pm_remove_bufferize"):

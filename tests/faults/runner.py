@@ -23,7 +23,7 @@ from vmapdbg.install import overlay
 from vmapdbg.install.patches import format_patches, parse_patches, patch_states
 from vmapdbg.lint import RULES, lint_capture
 from vmapdbg.model import capture as model
-from vmapdbg.model.data import to_data
+from vmapdbg.model.store import to_data
 
 FILE = "<fault>"
 ERRORS = [rule.code for rule in RULES if rule.severity == "error"]
@@ -33,7 +33,7 @@ class Laboratory:
     """A tinygrad with the overlay whose schedules are captured one snippet at a time."""
 
     def __init__(self) -> None:
-        # without those of fusion: a fault is planted in a buffer, and a value that is fused is none
+        # without the fusion patches: a fault is planted in a buffer, and a fused value has none
         overlay.install(format_patches(parse_patches("ambient-ranges,nested-ranges,close-ranges")))
         self.state: Any = sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"]
         self.recorder = listen(Recorder())

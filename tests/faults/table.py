@@ -15,11 +15,10 @@ from tests.faults.plants import Plant
 class Fault:
     """One fault.
 
-    `plant` breaks the scheduler of this process. `snippet` is the program; the node on its line `# here` is the
-    culprit, and `target` is what its kernels are rendered for. `codes` are those one of which lint must report for
-    that line, and for a node with that `op` where one is given; without any, lint cannot see the fault, and `unseen`
-    says why. `wrong_values` tells whether running the program gives other values (for `check`); where it is False the
-    fault stops the program, or makes it slow.
+    `plant` breaks the scheduler of this process. `snippet` is the program; the node on its line `# here` has the fault,
+    and its kernels are rendered for `target`. Lint must report one of `codes` for that line, and for a node with that
+    `op` if it is given. Without codes lint cannot see the fault, and `unseen` says why. `wrong_values`: whether the
+    program gives other values (for `check`); otherwise the fault stops the program, or makes it slow.
     """
 
     name: str

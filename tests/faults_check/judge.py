@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.folder import EvidenceFolder
-from vmapdbg.model.data import to_data
+from vmapdbg.model.store import to_data
 
 
 def judge(folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from vmapdbg.check.result import CheckReport
 from vmapdbg.model.capture import Capture, Finding
-from vmapdbg.model.data import build_data, from_data
+from vmapdbg.model.store import build_data, from_data
 from vmapdbg.page.check_sentences import make_findings
 
 ROOT = Path(__file__).parent.parent.parent
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one fault. `rank` is the place of the first finding that names its line, from 1. `stopped`: the
+    """The result for one fault. `rank` is the place of the first finding that names its line, from 1. `stopped`: the
     program raised."""
 
     name: str
@@ -31,9 +31,9 @@ class Outcome:
 
 
 def check_faults(folder: Path, names: Sequence[str] = ()) -> Iterator[Outcome]:
-    """Yields an outcome for each fault, of all that change values or of those of `names` that do.
+    """Yields an outcome for each fault that changes values; with `names`, only for these.
 
-    `folder` is an empty one, for the evidence. Raises RuntimeError where a child fails.
+    `folder` is an empty folder for the evidence. Raises RuntimeError if a child fails.
     """
     ran = {row["name"]: row for row in run_module("runner", str(folder), *names)}
     for judged in run_module("judge", str(folder)):

@@ -18,7 +18,7 @@ import pytest
 
 from tests.faults.runner import FILE, Laboratory, find_line
 from vmapdbg.child.evidence.collector import Collector
-from vmapdbg.model.data import to_data
+from vmapdbg.model.store import to_data
 
 
 def fill_inputs(patch: pytest.MonkeyPatch) -> None:

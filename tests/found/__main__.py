@@ -1,4 +1,4 @@
-"""`python -m tests.found [NAME...]` runs the programs and writes into their heads what comes of them."""
+"""`python -m tests.found [NAME...]` runs the programs and writes the results into their heads."""
 
 from __future__ import annotations
 

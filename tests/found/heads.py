@@ -14,8 +14,8 @@ RELEASES = ("0.12.0", "0.13.0", "0.14.0", "patches")
 
 @dataclass(frozen=True)
 class Head:
-    """`told` are the lines that a person wrote: the cause, and by what it was found. `kinds` has what comes of the
-    program on each tinygrad, `ok` where it is right, and `says` what the reference says about it there."""
+    """`told` are the lines written by hand: the cause, and how it was found. `kinds` has the result on each tinygrad,
+    `ok` if it is right, and `says` what the reference says about it."""
 
     told: tuple[str, ...]
     kinds: dict[str, str]
@@ -42,7 +42,7 @@ def read_head(text: str) -> Head:
 
 
 def write_head(text: str, outcomes: dict[str, Outcome]) -> str:
-    """Returns the program with new lines about what comes of it."""
+    """Returns the program with new lines about its results."""
     lines = text.splitlines()
     told = [f"# {line}" for line in read_head(text).told]
     code = [line for line in lines if not line.startswith("# ")]

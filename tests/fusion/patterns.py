@@ -151,7 +151,7 @@ TWINS: dict[str, Callable[..., Any]] = {
     "cross entropy": lambda x: -(x.log_softmax() * x.sigmoid()).sum(-1).mean(-1),
 }
 
-# pattern, batch -> target -> kernels under vmap and by hand, where they differ, and why
+# pattern, batch -> target -> kernels under vmap and by hand if these differ, and why
 DIFFERENT: dict[str, dict[str, list[int]]] = {
     # The gradient is a RESHAPE of what is computed, and its batch is its second axis. By hand that is a view of the
     # buffer that holds what is computed; under vmap the result is a buffer itself, and what is computed another one.

@@ -22,7 +22,7 @@ ROOT = FOLDER.parent.parent
 def run_programs(
     out: Path, script: str, patches: str, what: str, device: str | None, *names: str, **variables: str
 ) -> None:
-    """Runs WHAT of `script` with these patches; it writes OUT. `device`: None for the one that runs kernels here."""
+    """Runs WHAT of `script` with these patches; it writes OUT. `device`: None for the device that runs kernels here."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "DEV": device or choose_device(), **variables}
     for name in ("BEAM", "JIT", "NOOPT", "PCONTIG", "VMAPDBG_PATCHES"):
         environment.pop(name, None)
@@ -78,7 +78,7 @@ def wait_for(done: Path) -> None:
 
 
 def require_opencl() -> None:
-    """Skips the test where nothing can be run on OpenCL, and says what is missing."""
+    """Skips the test if OpenCL cannot run anything, and names what is missing."""
     probe = "from tinygrad import Tensor; print((Tensor([1.0], device='CL') + 1).tolist())"
     found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=120, check=False)
     if found.returncode != 0:
@@ -88,6 +88,6 @@ def require_opencl() -> None:
 
 
 def assert_close(found: np.ndarray, expected: np.ndarray, what: str) -> None:
-    # sums in another order: the error is that of the largest term
+    # sums in another order: the largest term gives the error
     assert found.shape == expected.shape
     assert np.abs(found - expected).max(initial=0) <= 1e-4 * max(1.0, np.abs(expected).max(initial=0)), what

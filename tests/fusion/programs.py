@@ -7,7 +7,7 @@ targets   the patterns scheduled for each target and rendered: OUT.json has targ
           [LOCAL bytes, executed ops, threads, and the same three as the guard sees them]
 large     the same for the large ones
 local     random programs scheduled for each target with a limit: OUT.json has target -> name -> kernels, each the bytes
-          of its LOCAL buffers, those of its groups among them
+          of its LOCAL buffers, including those of its groups
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What random programs are kept away from: stock tinygrad 0.12.0 does it wrong without any scope.
+"""What random programs avoid: stock tinygrad 0.12.0 gets it wrong without any scope.
 
-A value has **traits**, which it hands on to what is made of it; some ops are not drawn for a value with a trait.
+A value has **traits** and passes them on to its readers; some ops are not drawn for a value with a trait.
 
-- divided: a condition on a quotient is wrong where it is padded twice in one kernel, as in
+- divided: a condition on a quotient is wrong if it is padded twice in one kernel, as in
   `(x / y > z).where(x, z).cumsum(0)`
-- repeated, then mixed: a reduce of all axes counts too often where a repeated axis is merged with another or padded,
+- repeated, then mixed: a reduce of all axes counts too often if a repeated axis is merged with another or padded,
   as in `x.unsqueeze(1).expand(2, 3, 2).flatten(1, 2).sum()`
 
 Places in ops.py and source.py that avoid one form of an op say why there.

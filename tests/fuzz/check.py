@@ -1,4 +1,4 @@
-"""Runs one program and says what came of it."""
+"""Runs one program and sorts its result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .program import Program, derived_results, has_derivative
 from .source import to_source, to_stock_source
 from .worker import serve
 
-# what the program may be told, in documented sentences, where its own steps ask for what cannot be
+# documented sentences for programs whose own steps ask for something impossible
 REFUSALS = ("is not in the graph of the outputs", "didn't JIT anything!")
 
 OK, WRONG, CRASH, HANG, REFUSED, UNKNOWN = "ok", "wrong values", "crash", "hang", "refused", "no reference"
@@ -35,7 +35,7 @@ class Outcome:
         return self.kind in FAILURES
 
     def same_as(self, other: Outcome) -> bool:
-        """The same failure, as far as a shrinker can tell."""
+        """Whether it is the same failure, as far as the shrinker can see."""
         return self.kind == other.kind and (self.kind != CRASH or self.headline == other.headline)
 
     @property
@@ -85,7 +85,7 @@ class Runner:
         return "Hang", (f"no answer in {self.timeout:.0f} s", "")
 
     def check(self, program: Program) -> Outcome:
-        """Raises Invalid for what is no program."""
+        """Raises Invalid for what is not a program."""
         want, trace = evaluate(program)
         if has_derivative(program):
             kind, theirs = self.ask(to_stock_source(program), stock=True)

@@ -27,7 +27,8 @@ def input_value(x: Input) -> Array:
 
 @dataclass
 class Trace:
-    """What an evaluation saw: each value (in a scope, that of the first element), and the scopes that it depends on."""
+    """What an evaluation saw: each value (in a scope, the value of the first element), and the scopes that it depends
+    on."""
 
     values: dict[str, Array] = field(default_factory=dict)
     scopes: dict[str, frozenset[int]] = field(default_factory=dict)
@@ -36,7 +37,7 @@ class Trace:
 def evaluate(program: Program) -> tuple[list[Array], Trace]:
     """Returns the results, one element of each batch after the other, and the trace. Raises Invalid.
 
-    A derivative is not evaluated, a value of its shape stands for it.
+    A derivative is not evaluated: a value of its shape replaces it.
     """
     trace = Trace()
     env: dict[str, Array] = {}

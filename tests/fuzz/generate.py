@@ -36,7 +36,7 @@ def generate(draw: Draw, largest: int = 36) -> Program:
 class Scope:
     """What is known while a body is drawn."""
 
-    names: list[str]  # those that a step may use, the newest last
+    names: list[str]  # the values that a step may use, the newest last
     depth: int
     open_ids: frozenset[int] = frozenset()
     steps: list[Step] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Generator:
         self.sizes = draw.choice(((2, 3), (2, 3, 4), (1, 2, 3), (3, 5), (1, 2, 3, 4, 5)))
         self.float = "float32" if draw.chance(20) else "float64"
         self.values: dict[str, Array] = {}
-        self.depends: dict[str, frozenset[str]] = {}  # all that a value is made of, itself included
+        self.depends: dict[str, frozenset[str]] = {}  # all ancestors of a value, and the value itself
         self.batches: dict[str, frozenset[int]] = {}  # the maps that it has an element of
         self.traits: dict[str, Traits] = {}  # what stock tinygrad goes wrong on (avoid.py)
         self.count = 0
@@ -111,7 +111,7 @@ class Generator:
         return x
 
     def pick(self, scope: Scope) -> str:
-        # one of the newest as a rule, so that programs are deep
+        # usually one of the newest, so that programs are deep
         if self.draw.chance(60):
             return scope.names[-1 - self.draw.integer(0, min(2, len(scope.names) - 1))]
         return self.draw.choice(scope.names)
@@ -159,7 +159,7 @@ class Generator:
             check_value(value := np.asarray(op.value(*arrays, *params)))
         except (Invalid, ValueError, IndexError):
             return False
-        # stock: where a slice holds only padding and is realized, what it is a slice of becomes zero too
+        # stock: if a slice holds only padding and is realized, its source becomes zero, too
         if not value.any():
             return False
         out = self.new_name()
@@ -228,7 +228,7 @@ class Generator:
         return tuple(a - ndim if a is not None and self.draw.chance(25) else a for a in axes)
 
     def axes_of_sizes(self, name: str, sizes: tuple[int, ...]) -> tuple[int | None, ...]:
-        """An axis of the value for each size, where there is one; none at times."""
+        """An axis of the value for each size if it has one; sometimes none."""
         axes: list[int | None] = []
         for size in sizes:
             fits = [i for i, s in enumerate(self.values[name].shape) if s == size and i not in axes]
@@ -314,8 +314,8 @@ WEIGHTED = {
 
 
 def for_jit(program: Program) -> Program:
-    """The JIT takes buffers. stock: its graph hands a kernel the wrong ones where codegen dropped one that is not read,
-    as that of an index into an axis that was expanded: `x.expand(1, 2, 2)[:, :, (y > 0).where(1, 0)]` gave y."""
+    """The JIT takes buffers. stock: if codegen drops an unread buffer, such as an index into an expanded axis, its
+    graph passes the wrong buffers to a kernel: `x.expand(1, 2, 2)[:, :, (y > 0).where(1, 0)]` gave y."""
     if any(isinstance(step, Apply) and step.op == "index_tensor" for step in all_steps(program)):
         return replace(program, mode="each")
     return replace(program, inputs=tuple(replace(x, kind="realized") for x in program.inputs))

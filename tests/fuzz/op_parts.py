@@ -1,4 +1,4 @@
-"""What the table of ops (ops.py) is made of: `Op`, parameters that fit a value, and numpy functions."""
+"""The parts of the table of ops (ops.py): `Op`, parameters that fit a value, and numpy functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 class Op:
     """`text` takes the names of the args and the params, `value` the arrays and the params.
 
-    `draw` returns params that fit the arrays, or None where there are none. `kinds` holds the numpy kinds that the
+    `draw` returns params that fit the arrays, or None if none fit. `kinds` holds the numpy kinds that the
     first argument may have. `after` is a line that follows, with the name of the result and the params.
     """
 
@@ -30,7 +30,7 @@ class Op:
     after: Callable[..., str] | None = None
     only_inside: bool = False  # of an element of a batch
     only_outside: bool = False
-    derivable: bool = True  # may stand in a program with derivatives
+    derivable: bool = True  # may be in a program with derivatives
 
 
 def pre(axis: int) -> str:

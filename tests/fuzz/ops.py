@@ -47,7 +47,7 @@ OPS: dict[str, Op] = {
     "sin": Op(lambda a: f"{a}.sin()", np.sin),
     "tanh": Op(lambda a: f"{a}.tanh()", np.tanh),
     "relu": Op(lambda a: f"({a} + 0.0123457).relu()", lambda a: like(a, np.maximum(a + 0.0123457, 0))),
-    # stock: codegen rewrites for ever where a list indexes the abs of a sum of three, so there is no abs
+    # stock: codegen rewrites without end if a list indexes the abs of a sum of three, so there is no abs
     "exp": Op(lambda a: f"({a} * 0.1).exp()", lambda a: like(a, np.exp(a * 0.1))),
     "sqrt": Op(lambda a: f"({a}.square() + 0.1).sqrt()", lambda a: like(a, np.sqrt(a * a + 0.1))),
     "recip": Op(lambda a: f"1 / ({a}.square() + 1)", lambda a: like(a, 1 / (a * a + 1))),
@@ -180,7 +180,7 @@ OPS: dict[str, Op] = {
         lambda a: f"{a}.flatten()[:3].unsqueeze(1) * {a}.flatten()[:4] * 0.3",
         lambda a: like(a, a.reshape(-1)[:3, None] * a.reshape(-1)[:4] * 0.3),
     ),
-    # stock: setitem of a value of no batch can write to the value that it was made of, and has no gradient
+    # stock: setitem of a value without a batch can write to its source, and has no gradient
     "set_index": Op(
         lambda a, i, j: f"{a} * 1",
         lambda a, i, j: put(a, i, j, 0.5),

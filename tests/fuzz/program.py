@@ -87,7 +87,7 @@ def outs_of(step: Step) -> tuple[str, ...]:
 
 
 def args_of(step: Step) -> tuple[str, ...]:
-    """The names that a step reads, those that a body closes over included."""
+    """The names that a step reads, including those that a body closes over."""
     if isinstance(step, Apply):
         return step.args
     if isinstance(step, Derive):

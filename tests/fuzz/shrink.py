@@ -176,7 +176,7 @@ def plainer_maps(program: Program, body: Body, i: int, step: Map) -> Iterator[Pr
 
 
 def one_range(put: Callable[[Map], Program], step: Map) -> Iterator[Program]:
-    # the batch is that of one RANGE, the other one's axis stays where it is
+    # one RANGE gets the batch, the axis of the other does not move
     for k in range(2):
         yield put(
             replace(
@@ -251,7 +251,7 @@ def with_steps(program: Program, body: Body, i: int, steps: tuple[Step, ...]) ->
 
 
 def renamed(program: Program, names: Rename) -> Program:
-    """Every use of a name is one of another."""
+    """Replaces every use of a name by another name."""
 
     def name(n: str) -> str:
         while n in names and names[n] != n:

@@ -17,7 +17,7 @@ def to_source(program: Program) -> str:
 def to_stock_source(program: Program, lazy: bool = False) -> str:
     """The same program with a loop over single elements for each scope, for stock.py to run.
 
-    Where nothing is differentiated each element is realized by itself, but for `lazy`.
+    If nothing is differentiated, each element is realized by itself, except with `lazy`.
     """
     writer = Writer(program, evaluate(program)[1], stock=True)
     if lazy:
@@ -73,7 +73,7 @@ class Writer:
             size = 1
             for s in x.shape:
                 size *= s
-            # stock: codegen crashes or rewrites for ever where an arange that is no buffer is sliced or an index
+            # stock: codegen crashes or rewrites without end if an arange without a buffer is sliced or is an index
             return f"{x.name} = Tensor.arange({size}, dtype=dtypes.{x.dtype}).reshape({x.shape}).contiguous()"
         if x.kind == "full":
             return f"{x.name} = Tensor.full({x.shape}, {'True' if x.dtype == 'bool' else 2}, dtype=dtypes.{x.dtype})"

@@ -47,7 +47,7 @@ def serve(connection: Any) -> None:
 
 
 def end_with_parent() -> None:
-    """Ends this process when the one that started it is gone, however it ended: it may be at an endless program."""
+    """Ends this process when its parent is gone, however that ended: this process may run an endless program."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])

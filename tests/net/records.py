@@ -14,8 +14,8 @@ from tests.net.worker import Outputs, observe_program
 
 @dataclass
 class Worked:
-    """What came of a program: how many outputs were recorded or compared, which of them differ, and how many could not
-    be compared, because nothing is recorded of them."""
+    """The result of a program: how many outputs were recorded or compared, which of them differ, and how many have no
+    recorded output."""
 
     outputs: int = 0
     differences: list[Difference] = field(default_factory=list[Difference])

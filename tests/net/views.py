@@ -96,7 +96,7 @@ PAIRS = {
     "graph.diff.{before}": "graph {saved} --diff --baseline {before}.json -o out.dot",
     "lint.{before}": "lint {saved} --baseline {before}.json --width 80",
 }
-"""Commands that read two saved captures, the first that of a state of BEFORE."""
+"""Commands that read two saved captures; the first is of a state in BEFORE."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ class View:
         return "{saved}" in self.command
 
     def is_wanted(self, names: Sequence[str]) -> bool:
-        """Whether one of the names is that of the view, or its beginning (`show`, `diff.none`), or is `saved` and the
-        view is of a saved capture."""
+        """Whether one of the names is the view's, or its beginning (`show`, `diff.none`), or is `saved` and the view is
+        of a saved capture."""
         return any(f"{self.name}.".startswith(f"{name}.") or (name == "saved" and self.reads_capture) for name in names)
 
     def fill(self, program: str, state: str) -> list[str]:

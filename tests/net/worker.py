@@ -23,7 +23,7 @@ _LONGEST = 300
 """Seconds after which a command is stopped."""
 _FILES = ("stdout", "stderr", "out.dot", "out.json", "out.svg", "out.html")
 Outputs: TypeAlias = dict[str, dict[str, str]]
-"""What commands print, by the name of the state and that of the view."""
+"""What commands print, by the name of the state and of the view."""
 _warm: set[str] = set()
 """The commands whose modules this process has imported."""
 _SCRUBBED = {
@@ -40,7 +40,7 @@ _SCRUBBED = {
 
 
 def set_environment() -> None:
-    """Sets what the tool and its children find, whoever runs the net: their output depends on some of it."""
+    """Sets the environment of the tool and its children, because their output depends on it."""
     for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "PAGER", "PYTHONDONTWRITEBYTECODE"):
         os.environ.pop(name, None)
     os.environ |= {

@@ -27,7 +27,7 @@ _fresh_ids = itertools.count(1000)
 
 
 def make_range(size: int, axis_id: int | None = None, axis_type: AxisType = LOOP) -> UOp:
-    """Returns a RANGE; with no `axis_id`, one that no other scope uses."""
+    """Returns a RANGE; without `axis_id`, a RANGE that no other scope uses."""
     return UOp.range(size, -next(_fresh_ids) if axis_id is None else axis_id, axis_type)
 
 
@@ -168,7 +168,7 @@ def tolerance(dtype: Any) -> dict[str, Any]:
 
 
 def assert_same(got: Any, want: Any, what: str = "") -> None:
-    """Compares results, one by one where there are several: shape, dtype and every element."""
+    """Compares results, one after the other if there are several: shape, dtype and every element."""
     if isinstance(want, tuple):
         assert isinstance(got, tuple)
         assert len(got) == len(want)

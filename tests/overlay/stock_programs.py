@@ -1,9 +1,9 @@
 """Schedules programs that have no VMAP op, and prints the AST keys of every kernel.
 
 `python stock_programs.py all` does it on the tinygrad that this process has, stock or with the overlay; `some` takes
-the first variant of every sixth program that is no slow one, under one of the settings. It prints one JSON document:
+the first variant of every sixth quick program, under one of the settings. It prints one JSON document:
 {"overlay": bool, "patches": [..], "schedules": {"PCONTIG=0 spread(3, 5)": [[key, ..], ..]}}.
-Nothing is run but what a TinyJit has to run to capture it. `test_stock_keys.py` compares several processes.
+Only what a TinyJit needs for its capture runs. `test_stock_keys.py` compares several processes.
 """
 
 from __future__ import annotations

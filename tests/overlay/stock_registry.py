@@ -1,4 +1,4 @@
-"""What the programs of stock_*.py share: how one is registered, and what they are made of."""
+"""The registry of the programs in stock_*.py, and the functions that they share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewrites of tinygrad's that do not end: what is told of them."""
+"""The messages about rewrites of tinygrad that do not end."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from tinygrad.helpers import Context
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import PatternMatcher, RewriteContext, UOp, UPat, graph_rewrite
 
-from vmapdbg.child.failures.diagnose import diagnose
-from vmapdbg.child.failures.endless import Endless, EndlessRewrite, find_loop
-from vmapdbg.child.failures.known_nodes import KnownNodes
-from vmapdbg.child.failures.watcher import Watcher
+from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
+from vmapdbg.child.failures.endless import LOOP, Endless, EndlessRewrite, Watcher, find_frame
 from vmapdbg.model.crash import Crash
 
 THERE = UPat(Ops.SIN, name="x"), lambda x: x.src[0].sqrt()
@@ -27,7 +25,7 @@ START = UOp.variable("a", 1, 9).cast(dtypes.float).sin()
 
 
 def crash_of(start: UOp, rules: list[Any], bottom_up: bool) -> Crash:
-    """Returns what is told of a rewrite that does not end."""
+    """Returns the message about a rewrite that does not end."""
     watcher = Watcher(lambda text: None)
     watcher.start()
     try:
@@ -71,7 +69,7 @@ def test_where_an_endless_rewrite_was_stopped_makes_no_difference() -> None:
     """It is stopped from outside, wherever it is just then: here in a rule."""
 
     def end(frame: FrameType) -> EndlessRewrite:
-        loop = find_loop(frame)
+        loop = find_frame(frame, LOOP)
         assert loop is not None
         error = EndlessRewrite()
         error.found = Endless(loop.f_locals["self"], growing=START)

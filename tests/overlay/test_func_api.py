@@ -118,7 +118,7 @@ def test_nesting_takes_each_axis_of_what_is_left() -> None:
     x = numbers(2, 3, 5)
     same(vmap(vmap(lambda v: v.sum()))(Tensor(x)), x.sum(2))
     same(vmap(vmap(lambda v: v.sum(), in_axes=1), in_axes=1)(Tensor(x)), x.transpose(1, 2, 0).sum(2))
-    # pairs of rows: each argument is mapped by one of the two
+    # pairs of rows: each argument is mapped by a vmap of its own
     pairs = vmap(vmap(lambda a, b: (a * b).sum(), in_axes=(None, 0)), in_axes=(0, None))
     same(pairs(Tensor(A), Tensor(B)), A @ B.T)
     # the inner one closes over what the outer one maps
@@ -203,7 +203,7 @@ def test_two_derivatives_in_each_other_keep_their_inputs_apart() -> None:
     # the inner point is the outer input itself
     x = Tensor(3.0)
     same(jvp(lambda x: x * jvp(lambda y: x * y, (x,), (one,))[1], (x,), (one,))[1], 6)
-    # a tensor that the function closes over is constant, also where it is the input
+    # a tensor that the function closes over is constant, even if it is also the input
     same(jvp(lambda y: x * y, (x,), (one,))[1], 3)
     same(jacrev(lambda y: x * y)(x), 3)
     same(jacrev(lambda y: y * jacfwd(lambda z: y * z)(y))(x), 6)
@@ -306,7 +306,7 @@ def test_jvp_of_many_outputs_and_inputs() -> None:
     same(got["y"], B @ C + A @ C)
     same(got["s"][0], (B @ C + A @ C).sum(), 1e-4)
     same(got["s"][1], B)
-    # where one input is made of another, each has its own tangent
+    # if one input is computed from another, each has its own tangent
     h = x * 2
     same(jvp_of(h * x, (x, h), (Tensor(B), Tensor(B))), A * B + 2 * A * B)
 
@@ -420,7 +420,7 @@ def test_derivatives_under_tinyjit() -> None:
 
 
 def test_a_program_that_is_built_again_is_found_in_the_schedule_cache() -> None:
-    """Each call of vmap has a RANGE of its own, but the schedule names them anew."""
+    """Each call of vmap has its own RANGE, but the schedule numbers them again."""
     x, t = Tensor(A).realize(), Tensor(B).realize()
 
     def build() -> Tensor:

@@ -155,7 +155,7 @@ def test_what_a_node_has_is_what_stock_finds() -> None:
     y = vmap(lambda v: (v.reshape(2, 3).sum(0) * v[:3]).cast("float"))(Tensor(X).realize())
     u = y.uop
     for _ in range(3000):
-        # nobody asks on the way
+        # nothing asks in between
         u = UOp(Ops.NEG, u.dtype, (u,))
     assert (u.shape, u.device, u.ranges) == (y.uop.shape, y.uop.device, {})
     for node in u.toposort():
@@ -181,7 +181,7 @@ def test_the_key_of_a_schedule_in_the_cache_is_not_computed_again(monkeypatch: p
 
 
 def test_a_write_and_its_scope_find_their_way_back() -> None:
-    """The walk back has the nodes of the program for those of the key, and makes what is new: the buffers."""
+    """The walk back replaces the key's nodes by the program's nodes, and makes new buffers."""
     x = Tensor(X).realize()
     for i in range(3):
         target = Tensor.zeros(4, 6, dtype="double").contiguous().realize()

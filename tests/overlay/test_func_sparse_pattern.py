@@ -398,7 +398,7 @@ def test_errors(fn: Any, x: Any, error: type[Exception], message: str) -> None:
 
 
 def test_no_pattern_while_jit_captures() -> None:
-    """The constants of this call would be those of all calls."""
+    """Otherwise the constants of this call would be the constants of all calls."""
     jitted = TinyJit(lambda x, a: sparse_jacobian(lambda v: v * a, x).values.realize())
     arguments = [(vector(3, i), Tensor([1.0, 0.0, 2.0], dtype=dtypes.float64).realize()) for i in range(2)]
     jitted(*arguments[0])
@@ -423,7 +423,7 @@ def test_pattern_is_sorted_and_checked() -> None:
 
 
 def test_a_pattern_keeps_its_places() -> None:
-    """The arrays that it is made of stay their owner's, and what they become later is not the pattern's."""
+    """The pattern copies its arrays: later changes of them do not change it."""
     rows, cols = np.array([0, 1]), np.array([1, 2])
     pattern = SparsityPattern((2, 3), rows, cols)
     rows[0], cols[0] = 1, 0
@@ -433,7 +433,7 @@ def test_a_pattern_keeps_its_places() -> None:
 
 
 def test_a_long_pattern_is_sorted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only its last place is out of order, where one part ends and the next begins."""
+    """Only the last place is out of order, between two parts."""
     monkeypatch.setattr(places, "CHUNK", 4)
     cols = [0, 1, 2, 3, 4, 5, 6, 7, 7]
     pattern = SparsityPattern((1, 8), [0] * 9, cols)
@@ -443,7 +443,7 @@ def test_a_long_pattern_is_sorted_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("width", [20, 78])
 def test_picture_fits_and_shows_each_block(width: int) -> None:
-    """A picture wider than the terminal is unreadable; one that hides a nonzero lies."""
+    """The picture fits into the terminal, and shows every nonzero."""
     pattern = SparsityPattern((300, 200), [0, 150, 299], [0, 199, 3])
     lines = pattern.render(width).split("\n")
     assert max(map(len, lines)) <= width

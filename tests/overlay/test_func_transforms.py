@@ -195,7 +195,7 @@ def test_dataclasses_registered_classes_and_dicts_of_other_kinds_are_trees() -> 
     same(of_state.v, A)
     groups = vmap(lambda x: defaultdict(list, {"x": x}))(Tensor(A))
     assert groups["nothing"] == []
-    # one that is not mapped is passed on as the object that it is
+    # an argument that is not mapped is passed on as the same object
     settings = State(V, "plain")  # pyright: ignore[reportArgumentType]
     assert vmap(lambda x, s: x * (s is settings), in_axes=(0, None))(A, settings).shape == (3, 4)
 

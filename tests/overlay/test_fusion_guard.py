@@ -47,7 +47,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("observed", [False, True])
 def test_where_no_fusion_pays_the_kernels_are_those_of_stock(observed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are there already when that is known, and are made again for an observer, which is told the reasons."""
+    """The buffers exist already by then. They are built again for an observer, which gets the reasons."""
     rules: list[str] = []
     observer = MagicMock()
     observer.fusion_refused = lambda x, refusal: rules.append(refusal.rule)

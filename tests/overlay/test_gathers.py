@@ -19,7 +19,7 @@ from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay.schedule.rangeify import find_gathered
 
-from vmapdbg.install.observer import Observer
+from vmapdbg.install.overlay import Observer
 
 # the elements of an axis, enough for a split in 256 and the rest: stock splits from 300 on here, not from 32,768
 N = 512
@@ -254,7 +254,7 @@ TOLD = {
 
 @pytest.mark.parametrize("name", TOLD)
 def test_what_is_not_split_is_told(name: str, listener: Listener) -> None:
-    """`show` and `why` have it from there, with the node that the kernels are made of."""
+    """`show` and `why` read it from there, with the node of the kernels."""
     program, _ = GATHERS[name]
     program().schedule()
     ((reduce, whole),) = listener.left

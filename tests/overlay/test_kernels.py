@@ -67,7 +67,7 @@ PROGRAMS: dict[str, tuple[Fn, Fn]] = {
         lambda x: x.pad(((1, 1), (0, 0))).flip(0),
         lambda x: x.pad(((0, 0), (1, 1), (0, 0))).flip(1),
     ),
-    # alone, the one by hand would be a view, which is no kernel before it is read
+    # alone, the one by hand would be a view, which is not a kernel before it is read
     "flip": (lambda x: x.flip(0), lambda x: x.flip(1).contiguous()),
     "list index": (lambda x: x[[2, 0]] * 3, lambda x: x[:, [2, 0]] * 3),
     "outer product": (lambda x: x[0].unsqueeze(1) * x[1], lambda x: x[:, 0].unsqueeze(2) * x[:, 1].unsqueeze(1)),
@@ -180,5 +180,5 @@ def test_outputs_that_are_reshapes_and_others(element: Callable[[Tensor], tuple[
     results = vmap(element, out_axis=(0, 0))(x)
     Tensor.realize(*results)
     assert_same(results, expected)
-    # what is made of them later reads the same memory
+    # its later views read the same memory
     assert_same(tuple(y + 1 for y in results), tuple(y + 1 for y in expected))

@@ -13,13 +13,12 @@ from tinygrad.uop.ops import UOp
 
 from vmapdbg.check.compare import compare
 from vmapdbg.check.result import Comparison, KernelFault
-from vmapdbg.child.compare import linear_fault
-from vmapdbg.child.compare.kernel_rerun import WrongBuffer
+from vmapdbg.child.compare import kernel_rerun
 from vmapdbg.child.evidence.graphs import KernelRun, WrittenBuffer
 from vmapdbg.child.listen.rendering import compile_kernel
 from vmapdbg.child.program.accesses import carries_values
-from vmapdbg.child.program.emulator import keep_program
 from vmapdbg.child.program.linear_reader import read_linear
+from vmapdbg.child.program.programs import keep_program
 from vmapdbg.values.numbers import Array, encode
 from vmapdbg.values.tolerance import make_tolerance
 
@@ -67,14 +66,16 @@ def judge(run: KernelRun, contents: dict[str, bytes], got: Array, right: Array) 
 
     size = right.shape[0]
     buffer = WrittenBuffer(1, 0, (0,), ((0, size),), right.dtype, size, "got", run=run)
-    wrong = WrongBuffer(buffer, got, right, (), make_tolerance(right.dtype, 4, 40.0), compare_with_right)
-    return linear_fault.find_linear_fault(contents.__getitem__, wrong)
+    tolerance = make_tolerance(right.dtype, 4, 40.0)
+    read = contents.__getitem__
+    wrong = kernel_rerun.WrongBuffer(buffer, got, right, (), tolerance, compare_with_right, read)
+    return kernel_rerun.find_linear_fault(wrong)
 
 
 @pytest.mark.parametrize("size", [12, 480])
 def test_which_of_the_two(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether all of the program runs, or only what writes some of the wrong elements."""
-    monkeypatch.setattr(linear_fault, "MOST_STEPS", 1000)
+    monkeypatch.setattr(kernel_rerun, "MOST_STEPS", 1000)
     read = np.arange(size) % 7 + 1
     assert tell(scale(2.0, size), 3 * read, 2 * read, read=read) == KernelFault("compiler")
     assert tell(scale(3.0, size), 3 * read, 2 * read, read=read) == KernelFault("codegen", is_same=True)
@@ -110,7 +111,7 @@ def test_if_it_cannot_be_decided_the_reason_is_said(monkeypatch: pytest.MonkeyPa
     foreign = KernelRun(None, (None, "read"), None, "linear")
     fault = judge(foreign, {"linear": keep_program([UOp(Ops.CUSTOM, dtypes.void)], {})}, got, right)
     assert fault == KernelFault("codegen", "it does not write its first buffer")
-    monkeypatch.setattr(linear_fault, "MOST_STEPS", 1)
+    monkeypatch.setattr(kernel_rerun, "MOST_STEPS", 1)
     fault = tell(scale(2.0), TRIPLED)
     assert fault == KernelFault("lowering", "its linear program is too long to be run: over 1 steps")
 
@@ -136,8 +137,8 @@ def test_a_sum_runs_whole_and_its_elements_one_by_one(monkeypatch: pytest.Monkey
     carried = {loop.trips: carries_values(program, loop) for loop in program.loops}
     assert carried.get(4, False) is False
     right = READ.reshape(4, 3).sum(1)
-    for most in (linear_fault.MOST_STEPS, 60):
-        monkeypatch.setattr(linear_fault, "MOST_STEPS", most)
+    for most in (kernel_rerun.MOST_STEPS, 60):
+        monkeypatch.setattr(kernel_rerun, "MOST_STEPS", most)
         assert tell(uops, right + 1, right) == KernelFault("compiler")
         assert tell(uops, right, right + 1) == KernelFault("codegen", is_same=True)
 
@@ -147,7 +148,7 @@ def test_a_buffer_that_is_written_in_place_runs_whole(monkeypatch: pytest.Monkey
     buffer = Tensor.zeros(12).contiguous().realize()
     buffer.assign(buffer + 1)
     uops = lower(buffer)
-    monkeypatch.setattr(linear_fault, "MOST_STEPS", 10)
+    monkeypatch.setattr(kernel_rerun, "MOST_STEPS", 10)
     run = KernelRun(None, ("read",), None, "linear")
     contents = {"linear": keep_program(uops, {}), "read": encode(READ, "float").data}
     fault = judge(run, contents, encode(TRIPLED, "float"), encode(READ + 1, "float"))

@@ -183,7 +183,7 @@ def test_with_ambient_ranges_the_store_uses_the_loop_variable(outcomes) -> None:
 
 @pytest.mark.parametrize("name", ["nested contiguous", "nested softmax", "nested stack index"])
 def test_without_nested_ranges_a_nested_scope_is_wrong(outcomes, name: str) -> None:
-    """Seed 001: a node that depends on two RANGEs has a buffer with one of them."""
+    """Seed 001: a node that depends on two RANGEs has a buffer with only one of them."""
     assert not is_right(outcomes("all,-fuse-broadcast,-nested-ranges")[name])
 
 

@@ -21,10 +21,10 @@ from tinygrad_overlay import _patching
 from tinygrad_overlay._patching import Change, Changes, UnknownShape
 
 from vmapdbg.child.evidence.collector import Collector
-from vmapdbg.child.listen.outputs import note_values
 from vmapdbg.child.listen.recorder import Recorder
+from vmapdbg.child.listen.values_and_times import note_values
 from vmapdbg.install import overlay
-from vmapdbg.install.import_hook import OverlayError
+from vmapdbg.install.overlay import OverlayError
 
 README = Path(__file__).parents[2] / "tinygrad" / "README.md"
 
@@ -132,7 +132,7 @@ def test_all_is_rebound_at_the_end_of_the_block(upstream: Any) -> None:
 
 
 def test_rules_of_one_matcher_change_together(upstream: Any) -> None:
-    """A function is replaced where a lambda calls it, too, and rules that are added later keep those changes."""
+    """A function that a lambda calls is replaced, too, and rules that are added later keep those changes."""
     stock = upstream.matcher
     added = PatternMatcher([(UPat(Ops.MUL, name="x"), new_rule)])
     with Changes("test") as changes:
@@ -175,7 +175,7 @@ def test_undo_leaves_what_somebody_else_has_rebound_since(upstream: Any) -> None
 
 
 def test_parameters_are_seen_through_decorators() -> None:
-    """tinygrad's own decorators take `*args, **kwargs` and do not say what they stand around."""
+    """tinygrad's own decorators take `*args, **kwargs` and do not name the function inside."""
     from tinygrad.schedule.indexing import run_rangeify
     from tinygrad.uop.ops import profile_matches, track_rewrites
 

@@ -1,4 +1,4 @@
-"""The time that the cost model predicts of a kernel: that of a launch, and none where codegen fails."""
+"""The time that the cost model predicts for a kernel: at least the time of a launch; nothing if codegen fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tinygrad.engine.schedule import schedule_cache
 from tinygrad_overlay import _state
 
 from vmapdbg.child.listen.records import Launch
-from vmapdbg.child.listen.times import predict
+from vmapdbg.child.listen.values_and_times import predict
 
 
 @pytest.fixture(autouse=True)

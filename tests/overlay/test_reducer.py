@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from tinygrad import Tensor
 
 from vmapdbg.bisect.outcome import Outcomes
-from vmapdbg.child.listen.outputs import sample_values
-from vmapdbg.child.reduce.reducer import find_difference
-from vmapdbg.child.reduce.worker import GraphTrial
-from vmapdbg.child.reduce.wrong_alone import VALUES, find_fault
-from vmapdbg.child.switches import find_changed, read_switches
+from vmapdbg.child.listen.values_and_times import sample_values
+from vmapdbg.child.memory import find_changed, read_switches
+from vmapdbg.child.reduce.reducer import VALUES, find_difference, find_fault
+from vmapdbg.child.reduce.trial import GraphTrial
 from vmapdbg.diff.values import estimate_terms
 from vmapdbg.install.job import Run
 from vmapdbg.model.capture import Output, Range
@@ -32,7 +31,7 @@ def make_output(numbers: np.ndarray, dtype: str) -> Output:
 
 
 def differ_for_bisect(one: Output, other: Output, sizes: tuple[int, int]) -> bool:
-    """`sizes` are those of the largest reduce on either side."""
+    """`sizes` are the sizes of the largest reduce on either side."""
     outcomes = Outcomes("values", lambda capture: ())
     names = []
     for output, size in zip((one, other), sizes, strict=True):
@@ -102,5 +101,5 @@ def test_switches_that_are_as_they_are_here_are_none_of_the_snippets() -> None:
     here = read_switches()
     assert "PCONTIG" in here
     assert "DEBUG" not in here
-    # one of a module that is not imported here
+    # a sample of a module that is not imported here
     assert find_changed({**here, "PCONTIG": 2, "SQTT": 1}) == {"PCONTIG": 2}

@@ -1,6 +1,6 @@
-"""A graph that is written as a Python file and built again by it has the same kernels and the same values.
+"""A graph, written as a Python file and built again by it, has the same kernels and the same values.
 
-A failure means that a reduced snippet, or one that the fuzzer writes, does not show what it was written for.
+A failure means that a reduced snippet, or a snippet of the fuzzer, does not show its fault.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def as_list(outputs: Any) -> list[Tensor]:
 
 
 def build_again(text: str) -> list[Tensor]:
-    """Runs a written file up to where it realizes its outputs, and returns them lazy."""
+    """Runs a written file up to where it realizes its outputs, and returns them lazily."""
     head, _, rest = text.rpartition("\nTensor.realize(")
     space: dict[str, Any] = {}
     exec(compile(head, "written.py", "exec"), space)

@@ -1,7 +1,7 @@
-"""The overlay leaves programs that use nothing of it alone: the same kernels, to the key of each AST.
+"""The overlay does not change programs that do not use it: the same kernels, to the key of each AST.
 
 A failure means that a user who debugs an ordinary program with vmapdbg is shown kernels that tinygrad would
-not make. The programs are those of stock_*.py and the table of ops of func_ops.
+not make. The programs come from stock_*.py and from the table of ops in func_ops.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vmapdbg.install.patches import format_patches, parse_patches
 Schedules = list[list[str]]
 
 PROGRAMS = Path(__file__).parent / "stock_programs.py"
-# the patches of vmap; those of fusion change the kernels of ordinary programs, that is what they are for
+# the vmap patches; the fusion patches change the kernels of ordinary programs on purpose
 VMAP_PATCHES = "ambient-ranges,nested-ranges,close-ranges"
 SIDES = {"stock": None, "none": "none", "vmap": VMAP_PATCHES}
 # what a user may have set, and what would change the schedules
@@ -89,7 +89,7 @@ def check_sides(documents: dict[str, dict[str, Any]]) -> None:
 
 
 def check_programs(stock: dict[str, Schedules], at_least: int) -> None:
-    """The programs are enough, and they work: one that raises compares little.
+    """The programs are enough, and they work: a program that raises compares little.
 
     With PCONTIG stock itself raises in some; there the overlay must raise the same.
     """

@@ -217,7 +217,7 @@ def two_d(x: Tensor) -> Tensor:
     return (x @ weight(x, int(x.shape[-1]), 3)).contiguous() - x.sum()
 
 
-# each of both in every run, all pairs of them where there is time
+# each option in every run, all pairs in the slow lane
 @pytest.mark.parametrize(
     ("in_axis", "out_axis"),
     [
@@ -509,7 +509,7 @@ def test_scopes_with_the_same_range_that_meet_again(axis_type: AxisType) -> None
 @pytest.mark.parametrize("axis_id", [0, 1, 3, 100])
 @BOTH
 def test_a_range_with_an_id_from_zero_up(axis_id: int, axis_type: AxisType) -> None:
-    """The ids of the pass itself start at 0: a RANGE of the user's must not be one of them."""
+    """The ids of the pass itself start at 0: they must not be the id of a user's RANGE."""
     check_map(
         lambda a: (a.sum() * a).contiguous().softmax() + 1,
         numbers(3, 4),

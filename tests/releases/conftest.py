@@ -23,7 +23,7 @@ def tree(release: str) -> Path:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Only where this folder is named: it wants the package index, and takes minutes."""
+    """Runs only if this folder is named: it needs the package index, and takes minutes."""
     named = [Path(str(argument).split("::")[0]).resolve() for argument in config.args]
     here = Path(__file__).parent
     if any(path == here or here in path.parents for path in named):

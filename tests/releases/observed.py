@@ -1,8 +1,8 @@
-"""Schedules programs on the tinygrad that is on PYTHONPATH, observed or as it is: runs in a child, with other scripts.
+"""Schedules programs on the tinygrad on PYTHONPATH, observed or as it is. Runs in a child, with other scripts.
 
     python observed.py PROGRAM...
 
-Prints the keys of the kernels that each program has where nothing observes.
+Prints the keys of the kernels of each program without an observer.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def list_keys(path: str, created: list[Any]) -> list[str]:
 
 
 def watch_created() -> list[Any]:
-    """Where nothing observes, the one thing that is wrapped."""
+    """Without an observer, only one function is wrapped."""
     from vmapdbg.child.listen.releases import schedule_module
 
     module = schedule_module()

@@ -15,13 +15,11 @@ MOST_STEPS = 20_000
 
 
 def compare(ast: Any, uops: Any) -> dict[str, Any]:
-    from vmapdbg.child.compare import linear_fault
-    from vmapdbg.child.compare.kernel_rerun import WrongBuffer
+    from vmapdbg.child.compare import kernel_rerun
     from vmapdbg.child.evidence.graphs import KernelRun, WrittenBuffer
     from vmapdbg.child.evidence.loop_packer import pack_kernel
-    from vmapdbg.child.program.emulator import keep_program
     from vmapdbg.child.program.linear_reader import read_memories
-    from vmapdbg.child.program.programs import count_steps
+    from vmapdbg.child.program.programs import count_steps, keep_program
     from vmapdbg.reference.kernels import run_kernel
     from vmapdbg.values.numbers import Array, decode, encode
     from vmapdbg.values.tolerance import make_tolerance
@@ -39,8 +37,8 @@ def compare(ast: Any, uops: Any) -> dict[str, Any]:
     run = KernelRun(None, names, None, "linear")
     written = WrittenBuffer(1, 0, (0,), ((0, out.size),), out.dtype, out.size, "got", run=run)
     tolerance = make_tolerance(out.dtype, 100, 100.0)
-    wrong = WrongBuffer(written, right, right, (), tolerance, lambda found: None)  # type: ignore[arg-type,return-value]
-    linear = linear_fault.LinearRun(blobs.__getitem__, wrong, keep_program(uops, {}))
+    wrong = kernel_rerun.WrongBuffer(written, right, right, (), tolerance, lambda found: None, blobs.__getitem__)  # type: ignore[arg-type,return-value]
+    linear = kernel_rerun.LinearRun(wrong, keep_program(uops, {}))
     said: dict[str, Any] = {"whole": True}
     expected = decode(right)
     is_wrong = np.ones(out.size, np.bool_)

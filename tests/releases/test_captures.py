@@ -15,8 +15,7 @@ from rich.console import Console
 from tool import show_json, without_places
 
 from vmapdbg.model.capture import Bufferize, Capture, Node
-from vmapdbg.model.data import to_data
-from vmapdbg.model.store import dump_compact, parse_capture
+from vmapdbg.model.store import dump_compact, parse_capture, to_data
 from vmapdbg.page.graph.write import STAGES, write_graph
 from vmapdbg.page.json_schema import schema_file
 from vmapdbg.page.text.capture import print_capture
@@ -127,7 +126,7 @@ def test_every_node_is_of_the_users_program(capture: Capture) -> None:
     for node in list_nodes(capture):
         assert node.op not in {"DEVICE", "UNIQUE", "LUNIQUE", "SINK", "RANGE"}
         assert node.line is not None
-        # a number of a weak type is a node only where it is computed with
+        # a number of a weak type is a node only if something computes with it
         assert not node.dtype.startswith("weakint") or node.out_ranges is not None
 
 

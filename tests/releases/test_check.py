@@ -96,7 +96,7 @@ from tinygrad import Tensor
 (Tensor([4.0]) * 3).realize()
 """
 EXITS = "import os\nos._exit(3)\n"
-# every launch from there on is one of a kernel that leaves its memory
+# every launch from there on is of a kernel that writes outside its memory
 FAULTS = """
 import ctypes
 from tinygrad.runtime.ops_cpu import CPUProgram
@@ -206,7 +206,7 @@ for i in range(4):
 
 
 def test_what_a_replay_has_in_memory_of_its_own_is_not_looked_for_elsewhere(tree: Path, tmp_path: Path) -> None:
-    """From 0.13 on a clone is an assign to a buffer; nobody holds it, and replays do not use it."""
+    """From 0.13 on a clone is an assign to a buffer; the snippet does not hold it, and replays do not use it."""
     done = check(tree, tmp_path, CLONED)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "outputs, all right" in " ".join(done.stdout.split())
@@ -220,7 +220,7 @@ a.bitcast(dtypes.uint32).assign(Tensor([0x40800000, 0x40400000], dtype=dtypes.ui
 
 
 def test_an_assign_that_no_kernel_makes(release: str, tree: Path, tmp_path: Path) -> None:
-    """0.12 writes through a BITCAST to memory that nobody reads."""
+    """0.12 writes through a BITCAST to memory that is never read."""
     done = check(tree, tmp_path, LOST)
     is_lost = "no kernel writes to it: the scheduler lost the assign" in " ".join(done.stdout.split())
     assert is_lost == (release == "0.12.0"), done.stdout + done.stderr

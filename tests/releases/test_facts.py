@@ -86,5 +86,5 @@ def test_an_accumulator_that_its_loop_initialises(release: str, target: str) -> 
         for kernel in facts[name]["kernels"]:
             for buffer, loops, line in kernel["resets"]:
                 assert f"*({buffer}+0) = " in kernel["lines"][line - 1], name
-                # the loop is the one that the line is in
+                # the loop around the line
                 assert any(f"for (int {loop} = 0;" in text for loop in loops for text in kernel["lines"][: line - 1])

@@ -66,7 +66,7 @@ def test_a_gradient_has_the_line_of_what_it_is_the_gradient_of(release: str, tmp
     # nothing is the gradient's own, not even what adds gradients up
     assert 6 not in lines
     reduces = count_lines(capture, "REDUCE", "REDUCE_AXIS")
-    # the sum of the product and that of its gradient; those of softmax, forward and back
+    # the sums of the product and of its gradient; the sums of softmax, forward and backward
     assert reduces[3] == 2
     assert reduces[4] >= 3
 

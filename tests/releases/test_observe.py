@@ -40,7 +40,7 @@ def test_a_cached_schedule_says_what_its_key_has_not(release: str, tree: Path, t
 
 
 def test_no_bytecode_is_left_in_the_tree(release: str, tree: Path) -> None:
-    """A .pyc of a rewritten module would be loaded by whoever imports that tinygrad next."""
+    """The next process that imports that tinygrad would load a .pyc of a rewritten module."""
     load_observed(release, PROGRAMS[0].stem)
     for name in ("indexing", "rangeify"):
         for file in (tree / "tinygrad" / "schedule").rglob(f"{name}*.pyc"):

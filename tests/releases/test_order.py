@@ -1,5 +1,5 @@
-"""Reads and writes in a wrong order, and inputs that are overwritten, on each release as it is: `check` proves them,
-and `lint` tells them without a run."""
+"""Reads and writes in a wrong order, and overwritten inputs, on each release as it is: `check` proves them, and `lint`
+finds them without a run."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_live_tensor_that_changes(tree: Path, tmp_path: Path) -> None:
 
 
 def test_a_write_that_gets_lost(release: str, tree: Path, tmp_path: Path) -> None:
-    """From 0.13 on all views of a buffer come after a write to one of them; through a bitcast from 0.14 on."""
+    """From 0.13 on all views of a buffer come after a write to one view; through a bitcast from 0.14 on."""
     findings = find_codes(["check", "--json"], tree, tmp_path, LOST)
     assert [(one["code"], one["line"]) for one in findings] == FOUND_LOST.get(release, [])
     assert find_codes(["check", "--json"], tree, tmp_path, KEPT) == []

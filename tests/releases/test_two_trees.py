@@ -111,7 +111,7 @@ def test_nodes_have_their_twins(pair: tuple[str, str], name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_kernels_have_their_twins(pair: tuple[str, str], name: str) -> None:
-    """A kernel is alone, or fused, where the numbers of kernels differ, and where one sum became several."""
+    """A kernel is alone, or fused, if the numbers of kernels differ and one sum became several."""
     _, schedule = compare(pair, name)
     lone = {item.status for item in schedule.kernels} - {"unchanged", "changed"}
     if name not in OTHER_COUNT | {"block_backward"}:

@@ -12,7 +12,7 @@ from release_trees import ROOT, find_tree, run_snippet
 from tests.releases.test_check import RIGHT
 
 FOUND = ROOT / "tests" / "found" / "programs"
-# mended in June 2026: two nodes become one UOp while ranges are applied, and the second one's ranges are those of both
+# mended in June 2026: two nodes become one UOp while ranges are applied, and the second node gets the ranges of both
 PADS = """import numpy as np
 from tinygrad import Tensor
 b = Tensor(np.arange(12, dtype="float32").reshape(4, 3) + 1).realize()
@@ -70,7 +70,7 @@ def test_a_wrong_rule(release: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["0.12.0", "0.13.0"])
 def test_ranges_of_another_node(version: str, tmp_path: Path) -> None:
-    """tinygrad fails there later on, of an INDEX that is left over; the values tell why."""
+    """tinygrad fails there later, because of an INDEX that is left over; the values show why."""
     output = find_wrong(follow(version, tmp_path, PADS))
     assert name_first_wrong(output) == "apply rangeify"
     found = output["rewrite"]

@@ -237,7 +237,7 @@ def _lost_nodes() -> tuple[Node, ...]:
 
 
 def long_graph(count: int = 300) -> Capture:
-    """A chain of `count` nodes: a reduce at every 50th, one of them realized, the rest elementwise."""
+    """A chain of `count` nodes: every 50th is a reduce, one of these is realized, the rest is elementwise."""
     nodes = [make_node(0, "BUFFER", (4096,), ranges=("r0",))]
     for number in range(1, count):
         reduce = number % 50 == 0

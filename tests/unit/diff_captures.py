@@ -161,7 +161,7 @@ def _disguise_schedule(schedule: Schedule, chance: random.Random) -> Schedule:
 
 
 def _reorder_nodes(nodes: tuple[Node, ...], chance: random.Random) -> dict[int, int]:
-    """Any ids for which a node's is larger than those of its sources."""
+    """Any ids, if each node has a larger id than its sources."""
     ids: dict[int, int] = {}
     waiting = list(nodes)
     while waiting:

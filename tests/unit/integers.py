@@ -9,7 +9,7 @@ UNSIGNED = {"uchar": 8, "ushort": 16, "uint": 32, "ulong": 64}
 
 
 def wrap(number: int, dtype: str) -> int:
-    """Returns an integer as one of a dtype."""
+    """Returns an integer, wrapped to a dtype."""
     bits = {**SIGNED, **UNSIGNED}[dtype]
     low = number % 2**bits
     return low - 2**bits if dtype in SIGNED and low >= 2 ** (bits - 1) else low

@@ -15,7 +15,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*(3[0-7]|38|9[0-7])[;m]")
 def print_to_text(show: Callable[[Console], None], width: int = 80, *, terminal: bool = False) -> str:
     """What `show` prints, as a pipe (or, with `terminal`, a colour terminal) gets it.
 
-    Unlike that of the command line, the console highlights and reads markup: what a user wrote must be safe from both.
+    Unlike on the command line, the console highlights and reads markup: text by the user must be safe from both.
     """
     file = io.StringIO()
     color_system = "truecolor" if terminal else None

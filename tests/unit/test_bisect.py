@@ -113,7 +113,7 @@ class AskedCommits:
     """Outcomes by commit, and how many were asked for in each round."""
 
     def __init__(self, outcomes: str) -> None:
-        """`outcomes` has one letter a commit, `-` for one that cannot be run."""
+        """`outcomes` has one letter for each commit, `-` for a commit that cannot run."""
         self.names = [f"c{i}" for i in range(len(outcomes))]
         self.outcomes = dict(zip(self.names, outcomes, strict=True))
         self.rounds: list[int] = []

@@ -62,7 +62,7 @@ def make_chain(length: int) -> Capture:
 
 
 class Asked:
-    """Answers with an outcome by the set of nodes that are forced, and those that are let go; counts."""
+    """Answers with an outcome for the set of forced and freed nodes, and counts the questions."""
 
     def __init__(self, outcome: Callable[[set[int], set[int]], str]) -> None:
         self.outcome = outcome

@@ -1,6 +1,6 @@
-"""Comparing values: tolerance, NaN, patterns, and what a wrong buffer is put down to.
+"""Comparing values: tolerance, NaN, patterns, and the cause of a wrong buffer.
 
-A failure means that `check` calls a right value wrong, or overlooks a wrong one, or tells a wrong story about it.
+A failure means that `check` calls a right value wrong, misses a wrong value, or describes it wrongly.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from captures import lost_range
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmapdbg.check.blame import CRASHES, FAILS, OVERWRITTEN, STALE_READ, WRONG_VALUE, find_blame
-from vmapdbg.check.compare import align, compare, excuse_rounding, find_steps_read
+from vmapdbg.check.compare import compare, excuse_rounding
+from vmapdbg.check.findings import CRASHES, FAILS, OVERWRITTEN, STALE_READ, WRONG_VALUE, find_blame
 from vmapdbg.check.result import (
     BufferCheck,
     CheckReport,
@@ -35,11 +35,15 @@ from vmapdbg.check.result import (
     StaleRead,
     StaleValue,
 )
+from vmapdbg.child.compare.first_wrong_buffer import find_steps_read
+from vmapdbg.child.compare.kernel_rerun import align_buffer
+from vmapdbg.child.evidence.graphs import WrittenBuffer
 from vmapdbg.model.capture import SnippetError
 from vmapdbg.model.crash import Crash
-from vmapdbg.model.data import build_data, to_data
+from vmapdbg.model.store import build_data, to_data
 from vmapdbg.model.vocabulary import CrashStage
 from vmapdbg.page.check_sentences import add_pattern_sentences, describe_pattern, make_findings
+from vmapdbg.reference.graph import Unknown
 from vmapdbg.values.numbers import Array, decode, find_index
 from vmapdbg.values.tolerance import make_tolerance
 
@@ -279,32 +283,37 @@ def test_the_report_has_the_sentence_beside_the_data() -> None:
 # *** buffers
 
 
+def align(data: bytes, right: Array, stored: list[tuple[int | None, int]], closed: list[int | None]) -> Array:
+    """Aligns a buffer whose node has the ambient range -1."""
+    buffer = WrittenBuffer(0, None, tuple(closed), tuple(stored), right.dtype, 0, "")
+    return align_buffer(buffer, data, right.dtype, right.shape, [-1])
+
+
 def test_a_buffer_without_the_ambient_range_is_read_by_each_step() -> None:
     right = doubles(range(6), 3, 2)
-    got = align(doubles([4.0, 5.0]).data, right, [(7, 2)], [-1, 7], [-1])
-    assert isinstance(got, Array)
+    got = align(doubles([4.0, 5.0]).data, right, [(7, 2)], [-1, 7])
     assert list(decode(got)) == [4, 5, 4, 5, 4, 5]
 
 
 def test_dimensions_in_another_order_are_put_in_order() -> None:
     right = doubles(range(6), 3, 2)
-    got = align(doubles([0, 2, 4, 1, 3, 5]).data, right, [(7, 2), (-1, 3)], [-1, 7], [-1])
-    assert isinstance(got, Array)
+    got = align(doubles([0, 2, 4, 1, 3, 5]).data, right, [(7, 2), (-1, 3)], [-1, 7])
     assert list(decode(got)) == list(range(6))
 
 
 def test_an_unknown_dimension_is_never_taken_for_one_that_is_missing() -> None:
     right = doubles(range(6), 3, 2)
-    same = align(right.data, right, [(None, 6)], [-1, 7], [-1])
-    assert isinstance(same, Array)
-    assert list(decode(same)) == list(range(6))
-    assert align(bytes(16), right, [(None, 2)], [-1, 7], [-1]) == "its dimensions are not those of its node"
+    assert list(decode(align(right.data, right, [(None, 6)], [-1, 7]))) == list(range(6))
+    with pytest.raises(Unknown, match=r"^its dimensions are not those of its node$"):
+        align(bytes(16), right, [(None, 2)], [-1, 7])
 
 
 def test_a_buffer_that_is_too_short_is_said() -> None:
     right = doubles(range(6), 3, 2)
-    assert align(bytes(40), right, [(-1, 3), (7, 2)], [-1, 7], [-1]) == "it holds 5 elements, its ranges have 6"
-    assert align(bytes(32), right, [(9, 4)], [-1, 7], [-1]) == "its dimensions are not those of its node"
+    with pytest.raises(Unknown, match=r"^it holds 5 elements, its ranges have 6$"):
+        align(bytes(40), right, [(-1, 3), (7, 2)], [-1, 7])
+    with pytest.raises(Unknown, match=r"^its dimensions are not those of its node$"):
+        align(bytes(32), right, [(9, 4)], [-1, 7])
 
 
 # *** blame
@@ -411,7 +420,9 @@ def test_a_replay_that_reads_what_it_has_written_over_has_the_code_of_an_overwri
     first, second = make_findings(lost_range(fixed=True), CheckReport((replay,)))
     assert (first.code, second.code) == (OVERWRITTEN, OVERWRITTEN)
     assert "from reading input 1 of the function after the replay has overwritten it" in first.message
-    all_of_them = "from reading input 0 of the function and input 2 of the function and 1 buffer that is no input after"
+    all_of_them = (
+        "from reading input 0 of the function and input 2 of the function and 1 buffer that is not an input after"
+    )
     assert f"{all_of_them} the replay has overwritten them" in second.message
 
 
@@ -423,25 +434,25 @@ EXACT = make_tolerance("int", 0, 0.0)
 
 @given(st.integers(2, 6), st.integers(1, 5), st.randoms(use_true_random=False))
 def test_steps_read_are_found(count: int, size: int, chance: random.Random) -> None:
-    """The value is a row for each step: each row is told by its first number, and reads some step."""
+    """The value is a row for each step: its first number identifies a row, and each row reads some step."""
     rows = [[100 * k + i for i in range(size)] for k in range(count)]
     reads = [chance.randrange(count) for _ in range(count)]
     by_step = [[100000 * k + x for k in range(count) for x in rows[j]] for j in range(count)]
     right = [100000 * k + x for k in range(count) for x in rows[k]]
     got = [100000 * k + x for k in range(count) for x in rows[reads[k]]]
-    expected = {k: j for k, j in enumerate(reads) if j != k} or None
+    expected = {k: j for k, j in enumerate(reads) if j != k}
     assert find_steps_read(got, right, by_step, EXACT) == expected
 
 
 def test_a_value_that_no_step_gives_is_no_misreading() -> None:
     by_step = [[0, 10], [1, 11], [2, 12]]
     assert find_steps_read([1, 11], [0, 11], by_step, EXACT) == {0: 1}
-    assert find_steps_read([7, 11], [0, 11], by_step, EXACT) is None
-    # a sum over the steps is that of no step alone
-    assert find_steps_read([4, 11], [3, 11], by_step, EXACT) is None
+    assert find_steps_read([7, 11], [0, 11], by_step, EXACT) == {}
+    # a sum over the steps belongs to no single step
+    assert find_steps_read([4, 11], [3, 11], by_step, EXACT) == {}
 
 
 def test_the_elements_of_one_step_are_read_at_one_step() -> None:
     by_step = [[0, 10], [1, 11], [2, 12]]
-    assert find_steps_read([1, 12], [0, 10], by_step, EXACT) is None
+    assert find_steps_read([1, 12], [0, 10], by_step, EXACT) == {}
     assert find_steps_read([2, 12], [0, 10], by_step, EXACT) == {0: 2}

@@ -44,7 +44,7 @@ def make_negation(folder: EvidenceFolder, data: bytes) -> OpGraph:
 
 
 def test_outputs_that_are_computed_while_a_schedule_runs_are_not_computed_again(tmp_path: Path) -> None:
-    """The graph may get more nodes while the schedule runs, such as those of an item assignment."""
+    """The graph may get more nodes while the schedule runs, for example by an item assignment."""
     checker = make_checker(tmp_path)
     folder = checker.folder
     graph = make_negation(folder, b"\1\2")
@@ -113,7 +113,7 @@ print(group.read_text().split()[-1])
 
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="sessions have no priority of their own here")
 def test_the_priority_is_that_of_the_session() -> None:
-    """Where each session is scheduled as one, that of a process counts only in its own."""
+    """If each session is scheduled as a whole, a priority counts only within the process's session."""
     command = [sys.executable, "-c", f"import os\nif os.fork(): os.wait(); os._exit(0)\n{GROUPS}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0", "10", "10", "0"], done.stderr

@@ -1,5 +1,5 @@
-"""Shell completion offers the names that an option takes, those of a comma separated list one after the other, and what
-the last run had."""
+"""Shell completion offers the names that an option takes, each name of a comma separated list, and the names of the
+last run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a command prints: colours that can be read, the width that is asked for, the pager that is chosen."""
+"""How a command prints: readable colours, the requested width, the chosen pager."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rich.style import Style
 from rich.syntax import ANSI_DARK
 
 from vmapdbg.commands.shared.console import Display, choose_pager, make_console, set_display
-from vmapdbg.page.text.legible import LEGIBLE, make_legible
+from vmapdbg.page.text.layout import LEGIBLE, make_legible
 
 TEXT = Path(__file__).parent.parent.parent / "vmapdbg" / "page" / "text"
 _COLOURS = r"(?:bright_)?(?:red|green|yellow|blue|magenta|cyan|black|white)"
 
 
 def measure_contrast(one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
-    """The contrast of the Web Content Accessibility Guidelines: 1 to 21; 3 is enough for what stands out anyhow."""
+    """The contrast of the Web Content Accessibility Guidelines: 1 to 21; 3 is enough for bold text."""
 
     def luminance(colour: tuple[int, int, int]) -> float:
         parts = [c / 255 for c in colour]
@@ -33,7 +33,7 @@ def measure_contrast(one: tuple[int, int, int], other: tuple[int, int, int]) -> 
 
 
 def list_styles() -> set[str]:
-    """Every style that has a colour and stands in a renderer, and those of highlighted source."""
+    """Every style of a renderer that has a colour, and the styles of highlighted source."""
     words = rf'"((?:bold |dim |reverse )*{_COLOURS})"'
     found = {style for file in TEXT.glob("*.py") for style in re.findall(words, file.read_text(encoding="utf-8"))}
     return found | {str(style) for style in ANSI_DARK.values() if style.color is not None}

@@ -14,12 +14,11 @@ from diff_captures import diff_pair, disguise_capture, draw_capture, mutate_capt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmapdbg.diff import CaptureDiff, diff_captures, match_nodes, match_schedules, sequences
-from vmapdbg.diff.sequences import find_opcodes
+from vmapdbg.diff import CaptureDiff, diff_captures, match_nodes, match_schedules, pairing
+from vmapdbg.diff.pairing import find_opcodes
 from vmapdbg.diff.source import align_sources, canonize_source
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Output, Range, Realized, Reason, SnippetError
-from vmapdbg.model.data import to_data
-from vmapdbg.model.store import load_capture
+from vmapdbg.model.store import load_capture, to_data
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 SEEDS = st.integers(0, 10**6)
@@ -404,6 +403,6 @@ def test_long_sequences_are_matched_as_difflib_does(before: list[str], after: li
 
 def test_same_pattern_is_compared_once() -> None:
     """24 layers of a network would take 24 times as long."""
-    sequences._compare_numbers.cache_clear()
+    pairing._compare_numbers.cache_clear()
     assert find_opcodes("xyz", "xz") == find_opcodes((7, 8, 9), (7, 9))
-    assert sequences._compare_numbers.cache_info().hits == 1
+    assert pairing._compare_numbers.cache_info().hits == 1

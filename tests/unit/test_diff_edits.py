@@ -1,5 +1,5 @@
-"""Two edits of a program: nodes are paired by where they stand where an edit changed what they compute, and lines by
-their text."""
+"""Two versions of a program: nodes are paired by their place if an edit changed what they compute, and lines by their
+text."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmapdbg.diff import ScheduleDiff, diff_captures, match_nodes, match_schedules
-from vmapdbg.diff.edits import match_edits
-from vmapdbg.diff.sequences import match_lines
+from vmapdbg.diff.nodes import match_edits
+from vmapdbg.diff.pairing import match_lines
 from vmapdbg.model.capture import Capture, Finding, Node
 
 
@@ -64,7 +64,7 @@ def test_another_op_in_the_middle_leaves_what_is_behind_it() -> None:
 
 
 def test_two_edits_leave_what_is_between_them() -> None:
-    """It is neither computed from the same, nor does the same come of it: its line is what there is."""
+    """Neither its sources nor its readers are the same: only its line identifies it."""
     chain = [make_node(0, "BUFFER"), make_node(1, "NEG", src=(0,))]
     chain += [make_node(n, "ADD", src=(n - 1, n - 1), line=f"a.py:{n}") for n in range(2, 6)]
     chain.append(make_node(6, "SQRT", src=(5,)))

@@ -29,7 +29,7 @@ def kernel(number: int, name: str, key: str, line: str, **changes: int) -> Kerne
 
 
 def network(wide: str, ops: int, rule: str, file: str = "net.py") -> Capture:
-    """Layers of two kernels each, in one schedule: a wide one, and one that is always the same."""
+    """Layers of two kernels each in one schedule: a wide kernel, and a kernel that never changes."""
     nodes: list[Node] = []
     kernels: list[Kernel] = []
     for layer in range(LAYERS):
@@ -201,7 +201,7 @@ def test_a_schedule_that_is_not_there_is_refused() -> None:
 
 
 def test_a_part_names_nodes_as_the_whole_does() -> None:
-    """The names of what is not selected stand in its sentences."""
+    """The sentences contain names of other kernels and nodes."""
     view = compare(lost_range(fixed=False), lost_range())
     selected = select_kernels(view, "0", None)
     text = print_to_text(lambda console: print_diff(view.diff, console, selected=selected))

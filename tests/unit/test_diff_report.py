@@ -27,7 +27,7 @@ from test_report import EVIL, Page, check_loads_nothing, check_names_are_text, r
 
 from vmapdbg.commands.cli import main
 from vmapdbg.diff import diff_captures
-from vmapdbg.diff.sequences import match_lines
+from vmapdbg.diff.pairing import match_lines
 from vmapdbg.model.capture import Capture, Finding, Realized
 from vmapdbg.model.store import save_capture
 from vmapdbg.page.html.page import render_report

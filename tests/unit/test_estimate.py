@@ -7,7 +7,7 @@ import sys
 import pytest
 from captures import make_node, make_schedule
 
-from vmapdbg.child.compare.checker import RemainingTime
+from vmapdbg.child.compare.checker import describe_rest
 from vmapdbg.commands.check import count_work, report_estimate
 
 
@@ -46,14 +46,9 @@ def test_the_estimate(
     assert capsys.readouterr().err == told
 
 
-def test_the_rest_is_told_by_the_work_that_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    rest, unknown = RemainingTime([1, 3, 12]), RemainingTime([])
-    assert rest.describe() == ""
-    now, rest.done, unknown.done = 101.0, 1, 1
-    # too early to tell
-    assert rest.describe() == ""
-    now, rest.done = 140.0, 2
-    assert rest.describe() == ", about 2 min left"
-    assert unknown.describe() == ""
+def test_the_rest_is_told_by_the_work_that_is_done() -> None:
+    assert describe_rest([1, 3, 12], 0, 0.0) == ""
+    # too little is known yet
+    assert describe_rest([1, 3, 12], 1, 1.0) == ""
+    assert describe_rest([1, 3, 12], 2, 40.0) == ", about 2 min left"
+    assert describe_rest([], 1, 40.0) == ""

@@ -1,4 +1,4 @@
-"""The random programs of `python -m tests.fuzz hunt`, without tinygrad: drawn, written, made small, told apart."""
+"""Random programs of `python -m tests.fuzz hunt`, without tinygrad: drawn, written, made small, grouped by cause."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from vmapdbg.commands.cli import COMMANDS
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE, OVERLAY = ROOT / "vmapdbg", ROOT / "tinygrad"
-# from the top of the house down: a room imports from the rooms that stand before it, and from itself
+# in order: a folder imports only from the folders before it, and from itself
 ORDER = (
     "model",
     "values",
@@ -129,8 +129,8 @@ NOT_IMPORTED = (
     (EVERY_COMMAND, "rich"),
     (EVERY_COMMAND, "vmapdbg.diff"),
     ("vmapdbg.commands.show", "hashlib"),
-    ("vmapdbg.child.mode", "vmapdbg.child.capture"),
-    ("vmapdbg.child.mode", "vmapdbg.child.evidence"),
+    ("vmapdbg.child.run_snippet", "vmapdbg.child.capture"),
+    ("vmapdbg.child.run_snippet", "vmapdbg.child.evidence"),
     ("vmapdbg.lint", "vmapdbg.diff"),
 )
 

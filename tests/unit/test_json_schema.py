@@ -1,4 +1,4 @@
-"""The JSON Schemas that are shipped are those of the dataclasses, and tell a document from what is none."""
+"""The shipped JSON Schemas match the dataclasses, and refuse what is no document."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from vmapdbg.diff import diff_captures
-from vmapdbg.model.data import to_data
-from vmapdbg.model.store import load_capture
+from vmapdbg.model.store import load_capture, to_data
 from vmapdbg.model.vocabulary import DocumentKind, Rule
 from vmapdbg.page.documents import DOCUMENTS, LintDocument, make_document
 from vmapdbg.page.json_schema import FOLDER, dump_schema, make_schema, schema_file

@@ -1,4 +1,4 @@
-"""Each rule, by a capture that must trip it and one that must not; selecting, ignoring, and the formats."""
+"""Each rule, by a capture with a finding and a capture without; selecting, ignoring, and the formats."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from rendered import flatten, print_to_text
 from vmapdbg.lint import CODES, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
 from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Loop, Outside, Range, Reset, Versions, WrongTime
-from vmapdbg.model.data import from_data, to_data
+from vmapdbg.model.store import from_data, to_data
 from vmapdbg.model.vocabulary import AccessKind, LoopKind
 from vmapdbg.page.documents import LintDocument, make_document
-from vmapdbg.page.lint_formats import dump_github, dump_sarif
-from vmapdbg.page.text.lint import print_concise, print_explanation, print_text
+from vmapdbg.page.text.lint import dump_github, dump_sarif, print_concise, print_explanation, print_text
 
 SCOPE = (Range("rm1", 3, "LOOP", True),)
 
@@ -219,7 +218,7 @@ ADVICES = {
         replace(one_kernel(make_access(), executed_ops=9000), patches={"fuse-broadcast": False}),
         OWN_BUFFER,
     ),
-    # .contiguous() makes no buffer of what is made of constants alone there
+    # .contiguous() makes no buffer if its source has only constants
     "from 0.14 on": (
         replace(redundant(), patches={}, versions=Versions("0.1.0", "0.14.0", "3.11.7")),
         None,
@@ -306,7 +305,7 @@ def test_accumulator_that_is_initialised_in_its_loop() -> None:
 
 
 def two_kernels(writer: Access, reader: Access, early: tuple[int, ...] = (), late: tuple[int, ...] = ()) -> Capture:
-    """A capture of a kernel that assigns to node 0, and of one that reads that at the wrong time."""
+    """A capture with a kernel that assigns to node 0, and a kernel that reads it at the wrong time."""
     wrong = WrongTime("data1_6", 0, early, late)
     kernels = (
         make_kernel("E_6", accesses=(writer,), outputs=(2,)),
@@ -333,7 +332,7 @@ def test_a_read_of_other_elements_may_be_at_any_time() -> None:
     half = make_access(lowest=3, stores=3, elements=3)
     assert codes_of(two_kernels(half, make_access("load", lowest=3), early=(0,))) == ["VD109"]
     assert codes_of(two_kernels(half, make_access("load", highest=2), early=(0,))) == []
-    # every second element is stored, and nobody knows which ones are read
+    # every second element is stored, and it is unknown which elements are read
     assert codes_of(two_kernels(make_access(stores=3, elements=3), make_access("load"), early=(0,))) == []
     undecided = make_access("load", lowest=None, highest=None)
     assert codes_of(two_kernels(make_access(), undecided, early=(0,))) == ["VD109"]

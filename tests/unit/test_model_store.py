@@ -12,13 +12,15 @@ import captures
 import pytest
 
 from vmapdbg.model.capture import SCHEMA, Capture
-from vmapdbg.model.data import dump_document, from_data, to_data
 from vmapdbg.model.store import (
     StoreError,
     dump_compact,
+    dump_document,
+    from_data,
     load_capture,
     parse_capture,
     save_capture,
+    to_data,
     write_atomically,
     write_output,
 )
@@ -97,7 +99,7 @@ WRONG = [
         changed(["schedules", 0, "nodes", 11, "realized", "reasons"], [{"nodes": [1]}]),
         "capture.schedules.0.nodes.11.realized.reasons.0: rule is missing",
     ),
-    ("", "no vmapdbg capture"),
+    ("", "not a vmapdbg capture"),
     ("[]", "has no schema number"),
     ("{}", "has no schema number"),
     ('{"schema": 2}', "schema 2, newer than the 1"),
@@ -171,7 +173,7 @@ def test_lone_surrogates_do_not_lose_the_capture() -> None:
 def test_a_capture_that_names_what_it_has_not_is_refused_in_one_line() -> None:
     data = json.loads(dump_document(captures.lost_range()))
     data["schedules"][0]["kernels"][0]["nodes"] = [999]
-    with pytest.raises(StoreError, match=r"x is no vmapdbg capture: .*kernels\.nodes: there is no node 999"):
+    with pytest.raises(StoreError, match=r"x is not a vmapdbg capture: .*kernels\.nodes: there is no node 999"):
         parse_capture(json.dumps(data), "x")
     data["schedules"][0]["index"] = 7
     with pytest.raises(StoreError, match="index: expected 0, not 7"):

@@ -39,7 +39,7 @@ def make(nodes: tuple[Node, ...], *, names: AxisType = "LOOP", **changes: Any) -
 
 
 def compare(before: Capture, after: Capture) -> tuple[CaptureDiff, ScheduleDiff]:
-    """Compares two captures, the second as one of another release."""
+    """Compares two captures; the second is of another release."""
     diff = diff_captures(before, replace(after, versions=NEW))
     (schedule,) = diff.schedules
     return diff, schedule
@@ -70,7 +70,7 @@ def old_sum(**changes: Any) -> tuple[Node, ...]:
 
 
 def new_sum(order: str = "(1, 0)", **changes: Any) -> tuple[Node, ...]:
-    """The same, broadcast where it is read, its reduced axis in front, and stored to an argument."""
+    """The same, broadcast by its readers, its reduced axis in front, and stored to an argument."""
     return (
         make_node(0, "PARAM", (24,), arg="slot 0"),
         make_node(1, "RESHAPE", (4, 6), src=(0,), ranges=("r0", "r1"), arg="(4, 6)"),
@@ -125,7 +125,7 @@ def test_what_reads_it_the_other_way_round_is_a_change() -> None:
 
 @pytest.mark.parametrize(("field", "value"), [("arg", "MAX (0,)"), ("arg", "ADD (1,)"), ("dtype", "int")])
 def test_another_reduce_is_another_node(field: str, value: str) -> None:
-    """It is paired with its counterpart, because it stands in its place; that it is another one shows in its kernel."""
+    """It is paired with its counterpart, because it is in the same place; its kernel shows that it differs."""
     other = tuple(replace(node, **{field: value}) if node.op == "REDUCE" else node for node in new_sum())
     before, after = (read_neutrally(side.schedules[0]).compared for side in (make(old_sum()), make(other)))
     assert (2 in match_nodes(before, after)) == (field == "dtype")
@@ -386,7 +386,7 @@ def test_numbers_of_32_bits(one: str, same: str) -> None:
 
 
 def test_one_tinygrad_is_compared_as_it_was() -> None:
-    """An EXPAND more is a change where nothing else was renamed, and both sides ran on the same tinygrad."""
+    """One more EXPAND is a change if nothing else was renamed and both sides ran on the same tinygrad."""
     nodes = (X, binary("SQRT", 0))
     more = (X, make_node(1, "EXPAND", (8,), src=(0,), arg="(8)"), binary("SQRT", 1))
     assert not diff_captures(make(nodes), make(more)).is_empty

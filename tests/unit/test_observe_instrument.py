@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from vmapdbg.child.listen.deciding import find_deciding
-from vmapdbg.child.listen.decisions import read_decision
-from vmapdbg.child.listen.instrument import RETURNED, find_parts, instrument, rewrite_function
+from vmapdbg.child.listen.decisions import (
+    RETURNED,
+    find_deciding,
+    find_parts,
+    instrument,
+    read_decision,
+    rewrite_function,
+)
 
 SOURCE = """
 def realize(ctx, tr): ctx[tr] = None
@@ -114,7 +119,7 @@ def test_a_rewritten_function_keeps_the_values_of_its_tests() -> None:
 
 
 def test_a_part_that_was_not_evaluated_has_no_value() -> None:
-    """`hidden` ends the test: the users of the node before must not be told as this one's."""
+    """`hidden` ends the test: the users of the node before must not count as this node's users."""
     scope = load("part.py")
     held = []
 

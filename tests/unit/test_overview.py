@@ -55,7 +55,7 @@ def network() -> Capture:
 
 
 def gathers() -> Capture:
-    """Two reduces that are not split, and one that is."""
+    """Two reduces without a split, and one with a split."""
     unsplit = Unsplit("gather", (0,), (), (40000,), (1, 200), (1,))
     nodes = (*NODES, make_node(7, "REDUCE_AXIS", unsplit=unsplit), make_node(8, "REDUCE_AXIS", unsplit=unsplit))
     return make_capture(make_schedule(0, nodes=nodes), make_schedule(1, nodes=(make_node(9, "REDUCE_AXIS"),)))
@@ -179,7 +179,7 @@ def test_what_was_predicted_stands_beside_what_was_measured(width: int) -> None:
     capture = make_capture(make_schedule(kernels=(replace(timed, predicted=0.000015), replace(MOVE, predicted=None))))
     overview = show_overview(capture, width)
     assert max(map(len, overview.splitlines())) <= width
-    # a column where there is room, else below the row
+    # a column if it fits, else below the row
     assert ("predicted 15.0 us" in flatten(overview)) == (width == 60)
     assert ("20.0 us    15.0 us" in overview) == (width > 60)
     whole = flatten(print_to_text(lambda console: print_capture(capture, console), width))

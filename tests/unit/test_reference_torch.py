@@ -114,7 +114,7 @@ def check(value: RangedArray, right: NDArray[Any], dtype: str, units: float, wha
         assert np.array_equal(got, right), what
         return got.size
     got, right = got.astype(np.float64), right.astype(np.float64)
-    # numbers so small that their places are as far apart as those of the smallest normal one
+    # numbers so small that they are as far apart as the smallest normal numbers
     smallest = {"half": 2.0**-24, "bfloat16": 2.0**-133, "float": 2.0**-149, "double": 2.0**-1074}.get(dtype, 2.0**-16)
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.abs(got - right) <= units * (EPSILON[dtype] * np.abs(right) + smallest)
@@ -139,7 +139,7 @@ CASES = [
 
 
 def take_operands(op: str, sample: Any, dtype: Any) -> Sequence[Any] | None:
-    """The Tensors of a sample, None for one that says something that no op of tinygrad's has, or mixes dtypes."""
+    """The Tensors of a sample; None if tinygrad has no op for it, or it mixes dtypes."""
     if set(sample.kwargs) - {"rounding_mode"}:
         return None
     operands = [sample.args[0], sample.input, *sample.args[1:]] if op == "where" else [sample.input, *sample.args]
@@ -217,7 +217,7 @@ MOVES: dict[str, str] = {
 
 
 def move(op: str, made: Maker, sample: Any, dtype: str) -> int | None:
-    """Adds the node of a sample, None where it is of a form that a graph does not have."""
+    """Adds the node of a sample; None if a graph has no such node."""
     x = sample.input
     if op == "stack":
         if sample.kwargs.get("dim", sample.args[0] if sample.args else 0) != 0:

@@ -1,6 +1,6 @@
 """What a user reads in `vmapdbg diff`: the verdict first, only what changed, at any width, in colour and in a pipe.
 
-UPDATE_GOLDEN=1 writes the golden texts anew; look at what changed in them.
+UPDATE_GOLDEN=1 writes the golden texts again; look at their changes.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from vmapdbg.check.findings import PARTS, CheckedSchedule, count_reason, sum_up
 from vmapdbg.check.result import Comparison, OutputCheck
-from vmapdbg.check.suite import PARTS, CheckedSchedule, count_reason, sum_up
-from vmapdbg.child.compare.judge import judge
+from vmapdbg.child.compare.checker import check_folder
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.evidence.suite_folder import SuiteFolder
+from vmapdbg.child.evidence.suite import SuiteFolder
 from vmapdbg.commands.run import read_found
 from vmapdbg.model.crash import Crash, RewriteStep
 from vmapdbg.page.check_sentences import add_messages
@@ -89,7 +89,7 @@ def test_evidence_is_handed_on_whole_and_nothing_of_it_stays(tmp_path: Path) -> 
     folder.begin("")
     # a call that begins lets go of what the last one kept
     assert not list((folder.path / "blobs").iterdir())
-    right, wrong = (judge(ready) for ready in sorted((tmp_path / "ready").iterdir()))
+    right, wrong = (check_folder(ready) for ready in sorted((tmp_path / "ready").iterdir()))
     assert (right.test, right.compared, right.wrong, right.line) == ("test_one", 1, (), "model.py:3")
     assert (wrong.test, wrong.wrong[0].comparison.index) == ("test_two", (1,))
 
@@ -101,7 +101,7 @@ def test_a_call_that_is_stopped_is_judged_by_what_it_should_have_computed(tmp_pa
     evidence = make_evidence(folder, b"\1\2", b"")
     folder.write(replace(evidence, failed="EndlessRewrite: without end", crash=crash, is_endless=True))
     folder.note_endless("model.py:8", "test_two", "EndlessRewrite: without end", crash)
-    called, outside = (judge(ready) for ready in sorted((tmp_path / "ready").iterdir()))
+    called, outside = (check_folder(ready) for ready in sorted((tmp_path / "ready").iterdir()))
     assert (called.test, called.line, called.crash, called.is_note) == ("test_one", "model.py:3", crash, False)
     assert called.expected[0].first == (255, 254)
     assert (outside.test, outside.line, outside.crash, outside.is_note) == ("test_two", "model.py:8", crash, True)
@@ -114,7 +114,7 @@ def test_what_is_written_once_more_only_says_why(tmp_path: Path) -> None:
     folder.write(evidence)
     evidence.unchecked.append("2 replays by TinyJit: enough")
     folder.write(evidence)
-    _, note = (judge(ready) for ready in sorted((tmp_path / "ready").iterdir()))
+    _, note = (check_folder(ready) for ready in sorted((tmp_path / "ready").iterdir()))
     assert (note.is_note, note.compared, note.unchecked) == (True, 0, ("2 replays by TinyJit: enough",))
 
 

@@ -234,7 +234,7 @@ def test_older_capture_keeps_the_sentences_that_it_has() -> None:
 
 
 def test_a_diff_names_the_operands_of_before_as_after_does() -> None:
-    """What has no partner after has a mark, so that nobody looks for it there."""
+    """A node without a partner in the after has a mark, so that the user does not look for it there."""
     names = Names(OPS.__getitem__, Renaming({"r1": "r7"}, {4: 40}, ("r2",)))
     reason = Reason("ending-ranges", (4, 6), ("(r1*2)", "r2"))
     assert say_reason(reason, names) == "(r7*2) ends at EXPAND 40; r2' ends at EXPAND 6'"

@@ -14,10 +14,9 @@ from suite_runs import NODES, make_program, one_kernel, save_run, two_kernels
 
 from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.model.capture import Schedule, Versions
-from vmapdbg.model.data import to_data
 from vmapdbg.model.failure import Failure
-from vmapdbg.page.suite_words import dump_suite_github, name_change
-from vmapdbg.page.text.suite import print_suite
+from vmapdbg.model.store import to_data
+from vmapdbg.page.text.suite import dump_suite_github, name_change, print_suite
 from vmapdbg.suite.compare import compare_runs, diff_test
 from vmapdbg.suite.kinds import estimate_cost, join_related
 from vmapdbg.suite.result import SuiteDiff
@@ -192,7 +191,7 @@ def test_a_folder_that_is_no_saved_run_is_refused(text: str | None, message: str
 
 def test_what_is_not_ours_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("x", encoding="utf-8")
-    with pytest.raises(Failure, match=r"holds thesis\.txt, which is no saved run"):
+    with pytest.raises(Failure, match=r"holds thesis\.txt, which is not a saved run"):
         prepare_folder(tmp_path)
     (tmp_path / "run.json").write_text("{}", encoding="utf-8")
     with pytest.raises(Failure, match=r"holds thesis\.txt"):

@@ -9,9 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from vmapdbg.install import fetched
-from vmapdbg.install.fetched import cache_entry, describe_commit, list_commits, repository_of
-from vmapdbg.install.trees import TreeError, find_tree, is_checkout, parse_name
+from vmapdbg.install import trees
+from vmapdbg.install.trees import (
+    TreeError,
+    cache_entry,
+    describe_commit,
+    find_tree,
+    is_checkout,
+    list_commits,
+    parse_name,
+    repository_of,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +91,7 @@ def test_the_commits_between_two_are_in_order(checkout: Path) -> None:
         "version 0.12.0",
         "version 0.13.0",
     ]
-    with pytest.raises(TreeError, match="master is no ancestor of old"):
+    with pytest.raises(TreeError, match="master is not an ancestor of old"):
         list_commits(checkout, "master", "old")
 
 
@@ -91,13 +99,13 @@ def test_the_commits_between_two_are_in_order(checkout: Path) -> None:
     ("name", "line"),
     [
         ("", "has a version, a folder or FOLDER@REVISION for a name, not nothing"),
-        ("nowhere", "there is no folder nowhere, and it is no version of tinygrad such as 0.14.0"),
+        ("nowhere", "there is no folder nowhere, and it is not a version of tinygrad such as 0.14.0"),
         ("nowhere@master", r"there is no folder nowhere \(in nowhere@master\)"),
         ("{checkout}@", "names no revision after the @"),
         ("{checkout}@nothing", "there is no revision nothing in .*checkout"),
         ("{checkout}@--help", "there is no revision --help in .*checkout"),
         ("{checkout}@old", "tinygrad 0.11.0 .* is too old: vmapdbg observes 0.12 and later"),
-        ("{empty}", "empty is no tinygrad: there is no tinygrad/__init__.py in it"),
+        ("{empty}", "empty is not a tinygrad: there is no tinygrad/__init__.py in it"),
         ("{empty}@master", "empty is in no git repository: it has no revisions"),
         ("{file}", "is a file: name the folder of a checkout"),
         ("0.11.0", "tinygrad 0.11.0 .* is too old"),
@@ -138,7 +146,7 @@ def test_only_a_package_beside_a_repository_or_a_release_is_a_checkout(checkout:
 
 
 def fake_installer(folder: Path, code: str) -> list[str]:
-    """A stand-in for pip: runs `code` with the target as sys.argv[2]."""
+    """A replacement for pip: runs `code` with the target as sys.argv[2]."""
     script = folder / "installer.py"
     script.write_text("import sys, pathlib\ntarget = pathlib.Path(sys.argv[2])\n" + code, encoding="utf-8")
     return [sys.executable, str(script)]
@@ -153,7 +161,7 @@ INSTALLS = """
 
 def test_a_release_is_fetched_once(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = f"open({str(tmp_path / 'count')!r}, 'a').write('x')\n"
-    monkeypatch.setattr(fetched, "installer_command", lambda: fake_installer(tmp_path, INSTALLS + count))
+    monkeypatch.setattr(trees, "installer_command", lambda: fake_installer(tmp_path, INSTALLS + count))
     assert find_tree("0.14.0").folder == find_tree("0.14.0").folder == cache / "releases" / "0.14.0"
     assert (tmp_path / "count").read_text(encoding="utf-8") == "x"
 
@@ -173,7 +181,7 @@ def test_what_cannot_be_fetched_leaves_nothing_behind(
     stderr: str, line: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = f"(target / 'half').write_text('')\nsys.stderr.write({stderr!r})\nsys.exit(1)"
-    monkeypatch.setattr(fetched, "installer_command", lambda: fake_installer(tmp_path, code))
+    monkeypatch.setattr(trees, "installer_command", lambda: fake_installer(tmp_path, code))
     with pytest.raises(TreeError, match=f"cannot fetch tinygrad 9.0: .*{line}"):
         find_tree("9.0")
     assert list_names(cache / "releases") == []

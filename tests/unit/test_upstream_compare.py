@@ -1,4 +1,5 @@
-"""`python -m tests.upstream` is strict: it fails for a difference nobody listed, and for a listed one that is gone.
+"""`python -m tests.upstream` is strict: it fails for a difference that is not listed, and for a listed difference that
+is gone.
 
 If one of these fails, CI may pass although the overlay breaks programs that work on stock tinygrad.
 """

@@ -18,7 +18,7 @@ from vmapdbg.check.value_path import (
     WrongRewrite,
 )
 from vmapdbg.child.passes.follow import without_doubtful
-from vmapdbg.page.text.value_path import print_value_paths
+from vmapdbg.page.text.why import print_value_paths
 
 WRONG = Difference((0, 1), 7.0, 3.0, 4, 6)
 RIGHT = PassValue("number the uops", "tinygrad/schedule/rangeify.py:550", "right")
@@ -82,7 +82,7 @@ def test_the_order_is_told() -> None:
     ("passes", "sentence"),
     [
         ((RIGHT, RUN), "the scheduler makes it right"),
-        ((RIGHT, UNKNOWN, RUN), "which of what comes then makes it wrong is not told"),
+        ((RIGHT, UNKNOWN, RUN), "a later step makes it wrong, and it is unknown which"),
         ((RIGHT, CHANGED, RUN), "apply rangeify: what makes it wrong was not found"),
     ],
 )

@@ -114,8 +114,8 @@ def compare_sides(options: argparse.Namespace) -> int:
 
 
 def print_findings(file: Path, target: str) -> int:
-    """Prints what lint found in upstream's kernels, and returns how many faults it claims: upstream's tests pass, so
-    they are false, but for those of TRUE_FAULTS. What is only slow may be true."""
+    """Prints what lint found in upstream's kernels, and returns how many faults it claims. Upstream's tests pass, so
+    these are false, except TRUE_FAULTS. What is only slow may be true."""
     linted = json.loads(file.read_text())
     counts = Counter(finding["code"] for finding in linted["findings"])
     faults = [finding for finding in linted["findings"] if finding["code"] in FAULT_CODES]
@@ -172,7 +172,7 @@ def compare_fusion(options: argparse.Namespace) -> int:
 
 
 def choose_files(wanted: Sequence[str], upstream: Path) -> list[str]:
-    """Returns the files to run: those that exist, without those that need what is not installed."""
+    """Returns the files to run: those that exist, without files that need a missing package."""
     names = [name.removeprefix("test/") for name in wanted]
     for name in names:
         if not (upstream / "test" / name).is_file():
@@ -188,7 +188,7 @@ def choose_files(wanted: Sequence[str], upstream: Path) -> list[str]:
 
 
 def run_stock(bench: Bench, paths: list[str], fresh: bool) -> SideResult:
-    """Returns stock's outcome; that of each file from the cache, where nothing that can change it has changed."""
+    """Returns stock's outcome, of each file from the cache if nothing changed that can change it."""
     kept = {path: bench.stock_cache_file([path]) for path in paths}
     missing = [path for path, file in kept.items() if fresh or not file.is_file()]
     for path in paths:
@@ -198,7 +198,7 @@ def run_stock(bench: Bench, paths: list[str], fresh: bool) -> SideResult:
         result = bench.run(Side("stock", None), missing)
         for path in missing:
             tests = {name: test for name, test in result.tests.items() if name.startswith(f"{path}::")}
-            # how long one of several files took is not known
+            # the time of one file among several is not known
             write_stock(kept[path], SideResult(tests, result.seconds / len(missing)))
     results = [SideResult.from_json(json.loads(kept[path].read_text())) for path in paths]
     return functools.reduce(SideResult.joined, results)
@@ -242,7 +242,7 @@ def run_alone(bench: Bench, side: Side, before: SideResult, tests: list[str]) ->
     try:
         return bench.run(Side(f"{side.name}-again", side.patches), present, workers=0)
     except RunError as error:
-        # a crash takes the process of all of them along: the first outcome stands
+        # a crash ends the process of all files: the first outcome counts
         print(f"  {str(error).splitlines()[0]}")
         return SideResult({test: before.tests[test] for test in present})
 

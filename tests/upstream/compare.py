@@ -18,7 +18,7 @@ class TableError(Exception):
 
 @dataclass(frozen=True)
 class TestResult:
-    """What one test did on one side. `digest` is None where it never ran: skipped, or crashed."""
+    """What one test did on one side. `digest` is None if it never ran: skipped, or crashed."""
 
     outcome: str
     message: str = ""
@@ -83,7 +83,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`unlisted` and `stale` fail the run: a difference nobody meant, and an entry that describes nothing."""
+    """`unlisted` and `stale` fail the run: a difference that is not listed, and a listed difference that is gone."""
 
     unlisted: list[Difference] = field(default_factory=list)
     listed: list[Difference] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Verdict:
 
 
 def find_differences(stock: SideResult, overlay: SideResult) -> list[Difference]:
-    """Returns the tests whose outcome differs, and those that end alike but scheduled other kernels."""
+    """Returns the tests whose outcome differs, and the tests that end alike but scheduled other kernels."""
     missing = TestResult("missing")
     differences = []
     for test in sorted(stock.tests.keys() | overlay.tests.keys()):

@@ -58,7 +58,7 @@ def find_counts(stock: SideResult, fused: SideResult) -> tuple[list[Counts], lis
 
 
 def compare_counts(found: Iterable[Counts], listed: Iterable[Counts]) -> list[str]:
-    """Returns a line for each test whose counts are not those that are listed."""
+    """Returns a line for each test whose counts are not the listed counts."""
     now, known = {entry.test: entry for entry in found}, {entry.test: entry for entry in listed}
     lines = []
     for test in sorted(now.keys() | known.keys()):

@@ -1,32 +1,19 @@
-"""Compares two arrays element by element, and says in what way they differ.
-
-Also brings the contents of a kernel's buffer into the shape of its node, and finds reads at wrong steps of a scope.
-"""
+"""Compares two arrays element by element, and finds how a wrong array follows from the right array: a lost range, a
+shift, zeros, a transposed read."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vmapdbg.check.patterns import find_pattern
-from vmapdbg.check.result import Comparison
-from vmapdbg.values.itemsize import ITEMSIZE
-from vmapdbg.values.numbers import (
-    Array,
-    Numbers,
-    decode,
-    find_close,
-    find_index,
-    find_largest,
-    find_strides,
-    make_plain,
-    view_elements,
-    widen,
-)
+from vmapdbg.check.result import Comparison, Filling, Pattern
+from vmapdbg.values.numbers import Array, Numbers, decode, find_close, find_index, find_largest, make_plain, widen
 from vmapdbg.values.tolerance import SMALLEST, Tolerance, make_tolerance
 
 # How much further from the exact value than the expected value an element may be if both only round: the expected value
@@ -34,6 +21,14 @@ from vmapdbg.values.tolerance import SMALLEST, Tolerance, make_tolerance
 _LUCK = 8
 # The median element may move by any share of itself if sums cancel: this many relative tolerances count.
 _MOST_SHARE = 4
+LARGEST = 10_000_000
+"""No pattern is looked for in an array with more elements: each element takes about a hundred bytes."""
+_MOST_SLICES = 64
+_MOST_SHIFT = 8
+# How many elements a pattern is tried on before it is tried on all: nearly all wrong patterns end there.
+_SAMPLED = 1000
+
+Shape = tuple[int, ...]
 
 
 def compare(got: Array, expected: Array, terms: int) -> Comparison:
@@ -109,78 +104,215 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Seq
     return again if again.status == "wrong" else replace(again, status="rounding")
 
 
-# *** buffers
+# *** patterns
 
 
-def align(
-    data: bytes,
-    right: Array,
-    stored: Sequence[tuple[int | None, int]],
-    closed: Sequence[int | None],
-    ambient: Sequence[int],
-) -> Array | str:
-    """Returns the buffer in the shape of `right`, or a sentence that says why that cannot be.
+def find_pattern(
+    ours: Numbers, theirs: Numbers, shape: Shape, offsets: NDArray[np.intp], tolerance: Tolerance
+) -> Pattern | None:
+    """Returns how `ours` follows from `theirs`, the right values; None if no pattern fits.
 
-    `right` has the ambient ranges first, then the node's own axes. `closed` has the range ids of the BUFFERIZE as the
-    pass made it, one for each dimension, the node's own axes last. `stored` has the ranges that were left when it was
-    stored, with their sizes: tinygrad drops a dimension that the value does not depend on. Each step of a dropped
-    dimension reads the same elements, here as well, so a lost range becomes visible.
+    Both are flat. The elements at `offsets` differ. Patterns that explain every element are tried first, then the place
+    of the wrong elements. Integers are added and multiplied as in a kernel: they wrap around.
     """
-    itemsize = ITEMSIZE[right.dtype]
-    sizes = tuple(size for _, size in stored)
-    if len(data) != math.prod(sizes) * itemsize:
-        return f"it holds {len(data) // itemsize} elements, its ranges have {math.prod(sizes)}"
-    rank = len(right.shape) - len(ambient)
-    keys = [*ambient, *closed[len(closed) - rank :]]
-    wide = {r: size for r, size in stored if size > 1}
-    fits = all(wide.get(key, size) == size for key, size in zip(keys, right.shape, strict=True))
-    if None in wide or not fits or not set(wide) <= set(keys):
-        if len(data) == len(right.data):
-            return Array(data, right.dtype, right.shape)
-        return "its dimensions are not those of its node"
-    strides = {r: stride for (r, _), stride in zip(stored, find_strides(sizes), strict=True) if r in wide}
-    steps = [strides.get(key, 0) for key in keys]
-    # most buffers have the order of the node's axes
-    if steps != [step * (size > 1) for step, size in zip(find_strides(right.shape), right.shape, strict=True)]:
-        offsets = np.zeros((), np.intp)
-        for step, size in zip(steps, right.shape, strict=True):
-            offsets = offsets[..., None] + step * np.arange(size)
-        data = view_elements(data, itemsize)[offsets].tobytes()
-    return Array(data, right.dtype, right.shape)
-
-
-# *** reads at wrong steps
-
-MOST_COMPARED = 40_000_000
-"""The most elements times steps that are compared: about a second, and two bytes for each."""
-
-
-def find_steps_read(
-    got: ArrayLike, right: ArrayLike, by_step: Sequence[ArrayLike], tolerance: Tolerance
-) -> dict[int, int] | None:
-    """Maps each step of a scope that read another step's part of a buffer to that step.
-
-    `got` is the wrong value, `right` what it should be, and `by_step[j]` what it is if every step reads step j. None
-    if no such reading gives `got`: a wrong element depends on several steps or on none, or the elements of one step
-    were read at different steps.
-    """
-    if np.size(got) * len(by_step) > MOST_COMPARED:
+    if not offsets.size or ours.size > LARGEST:
         return None
-    # one row a step, one column an element
-    is_own = np.array([find_close(value, right, tolerance) for value in by_step])
-    is_got = np.array([find_close(value, got, tolerance) for value in by_step])
-    # the same whatever is read, or made of many steps
-    of_one_step = is_own.sum(axis=0) == 1
-    is_right = np.asarray(find_close(got, right, tolerance))
-    if not is_right[~of_one_step].all():
+    arrays = _Arrays(_make_addable(ours), _make_addable(theirs), shape, offsets, tolerance)
+    for look in (_find_repeated, _find_constant, _find_moved, _find_swapped, _find_summed, _find_scaled):
+        found = next(look(arrays), None)
+        if found is not None:
+            return found
+    return _find_where(arrays)
+
+
+def _make_addable(numbers: Numbers) -> Numbers:
+    """Floats in double precision; bools as numbers, so that a sum of them counts."""
+    wider = {"f": np.float64, "b": np.int64}.get(numbers.dtype.kind)
+    return numbers.astype(wider or numbers.dtype, copy=False)
+
+
+class _Arrays:
+    """The wrong and the right values, and some offsets to try a pattern on."""
+
+    def __init__(self, ours: Numbers, theirs: Numbers, shape: Shape, offsets: NDArray[np.intp], tolerance: Tolerance):
+        self.ours, self.theirs, self.shape, self.offsets, self.tolerance = ours, theirs, shape, offsets, tolerance
+        every = np.arange(ours.size)
+        # with wrong elements: if most elements are right, a pattern that explains nothing fits nearly everywhere
+        self.sample = np.concatenate([_spread(offsets), _spread(every)])
+
+    def split(self, axis: int) -> tuple[Numbers, Numbers]:
+        """Returns both arrays with the axis in the middle of three."""
+        return _split(self.ours, self.shape, axis), _split(self.theirs, self.shape, axis)
+
+    def wide_axes(self) -> list[int]:
+        return [axis for axis, size in enumerate(self.shape) if size > 1]
+
+    def are_close(self, ours: Any, theirs: Any) -> bool:
+        return bool(find_close(ours, theirs, self.tolerance).all())
+
+    def fits(self, candidate: Numbers) -> bool:
+        """Returns whether `ours` has the values of an array of any shape, in its order."""
+        where = np.unravel_index(self.sample, candidate.shape)
+        if not self.are_close(self.ours[self.sample], candidate[where]):
+            return False
+        return self.are_close(self.ours.reshape(candidate.shape), candidate)
+
+
+def _split(numbers: Numbers, shape: Shape, axis: int) -> Numbers:
+    """Returns a flat array in three dimensions: before the axis, the axis, after it."""
+    before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    return numbers.reshape(before, shape[axis], after)
+
+
+def _spread(offsets: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Returns some of the offsets, from everywhere. Steps of the golden ratio do not meet the same index of an axis
+    again and again, as steps of one length do if the size of the axis divides it."""
+    if offsets.size <= _SAMPLED:
+        return offsets
+    turns = np.arange(_SAMPLED) * (math.sqrt(5) - 1) / 2
+    return offsets[(turns % 1 * offsets.size).astype(np.intp)]
+
+
+def _find_repeated(arrays: _Arrays) -> Iterator[Pattern]:
+    """Finds one right slice repeated along an axis: a lost range."""
+    for axis in arrays.wide_axes():
+        size = arrays.shape[axis]
+        ours, theirs = arrays.split(axis)
+        # the last slice first: a lost range leaves the last iteration
+        for number in dict.fromkeys((size - 1, 0, *range(1, min(size, _MOST_SLICES)))):
+            if arrays.fits(np.broadcast_to(theirs[:, number : number + 1], ours.shape)):
+                yield Pattern("repeated", axis=axis, size=size, first=number)
+
+
+def _find_constant(arrays: _Arrays) -> Iterator[Pattern]:
+    """Finds one value everywhere."""
+    ours, theirs = arrays.ours, arrays.theirs
+    if ours.size < 2:
+        return
+    filled = _find_filling(ours)
+    if filled is not None:
+        yield Pattern("constant", filled=filled)
+        return
+    if not (ours == ours[0]).all():
+        return
+    found = np.flatnonzero(find_close(theirs, ours[0], arrays.tolerance))
+    if not found.size:
+        yield Pattern("constant", size=ours.size)
+    elif found[0] != 0 and found[-1] == ours.size - 1:
+        yield Pattern("constant", size=ours.size, first=ours.size - 1)
+    else:
+        yield Pattern("constant", size=ours.size, first=int(found[0]))
+
+
+def _find_moved(arrays: _Arrays) -> Iterator[Pattern]:
+    """Finds slices along an axis in another order: in reverse, or shifted (going around or not)."""
+    for axis in arrays.wide_axes():
+        size = arrays.shape[axis]
+        _, theirs = arrays.split(axis)
+        if (size > 2 or len(arrays.shape) == 1) and arrays.fits(theirs[:, ::-1]):
+            yield Pattern("reversed", axis=axis)
+        # a shift by more than half of the axis would leave too little to compare
+        for distance in range(1, min(size // 2, _MOST_SHIFT) + 1):
+            for shift in (distance, -distance):
+                if _fits_shifted(arrays, axis, shift):
+                    is_rotated = arrays.fits(np.roll(theirs, -shift, axis=1))
+                    yield Pattern("rotated" if is_rotated else "shifted", axis=axis, shift=shift)
+
+
+def _fits_shifted(arrays: _Arrays, axis: int, shift: int) -> bool:
+    """Returns whether each slice along an axis is the right slice `shift` further on, if there is one."""
+    ours, theirs = arrays.split(axis)
+    size = ours.shape[1]
+    sample = np.array(np.unravel_index(arrays.sample, ours.shape))
+    read = sample[1] + shift
+    before, number, after = sample[:, (read >= 0) & (read < size)]
+    if not arrays.are_close(ours[before, number, after], theirs[before, number + shift, after]):
+        return False
+    if shift > 0:
+        return arrays.are_close(ours[:, :-shift], theirs[:, shift:])
+    return arrays.are_close(ours[:, -shift:], theirs[:, :shift])
+
+
+def _find_swapped(arrays: _Arrays) -> Iterator[Pattern]:
+    """Finds elements in the order of other axes."""
+    shape = arrays.shape
+    for one, other in combinations(arrays.wide_axes(), 2):
+        if arrays.fits(arrays.theirs.reshape(shape).swapaxes(one, other)):
+            yield Pattern("swapped", axis=one, other_axis=other, same_size=shape[one] == shape[other])
+
+
+def _find_summed(arrays: _Arrays) -> Iterator[Pattern]:
+    """Finds slices that are each the sum of all: a range that should stay is reduced."""
+    for axis in arrays.wide_axes():
+        ours, theirs = arrays.split(axis)
+        with np.errstate(invalid="ignore", over="ignore"):
+            totals = theirs.sum(axis=1, keepdims=True, dtype=theirs.dtype)
+        if arrays.fits(np.broadcast_to(totals, ours.shape)):
+            yield Pattern("summed", axis=axis, size=arrays.shape[axis])
+
+
+def _find_scaled(arrays: _Arrays) -> Iterator[Pattern]:
+    """Finds a constant factor, or a constant difference."""
+    if arrays.ours.size < 3:
+        return
+    offset = _find_base(arrays.theirs)
+    ours, theirs = arrays.ours[offset].item(), arrays.theirs[offset].item()
+    if not (math.isfinite(ours) and math.isfinite(theirs) and theirs):
+        return
+    factor, difference = ours / theirs, ours - theirs
+    with np.errstate(invalid="ignore", over="ignore"):
+        # the product of integers wraps around, too
+        is_whole = arrays.theirs.dtype.kind != "f" and factor == int(factor)
+        scaled = arrays.theirs * (_wrap(int(factor), arrays.theirs.dtype) if is_whole else factor)
+        if factor not in (0, 1) and arrays.fits(scaled):
+            yield Pattern("scaled", amount=float(factor))
+        if difference and arrays.fits(arrays.theirs + _wrap(difference, arrays.theirs.dtype)):
+            yield Pattern("offset", amount=float(difference))
+
+
+def _find_base(theirs: Numbers) -> int:
+    """Returns the offset of the element that shows a factor best: the largest float, which rounds the least, or the
+    smallest integer that is not zero, which is the last to wrap around."""
+    sizes = np.abs(theirs.astype(np.float64))
+    if theirs.dtype.kind == "f":
+        return int(np.where(np.isfinite(sizes), sizes, -1).argmax())
+    return int(np.where(sizes > 0, sizes, np.inf).argmin())
+
+
+def _wrap(number: float, dtype: np.dtype[Any]) -> Any:
+    """Returns a number as one of a dtype, integers wrapped around."""
+    if dtype.kind == "f":
+        return number
+    bits = 8 * dtype.itemsize
+    return np.array(int(number) % 2**bits, np.uint64).astype(dtype)
+
+
+def _find_where(arrays: _Arrays) -> Pattern | None:
+    """Returns where the wrong elements are and their value, if that is simple."""
+    ours, offsets = arrays.ours, arrays.offsets
+    if offsets.size == ours.size:
         return None
-    own = is_own.argmax(axis=0)
-    wrong: dict[int, int] = {}
-    for step in np.unique(own[of_one_step]):
-        fits_all = np.asarray(is_got[:, of_one_step & (own == step)].all(axis=1))
-        found = np.flatnonzero(fits_all)
-        if not found.size:
-            return None
-        if not fits_all[step]:
-            wrong[int(step)] = int(found[0])
-    return wrong or None
+    filled = _find_filling(ours[offsets])
+    is_wrong = np.zeros(ours.size, bool)
+    is_wrong[offsets] = True
+    for axis in arrays.wide_axes():
+        size = arrays.shape[axis]
+        wrong = np.flatnonzero(_split(is_wrong, arrays.shape, axis).any(axis=(0, 2)))
+        first, last = int(wrong[0]), int(wrong[-1])
+        is_run = last - first + 1 == wrong.size
+        if wrong.size == size or not is_run:
+            continue
+        is_all_but_last = first == 0 and last == size - 2 and size > 2
+        rule = "all-but-last" if is_all_but_last else "slices"
+        return Pattern(rule, axis=axis, size=size, first=first, last=last, filled=filled)
+    if filled is None:
+        return None
+    return Pattern("filled", filled=filled)
+
+
+def _find_filling(wrong: Numbers) -> Filling | None:
+    if (wrong == 0).all():
+        return "zero"
+    if (wrong != wrong).all():
+        return "nan"
+    return None

@@ -93,7 +93,7 @@ class StaleValue:
 @dataclass(frozen=True)
 class OverwrittenInput:
     """A buffer that a replay by TinyJit reads and overwrites without an assign: its later contents give exactly the
-    wrong value. `number` counts the inputs of the function in tinygrad's order, None if the buffer is no input."""
+    wrong value. `number` counts the inputs of the function in tinygrad's order, None if the buffer is not an input."""
 
     number: int | None
 
@@ -200,9 +200,15 @@ class BufferCheck:
     fault: KernelFault | None = None
 
     @property
+    def is_wrong(self) -> bool:
+        return self.comparison is not None and self.comparison.status == "wrong"
+
+    @property
     def stale(self) -> tuple[StaleRead, ...]:
         """The arguments that its kernel read at a wrong time."""
-        return () if self.fault is None else self.fault.stale
+        if self.fault is None:
+            return ()
+        return self.fault.stale
 
 
 @dataclass(frozen=True)
@@ -275,7 +281,7 @@ class ScheduleCheck:
 
     @property
     def first_wrong_buffer(self) -> BufferCheck | None:
-        return next((b for b in self.buffers if b.comparison is not None and b.comparison.status == "wrong"), None)
+        return next((buffer for buffer in self.buffers if buffer.is_wrong), None)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from vmapdbg import __version__
 from vmapdbg.child.listen import hooks
@@ -97,10 +96,10 @@ def build_live_capture(schedules: list[ScheduleRecord], target: str) -> model.Ca
 
 def is_ordered(passed: PassRecord) -> bool:
     """Whether the kernels of a run of the pass use memory in the order that its graph asks for."""
-    from vmapdbg.child.capture.order import find_order
+    from vmapdbg.child.capture.order import MemoryOrder, find_order
     from vmapdbg.child.capture.view import PassView
 
-    return find_order(PassView(passed)).is_right
+    return find_order(PassView(passed)) == MemoryOrder()
 
 
 @contextmanager
@@ -156,34 +155,4 @@ class BlockRecorder(Recorder):
             yield self.schedules
         finally:
             self.is_on = False
-            self.forget()
-
-
-class ScheduleFeed(Recorder):
-    """Passes on each schedule as soon as it is made, and forgets it."""
-
-    def made(self, schedule: ScheduleRecord, passed: PassRecord, is_whole: bool) -> None:
-        """Gets a new schedule; if it is not whole, it raised before it had kernels."""
-
-    def asked_again(self, schedule: ScheduleRecord) -> None:
-        """Gets a schedule that came from tinygrad's cache."""
-
-    def schedule_asked(self, key: bytes, cached: bool) -> None:
-        self.end_last()
-        super().schedule_asked(key, cached)
-        if cached:
-            self.asked_again(self.schedules[-1])
-            self.forget()
-
-    def schedule_created(self, graph: Any, created: Any) -> None:
-        super().schedule_created(graph, created)
-        self.end_last(is_whole=True)
-
-    def end_last(self, is_whole: bool = False) -> None:
-        """Passes on the last schedule."""
-        try:
-            for schedule in self.schedules[-1:]:
-                if schedule.passed is not None:
-                    self.made(schedule, schedule.passed, is_whole)
-        finally:
             self.forget()

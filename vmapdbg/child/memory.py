@@ -1,4 +1,4 @@
-"""Contents of tinygrad's buffers, and the names of their dtypes. Runs in the child.
+"""Contents of tinygrad's buffers, the names of their dtypes, and the values of its switches. Runs in the child.
 
 It may be imported before the overlay is installed: tinygrad is imported when it is needed."""
 
@@ -7,11 +7,14 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+# these switches only print or note, or TinyJit sets them while it captures
+_CHANGE_NOTHING = frozenset({"CAPTURING", "DEBUG", "DEBUG_RANGEIFY", "PROFILE", "TRACEMETA", "VIZ"})
+
 
 def read_buffer(buffer: Any) -> bytes:
     """Returns the contents of a buffer of tinygrad.
 
-    One that was never written (Tensor.empty) has what its memory has: who computes again reads the same.
+    If nothing was ever written to it (Tensor.empty), these are the contents of its memory.
     """
     if not buffer.size:
         # tinygrad has no memory of no bytes
@@ -38,3 +41,21 @@ def make_buffer(device: str, size: int, dtype: Any, data: bytes) -> Any:
 def name_dtype(dtype: Any) -> str:
     """Returns the name that a dtype has in a Capture: `float`, `float.vec(4)`."""
     return str(dtype).removeprefix("dtypes.")
+
+
+def read_switches() -> dict[str, int | str]:
+    """Returns the value of each switch that changes what tinygrad schedules and compiles (`PCONTIG`, `NOOPT`, ...), by
+    the name of its environment variable.
+
+    DEV is left out from 0.13 on: its value is an object of tinygrad, and a process without tinygrad may read these.
+    """
+    from tinygrad.helpers import ContextVar
+
+    known = {name: switch.value for name, switch in ContextVar._cache.items() if name not in _CHANGE_NOTHING}
+    return {name: value for name, value in known.items() if isinstance(value, (int, str))}
+
+
+def find_changed(switches: dict[str, int | str]) -> dict[str, int | str]:
+    """Returns the switches with another value in this process, without switches that it does not have."""
+    here = read_switches()
+    return {name: value for name, value in switches.items() if here.get(name, value) != value}

@@ -1,4 +1,5 @@
-"""The child: sets up the mode, runs the snippet as `__main__`, writes a Capture.
+"""The child: runs the snippet as `__main__`, with tinygrad as it is, or with the overlay and the patches of the job.
+Writes a Capture.
 
 Started by `shared/children.py` as `python -m vmapdbg.child.run_snippet REQUEST`.
 """
@@ -8,28 +9,121 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import importlib
 import os
 import shutil
 import sys
 import time
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.failures.known_nodes import KnownNodes
-from vmapdbg.child.failures.lifeline import hold
-from vmapdbg.child.failures.shadow import Shadow
-from vmapdbg.child.failures.snippet_error import explain_error, explain_exit
-from vmapdbg.child.failures.watcher import Watcher
-from vmapdbg.child.listen.records import find_passes
+from vmapdbg.child.failures.diagnose import read_nodes
+from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
+from vmapdbg.child.failures.snippet_end import Shadow, explain_exit, hold, report_error
+from vmapdbg.child.listen.recorder import Recorder
+from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, find_passes
 from vmapdbg.child.listen.releases import is_computed, schedule_tensors
-from vmapdbg.child.mode import Mode
+from vmapdbg.child.listen.rendering import make_renderer
+from vmapdbg.child.listen.values_and_times import Stopwatch, note_values
+from vmapdbg.child.live import build_capture, listen
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Request, load_request
+from vmapdbg.install.patches import format_patches
 from vmapdbg.model import capture as model
 from vmapdbg.model.store import dump_compact, write_atomically
+
+if TYPE_CHECKING:
+    from vmapdbg.child.evidence.collector import Collector
+
+
+class Mode:
+    """Is set up before tinygrad is imported, and ends in a Capture."""
+
+    def __init__(self, request: Request):
+        self.request, self.job = request, request.job
+        self.recorder = Recorder()
+        self.recorder.is_strict = self.job.patches is not None
+        if self.job.choices:
+            self.recorder.choose = self._choose
+        # only for `check`: it imports numpy, which takes time
+        self.collector: Collector | None = None
+        # the class of the collector, None: Collector
+        self.collector_kind: type[Collector] | None = None
+        self.stopwatch: Stopwatch | None = None
+        if self.job.times:
+            self.stopwatch = Stopwatch()
+        self.shadow: Shadow | None = None
+
+    @property
+    def schedules(self) -> list[ScheduleRecord]:
+        """What the snippet scheduled so far."""
+        return self.recorder.schedules
+
+    def prepare(self) -> None:
+        """Sets the mode up, importing nothing of tinygrad: the snippet may set its environment. Raises OverlayError if
+        the overlay does not fit the installed tinygrad."""
+        if self.job.patches is not None:
+            overlay.check_installed()
+            overlay.install(format_patches(self.job.patches))
+            # the patches of fusion decide by the limits of the target
+            overlay.get_state().find_renderer = functools.partial(make_renderer, self.job.target)
+        listen(self.recorder, self.tensor_ready)
+
+    def tensor_ready(self, module: types.ModuleType) -> None:
+        """Hooks the rest in, once `tinygrad.tensor` is imported. A hook that does not fit an observed tinygrad is left
+        out."""
+        if self.request.evidence is not None:
+            from vmapdbg.child.evidence.collector import Collector
+
+            with self.recorder.leaving_out("the values that check compares"):
+                collector = (self.collector_kind or Collector)(Path(self.request.evidence), self.recorder)
+                collector.watch(module)
+                self.collector = collector
+        if self.job.values:
+            with self.recorder.leaving_out("values of realized tensors"):
+                note_values(module, self.recorder)
+        with self.recorder.leaving_out("launches"):
+            if self.stopwatch is not None:
+                self.stopwatch.watch()
+            if self.shadow is not None:
+                self.shadow.watch(module)
+
+    def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
+        """Returns what was recorded, and lets go of what no Capture needs. Calls `progress` after each kernel."""
+        job, recorder = self.job, self.recorder
+        capture = build_capture(
+            job.snippet,
+            job.target,
+            None if job.patches is None else job.patch_states,
+            recorder.schedules,
+            error,
+            recorder.missing,
+            progress,
+            keeps_failed=True,
+            # `check` waits for it
+            is_brief=self.request.evidence is not None,
+        )
+        if job.patches is not None:
+            return capture
+        return replace(capture, versions=replace(capture.versions, tree=job.tree, commit=self.request.commit))
+
+    def _choose(self, passed: PassRecord, schedule: int) -> str | None:
+        from vmapdbg.child.capture.schedule import make_choices
+
+        return make_choices(self.job.choices, passed, schedule)
+
+    def close(self) -> None:
+        """The snippet is done."""
+        if self.collector is not None:
+            if self.schedules:
+                # meanwhile the oracle compares the last of them, which is waited for
+                importlib.import_module("vmapdbg.child.capture.schedule")
+            self.collector.close()
+        if self.shadow is not None:
+            self.shadow.stop()
 
 
 def main() -> None:
@@ -60,7 +154,7 @@ def run_in(mode: Mode, request: Request) -> model.SnippetError | None:
         error = model.SnippetError("OverlayError", str(refused), None)
     else:
         fall_back_to_python_device()
-        error = run_snippet(request, mode.find_nodes)
+        error = run_snippet(request, mode.recorder)
     mode.close()
     # the snippet may have closed its stdout, or removed it
     with contextlib.suppress(AttributeError, ValueError, OSError):
@@ -74,7 +168,10 @@ def write_capture(request: Request, mode: Mode, error: model.SnippetError | None
     gc.disable()
     gc.freeze()
     kernels = sum(len(passed.kernels) for passed in find_passes(mode.schedules))
-    capture = mode.add_times(mode.build(error, count_kernels(kernels, request.progress)))
+    capture = mode.build(error, count_kernels(kernels, request.progress))
+    if mode.stopwatch is not None:
+        # with the overlay, also the times that it predicts
+        capture = mode.stopwatch.add_times(capture, [] if request.job.patches is None else mode.schedules)
     write_atomically(request.output, dump_compact(capture))
 
 
@@ -103,10 +200,9 @@ def fall_back_to_python_device() -> None:
     print("vmapdbg: no clang for the CPU device, running on the PYTHON device (slow)", file=sys.stderr)
 
 
-def run_snippet(request: Request, find_nodes: Callable[[], KnownNodes]) -> model.SnippetError | None:
-    """Runs the snippet, then schedules the Tensors that it left lazy in its globals, and runs them for `check`.
-
-    Its error goes to stderr. `find_nodes` returns the known nodes of the last schedule."""
+def run_snippet(request: Request, recorder: Recorder) -> model.SnippetError | None:
+    """Runs the snippet, then schedules the Tensors that it left lazy in its globals, and runs them for `check`. Its
+    error goes to stderr."""
     job = request.job
     main_module = types.ModuleType("__main__")
     main_module.__file__ = job.snippet
@@ -127,7 +223,7 @@ def run_snippet(request: Request, find_nodes: Callable[[], KnownNodes]) -> model
     except BaseException as error:
         if not isinstance(error, (Exception, KeyboardInterrupt, EndlessRewrite)):
             raise
-        return explain_error(error, find_nodes())
+        return report_error(error, read_nodes(recorder))
     return None
 
 

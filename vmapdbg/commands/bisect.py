@@ -106,18 +106,15 @@ def bisect(
         raise Failure("--baseline is for --decisions")
     if span is not None and with_snippet:
         raise Failure("--reduce is for patches: with --commits there is nothing to reduce")
-    # each search imports much
+    # imported here because it imports much
+    from vmapdbg.commands import bisect_searches as searches
+
     if decisions:
-        from vmapdbg.commands.bisect_decisions import show_decisions
-
-        sys.exit(show_decisions(jobs.make_job(snippet, given), kind, runs, baseline, as_json))
+        sys.exit(searches.show_decisions(jobs.make_job(snippet, given), kind, runs, baseline, as_json))
     if span is not None:
-        from vmapdbg.commands.bisect_commits import show_history
-
         if given.patches:
             raise Failure("--commits runs each commit as it is, without patches")
-        sys.exit(show_history(replace(jobs.make_open_job(snippet, given), patches=None), span, kind, as_json))
-    from vmapdbg.commands.bisect_patches import show_patches
-
+        job = replace(jobs.make_open_job(snippet, given), patches=None)
+        sys.exit(searches.show_history(job, span, kind, as_json))
     seconds = (seconds or settings.seconds or _SECONDS) if with_snippet else None
-    sys.exit(show_patches(jobs.make_job(snippet, given), kind, runs, seconds, output, as_json))
+    sys.exit(searches.show_patches(jobs.make_job(snippet, given), kind, runs, seconds, output, as_json))

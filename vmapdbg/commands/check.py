@@ -17,9 +17,8 @@ from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.children import ChildDied, import_meanwhile, run_job, started_child
 from vmapdbg.install.job import CheckRequest, Job
 from vmapdbg.model.capture import Capture, Schedule
-from vmapdbg.model.data import build_data
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.store import write_atomically
+from vmapdbg.model.store import build_data, write_atomically
 from vmapdbg.model.wording import format_plural, format_seconds
 
 if TYPE_CHECKING:

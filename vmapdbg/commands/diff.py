@@ -197,9 +197,8 @@ def diff_folders(
     """Prints how two saved runs differ, or like a diff of two captures, how a `test` of them does. Returns whether
     they are equal. Lists damaged files on stderr; with `exit_code` these end the tool with 2, because the comparison is
     not complete."""
-    from vmapdbg.page.suite_words import dump_suite_github
     from vmapdbg.page.text.diff import print_diff
-    from vmapdbg.page.text.suite import print_suite
+    from vmapdbg.page.text.suite import dump_suite_github, print_suite
     from vmapdbg.suite.compare import compare_runs, diff_test
     from vmapdbg.suite.saved import load_run
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from vmapdbg.commands.shared import console, jobs, options
-from vmapdbg.commands.shared.runs import baseline_of, run_beside
+from vmapdbg.commands.shared.runs import baseline_of, run_with_baseline
 from vmapdbg.install.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import list_mistakes, split_ignored
@@ -89,14 +89,14 @@ def print_documents(linted: Sequence[Linted]) -> None:
 
 def print_github(linted: Sequence[Linted]) -> None:
     """Prints GitHub's workflow commands."""
-    from vmapdbg.page.lint_formats import dump_github
+    from vmapdbg.page.text.lint import dump_github
 
     console.print_text(dump_github(_findings_of(linted), RULES))
 
 
 def print_sarif(linted: Sequence[Linted]) -> None:
     """Prints SARIF 2.1.0."""
-    from vmapdbg.page.lint_formats import dump_sarif
+    from vmapdbg.page.text.lint import dump_sarif
 
     console.print_text(dump_sarif(_findings_of(linted), RULES))
 
@@ -222,7 +222,7 @@ def lint_file(name: str | None, baseline: str | None, codes: Sequence[str], give
         if not NEED_BASELINE.intersection(codes) or is_same(job, baseline):
             capture = jobs.capture_job(job)
         else:
-            runs = run_beside(job, baseline or "none")
+            runs = run_with_baseline(job, baseline or "none")
             before, capture = (run.capture for run in runs)
             console.report_death(capture)
             # the default baseline may fail: without its patches a vmap scope often does

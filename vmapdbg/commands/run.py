@@ -1,6 +1,6 @@
 """`vmapdbg run`: a whole program, whose processes are patched or observed.
 
-With --lint, --save and --check, `vmapdbg.child.run_lint`, `run_save` and `evidence.call_by_call` run in them.
+With --lint, --save and --check, `vmapdbg.child.run_program` and `evidence.suite` run in them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import IO, Any
 import click
 
 from vmapdbg import __version__
-from vmapdbg.check.suite import PARTS, CheckedSchedule, ProgramCheck, sum_up
+from vmapdbg.check.findings import PARTS, CheckedSchedule, ProgramCheck, sum_up
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.children import started_child
 from vmapdbg.commands.shared.settings import find_settings
@@ -32,9 +32,8 @@ from vmapdbg.install.overlay import TINYGRAD_VERSION, child_environment
 from vmapdbg.install.patches import Patches, format_patches
 from vmapdbg.install.trees import find_tree
 from vmapdbg.model.capture import SCHEMA, Finding, Versions
-from vmapdbg.model.data import build_data, dump_document, to_data
 from vmapdbg.model.failure import EXIT_CHILD, EXIT_USAGE, Failure
-from vmapdbg.model.store import check_output, write_output
+from vmapdbg.model.store import build_data, check_output, dump_document, to_data, write_output
 from vmapdbg.model.wording import format_plural
 from vmapdbg.suite.saved import FAILED, RUN_SCHEMA, SavedRun, end_run, name_of_file, new_folder, prepare_folder
 
@@ -125,7 +124,7 @@ def run(
         raise Failure({"-m": "-m needs the name of a module", "-c": "-c needs code"}[program[0]])
     if program[0] not in _NO_FILES:
         jobs.check_snippet(program[0])
-    # for a program that is no file, the settings of the working directory count
+    # for a program that is not a file, the settings of the working directory count
     plain = jobs.apply_settings(Job(program[0], program[1:], tree=tree or "", python=python or ""))
     job = jobs.apply_options(plain, options.JobOptions(target, patches))
     asked = Program(program, jobs.choose_tinygrad(job, patches))

@@ -14,10 +14,9 @@ from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.children import ChildDied, ask_child, import_meanwhile, refuse_overlay_error
 from vmapdbg.install.job import Job, ValueRequest
 from vmapdbg.model.capture import Capture
-from vmapdbg.model.data import build_data
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.store import build_capture
+from vmapdbg.model.store import build_capture, build_data
 from vmapdbg.model.wording import inflect
 from vmapdbg.page.format import format_ids
 
@@ -105,7 +104,7 @@ def print_values(job: Job, subject: str | None, schedule: int | None, as_json: b
 
         console.print_json(make_document(ValueDocument, capture, schedules=report.schedules, stopped=report.stopped))
     elif capture.schedules:
-        from vmapdbg.page.text.value_path import print_value_paths
+        from vmapdbg.page.text.why import print_value_paths
 
         print_value_paths(capture, report, console.make_console())
     else:
@@ -123,7 +122,7 @@ def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Cap
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
         request = ValueRequest(job=job, evidence=evidence, schedule=schedule, subject=subject)
         with console.show_progress(f"following the values of {job.snippet}", wait=True) as progress:
-            import_meanwhile("vmapdbg.page.text.value_path")
+            import_meanwhile("vmapdbg.page.text.why")
             text, ended = ask_child(request, job.patches, job.snippet, job.timeout, progress)
     if isinstance(ended, ChildDied):
         console.say(str(ended))

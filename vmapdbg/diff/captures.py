@@ -1,22 +1,36 @@
-"""Compares two captures."""
+"""Compares two captures: the decisions of the rangeify pass (nodes, `vmap_map`, BUFFERIZE), kernels and values."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from vmapdbg.diff.changes import choose_renaming, compare_bufferizes, compare_nodes, compare_vmap_map
-from vmapdbg.diff.edits import match_edits
 from vmapdbg.diff.kernels import compare_kernels
 from vmapdbg.diff.neutral import Reading, read_neutrally, read_plainly
-from vmapdbg.diff.nodes import have_same_graph, match_nodes, match_schedules
-from vmapdbg.diff.result import DIFF_SCHEMA, CaptureDiff, ScheduleDiff, Side, Totals
+from vmapdbg.diff.nodes import have_same_graph, match_edits, match_nodes, match_schedules
+from vmapdbg.diff.pairing import Renaming, choose_ranges, find_opcodes, find_ranges
+from vmapdbg.diff.result import (
+    DIFF_SCHEMA,
+    BufferizeChange,
+    CaptureDiff,
+    NodeChange,
+    SameNode,
+    ScheduleDiff,
+    Side,
+    Totals,
+    VmapChange,
+)
 from vmapdbg.diff.values import compare_outputs, compare_printed, find_worst
-from vmapdbg.model.capture import Capture, Finding, Schedule, Versions
-from vmapdbg.model.schedule_index import sum_programs
+from vmapdbg.model.capture import Bufferize, Capture, Finding, Node, Realized, Schedule, Versions
+from vmapdbg.model.schedule_index import index_of, sum_programs
+from vmapdbg.model.vocabulary import BufferizeField, ChangeStatus, NodeField
 
 # Compared with a schedule that only one side has.
 _NOTHING = Schedule(-1, None, 0, (), (), (), (), (), ())
+# The reason in a capture of stock tinygrad: it is unknown.
+_NO_REASON = "stock"
+# A range is created for a buffer; other nodes inherit it, so the buffer's vote outweighs theirs.
+_BUFFER_WEIGHT = 100_000
 
 
 def diff_captures(
@@ -150,6 +164,163 @@ def _identify(reading: Reading) -> tuple[int | None, Totals | None]:
     return reading.schedule.index, sum_totals([reading.measured])
 
 
+# *** nodes and buffers
+
+
+def choose_renaming(before: Schedule, after: Schedule, nodes: Mapping[int, int]) -> Renaming:
+    """Returns the names of the ranges of before after, given the paired nodes."""
+    index = index_of(after)
+    pairs: list[tuple[tuple[str, ...], tuple[str, ...], int]] = []
+    for node in before.nodes:
+        other = index.node(nodes.get(node.id))
+        if other is not None:
+            pairs.append((node.in_ranges or (), other.in_ranges or (), 1))
+            pairs.append((node.out_ranges or (), other.out_ranges or (), 1))
+    for item in before.bufferizes:
+        buffer = index.find_kept(nodes.get(item.node, -1))
+        if buffer is not None and item.outcome == "kept":
+            left, right = (tuple(filter(find_ranges, made.closed_ranges)) for made in (item, buffer))
+            if len(left) == len(right):
+                pairs.append((left, right, _BUFFER_WEIGHT))
+    ranges = choose_ranges(pairs, before.ranges, after.ranges)
+    return Renaming(ranges, nodes, {item.name for item in before.ranges} - ranges.keys())
+
+
+def compare_nodes(
+    before: Reading, after: Reading, renaming: Renaming, edited: Container[int] = ()
+) -> tuple[tuple[NodeChange, ...], tuple[SameNode, ...]]:
+    """Returns the paired nodes that changed and the unchanged pairs, by their ids after. `edited` are nodes of before
+    that may compute something else than their partners."""
+    nodes_before, nodes_after = index_of(before.compared).nodes, index_of(after.compared).nodes
+    changes: list[NodeChange] = []
+    same: list[SameNode] = []
+    for one, other in sorted(renaming.nodes.items(), key=lambda pair: pair[1]):
+        node, twin = nodes_before[one], nodes_after[other]
+        changed = _find_changed(node, twin, renaming)
+        if one in edited and tuple(map(renaming.nodes.get, node.src)) != twin.src:
+            changed = (*changed, "src")
+        if "realized" in changed:
+            changes.append(NodeChange(before.realized(one), after.realized(other), changed))
+        elif changed:
+            changes.append(NodeChange(before.node(one), after.node(other), changed))
+        else:
+            shown = after.node(other)
+            same.append(SameNode(one, other, shown.op, shown.shape, shown.out_ranges, shown.line))
+    return tuple(changes), tuple(same)
+
+
+def _find_changed(before: Node, after: Node, renaming: Renaming) -> tuple[NodeField, ...]:
+    same: dict[NodeField, bool] = {
+        "in_ranges": renaming.translate_all(before.in_ranges) == after.in_ranges,
+        "out_ranges": renaming.translate_all(before.out_ranges) == after.out_ranges,
+        "ambient": renaming.translate_all(before.ambient) == after.ambient,
+        "realized": _is_same_realized(before.realized, after.realized, renaming),
+    }
+    return tuple(name for name, equal in same.items() if not equal)
+
+
+def _is_same_realized(before: Realized | None, after: Realized | None, renaming: Renaming) -> bool:
+    if before is None or after is None:
+        return before is after
+    if before.axes != after.axes or _NO_REASON in (before.reason, after.reason):
+        return before.axes == after.axes
+    if before.reason != after.reason:
+        return False
+    if not before.reasons or not after.reasons:
+        # an older capture has only a sentence, which is not compared
+        return True
+    return len(before.reasons) == len(after.reasons) and all(
+        map(renaming.is_same_reason, before.reasons, after.reasons)
+    )
+
+
+def compare_vmap_map(before: Schedule, after: Schedule, renaming: Renaming) -> tuple[VmapChange, ...]:
+    """Returns the nodes of both sides whose ambient ranges in `vmap_map` changed, by their ids after."""
+    ranges_before = {entry.node: entry.ranges for entry in before.vmap_map}
+    ranges_after = {entry.node: entry.ranges for entry in after.vmap_map}
+    index = index_of(after)
+    changes: list[VmapChange] = []
+    for one, other in sorted(renaming.nodes.items(), key=lambda pair: pair[1]):
+        left, right = ranges_before.get(one, ()), ranges_after.get(other, ())
+        if renaming.translate_all(left) != right:
+            changes.append(VmapChange(one, other, index.op(other), left, right))
+    return tuple(changes)
+
+
+def compare_bufferizes(before: Reading, after: Reading, renaming: Renaming) -> tuple[BufferizeChange, ...]:
+    """Returns every BUFFERIZE of both sides in the order of after; those of before alone come last."""
+    made_before, made_after = before.compared.bufferizes, after.compared.bufferizes
+    left = {renaming.nodes[made.node]: made for made in made_before if made.node in renaming.nodes}
+    pairs: list[tuple[Bufferize | None, Bufferize | None]] = [(left.get(made.node), made) for made in made_after]
+    paired = {made.node for made in made_after}
+    pairs += [(made, None) for made in made_before if renaming.nodes.get(made.node) not in paired]
+    return tuple(_compare_bufferize(before, after, *pair, renaming) for pair in pairs)
+
+
+def _compare_bufferize(
+    before: Reading, after: Reading, left: Bufferize | None, right: Bufferize | None, renaming: Renaming
+) -> BufferizeChange:
+    changed: tuple[BufferizeField, ...] = ()
+    status: ChangeStatus = "unchanged"
+    if left is None:
+        status = "only-after"
+    elif right is None:
+        status = "only-before"
+    elif changed := _find_changed_fields(left, right, renaming):
+        status = "changed"
+    added, removed = _find_added(left, right, renaming)
+    sides = [(reading, made) for reading, made in ((before, left), (after, right)) if made is not None]
+    reading, made = sides[-1]
+    ambient = [name for reading, made in sides for name in index_of(reading.compared).ambient_of(made.node)]
+    return BufferizeChange(
+        status=status,
+        op=reading.realized(made.node).op,
+        before=before.bufferize(left),
+        after=after.bufferize(right),
+        changed=changed,
+        added_ranges=added,
+        removed_ranges=removed,
+        ambient=tuple(dict.fromkeys(ambient)),
+        lost_before=index_of(before.compared).find_lost(left),
+        lost_after=index_of(after.compared).find_lost(right),
+    )
+
+
+def _find_changed_fields(left: Bufferize, right: Bufferize, renaming: Renaming) -> tuple[BufferizeField, ...]:
+    same: dict[BufferizeField, bool] = {
+        "closed_ranges": renaming.translate_all(left.closed_ranges) == right.closed_ranges,
+        "ambient": renaming.translate_all(left.ambient) == right.ambient,
+        "size": left.size == right.size,
+        "bytes": left.bytes == right.bytes,
+        "addrspace": left.addrspace == right.addrspace,
+        "outcome": left.outcome == right.outcome,
+        "reason": left.reason == right.reason,
+    }
+    if left.decided is not None and right.decided is not None:
+        # an older capture has only a sentence, without ranges and nodes
+        same["reason"] = renaming.is_same_reason(left.decided, right.decided)
+    return tuple(name for name, equal in same.items() if not equal)
+
+
+def _find_added(
+    left: Bufferize | None, right: Bufferize | None, renaming: Renaming
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the ranges that only the BUFFERIZE of after closes, and those of before alone."""
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    if left is not None:
+        before = left.closed_ranges
+    if right is not None:
+        after = right.closed_ranges
+    added: list[str] = []
+    removed: list[str] = []
+    for tag, i, j, k, m in find_opcodes(tuple(map(renaming.translate, before)), after):
+        if tag != "equal":
+            removed += before[i:j]
+            added += after[k:m]
+    return tuple(added), tuple(removed)
+
+
 # *** without a diff: which nodes and kernels are the same
 
 
@@ -176,10 +347,6 @@ def pair_schedules(before: Schedule, after: Schedule, *, same_tinygrad: bool) ->
     heads = match_nodes(left.compared, right.compared, loosely=True)
     kernels = compare_kernels(left, right, heads)
     same = {item.before[0].number: item.after[0].number for item in kernels if item.status == "unchanged"}
-    return Pairs(_pair_nodes(left, right, heads), same)
-
-
-def _pair_nodes(left: Reading, right: Reading, heads: dict[int, int]) -> dict[int, int]:
     pairs = dict(heads)
     for one, other in heads.items():
         stored_before, stored_after = left.shown.get(one, one), right.shown.get(other, other)
@@ -188,4 +355,5 @@ def _pair_nodes(left: Reading, right: Reading, heads: dict[int, int]) -> dict[in
     # nodes that only show a value may still be equal
     free_before, free_after = {node.id for node in left.folded}, {node.id for node in right.folded}
     alike = match_nodes(left.schedule, right.schedule).items()
-    return pairs | {one: other for one, other in alike if one in free_before and other in free_after}
+    pairs |= {one: other for one, other in alike if one in free_before and other in free_after}
+    return Pairs(pairs, same)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from operator import attrgetter
 
 from vmapdbg.diff.neutral import Reading
-from vmapdbg.diff.pairing import match_by_levels, match_in_order, share
+from vmapdbg.diff.pairing import find_opcodes, match_by_levels, match_most_alike, share
 from vmapdbg.diff.result import KernelChange, KernelSide
-from vmapdbg.diff.sequences import find_opcodes
 from vmapdbg.diff.source import blank_lines, canonize_source
 from vmapdbg.model.capture import Kernel
 from vmapdbg.model.vocabulary import KernelField, KernelStatus, MatchedBy
@@ -26,6 +26,19 @@ _COST_FIELDS: tuple[KernelField, ...] = (
     "executed_ops",
     "bytes",
 )
+
+
+# For each way to pair programs, the fields that are equal: the most specific first.
+_LEVELS: dict[MatchedBy, tuple[tuple[str, ...], ...]] = {
+    "outputs": (
+        ("outputs", "nodes", "key", "canonical", "costs"),
+        ("outputs", "key", "canonical", "costs"),
+        ("outputs", "key"),
+        ("outputs",),
+    ),
+    "key": (("key", "nodes", "canonical", "costs"), ("key", "canonical", "costs"), ("key",)),
+    "source": (("canonical", "costs"), ("canonical",)),
+}
 
 
 @dataclass(frozen=True)
@@ -61,34 +74,43 @@ def compare_kernels(before: Reading, after: Reading, nodes: Mapping[int, int]) -
     `nodes` maps node ids of before to ids of after. The order is that of after; kernels of before alone come last. In
     the neutral form kernels that write another node of the same computation are paired, too.
     """
-
-    def rename(ids: Iterable[int]) -> frozenset[int]:
-        # ids of after are not negative
-        return frozenset(nodes.get(node, -1 - node) for node in ids)
-
-    left, right = _list_programs(before, rename), _list_programs(after, frozenset)
-    same_outputs = _match_outputs(left, right)
-    moved = _match_moved(left, right) if before.is_neutral else {}
-    fused = _find_absorbed(right, _leave_out(left, moved), {j: i for i, j in same_outputs.items()})
-    split = _find_absorbed(left, _leave_out(right, moved.values()), same_outputs)
-    changes = [_join("fused-from", [left[i] for i in many], [right[one]]) for one, many in fused.items()]
-    changes += [_join("split-into", [left[one]], [right[i] for i in many]) for one, many in split.items()]
+    left, right = _list_programs(before, nodes), _list_programs(after)
+    same_outputs = _match_by("outputs", left, right)
+    moved: dict[int, int] = {}
+    if before.is_neutral:
+        # one computes what the other writes
+        moved = _match_alike(_without_common_outputs(left, right), _without_common_outputs(right, left), moves=True)
+    changes: list[KernelChange] = []
+    stayed = [item for item in left if item.number not in moved]
+    for one, many in _find_absorbed(right, stayed, {j: i for i, j in same_outputs.items()}).items():
+        changes.append(_join("fused-from", [left[i] for i in many], [right[one]]))
+    stayed = [item for item in right if item.number not in moved.values()]
+    for one, many in _find_absorbed(left, stayed, same_outputs).items():
+        changes.append(_join("split-into", [left[one]], [right[i] for i in many]))
     done_before = {side.number for change in changes for side in change.before}
     done_after = {side.number for change in changes for side in change.after}
-    free = {i: j for i, j in (same_outputs | moved).items() if i not in done_before and j not in done_after}
-    changes += [_compare("nodes" if i in moved else "outputs", left[i], right[j]) for i, j in free.items()]
-    rest_before = [item for item in left if item.number not in done_before | free.keys()]
-    rest_after = [item for item in right if item.number not in done_after | set(free.values())]
-    changes += _match_rest(rest_before, rest_after)
-    return tuple(sorted(changes, key=_order))
+    pairs: dict[MatchedBy, dict[int, int]] = {"outputs": same_outputs, "nodes": moved}
+    for matched_by, found in pairs.items():
+        for i, j in found.items():
+            if i not in done_before and j not in done_after:
+                changes.append(_compare(matched_by, left[i], right[j]))
+    done_before |= {side.number for change in changes for side in change.before}
+    done_after |= {side.number for change in changes for side in change.after}
+    rest_before = [item for item in left if item.number not in done_before]
+    rest_after = [item for item in right if item.number not in done_after]
+    return tuple(sorted([*changes, *_match_rest(rest_before, rest_after)], key=_order))
 
 
-def _list_programs(reading: Reading, rename: Callable[[Iterable[int]], frozenset[int]]) -> list[_Program]:
+def _list_programs(reading: Reading, nodes: Mapping[int, int] | None = None) -> list[_Program]:
+    """Returns the kernels with the ids of `nodes`; other ids of before become negative, ids of after are not."""
+    programs: list[_Program] = []
     kernels = zip(reading.schedule.kernels, reading.compared.kernels, strict=True)
-    return [
-        _Program(number, kernel, item.key, rename(item.outputs), rename(item.nodes))
-        for number, (kernel, item) in enumerate(kernels)
-    ]
+    for number, (kernel, compared) in enumerate(kernels):
+        outputs, computed = frozenset(compared.outputs), frozenset(compared.nodes)
+        if nodes is not None:
+            outputs, computed = (frozenset(nodes.get(i, -1 - i) for i in ids) for ids in (outputs, computed))
+        programs.append(_Program(number, kernel, compared.key, outputs, computed))
+    return programs
 
 
 def _order(change: KernelChange) -> tuple[bool, int, list[int]]:
@@ -96,50 +118,21 @@ def _order(change: KernelChange) -> tuple[bool, int, list[int]]:
     return not change.after, first[0].number, [side.number for side in change.before]
 
 
-def _match_outputs(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
-    return _match_by(
-        [item for item in before if item.outputs],
-        [item for item in after if item.outputs],
-        lambda item: (item.outputs, item.nodes, item.key, item.canonical, item.costs),
-        lambda item: (item.outputs, item.key, item.canonical, item.costs),
-        lambda item: (item.outputs, item.key),
-        lambda item: item.outputs,
-    )
-
-
-def _match_moved(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
-    """Pairs kernels that write different buffers but share most of their nodes: one computes what the other writes."""
-    left, right = _without_common_outputs(before, after), _without_common_outputs(after, before)
-    scored = [
-        (-alike, i, j, one.number, other.number)
-        for i, one in enumerate(left)
-        for j, other in enumerate(right)
-        if (one.outputs <= other.nodes or other.outputs <= one.nodes)
-        and (alike := share(len(one.nodes & other.nodes), len(one.nodes) + len(other.nodes))) >= _LEAST_ALIKE
-    ]
-    return match_in_order((i, j) for *_, i, j in sorted(scored))
-
-
 def _without_common_outputs(programs: Sequence[_Program], others: Sequence[_Program]) -> list[_Program]:
     """Returns the programs whose outputs none of the others writes."""
-    written = frozenset(node for item in others for node in item.outputs)
+    written = frozenset[int]().union(*(item.outputs for item in others))
     return [item for item in programs if item.outputs and not item.outputs & written]
 
 
-def _leave_out(programs: Sequence[_Program], numbers: Iterable[int]) -> list[_Program]:
-    left_out = set(numbers)
-    return [item for item in programs if item.number not in left_out]
-
-
-def _match_by(
-    before: Sequence[_Program], after: Sequence[_Program], *levels: Callable[[_Program], Hashable]
-) -> dict[int, int]:
-    """Pairs the numbers of programs by the keys of each level, the most specific first."""
-
-    def number(programs: Sequence[_Program]) -> list[dict[int, Hashable]]:
-        return [{item.number: describe(item) for item in programs} for describe in levels]
-
-    return match_by_levels(number(before), number(after))
+def _match_by(way: MatchedBy, before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
+    """Pairs the numbers of programs by a row of the table of levels."""
+    levels = _LEVELS[way]
+    needed = attrgetter(*levels[-1])
+    sides: list[list[dict[int, object]]] = []
+    for programs in (before, after):
+        known = [item for item in programs if needed(item)]
+        sides.append([{item.number: attrgetter(*fields)(item) for item in known} for fields in levels])
+    return match_by_levels(*sides)
 
 
 def _find_absorbed(
@@ -153,11 +146,11 @@ def _find_absorbed(
     loose = _without_common_outputs(parts, whole)
     found: dict[int, list[int]] = {}
     for item in whole:
-        inside = [part.number for part in loose if part.outputs <= item.nodes]
+        absorbed = [part.number for part in loose if part.outputs <= item.nodes]
         if item.number in partner:
-            inside.append(partner[item.number])
-        if len(inside) > 1:
-            found[item.number] = sorted(inside)
+            absorbed.append(partner[item.number])
+        if len(absorbed) > 1:
+            found[item.number] = sorted(absorbed)
     return found
 
 
@@ -174,51 +167,34 @@ def _compare(matched_by: MatchedBy, before: _Program, after: _Program) -> Kernel
     return KernelChange(status, matched_by, (before.side,), (after.side,), changed)
 
 
-_Match = Callable[[Sequence[_Program], Sequence[_Program]], dict[int, int]]
-
-
 def _match_rest(before: Sequence[_Program], after: Sequence[_Program]) -> list[KernelChange]:
     """Pairs kernels without common outputs: by key, by source, then the most alike first."""
     changes: list[KernelChange] = []
     left, right = {item.number: item for item in before}, {item.number: item for item in after}
-    ways: dict[MatchedBy, _Match] = {"key": _match_keys, "source": _match_sources, "similarity": _match_alike}
-    for matched_by, match in ways.items():
-        found = match(list(left.values()), list(right.values()))
-        changes += [_compare(matched_by, left.pop(i), right.pop(j)) for i, j in found.items()]
+    ways: tuple[MatchedBy, ...] = ("key", "source", "similarity")
+    for way in ways:
+        rest = list(left.values()), list(right.values())
+        found = _match_by(way, *rest) if way in _LEVELS else _match_alike(*rest)
+        changes += [_compare(way, left.pop(i), right.pop(j)) for i, j in found.items()]
     changes += [KernelChange("only-before", "", (item.side,), (), ()) for item in left.values()]
     changes += [KernelChange("only-after", "", (), (item.side,), ()) for item in right.values()]
     return changes
 
 
-def _match_keys(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
-    return _match_by(
-        [item for item in before if item.key],
-        [item for item in after if item.key],
-        lambda item: (item.key, item.nodes, item.canonical, item.costs),
-        lambda item: (item.key, item.canonical, item.costs),
-        lambda item: item.key,
-    )
+def _match_alike(before: Sequence[_Program], after: Sequence[_Program], *, moves: bool = False) -> dict[int, int]:
+    """Pairs numbers of programs by the share of nodes that both compute, or of lines that both have. With `moves` only
+    nodes count, and one program must compute what the other writes."""
 
+    def measure(one: _Program, other: _Program) -> float:
+        alike = share(len(one.nodes & other.nodes), len(one.nodes) + len(other.nodes))
+        if not moves:
+            # sorted, because the result of difflib may depend on the order of the sides
+            alike = max(alike, _compare_lines(*sorted((one.lines, other.lines))))
+        elif not (one.outputs <= other.nodes or other.outputs <= one.nodes):
+            return 0.0
+        return alike if alike >= _LEAST_ALIKE else 0.0
 
-def _match_sources(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
-    return _match_by(before, after, lambda item: (item.canonical, item.costs), lambda item: item.canonical)
-
-
-def _match_alike(before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
-    scored = [
-        (-alike, abs(i - j), i + j, one.number, other.number)
-        for i, one in enumerate(before)
-        for j, other in enumerate(after)
-        if (alike := _likeness(one, other)) >= _LEAST_ALIKE
-    ]
-    return match_in_order((i, j) for *_, i, j in sorted(scored))
-
-
-def _likeness(one: _Program, other: _Program) -> float:
-    """Returns the larger of two shares: nodes that both compute, lines that both have."""
-    nodes = share(len(one.nodes & other.nodes), len(one.nodes) + len(other.nodes))
-    # sorted, because the result of difflib may depend on the order of the sides
-    return max(nodes, _compare_lines(*sorted((one.lines, other.lines))))
+    return {before[i].number: after[j].number for i, j in match_most_alike(before, after, measure).items()}
 
 
 # the layers of a network are a few programs under many names

@@ -1,17 +1,27 @@
-"""Pairs the things of two sides one to one, and the range names of one side with those of the other."""
+"""Pairs the things of two sides: by keys, by likeness, in order; the range names of one side with the other side's."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import TypeVar
 
 from vmapdbg.model.capture import Range, Reason
 
 Key = TypeVar("Key", bound=Hashable)
 Thing = TypeVar("Thing", int, str)
+Opcode = tuple[str, int, int, int, int]
+_Item = TypeVar("_Item")
+
+# Two user lines with a lower ratio are not the same line, edited.
+_LEAST_ALIKE = 0.6
+# Blocks with more pairs of lines than this are not aligned line by line.
+_MOST_BLOCK = 4000
 
 # Since 0.14 the loops of a schedule are called WEAK.
 _SAME_AXIS_TYPE = {"WEAK": "LOOP"}
@@ -63,9 +73,99 @@ def match_in_order(pairs: Iterable[tuple[Thing, Thing]]) -> dict[Thing, Thing]:
     return matched
 
 
+def match_most_alike(
+    before: Sequence[_Item],
+    after: Sequence[_Item],
+    likeness: Callable[[_Item, _Item], float],
+    window: int = sys.maxsize,
+) -> dict[int, int]:
+    """Pairs positions, the most alike first, then the nearest. Items with likeness 0 are not paired, nor items that are
+    `window` or more positions apart."""
+    scored: list[tuple[float, int, int, int, int]] = []
+    for i, one in enumerate(before):
+        first = max(i - window, 0)
+        for j, other in enumerate(after[first : i + window], first):
+            alike = likeness(one, other)
+            if alike:
+                scored.append((-alike, abs(i - j), i + j, i, j))
+    return match_in_order((i, j) for *_, i, j in sorted(scored))
+
+
 def share(common: int, whole: int) -> float:
     """Returns the share that two things have in common, from 0 to 1; `whole` is the sum of their sizes."""
     return 2 * common / whole if whole else 0.0
+
+
+# *** sequences
+
+
+def find_opcodes(before: Sequence[Hashable], after: Sequence[Hashable]) -> Sequence[Opcode]:
+    """Returns what `SequenceMatcher.get_opcodes` returns: (tag, start and end before, start and end after).
+
+    Only the equality of items matters, so each item becomes the number of its first appearance, and the result is
+    cached for these numbers: the layers of a network ask for the same result again and again.
+    """
+    numbers: dict[Hashable, int] = {}
+    left = tuple([numbers.setdefault(item, len(numbers)) for item in before])
+    right = tuple([numbers.setdefault(item, len(numbers)) for item in after])
+    return _compare_numbers(left, right)
+
+
+@lru_cache(maxsize=4096)
+def _compare_numbers(before: tuple[int, ...], after: tuple[int, ...]) -> Sequence[Opcode]:
+    return SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+
+
+def align(
+    before: Sequence[_Item],
+    after: Sequence[_Item],
+    key: Callable[[_Item], Hashable],
+    likeness: Callable[[_Item, _Item], float],
+) -> Iterator[tuple[int, int]]:
+    """Yields pairs of positions in order: items with equal keys, and between them items that are alike."""
+    for tag, i, end, j, end_after in find_opcodes(list(map(key, before)), list(map(key, after))):
+        if tag == "equal":
+            yield from zip(range(i, end), range(j, end_after), strict=True)
+        else:
+            for row, column in _align_block(before[i:end], after[j:end_after], likeness):
+                yield i + row, j + column
+
+
+def _align_block(
+    before: Sequence[_Item], after: Sequence[_Item], likeness: Callable[[_Item, _Item], float]
+) -> Iterator[tuple[int, int]]:
+    """Yields pairs in order, so that the sum of their likeness is the largest. Large blocks are not aligned."""
+    if len(before) * len(after) > _MOST_BLOCK:
+        return
+    # best[i][j] is the largest sum for before[i:] and after[j:]
+    best = [[0.0] * (len(after) + 1) for _ in range(len(before) + 1)]
+    alike = [[likeness(one, other) for other in after] for one in before]
+    for i in reversed(range(len(before))):
+        for j in reversed(range(len(after))):
+            best[i][j] = max(best[i + 1][j + 1] + alike[i][j], best[i + 1][j], best[i][j + 1])
+    i = j = 0
+    while i < len(before) and j < len(after):
+        if alike[i][j] and best[i][j] == best[i + 1][j + 1] + alike[i][j]:
+            yield i, j
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            i += 1
+        else:
+            j += 1
+
+
+def match_lines(before: str, after: str, names: tuple[str, str]) -> dict[str, str]:
+    """Maps lines of the text `before` to equal or similar lines of `after`, as `old.py:9` -> `new.py:10`; `names` are
+    the names of the two files."""
+    # not splitlines: Python's own line numbers do not count form feeds
+    left, right = before.split("\n"), after.split("\n")
+    pairs = align(left, right, str, _line_likeness)
+    return {f"{names[0]}:{i + 1}": f"{names[1]}:{j + 1}" for i, j in pairs if left[i].strip()}
+
+
+def _line_likeness(one: str, other: str) -> float:
+    alike = SequenceMatcher(None, one.strip(), other.strip(), autojunk=False).ratio()
+    return alike if alike >= _LEAST_ALIKE else 0.0
 
 
 # *** names of ranges
@@ -85,11 +185,12 @@ def blank_ranges(expression: str, name_of: Callable[[str], str] | None = None) -
 
 def choose_names(votes: Mapping[tuple[str, str], int]) -> dict[str, str]:
     """Returns a one-to-one mapping of names; pairs with more votes win."""
-    return match_in_order(sorted(votes, key=lambda pair: (-votes[pair], *sorted(map(_number_order, pair)))))
 
+    def rank(pair: tuple[str, str]) -> tuple[object, ...]:
+        # symmetric in the sides, numbers in their order
+        return -votes[pair], *sorted((len(name), name) for name in pair)
 
-def _number_order(name: str) -> tuple[int, str]:
-    return len(name), name
+    return match_in_order(sorted(votes, key=rank))
 
 
 class Renaming:
@@ -107,17 +208,29 @@ class Renaming:
 
     def translate_all(self, expressions: Iterable[str] | None) -> tuple[str, ...] | None:
         """Returns expressions translated; None stays None."""
-        return None if expressions is None else tuple(map(self.translate, expressions))
-
-    def translate_reason(self, reason: Reason) -> Reason | None:
-        """Returns a reason with the ranges and nodes of after, None if one of its nodes has no partner."""
-        if not all(node in self.nodes for node in reason.nodes):
+        if expressions is None:
             return None
-        axis = reason.axis
+        return tuple(map(self.translate, expressions))
+
+    def is_same_reason(self, before: Reason, after: Reason) -> bool:
+        """Returns whether two reasons are the same, whatever the line of tinygrad's source that decided: it differs
+        between releases."""
+        axis = before.axis
         if isinstance(axis, str):
             axis = self.translate(axis)
-        ranges = self.translate_all(reason.ranges) or ()
-        return replace(reason, nodes=tuple(self.nodes[node] for node in reason.nodes), ranges=ranges, axis=axis)
+        nodes = tuple(self.nodes.get(node, -1) for node in before.nodes)
+        ranges = self.translate_all(before.ranges) or ()
+        return _forget_place(replace(before, nodes=nodes, ranges=ranges, axis=axis)) == _forget_place(after)
+
+
+def _forget_place(reason: Reason) -> Reason:
+    """Returns a reason without the place in tinygrad's source. A rule without a name keeps the statement."""
+    if reason.at is None:
+        return reason
+    numbers = dict(reason.numbers)
+    if reason.rule == "decided-at":
+        numbers["text"] = reason.at.text
+    return replace(reason, numbers=numbers, at=None)
 
 
 def choose_ranges(
@@ -141,26 +254,20 @@ def choose_ranges(
                     if may_pair(*pair):
                         votes[pair] += weight
     chosen = choose_names(votes)
-    chosen |= _pair_rest(kinds_before, kinds_after, chosen)
-    vmap = {name for name in kinds_before if not _NUMBERED.fullmatch(name) and may_pair(name, name)}
-    return {name: chosen.get(name, name) for name in kinds_before if name in chosen or name in vmap} | chosen
+    taken = set(chosen.values())
+    left = [name for name in kinds_before if name not in chosen and _NUMBERED.fullmatch(name)]
+    right = [name for name in kinds_after if name not in taken and _NUMBERED.fullmatch(name)]
+    rest = match_by_levels(
+        [{i: kinds_before[name] for i, name in enumerate(left)}],
+        [{i: kinds_after[name] for i, name in enumerate(right)}],
+    )
+    chosen |= {left[i]: right[j] for i, j in rest.items()}
+    for name in kinds_before:
+        if not _NUMBERED.fullmatch(name) and may_pair(name, name):
+            chosen.setdefault(name, name)
+    return {name: chosen[name] for name in kinds_before if name in chosen} | chosen
 
 
 def range_kinds(ranges: Iterable[Range]) -> dict[str, Hashable]:
     """Returns for each range its size, axis type and whether a vmap made it."""
     return {item.name: (item.size, _SAME_AXIS_TYPE.get(item.axis_type, item.axis_type), item.vmap) for item in ranges}
-
-
-def _pair_rest(
-    before: Mapping[str, Hashable], after: Mapping[str, Hashable], chosen: Mapping[str, str]
-) -> dict[str, str]:
-    taken = set(chosen.values())
-    free: dict[Hashable, list[str]] = {}
-    for name, kind in after.items():
-        if name not in taken and _NUMBERED.fullmatch(name):
-            free.setdefault(kind, []).append(name)
-    rest: dict[str, str] = {}
-    for name, kind in before.items():
-        if name not in chosen and _NUMBERED.fullmatch(name) and free.get(kind):
-            rest[name] = free[kind].pop(0)
-    return rest

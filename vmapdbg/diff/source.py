@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from vmapdbg.diff.pairing import choose_names, share
-from vmapdbg.diff.sequences import align, find_opcodes
+from vmapdbg.diff.pairing import align, choose_names, find_opcodes, share
 
 # Names that tinygrad's renderers number: registers, loop variables, labels. The number of a buffer is followed by its
 # size, which is a difference.

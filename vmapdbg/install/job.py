@@ -61,7 +61,9 @@ class Job:
     @property
     def patch_states(self) -> dict[str, bool]:
         """Every patch with its state, as in a Capture; empty for stock tinygrad."""
-        return {} if self.patches is None else patch_states(self.patches)
+        if self.patches is None:
+            return {}
+        return patch_states(self.patches)
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ class CheckRequest(Request):
 @dataclass(frozen=True, kw_only=True)
 class ProgramCheckRequest(Request):
     """Asks for a comparison of what the processes of a program realize with the numpy reference: the job's snippet is
-    the program. `evidence` is the folder that they fill, with `vmapdbg.check.suite.PARTS`."""
+    the program. `evidence` is the folder that they fill, with `vmapdbg.check.findings.PARTS`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,4 +208,4 @@ def _build_job(fields: dict[str, Any]) -> Job:
 
 def _make_tuples(fields: dict[str, list[Any] | dict[str, Any] | str | float | None]) -> dict[str, Any]:
     """Turns the lists of JSON into tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    return fields | {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}

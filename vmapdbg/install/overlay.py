@@ -1,26 +1,32 @@
 """Installs the overlay: patches the installed tinygrad 0.12.0 while it is imported, module by module.
 
-When a module that the overlay changes is imported, `patch(module)` of the overlay file of the same name is called (see
-`import_hook`). The overlay files are loaded as `tinygrad_overlay.*`, so they never hide the installed package. Their
-module `tinygrad_overlay._patching` makes the changes; it works without the overlay, too: `load_patching`.
+One `TinygradFinder` in front of `sys.meta_path` lets the installed file run, then calls the patch of the module, then
+its listener, before the importer sees it: a later `from tinygrad.x import name` gets the changed name. The patch is
+`patch(module)` of the overlay file of the same name. The overlay files are loaded as `tinygrad_overlay.*`, so they
+never hide the installed package. Their module `tinygrad_overlay._patching` makes the changes; it works without the
+overlay, too: `load_patching`.
 
 The state of the patches is read once from `VMAPDBG_PATCHES`. `child_environment` makes a Python process install
-the overlay at its start (its workers too), through the `sitecustomize` in `vmapdbg/install/bootstrap`.
+the overlay at its start (its workers too), through the `sitecustomize` in `vmapdbg/install/bootstrap`. Each such
+process imports this module at its start, so it imports little.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import os
 import sys
 import types
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from vmapdbg.install.import_hook import OverlayError, tinygrad_finder
-from vmapdbg.install.observer import Observer
+UOp = Any
+Patch = Callable[[types.ModuleType], None]
 
 TINYGRAD_VERSION = "0.12.0"
 TINYGRAD_SOURCE = "84f45328b85930e3e9c1ddfee98e7d4553006344b77bc458f779f2628ce7e9d2"
@@ -29,16 +35,167 @@ PATCHES_VARIABLE = "VMAPDBG_PATCHES"
 OBSERVE_VARIABLE = "VMAPDBG_OBSERVE"
 BOOTSTRAP_DIR = Path(__file__).parent / "bootstrap"
 OVERLAY_PACKAGE = "tinygrad_overlay"
-_STATE = f"{OVERLAY_PACKAGE}._state"
-_PATCHING = f"{OVERLAY_PACKAGE}._patching"
+_STATE, _PATCHING = f"{OVERLAY_PACKAGE}._state", f"{OVERLAY_PACKAGE}._patching"
 # overlay files that are new modules of tinygrad
 _NEW_MODULES = {"tinygrad.func": "func.py"}
+
+
+class OverlayError(ImportError):
+    """tinygrad cannot be patched; the message is one line for the user."""
+
+
+class Listener(Protocol):
+    """Looks at modules of tinygrad and of the overlay as they are imported."""
+
+    def wants(self, name: str) -> bool:
+        """Whether the listener looks at a module of this name."""
+        ...
+
+    def compile(self, module: types.ModuleType, loader: importlib.abc.Loader) -> types.CodeType | None:
+        """Returns the code to run in place of the module's own; None for its own."""
+        ...
+
+    def ready(self, module: types.ModuleType) -> None:
+        """The module ran and is patched; no importer sees it yet."""
+        ...
+
+
+class TinygradFinder(importlib.abc.MetaPathFinder):
+    """Finds modules of tinygrad as the other finders do, and changes modules with a patch or a listener.
+
+    `before_import` is called with the spec of tinygrad each time it is about to be imported; it may raise OverlayError.
+    `new_modules` has the file of each module that tinygrad gets besides its own.
+    """
+
+    def __init__(self) -> None:
+        self.patches: Mapping[str, Patch] = {}
+        self.before_import: Callable[[importlib.machinery.ModuleSpec], None] = lambda spec: None
+        self.new_modules: Mapping[str, Path] = {}
+        self.listener: Listener | None = None
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname in self.new_modules:
+            return importlib.util.spec_from_file_location(fullname, self.new_modules[fullname])
+        listener = self.listener
+        if listener is not None and not listener.wants(fullname):
+            listener = None
+        if fullname != "tinygrad" and fullname not in self.patches and listener is None:
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
+        found = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((spec for spec in found if spec is not None), None)
+        if spec is not None and fullname == "tinygrad":
+            self.before_import(spec)
+        # a folder without code has no loader
+        elif spec is not None and spec.loader is not None:
+            spec.loader = _ChangingLoader(spec.loader, self.patches.get(fullname), listener)
+        return spec
+
+
+class _ChangingLoader(importlib.abc.Loader):
+    """Runs the installed module, then its patch, then calls the listener, before the importer sees it."""
+
+    def __init__(self, loader: importlib.abc.Loader, patch: Patch | None, listener: Listener | None):
+        self.loader, self.patch, self.listener = loader, patch, listener
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        code = None
+        if self.listener is not None:
+            code = self.listener.compile(module, self.loader)
+        if code is None:
+            self.loader.exec_module(module)
+        else:
+            exec(code, module.__dict__)
+        if self.patch is not None:
+            try:
+                self.patch(module)
+            except ImportError as error:
+                # UnknownShape: a name is not what the patch knows; else a name that it imports from tinygrad is missing
+                raise OverlayError(str(error)) from None
+        if self.listener is not None:
+            self.listener.ready(module)
+
+    # inspect and runpy ask a loader for more than importing it takes: get_source, get_code, is_package
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.loader, name)
+
+
+def tinygrad_finder() -> TinygradFinder:
+    """Returns the one finder of this process, in front of the finders that would load the installed files as they
+    are."""
+    for finder in sys.meta_path:
+        if isinstance(finder, TinygradFinder):
+            return finder
+    finder = TinygradFinder()
+    sys.meta_path.insert(0, finder)
+    return finder
+
+
+class Observer:
+    """What the overlay reports: only what it alone knows. Hooks see everything else (`vmapdbg/child/listen`).
+
+    The overlay has one observer at a time (`_state.observer`) and calls it from within tinygrad's passes. It needs no
+    answer: the kernels are the same with every observer. UOps are handed over as they are, and not copied. This class
+    does nothing at each report; the recorder derives from it.
+
+    `listens` says whether the reports are recorded. If not, the scheduler may reuse a result instead of making it again
+    for the reports.
+    """
+
+    listens = False
+
+    def pause(self) -> None:
+        """Until `resume`, the scheduler only tries something out: this is not in the schedule."""
+
+    def resume(self) -> None:
+        """Ends the last `pause`."""
+
+    def pass_starts(
+        self,
+        tsink: UOp,
+        toposort: dict[UOp, None],
+        consumers: dict[UOp, dict[UOp, None]],
+        context: Any,
+        scope_ranges: frozenset[UOp],
+    ) -> None:
+        """The rangeify pass runs on the graph of `tsink`. `context` is its IndexingContext, with the ambient ranges of
+        each node as `vmap_map`; `scope_ranges` are the RANGEs of vmap scopes."""
+
+    def pass_repeats(self) -> None:
+        """The pass that was reported last was an attempt: the stages run again."""
+
+    def loops_bound(self, loops: dict[UOp, UOp]) -> None:
+        """The walk over the graph is done: it put these RANGEs of scopes in the place of its own loops over them."""
+
+    def fusion_refused(self, x: UOp, refusal: Any) -> None:
+        """A realize point stays at `x`: `refusal` has the patch that asked for it, the rule and its numbers."""
+
+    def split_left_out(self, reduce: UOp, whole: Any) -> None:
+        """Stock tinygrad would make two kernels of `reduce`, a node of the graph that `pass_starts` will report:
+        `whole` has the axes along which it is a gather, and the shapes that stock would go through."""
+
+    def removal_decided(self, buffer: UOp, index: UOp, result: UOp | None, rule: str, numbers: dict[str, Any]) -> None:
+        """A rule of the overlay decided about `buffer`, a BUFFERIZE, for its reader `index`, in place of stock's cost
+        function or with the same answer. `result` takes its place, None if it is kept."""
+
+    def store_closed(self, buffer: UOp, stored: UOp) -> None:
+        """The GLOBAL BUFFERIZE `buffer` became a store, and the RANGEs that it closes are closed."""
+
+
+# *** the overlay
 
 
 def overlay_dir() -> Path:
     """Returns the folder of the overlay: packed inside this package in a wheel, beside it in a checkout."""
     packed = Path(__file__).parents[1] / "_overlay"
-    return packed if packed.is_dir() else Path(__file__).parents[2] / "tinygrad"
+    if packed.is_dir():
+        return packed
+    return Path(__file__).parents[2] / "tinygrad"
 
 
 def patched_modules(folder: Path) -> dict[str, str]:
@@ -76,8 +233,9 @@ def installed_folder() -> Path:
     import importlib.metadata
 
     folder = Path(str(importlib.metadata.distribution("tinygrad").locate_file("tinygrad")))
-    editable = None if folder.exists() else find_editable()
-    return folder if editable is None else editable / "tinygrad"
+    if not folder.exists() and (editable := find_editable()) is not None:
+        return editable / "tinygrad"
+    return folder
 
 
 def find_editable() -> Path | None:
@@ -112,7 +270,9 @@ def install(patches: str | None = None) -> None:
     Calling it again with the same patches does nothing. Raises OverlayError when tinygrad is imported already, or
     when the overlay is installed with other patches.
     """
-    chosen = os.environ.get(PATCHES_VARIABLE, "") if patches is None else patches
+    chosen = patches
+    if chosen is None:
+        chosen = os.environ.get(PATCHES_VARIABLE, "")
     if is_installed():
         installed = get_state().patches_spec
         if installed != chosen:
@@ -135,13 +295,13 @@ def _apply_overlay(overlay_name: str, module: types.ModuleType) -> None:
     importlib.import_module(overlay_name).patch(module)
 
 
-def _prepare_import(spec: ModuleSpec) -> None:
+def _prepare_import(spec: importlib.machinery.ModuleSpec) -> None:
     """Raises OverlayError unless `spec` is the installed tinygrad, and it is the right release."""
     check_installed()
     installed = installed_folder() / "__init__.py"
     # no origin: a folder without an __init__.py, such as the overlay itself
-    found = None if spec.origin is None else Path(spec.origin)
-    if found is None or not found.exists() or not installed.exists() or not found.samefile(installed):
+    found = Path(spec.origin or "")
+    if not found.is_file() or not installed.exists() or not found.samefile(installed):
         raise OverlayError(f"tinygrad would be imported from {spec.origin}, not from the installed {installed}")
     # tinygrad imported again (after a del sys.modules[...]) has new classes: nothing may hold the old classes
     kept = {_STATE, _PATCHING}
@@ -150,7 +310,7 @@ def _prepare_import(spec: ModuleSpec) -> None:
 
 
 def is_installed() -> bool:
-    """Tells whether the overlay is installed in this process."""
+    """Returns whether the overlay is installed in this process."""
     # not by the package, which load_patching makes for stock tinygrad
     return _STATE in sys.modules
 
@@ -169,8 +329,8 @@ def child_environment(
     variables say what for (`bootstrap/sitecustomize.py`)."""
     ours = (PATCHES_VARIABLE, OBSERVE_VARIABLE, "PYTHONPATH")
     changed = {name: value for name, value in environment.items() if name not in ours}
-    entries = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    entries = [entry for entry in entries if Path(entry) != BOOTSTRAP_DIR]
+    given = environment.get("PYTHONPATH", "").split(os.pathsep)
+    entries = [entry for entry in given if entry and Path(entry) != BOOTSTRAP_DIR]
     if patches is not None or observes:
         # Python imports the first sitecustomize that it finds; ours imports the next one
         entries.insert(0, str(BOOTSTRAP_DIR))

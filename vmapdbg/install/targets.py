@@ -44,5 +44,6 @@ def target_of(device: str) -> str:
 
 def language_of(target: str) -> str | None:
     """Returns the language of the source for a target, None if the target is unknown."""
-    known = TARGETS.get(target)
-    return None if known is None else known.language
+    if target not in TARGETS:
+        return None
+    return TARGETS[target].language

@@ -4,27 +4,33 @@
 ../tinygrad        a checkout, or a folder that contains the package, as it is now
 ../tinygrad@v0.13  a commit, branch or tag of that checkout
 @master            a commit, branch or tag of the checkout in the working directory
+
+A cache entry (a release from the package index, a commit of a checkout by `git archive`) is complete or absent. Each
+copy is made in a temporary folder beside the entry, and renamed when it is complete. If two processes make the same
+entry at the same time, both use the copy that was renamed first.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib.util
+import io
+import os
 import re
-from collections.abc import Sequence
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Any
 
-from vmapdbg.install.fetched import (
-    TreeError,
-    commit_of,
-    describe_state,
-    fetch_commit,
-    fetch_release,
-    has_package,
-    repository_of,
-)
 from vmapdbg.install.overlay import TINYGRAD_SOURCE, TINYGRAD_VERSION, find_editable
+from vmapdbg.model.failure import Failure
 from vmapdbg.model.wording import shorten_commit
 
 OLDEST = (0, 12)
@@ -33,6 +39,7 @@ OLDEST = (0, 12)
 _RELEASE = re.compile(r"\d+(\.\d+)+((a|b|rc|\.post|\.dev)\d+)?")
 _VERSION_IN_SETUP = re.compile(r"""^\s*version\s*=\s*["']([^"']+)["']""", re.MULTILINE)
 _GENERATED = "runtime/autogen/"
+CACHE_VARIABLE = "VMAPDBG_CACHE"
 
 
 @dataclass(frozen=True)
@@ -50,10 +57,10 @@ class Tree:
     @property
     def title(self) -> str:
         """Version and short commit, if known: `0.13.0 (3f2a91c7d0be)`."""
-        version = self.version or "of unknown version"
-        if self.commit is None:
-            return version
-        return f"{version} ({shorten_commit(self.commit)})"
+        title = self.version or "of unknown version"
+        if self.commit is not None:
+            title += f" ({shorten_commit(self.commit)})"
+        return title
 
 
 # *** by name
@@ -79,7 +86,7 @@ def parse_name(text: str) -> TreeName:
         return TreeName(release=text)
     folder, at, revision = text.rpartition("@")
     if not at:
-        raise TreeError(f"there is no folder {text}, and it is no version of tinygrad such as 0.14.0")
+        raise TreeError(f"there is no folder {text}, and it is not a version of tinygrad such as 0.14.0")
     if not revision:
         raise TreeError(f"{text} names no revision after the @")
     path = Path(folder or ".")
@@ -128,7 +135,7 @@ def find_package(path: Path, name: str) -> Path:
         return path.resolve()
     if (path / "__init__.py").is_file() and (path / "tensor.py").is_file() and path.resolve().name == "tinygrad":
         return path.resolve().parent
-    raise TreeError(f"{name} is no tinygrad: there is no tinygrad/__init__.py in it")
+    raise TreeError(f"{name} is not a tinygrad: there is no tinygrad/__init__.py in it")
 
 
 def find_version(folder: Path) -> str | None:
@@ -143,7 +150,7 @@ def find_version(folder: Path) -> str | None:
 
 
 def is_checkout(folder: Path) -> bool:
-    """Tells whether a folder is a checkout or an unpacked source release of tinygrad, so that a program started there
+    """Returns whether a folder is a checkout or an unpacked source release of tinygrad, so that a program started there
     imports that tinygrad."""
     return has_package(folder) and ((folder / ".git").exists() or (folder / "tinygrad.egg-info").exists())
 
@@ -165,7 +172,7 @@ def find_imported(path: Sequence[str]) -> Tree | None:
 
 
 def is_release(tree: Tree) -> bool:
-    """Tells whether the overlay can patch a tree: it was installed from the package of the release, or it is the
+    """Returns whether the overlay can patch a tree: it was installed from the package of the release, or it is the
     checkout that tinygrad is installed from (`pip install -e`), with the code of the release. The version alone does
     not say that: a checkout has the version of the release before it."""
     if (tree.folder / f"tinygrad-{TINYGRAD_VERSION}.dist-info").is_dir():
@@ -186,3 +193,174 @@ def hash_source(folder: Path) -> str:
             # git on Windows may change line ends
             found.update(name.encode() + b"\0" + file.read_bytes().replace(b"\r\n", b"\n") + b"\0")
     return found.hexdigest()
+
+
+class TreeError(Failure):
+    """A tinygrad does not exist or cannot be fetched; the message is one line for the user."""
+
+
+def has_package(folder: Path) -> bool:
+    """Returns whether a folder contains the package tinygrad."""
+    return (folder / "tinygrad" / "__init__.py").is_file()
+
+
+# *** the cache
+
+
+def cache_folder() -> Path:
+    """Returns the cache: `VMAPDBG_CACHE`, else `vmapdbg` in the user's cache folder (XDG_CACHE_HOME, ~/.cache)."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "vmapdbg")
+
+
+def cache_entry(kind: str, name: str, fill: Callable[[Path], None]) -> Path:
+    """Returns the folder of a cache entry. If it does not exist yet, `fill` writes it to an empty folder.
+
+    If `fill` raises, its error goes to the caller and the folder is removed. Raises TreeError if the cache cannot be
+    written.
+    """
+    entry = cache_folder() / kind / name
+    if has_package(entry):
+        return entry
+    try:
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        attempt = Path(tempfile.mkdtemp(dir=entry.parent, prefix=f".{name}."))
+    except OSError as error:
+        raise TreeError(f"cannot write the cache {cache_folder()}: {error.strerror} ({CACHE_VARIABLE})") from error
+    try:
+        fill(attempt)
+        if not has_package(attempt):
+            raise TreeError(f"{name} holds no package tinygrad")
+        # an entry without the package was emptied, or an older version died while it made the entry
+        if entry.exists() and not has_package(entry):
+            shutil.rmtree(entry, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            attempt.rename(entry)
+        if not has_package(entry):
+            raise TreeError(f"cannot write the cache {entry}")
+    finally:
+        shutil.rmtree(attempt, ignore_errors=True)
+    return entry
+
+
+# *** releases
+
+
+def fetch_release(version: str) -> Path:
+    """Returns the folder of a release. Fetches it on first use without its dependencies, with pip, or with uv if there
+    is no pip. Raises TreeError with the installer's last line."""
+
+    def install(folder: Path) -> None:
+        command = [*installer_command(), "--target", str(folder), f"tinygrad=={version}"]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise TreeError(f"cannot fetch tinygrad {version}: {explain_failure(done.stderr)}")
+
+    return cache_entry("releases", version, install)
+
+
+def installer_command() -> list[str]:
+    """Returns the command that installs without dependencies and without questions. Raises TreeError."""
+    quiet = ["--quiet", "--no-deps"]
+    if importlib.util.find_spec("pip") is not None:
+        plain = ["--disable-pip-version-check", "--no-input", "--no-compile"]
+        return [sys.executable, "-m", "pip", "install", *quiet, *plain]
+    uv = shutil.which("uv")
+    if uv is not None:
+        return [uv, "pip", "install", *quiet, "--python", sys.executable]
+    raise TreeError("a release is fetched with pip or uv, and neither is here: --tinygrad FOLDER works without")
+
+
+def explain_failure(stderr: str) -> str:
+    """Returns in a few words why an installer failed, from what it printed."""
+    known = re.search(r"from versions: ([^)]*)\)", stderr)
+    if known is not None and known[1] not in ("none", ""):
+        return f"the package index has {known[1]}"
+    errors = [line for line in stderr.splitlines() if "error" in line.lower()]
+    words = (errors or stderr.splitlines() or ["it said nothing"])[-1]
+    return re.sub(r"^(ERROR|error)\s*:?\s*", "", words.strip())
+
+
+# *** commits of a checkout; the checkout itself is never changed
+
+
+def fetch_commit(top: Path, commit: str) -> Path:
+    """Returns the folder with the package as it was at a commit of a repository, with the files that contain its
+    version. Raises TreeError."""
+
+    def extract(folder: Path) -> None:
+        kept = ["tinygrad"]
+        for file in ("pyproject.toml", "setup.py"):
+            if run_git(top, "cat-file", "-e", f"{commit}:{file}") is not None:
+                kept.append(file)
+        archive = run_git(top, "archive", "--format=tar", commit, *kept)
+        if archive is None:
+            raise TreeError(f"{commit[:12]} of {top} is not a tinygrad: it has no folder tinygrad")
+        # Python has this filter since 3.11.4, and uses it by default since 3.14
+        careful: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
+            # links are left out: a link may lead out of the folder
+            files = [member for member in packed if member.isfile() or member.isdir()]
+            packed.extractall(folder, files, **careful)
+
+    return cache_entry("commits", commit, extract)
+
+
+def repository_of(path: Path) -> Path:
+    """Returns the root of the git repository that contains a folder. Raises TreeError."""
+    # a bare repository has no work tree
+    found = run_git(path, "rev-parse", "--show-toplevel") or run_git(path, "rev-parse", "--absolute-git-dir")
+    if found is None:
+        raise TreeError(f"{path} is in no git repository: it has no revisions")
+    return Path(found.decode().strip())
+
+
+def commit_of(top: Path, revision: str) -> str:
+    """Returns the full hash of a commit, branch or tag. Raises TreeError."""
+    found = run_git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if found is None:
+        raise TreeError(f"there is no revision {revision} in {top}")
+    return found.decode().strip()
+
+
+def describe_state(folder: Path) -> str | None:
+    """Returns the short commit of a checkout, with `-dirty` if tracked files are changed. Returns None if the folder is
+    no checkout or git is missing."""
+    if not (folder / ".git").exists() or shutil.which("git") is None:
+        return None
+    found = run_git(folder, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12")
+    if found is None:
+        return None
+    return found.decode().strip()
+
+
+def list_commits(top: Path, good: str, bad: str) -> list[str]:
+    """Returns the commits after `good` up to `bad`, oldest first: along first parents, and only commits that change the
+    package. Raises TreeError."""
+    first, last = commit_of(top, good), commit_of(top, bad)
+    if run_git(top, "merge-base", "--is-ancestor", first, last) is None:
+        raise TreeError(f"{good} is not an ancestor of {bad} in {top}")
+    found = run_git(top, "rev-list", "--first-parent", "--reverse", f"{first}..{last}", "--", "tinygrad")
+    return (found or b"").decode().split()
+
+
+def describe_commit(top: Path, commit: str) -> str:
+    """Returns a commit in one line: short hash, date, subject."""
+    found = run_git(top, "show", "--no-patch", "--format=%h %cs %s", commit)
+    if found is None:
+        return commit
+    return found.decode("utf-8", "replace").strip()
+
+
+def run_git(folder: Path, *arguments: str) -> bytes | None:
+    """Returns what a git command prints, None if it fails. Raises TreeError if git is missing."""
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except FileNotFoundError:
+        raise TreeError("revisions need git, and there is none on PATH") from None
+    if done.returncode != 0:
+        return None
+    return done.stdout

@@ -1,8 +1,8 @@
 """The data that all parts of vmapdbg share: one Capture of one run of a snippet.
 
 These frozen dataclasses are the JSON contract (schema 1): field names are the JSON keys, in this order. The accepted
-values of a field are in `vocabulary`. The child process builds a Capture, `data` turns it into plain data and back,
-`store` reads and writes files, `page` shows it. Nothing here knows tinygrad.
+values of a field are in `vocabulary`. The child process builds a Capture, `store` writes it to files and reads it back,
+`page` shows it. Nothing here knows tinygrad.
 
 A field with a default was added to schema 1 later: older files do not have it.
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Measured, Node, Range, Schedule
+
+_T = TypeVar("_T")
 
 
 def index_of(schedule: Schedule) -> ScheduleIndex:
@@ -52,7 +55,9 @@ class ScheduleIndex:
 
     def node(self, node_id: int | None) -> Node | None:
         """Returns the node with an id, None if the graph has none."""
-        return None if node_id is None else self.nodes.get(node_id)
+        if node_id is None:
+            return None
+        return self.nodes.get(node_id)
 
     def op(self, node_id: int | None) -> str:
         """Returns the op of a node, `?` for an unknown id."""
@@ -98,16 +103,17 @@ class ScheduleIndex:
         return made
 
     @cached_property
-    def _mapped(self) -> dict[int, tuple[str, ...]]:
-        return {entry.node: entry.ranges for entry in self.schedule.vmap_map}
+    def _ambient(self) -> dict[int, dict[str, None]]:
+        found = {node.id: dict.fromkeys(node.ambient) for node in self.schedule.nodes}
+        for entry in self.schedule.vmap_map:
+            found.setdefault(entry.node, {}).update(dict.fromkeys(entry.ranges))
+        for made in self.bufferizes.values():
+            found.setdefault(made.node, {}).update(dict.fromkeys(made.ambient))
+        return found
 
     def ambient_of(self, node_id: int) -> tuple[str, ...]:
         """Returns the ambient ranges of a node: from the node, `vmap_map` and its BUFFERIZE."""
-        node = self.node(node_id)
-        made = self.bufferizes.get(node_id)
-        own = () if node is None else node.ambient
-        closed = () if made is None else made.ambient
-        return tuple(dict.fromkeys([*own, *self._mapped.get(node_id, ()), *closed]))
+        return tuple(self._ambient.get(node_id, ()))
 
     def find_lost(self, made: Bufferize | None) -> tuple[str, ...]:
         """Returns the ambient ranges that a kept GLOBAL buffer does not close: their iterations overwrite each other.
@@ -157,6 +163,14 @@ def kernel_identity(kernel: Kernel) -> str:
     return kernel.key or kernel.source
 
 
+def group_equal(items: Iterable[_T], identity: Callable[[_T], Hashable]) -> list[list[_T]]:
+    """Returns the items in groups: those with the same `identity` together, groups and members in their first order."""
+    groups: dict[Hashable, list[_T]] = {}
+    for item in items:
+        groups.setdefault(identity(item), []).append(item)
+    return list(groups.values())
+
+
 def find_distinct(capture: Capture) -> dict[int, list[int]]:
     """Maps the index of each schedule with new kernels to the indices of later schedules with the same kernels."""
     first: dict[tuple[str, ...], int] = {}
@@ -189,7 +203,9 @@ def find_times(kernels: Iterable[Kernel]) -> dict[str, Measured]:
 def sum_programs(kernels: Iterable[Kernel]) -> float | None:
     """Returns the seconds of all launches of all kernels of a run, None if none was timed."""
     times = find_times(kernels)
-    return sum(map(sum_times, times.values())) if times else None
+    if not times:
+        return None
+    return sum(map(sum_times, times.values()))
 
 
 # *** what the user asks about
@@ -199,7 +215,7 @@ _IMPORTANT = {"VMAPIN", "VMAPOUT", "REDUCE_AXIS", "REDUCE"}
 
 @dataclass(frozen=True)
 class Named:
-    """The kernels (by number) and nodes (by id) of a schedule that a name stands for."""
+    """The kernels (by number) and nodes (by id) of a schedule that a name means."""
 
     kernels: tuple[int, ...]
     nodes: tuple[int, ...]

@@ -1,26 +1,213 @@
-"""Reads and writes files: captures as JSON, and any output file in one atomic step."""
+"""Reads and writes files: captures and other JSON documents as dataclasses, and any output file in one atomic step."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+import types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
 from vmapdbg.model.capture import SCHEMA, Capture
-from vmapdbg.model.data import dump_document, from_data, list_fields
 from vmapdbg.model.failure import Failure
+from vmapdbg.model.vocabulary import OPEN
+
+# *** plain data
+
+# type(), but after `_type_of(x) is list` the items of x are still Any to a type checker, not unknown
+_type_of: Callable[[Any], type[Any]] = type
 
 
-class StoreError(Failure):
-    """A file cannot be read or written."""
+def to_data(value: Any) -> Any:
+    """Turns model objects into plain JSON data: dataclasses to dicts in field order, tuples to lists."""
+    kind = _type_of(value)
+    # most values of a capture have these types, so they are tested first
+    if kind is str or kind is int:
+        return value
+    if kind is tuple:
+        return [to_data(item) for item in value]
+    if kind is dict:
+        return {key: to_data(item) for key, item in value.items()}
+    if is_dataclass(kind):
+        return {name: to_data(getattr(value, name)) for name in _field_names(kind)}
+    return value
+
+
+def list_fields(value: Any) -> dict[str, Any]:
+    """Returns the fields of a dataclass. As the `default` of `json.dumps` it writes the same as `to_data`, in half the
+    time."""
+    return {name: getattr(value, name) for name in _field_names(_type_of(value))}
+
+
+@functools.cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def dump_document(document: Any) -> str:
+    """Returns one JSON document of the contract, newline at the end. The same data gives the same bytes."""
+    return json.dumps(to_data(document), indent=1, allow_nan=False) + "\n"
 
 
 def dump_compact(document: Any) -> str:
     """Returns the JSON of a document on one line: ten times faster to write than `dump_document`."""
     return json.dumps(document, default=list_fields, separators=(",", ":"), allow_nan=False)
+
+
+def from_data(data: Any) -> Capture:
+    """Builds a Capture from plain JSON data.
+
+    Raises ValueError with the path of the first field that is missing or has the wrong type. Unknown keys are ignored,
+    so that a file of a later minor version still loads.
+    """
+    return build_data(Capture, data, "capture")
+
+
+T = TypeVar("T")
+
+
+def build_data(kind: type[T], data: Any, name: str | None = None) -> T:
+    """Builds a value of any dataclass of the contract from plain JSON data, as `from_data` builds a Capture. `name`
+    begins the path of a wrong field."""
+    try:
+        return _builder(kind)(data)
+    except _WrongData as wrong:
+        raise ValueError(f"{'.'.join([name or kind.__name__, *reversed(wrong.path)])}: {wrong}") from None
+
+
+class _WrongData(Exception):
+    """An error with its path: each level that it passes appends its part, innermost first."""
+
+    def __init__(self, message: str, *path: str):
+        super().__init__(message)
+        self.path = list(path)
+
+
+_Build = Callable[[Any], Any]
+_PLAIN = (str, int, float, bool)
+
+
+@functools.cache
+def _builder(kind: Any) -> _Build:
+    """Returns the function that builds a value of a type. A capture has many values of few types, so it is cached."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if is_dataclass(kind):
+        return _build_dataclass(kind)
+    if origin is Annotated:
+        # an open list: a newer vmapdbg may have written an unknown value
+        if OPEN in args[1:]:
+            return _builder(str)
+        return _builder(args[0])
+    if origin is Literal:
+        return _build_literal(args)
+    if origin is tuple:
+        return _build_tuple(_builder(args[0]))
+    if origin is dict:
+        return _build_dict(_builder(args[1]))
+    if origin in (typing.Union, types.UnionType):
+        return _build_union(args)
+    return _build_plain(kind)
+
+
+def _expected(what: str, data: Any) -> _WrongData:
+    return _WrongData(f"expected {what}, not {type(data).__name__}")
+
+
+def _build_plain(kind: type) -> _Build:
+    def build(data: Any) -> Any:
+        if type(data) is kind:
+            return data
+        if kind is float and type(data) is int:
+            return float(data)
+        raise _expected(kind.__name__, data)
+
+    return build
+
+
+def _build_literal(accepted: tuple[Any, ...]) -> _Build:
+    def build(data: Any) -> Any:
+        # in Python True equals 1, and 1.0 does too
+        if data in accepted and type(data) in (str, int):
+            return data
+        raise _WrongData(f"expected {' or '.join(map(repr, accepted))}, not {data!r}")
+
+    return build
+
+
+def _build_tuple(build_item: _Build) -> _Build:
+    def build(data: Any) -> Any:
+        if _type_of(data) is not list:
+            raise _expected("a list", data)
+        return tuple([_name_part(build_item, item, str(number)) for number, item in enumerate(data)])
+
+    return build
+
+
+def _build_dict(build_item: _Build) -> _Build:
+    def build(data: Any) -> Any:
+        if _type_of(data) is not dict:
+            raise _expected("an object", data)
+        return {key: _name_part(build_item, item, key) for key, item in data.items()}
+
+    return build
+
+
+def _build_union(options: tuple[Any, ...]) -> _Build:
+    plain = [o for o in options if o in _PLAIN]
+    rest = [o for o in options if o is not types.NoneType and o not in plain]
+    build_rest = _builder([*rest, *plain][0])
+    optional = types.NoneType in options
+
+    def build(data: Any) -> Any:
+        if data is None:
+            if optional:
+                return None
+            raise _WrongData("must not be null")
+        if type(data) in plain:
+            return data
+        return build_rest(data)
+
+    return build
+
+
+def _build_dataclass(kind: Any) -> _Build:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    builders = [(name, _builder(hints[name])) for name in _field_names(kind)]
+    # fields that were added to schema 1 later have a default, for older files
+    required = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
+
+    def build(data: Any) -> Any:
+        if _type_of(data) is not dict:
+            raise _expected("an object", data)
+        given: dict[str, Any] = {}
+        for name, build_field in builders:
+            if name in data:
+                given[name] = _name_part(build_field, data[name], name)
+            elif name in required:
+                raise _WrongData(f"{name} is missing")
+        return kind(**given)
+
+    return build
+
+
+def _name_part(build: _Build, data: Any, part: str) -> Any:
+    try:
+        return build(data)
+    except _WrongData as wrong:
+        wrong.path.append(part)
+        raise
+
+
+# *** files
+
+
+class StoreError(Failure):
+    """A file cannot be read or written."""
 
 
 def save_capture(capture: Capture, path: Path) -> None:
@@ -49,7 +236,7 @@ def load_capture(path: Path | str) -> Capture:
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise StoreError(f"{path} is no vmapdbg capture: it is not text") from error
+        raise StoreError(f"{path} is not a vmapdbg capture: it is not text") from error
     return parse_capture(text, str(path))
 
 
@@ -58,19 +245,19 @@ def parse_capture(text: str, name: str) -> Capture:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise StoreError(f"{name} is no vmapdbg capture: {error}") from error
+        raise StoreError(f"{name} is not a vmapdbg capture: {error}") from error
     except RecursionError:
-        raise StoreError(f"{name} is no vmapdbg capture: it is nested too deeply") from None
+        raise StoreError(f"{name} is not a vmapdbg capture: it is nested too deeply") from None
     return build_capture(data, name)
 
 
 def build_capture(data: Any, name: str) -> Capture:
-    """Builds a capture from plain data, as JSON has it; `name` stands in the message of the StoreError it raises."""
+    """Builds a capture from plain data, as JSON has it; the message of its StoreError has `name`."""
     match data:
         case {"schema": int(schema)}:
             pass
         case _:
-            raise StoreError(f"{name} is no vmapdbg capture: it has no schema number")
+            raise StoreError(f"{name} is not a vmapdbg capture: it has no schema number")
     if schema != SCHEMA:
         age = "newer" if schema > SCHEMA else "older"
         raise StoreError(f"{name} has schema {schema}, {age} than the {SCHEMA} that this vmapdbg reads")
@@ -79,7 +266,7 @@ def build_capture(data: Any, name: str) -> Capture:
         check_ids(capture)
         return capture
     except ValueError as error:
-        raise StoreError(f"{name} is no vmapdbg capture: {error}") from error
+        raise StoreError(f"{name} is not a vmapdbg capture: {error}") from error
 
 
 def check_ids(capture: Capture) -> None:

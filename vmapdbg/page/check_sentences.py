@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from vmapdbg.check.blame import CHANGED, CapturedResult, Fault, find_faults
+from vmapdbg.check.findings import CHANGED, CapturedResult, EndlessCall, Fault, ProgramCheck, WrongValue, find_faults
 from vmapdbg.check.result import (
     BufferCheck,
     CheckReport,
@@ -20,7 +20,6 @@ from vmapdbg.check.result import (
     StaleRead,
     StaleValue,
 )
-from vmapdbg.check.suite import EndlessCall, ProgramCheck, WrongValue
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
@@ -124,7 +123,7 @@ def describe_overwritten(overwritten: Sequence[OverwrittenInput]) -> str:
     inputs = [f"input {number} of the function" for number in numbers if number is not None]
     others = len(numbers) - len(inputs)
     if others:
-        inputs.append(format_plural(others, "buffer that is no input", "buffers that are no inputs"))
+        inputs.append(format_plural(others, "buffer that is not an input", "buffers that are not inputs"))
     them = inflect(len(numbers), "it", "them")
     return f"it is the value from reading {' and '.join(inputs)} after the replay has overwritten {them}"
 

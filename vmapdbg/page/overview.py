@@ -10,9 +10,8 @@ from typing import Literal, NamedTuple
 
 from vmapdbg.diff import KernelChange, ScheduleDiff
 from vmapdbg.model.capture import Capture, Kernel, Schedule
-from vmapdbg.model.grouping import group_equal
 from vmapdbg.model.ops import MOVEMENT
-from vmapdbg.model.schedule_index import find_distinct, index_of, kernel_identity, sum_times
+from vmapdbg.model.schedule_index import find_distinct, group_equal, index_of, kernel_identity, sum_times
 from vmapdbg.page.sentences import Names, say_briefly
 from vmapdbg.page.view import View
 

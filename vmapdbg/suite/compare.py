@@ -10,7 +10,7 @@ from itertools import chain
 from vmapdbg.diff import CaptureDiff, diff_captures
 from vmapdbg.model.capture import SCHEMA, Schedule
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.grouping import group_equal
+from vmapdbg.model.schedule_index import group_equal
 from vmapdbg.suite.kinds import SuiteChange, find_changes, sum_costs
 from vmapdbg.suite.result import SuiteDiff, SuiteExample, SuiteGroup, SuiteSide, SuiteTest
 from vmapdbg.suite.saved import LoadedRun, name_test

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vmapdbg.model.capture import SCHEMA, Capture, Kernel, Node, Realized, Schedule, Versions
-from vmapdbg.model.data import build_data
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import StoreError, dump_compact, load_capture, write_atomically
+from vmapdbg.model.store import StoreError, build_data, dump_compact, load_capture, write_atomically
 
 RUN_SCHEMA: Literal[2] = 2
 """Version of the files of a saved run."""
@@ -109,7 +108,7 @@ def prepare_folder(folder: Path) -> None:
     foreign = [name for name in held if name != RUN_FILE and not name.startswith(_RUN_FOLDER)]
     if foreign or (held and RUN_FILE not in held):
         example = (foreign or held)[0]
-        raise Failure(f"cannot save into {folder}: it holds {example}, which is no saved run; name a new folder")
+        raise Failure(f"cannot save into {folder}: it holds {example}, which is not a saved run; name a new folder")
     if held:
         # refuses a run of another schema, and a foreign run.json
         read_run_file(folder)
@@ -259,17 +258,19 @@ def read_run_file(folder: Path) -> SavedRun:
         raise Failure(f"there is no folder {folder}")
     file = folder / RUN_FILE
     if not file.is_file():
-        raise Failure(f"{folder} is no saved run: it has no {RUN_FILE} (vmapdbg run --save {folder} PROGRAM makes one)")
+        raise Failure(
+            f"{folder} is not a saved run: it has no {RUN_FILE} (vmapdbg run --save {folder} PROGRAM makes one)"
+        )
     try:
         data = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
         raise Failure(f"{file} cannot be read: {error}") from None
     if not isinstance(data, dict) or data.get("kind") != "saved-run":  # type: ignore[reportUnknownMemberType]
-        raise Failure(f"{folder} is no saved run: its {RUN_FILE} is something else")
+        raise Failure(f"{folder} is not a saved run: its {RUN_FILE} is something else")
     schema: Any = data.get("schema")  # type: ignore[reportUnknownMemberType]
     if schema != RUN_SCHEMA:
         raise Failure(f"{folder} has schema {schema} of saved runs, this vmapdbg reads {RUN_SCHEMA}")
     try:
         return build_data(SavedRun, data, RUN_FILE)
     except ValueError as error:
-        raise Failure(f"{folder} is no saved run: {error}") from None
+        raise Failure(f"{folder} is not a saved run: {error}") from None

@@ -1,5 +1,4 @@
 """Arrays of numbers, and when two numbers are the same: what diff, check and the reducer compare with.
 
-Nothing here knows tinygrad. All but `itemsize` and `tolerance` import numpy, which what compares nothing must not wait
-for.
+Nothing here knows tinygrad. `tolerance` does not import numpy, so commands that compare nothing start quickly.
 """

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vmapdbg.values.itemsize import ITEMSIZE
-from vmapdbg.values.tolerance import Tolerance
+from vmapdbg.values.tolerance import ITEMSIZE, Tolerance
 
 Numbers = NDArray[Any]
 
@@ -30,7 +29,7 @@ NUMPY_DTYPES = {
     "float": np.float32,
     "double": np.float64,
 }
-"""dtype -> numpy's. The names are those of repr(dtype), without "dtypes."."""
+"""dtype -> numpy's dtype, if numpy has it."""
 _EXPONENT_AND_MANTISSA_BITS = {"fp8e4m3": (4, 3), "fp8e5m2": (5, 2)}
 
 
@@ -49,10 +48,7 @@ class Array:
 
 
 def decode(array: Array) -> Numbers:
-    """Returns the elements in one dimension, in the order of the bytes.
-
-    numpy has neither bfloat16 nor fp8: these come as float32 and float64, which hold all their values.
-    """
+    """Returns the elements in one dimension, in the order of the bytes: bfloat16 as float32, fp8 as float64."""
     if array.dtype in NUMPY_DTYPES:
         return np.frombuffer(array.data, NUMPY_DTYPES[array.dtype])
     if array.dtype == "bfloat16":
@@ -64,10 +60,9 @@ def decode(array: Array) -> Numbers:
 
 
 def encode(numbers: ArrayLike, dtype: str) -> Array:
-    """Returns the bytes of numbers as elements of a dtype: floats rounded to the nearest one, ties to even.
+    """Returns numbers as elements of a dtype: floats are rounded, ties to even, and integers wrap around.
 
-    A float beyond the largest of half, bfloat16 or fp8e5m2 is an infinity, and a NaN in fp8e4m3, which has none.
-    Integers wrap around.
+    A float beyond the largest number of a dtype is an infinity; in fp8e4m3, which has no infinity, it is NaN.
     """
     given = np.asarray(numbers)
     if dtype in NUMPY_DTYPES:
@@ -90,7 +85,7 @@ def _encode_bfloat16(numbers: Numbers) -> Numbers:
     """Returns the upper halves of float32s."""
     with np.errstate(over="ignore", invalid="ignore"):
         words = np.ascontiguousarray(numbers, dtype=np.float32).view(np.uint32)
-    # half of the last place that stays, less one where that place is even: ties go to even
+    # half of the last kept place, less one if that place is even: ties go to even
     rounded = (words + 0x7FFF + ((words >> 16) & 1)) >> 16
     is_nan = (words & 0x7FFFFFFF) > 0x7F800000
     return np.where(is_nan, (words >> 16) | 0x40, rounded).astype(np.uint16)
@@ -100,12 +95,12 @@ def _encode_fp8(numbers: Numbers, dtype: str) -> Numbers:
     table = _make_fp8_table(*_EXPONENT_AND_MANTISSA_BITS[dtype])
     positive = table[:128]
     count = int(np.isfinite(positive).sum())
-    # what comes after the largest one is the infinity of e5m2, the NaN of e4m3
+    # after the largest number comes the infinity of e5m2, the NaN of e4m3
     after = 2 * positive[count - 1] - positive[count - 2]
     edges = (positive[:count] + np.append(positive[1:count], after)) / 2
     sizes = np.abs(np.asarray(numbers, dtype=np.float64))
     codes = np.searchsorted(edges, sizes)
-    # a number at an edge is as near to the next one: the even one is taken
+    # a number at an edge is as near to the next code: ties go to the even code
     codes += (sizes == edges[np.minimum(codes, count - 1)]) & (codes % 2 == 1)
     codes = np.where(np.isnan(sizes), 127, codes)
     return (codes + 128 * np.signbit(numbers)).astype(np.uint8)
@@ -129,7 +124,9 @@ def make_plain(value: Any) -> float | int | str:
     number = np.asarray(value).item()
     if isinstance(number, int):
         return int(number)
-    return number if math.isfinite(number) else str(number)
+    if math.isfinite(number):
+        return number
+    return str(number)
 
 
 def find_index(offset: int, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -137,14 +134,9 @@ def find_index(offset: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(map(int, np.unravel_index(offset, shape)))
 
 
-def find_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns how many elements apart two neighbours along each axis are."""
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= size
-    return tuple(reversed(strides))
+def strides_of(shape: tuple[int, ...]) -> list[int]:
+    """Returns the distance of two neighbours along each axis, in elements."""
+    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
 # *** slices
@@ -155,21 +147,25 @@ def view_elements(data: bytes, itemsize: int) -> Numbers:
     return np.frombuffer(data, f"V{itemsize}")
 
 
-def take_slice(source: Array, fixed: Mapping[int, int]) -> Array:
-    """Returns the slice of an array at the given number along each axis of `fixed`; those axes go."""
+def _view_slice(source: Array, fixed: Mapping[int, int]) -> tuple[Numbers, tuple[int | slice, ...]]:
+    """Returns the elements of an array in its shape, and the index of the slice at the number of each axis."""
     elements = view_elements(source.data, ITEMSIZE[source.dtype]).reshape(source.shape)
-    wanted = tuple(fixed.get(axis, slice(None)) for axis in range(len(source.shape)))
-    part = elements[wanted]
+    return elements, tuple(fixed.get(axis, slice(None)) for axis in range(len(source.shape)))
+
+
+def take_slice(source: Array, fixed: Mapping[int, int]) -> Array:
+    """Returns the slice of an array at the number of each axis of `fixed`; these axes are removed."""
+    elements, index = _view_slice(source, fixed)
+    part = elements[index]
     return Array(part.tobytes(), source.dtype, part.shape)
 
 
 def put_slice(whole: Array, fixed: Mapping[int, int], part: Array) -> Array:
-    """Returns an array with another slice at the given number along each axis of `fixed`."""
-    itemsize = ITEMSIZE[whole.dtype]
-    elements = view_elements(whole.data, itemsize).reshape(whole.shape).copy()
-    wanted = tuple(fixed.get(axis, slice(None)) for axis in range(len(whole.shape)))
-    elements[wanted] = view_elements(part.data, itemsize).reshape(part.shape)
-    return Array(elements.tobytes(), whole.dtype, whole.shape)
+    """Returns an array with another slice at the number of each axis of `fixed`."""
+    elements, index = _view_slice(whole, fixed)
+    changed = elements.copy()
+    changed[index] = view_elements(part.data, ITEMSIZE[whole.dtype]).reshape(part.shape)
+    return Array(changed.tobytes(), whole.dtype, whole.shape)
 
 
 # *** agreement
@@ -183,21 +179,23 @@ def find_largest(side: ArrayLike) -> float:
 
 
 def widen(side: ArrayLike) -> Numbers:
-    """Returns floats in double precision, so that no difference of two is rounded again; others as they are."""
+    """Returns floats in double precision, so that no difference is rounded again; other numbers as they are."""
     numbers = np.asarray(side)
-    return numbers.astype(np.float64) if numbers.dtype.kind == "f" else numbers
+    if numbers.dtype.kind == "f":
+        return numbers.astype(np.float64)
+    return numbers
 
 
 def find_close(one: ArrayLike, other: ArrayLike, tolerance: Tolerance) -> NDArray[np.bool_]:
     """Returns for each pair of elements whether they agree; the arrays are broadcast against each other.
 
-    NaN equals NaN, an infinity one of the same sign. Integers and bools must be equal.
+    NaN equals NaN, and an infinity equals an infinity of the same sign. Integers and bools must be equal.
     """
     left, right = widen(one), widen(other)
     same = np.asarray(left == right)
     if left.dtype.kind != "f" and right.dtype.kind != "f":
         return same
-    # infinities less each other are NaN, which is not close to anything, as it should be
+    # the difference of infinities is NaN, which is not close to anything
     with np.errstate(invalid="ignore", over="ignore"):
         sizes = np.maximum(np.abs(left), np.abs(right))
         near = np.abs(left - right) <= tolerance.relative * sizes + tolerance.absolute
@@ -207,10 +205,8 @@ def find_close(one: ArrayLike, other: ArrayLike, tolerance: Tolerance) -> NDArra
 
 
 def measure_errors(one: ArrayLike, other: ArrayLike) -> tuple[float, float]:
-    """Returns by how much two arrays differ at most, and by what share of the larger of two elements.
-
-    NaN if a NaN is paired with a number, infinite if an infinity is.
-    """
+    """Returns the largest difference of two elements, and the largest share of the larger element. NaN if a NaN is
+    paired with a number, infinite if an infinity is."""
     left, right = widen(one), widen(other)
     unequal = ~((left == right) | (np.isnan(left) & np.isnan(right)))
     left, right = left[unequal], right[unequal]

@@ -1,7 +1,7 @@
-"""When two computations of the same value agree: the one tolerance of diff, check and the reducer.
+"""The dtypes, and when two computations of the same value agree: the one tolerance of diff, check and the reducer.
 
-Two runs of one graph add the numbers of a reduce in another order, and each order rounds in its own way. The errors of
-n roundings point up and down alike, so that their sum grows with the square root of n.
+A dtype has tinygrad's name, such as `float`. Two runs of one graph add the numbers of a reduce in different orders, and
+each order rounds in its own way. n roundings point up and down alike, so their sum grows with the square root of n.
 """
 
 from __future__ import annotations
@@ -9,7 +9,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-# dtype -> distance from 1 to the next larger number. The names are those of repr(dtype), without "dtypes."
+ITEMSIZE = {
+    "bool": 1,
+    "char": 1,
+    "uchar": 1,
+    "short": 2,
+    "ushort": 2,
+    "int": 4,
+    "uint": 4,
+    "long": 8,
+    "ulong": 8,
+    "half": 2,
+    "float": 4,
+    "double": 8,
+    "bfloat16": 2,
+    "fp8e4m3": 1,
+    "fp8e5m2": 1,
+}
+"""dtype -> bytes of an element."""
 EPSILON = {
     "double": 2.0**-52,
     "float": 2.0**-23,
@@ -18,7 +35,7 @@ EPSILON = {
     "fp8e4m3": 2.0**-3,
     "fp8e5m2": 2.0**-2,
 }
-# dtype -> the smallest number above zero
+"""dtype -> distance from 1 to the next larger number."""
 SMALLEST = {
     "double": 2.0**-1074,
     "float": 2.0**-149,
@@ -27,15 +44,16 @@ SMALLEST = {
     "fp8e4m3": 2.0**-9,
     "fp8e5m2": 2.0**-16,
 }
+"""dtype -> the smallest number above zero."""
 # other names of the same dtypes, in other releases and in renderers
 _SPELLINGS = {"float64": "double", "float32": "float", "float16": "half", "bfloat": "bfloat16", "__bf16": "bfloat16"}
 
 # Roundings that no reduce accounts for: exp, log and their like are off by a few units in the last place, and each
 # device has its own.
 _BASE = 16
-# Some of the roundings point the same way: this is how many standard deviations of their sum are let pass.
+# Some roundings point the same way: how many standard deviations of their sum are allowed.
 _DEVIATIONS = 4
-# An element near zero is often what is left of larger ones: it may be off by a share of what these may.
+# An element near zero is often the difference of larger elements: it may be off by a share of their error.
 _NEAR_ZERO = 0.01
 
 
@@ -53,7 +71,7 @@ class Tolerance:
 
 
 def spell_dtype(name: str) -> str:
-    """Returns the name that this module has for a dtype."""
+    """Returns the name of a dtype in this module."""
     return _SPELLINGS.get(name, name)
 
 
@@ -62,8 +80,9 @@ def is_float(dtype: str) -> bool:
 
 
 def make_tolerance(dtype: str, terms: int, largest: float) -> Tolerance:
-    """Returns eps * (16 + 4 * sqrt(terms)) as the relative tolerance of a float dtype, eps its distance from 1 to the
-    next number; the absolute one is 1 % of that times the `largest` finite element of the array."""
+    """Returns the tolerance of an array with this `largest` finite element.
+
+    Relative: eps * (16 + 4 * sqrt(terms)), eps of the dtype. Absolute: 1 % of that times `largest`."""
     if not is_float(dtype):
         return Tolerance(terms, 0.0, 0.0)
     relative = EPSILON[dtype] * (_BASE + _DEVIATIONS * math.sqrt(max(terms, 0)))
@@ -71,16 +90,14 @@ def make_tolerance(dtype: str, terms: int, largest: float) -> Tolerance:
 
 
 def measure_rounding(dtype: str, count: float) -> float:
-    """Returns what so many roundings to a dtype add to the variance of a value's relative error. It is that of one
-    rounding of `count_terms`, with the dtype's own eps; 0 for integers and bools."""
-    if not is_float(dtype):
-        return 0.0
-    return count * EPSILON[dtype] ** 2
+    """Returns the variance that `count` roundings to a dtype add to a value's relative error;
+    0 for integers and bools."""
+    return count * EPSILON.get(dtype, 0.0) ** 2
 
 
 def count_terms(dtype: str, variance: float) -> int:
-    """Returns how many roundings to a dtype make up the variance of a value of this dtype, whose way from the inputs
-    may have gone through coarser and finer dtypes: the `terms` of its tolerance."""
+    """Returns how many roundings to a dtype have this variance: the `terms` of its tolerance. 0 for integers and
+    bools. The roundings may have been to coarser and finer dtypes."""
     if not is_float(dtype):
         return 0
     return math.ceil(variance / EPSILON[dtype] ** 2)

@@ -1,4 +1,4 @@
-# cause: the reduce of an arange and that of the mean have a loop in common that gets two ends: the C does not compile
+# cause: the reduces of an arange and of the mean share a loop that gets two ends: the C does not compile
 # found by: hunt, seed 3 number 80
 # on 0.12.0: crash: compiler: use of undeclared identifier 'Ridx0'
 # on 0.13.0: ok

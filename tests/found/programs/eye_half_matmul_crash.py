@@ -1,4 +1,4 @@
-# cause: the C of a vector of halves that is made of a condition does not compile
+# cause: the C of a vector of halves, built from a condition, does not compile
 # found by: hunt, seed 0 number 19
 # on 0.12.0: crash: compiler: use of undeclared identifier 'Ridx0'
 # on 0.13.0: ok

@@ -1,4 +1,4 @@
-# cause: a constant of a weak dtype is made a vector of floats where a vector of halves is stored: the C does not compile
+# cause: a constant of a weak dtype becomes a vector of floats, and is stored as a vector of halves: the C does not compile
 # found by: hunt, seed 1 number 45
 # on 0.12.0: ok
 # on 0.13.0: ok

@@ -1,4 +1,4 @@
-# cause: a value made before an assign, read by one that depends on the assign: it is computed from what was assigned
+# cause: a value made before an assign, read by a value after the assign, is computed from the assigned contents
 # found by: run --check on test/unit/test_assign.py of 0.14.0, which has it as a TODO
 # on 0.12.0: crash: RuntimeError: cycle detected in graph, kernel for UOp(Ops.BUFFER, dtypes.float, arg=1, src=(
 # on 0.13.0: crash: RuntimeError: cycle detected in assign graph, buffers UOp(Ops.PARAM, dtypes.float, arg=0, src=(

@@ -1,7 +1,7 @@
 """`python -m tests.fuzz hunt --minutes 60 --shard 0/2 --out DIR`: random programs of plain tinygrad on stock releases
-and on the patches, with the numpy reference as judge of every realize.
+and on the patches. Every realize is compared with the numpy reference.
 
-What fails is made small and written to DIR, a line a find; `--merge DIR` prints what is there, told apart by cause.
+A program that fails is made small and written to DIR, one line each; `--merge DIR` prints the finds there by cause.
 Exit code 0: nothing found. 1: something was.
 """
 
@@ -65,7 +65,7 @@ class Hunt:
         self.counts: dict[str, Counter[str]] = {name: Counter() for name in args.on}
         args.out.mkdir(parents=True, exist_ok=True)
         self.file: Path = args.out / f"finds-{args.seed}-{args.start}-{args.shard[0]}-{args.shard[1]}.jsonl"
-        # where a crash or a hang was, on which release
+        # the place of a crash or a hang, and the release
         self.known = {(f.release, f.cause) for f in read_finds(args.out) if f.kind in ("crash", "hang")}
         self.groups: Counter[str] = Counter()
         self.began = time.monotonic()
@@ -102,7 +102,7 @@ class Hunt:
             self.counts[name][outcome.kind] += 1
         for name in self.args.on:
             outcome = outcomes[name]
-            # what the patches do wrong and their release does not is told again and again
+            # a fault of the patches alone is reported each time
             is_ours = name == PATCHES and BASE in outcomes and outcomes[BASE].kind != outcome.kind
             if not outcome.is_fault or ((name, outcome.signature) in self.known and not is_ours):
                 continue
@@ -128,7 +128,7 @@ class Hunt:
         return outcomes
 
     def keep(self, plan: Plan, name: str, outcome: Outcome, number: int) -> dict[str, str]:
-        """Makes a program small that fails on one tinygrad, and writes it down. Returns what comes of it on each."""
+        """Makes a program small that fails on one tinygrad, and saves it. Returns its result on each tinygrad."""
 
         def fails(candidate: Plan) -> bool:
             if outcome.kind == "differs":

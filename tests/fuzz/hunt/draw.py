@@ -14,7 +14,7 @@ SIZES = ((2, 3), (2, 3, 4), (1, 2, 3), (3, 5), (4, 4, 6), (7, 11), (2, 16), (1, 
 
 
 def draw_plan(draw: Draw) -> Plan:
-    """Returns a program of a few statements; it may be one that tinygrad refuses."""
+    """Returns a program of a few statements; tinygrad may refuse it."""
     pool = Pool(draw)
     ending: Ending = draw.choice(("each", "each", "together", "together", "jit"))
     inputs = [draw_input(draw, f"x{i}", ending) for i in range(draw.integer(1, 3))]

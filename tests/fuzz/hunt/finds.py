@@ -1,5 +1,5 @@
-"""What was found, told apart by cause as far as that shows, in files of one line a find: those of several machines
-merge by being put into one folder."""
+"""The finds, grouped by cause as far as it is known, in files with one line for each find. To merge the files of
+several machines, put them into one folder."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Find:
-    """A program that fails, made small. `on` has what came of it on each tinygrad; `cause` is what others of the same
-    cause have in common; `drawn` says from which seed and number it was drawn."""
+    """A program that fails, made small. `on` has its result on each tinygrad; finds of the same `cause` share it;
+    `drawn` is the seed and the number."""
 
     kind: str
     release: str
@@ -33,8 +33,8 @@ MOST_ALIKE = 12
 
 
 def name_cause(kind: str, signature: str, detail: str, source: str) -> str:
-    """Crashes and hangs are known by where they are; wrong values by the ops of the smallest program, and by whether an
-    output is wrong, a buffer that is assigned to, or one that nothing assigns to."""
+    """Crashes and hangs are known by their place; wrong values by the ops of the smallest program, and by what is
+    wrong: an output, an assigned buffer, or a buffer without an assign."""
     if kind in ("crash", "hang"):
         return signature
     what = re.search(r": (output|assigned|input) \d", detail)

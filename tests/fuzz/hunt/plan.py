@@ -21,7 +21,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Statement:
-    """One line. `text` has `{0}`, `{1}` for `args`. `out` is the name that it makes, with its `kind`; None for one that
+    """One line. `text` has `{0}`, `{1}` for `args`. `out` is the name that it makes, with its `kind`; None if it
     changes its first argument in place or realizes it."""
 
     text: str
@@ -76,7 +76,7 @@ def write_program(plan: Plan) -> str:
 def write_jitted(plan: Plan) -> str:
     """The steps as a function, called by itself and through a TinyJit, with other inputs each time.
 
-    Each result is made of one more op: a TinyJit computes nothing where one is an input or a view of it."""
+    Each result has one more op: a TinyJit computes nothing if a result is an input or a view of it."""
     names = ", ".join(s.out for s in plan.inputs if s.out is not None)
     lines = [IMPORTS, f"def program({names}):"]
     lines += [f"    {s.write()}" for s in plan.steps]

@@ -21,7 +21,7 @@ NUMPY |= {"int": "int32", "uchar": "uint8", "char": "int8", "uint": "uint32", "l
 
 @dataclass(frozen=True)
 class Drawn:
-    """A statement without the name that it makes; `kind` is None for one that changes its first argument."""
+    """A statement without the name that it makes; `kind` is None if it changes its first argument."""
 
     text: str
     args: tuple[str, ...]
@@ -60,7 +60,7 @@ Change = Callable[["np.ndarray[tuple[int, ...], np.dtype[np.bool_]]"], object]
 
 
 def find_shape(kind: Kind, change: Change) -> tuple[int, ...] | None:
-    """The shape of what a numpy function makes of a value of a kind; None where it cannot, or it is too large."""
+    """The shape that a numpy function gives for a value of a kind; None if it fails, or the result is too large."""
     try:
         shape = np.shape(change(np.zeros(kind.shape, np.bool_)))  # type: ignore[arg-type]
     except (ValueError, IndexError):

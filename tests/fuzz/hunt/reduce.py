@@ -83,7 +83,7 @@ def plainer_inputs(plan: Plan) -> Iterator[Plan]:
 
 
 def smaller_shapes(plan: Plan) -> Iterator[Plan]:
-    """Other sizes in the inputs; where they do not fit the rest the program fails in another way."""
+    """Other sizes in the inputs. If they do not fit the rest, the program fails in another way."""
     for i, statement in enumerate(plan.inputs):
         if statement.kind is None:
             continue

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one program on one tinygrad: `ok`, `refused`, `wrong`, `replay`, `crash` or `hang`. `trace` has
+    """The result of one program on one tinygrad: `ok`, `refused`, `wrong`, `replay`, `crash` or `hang`. `trace` has
     tinygrad's frames as file:function, innermost last."""
 
     kind: str
@@ -126,7 +126,7 @@ class Runner:
         return False
 
     def explain_hang(self, process: subprocess.Popen[str]) -> Outcome:
-        """Looks where it is, three times: what all have in common goes round."""
+        """Reads the stack three times: the frames in all of them are the loop."""
         stacks: list[list[str]] = []
         for _ in range(3):
             Path(self.stacks.name).write_text("")
@@ -138,7 +138,7 @@ class Runner:
 
 
 def read_seconds(pid: int) -> float:
-    """Processor time of a process so far; none of one that is gone."""
+    """Processor time of a process so far; 0 if it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:

@@ -1,10 +1,10 @@
-"""Runs programs on the tinygrad of this process and judges every realize of them; started by runner.py as
+"""Runs programs on the tinygrad of this process and compares every realize. runner.py starts it:
 
     python -m tests.fuzz.hunt.worker PATCHES|observe STACKS LIFELINE
 
 STACKS is a file for its stack when it gets SIGUSR1; it ends when the other end of the pipe LIFELINE is gone.
 
-Reads a JSON document a line from stdin, `{"source": ...}`, and writes what came of it to stdout the same way.
+Reads a JSON document a line from stdin, `{"source": ...}`, and writes the result to stdout in the same form.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ from typing import IO, Any
 from vmapdbg.check.result import OutputCheck
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.folder import EvidenceFolder
-from vmapdbg.child.failures.lifeline import hold
-from vmapdbg.child.mode import Mode
-from vmapdbg.child.run_snippet import schedule_lazy
+from vmapdbg.child.failures.snippet_end import hold
+from vmapdbg.child.run_snippet import Mode, schedule_lazy
 from vmapdbg.install.job import Job, Request
 from vmapdbg.install.patches import parse_patches
 

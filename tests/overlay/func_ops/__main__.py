@@ -1,6 +1,6 @@
 """All cases of the table: `python -m tests.overlay.func_ops [--shard i/n] [WORD...]` from the root of the checkout.
 
-Prints each case that is not as expected. Exit status 1 where there is one.
+Prints each case that is not as expected. Exit status 1 if there is any.
 """
 
 from __future__ import annotations

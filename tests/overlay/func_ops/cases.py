@@ -1,4 +1,4 @@
-"""The cases of an op, and how one of them is run by `tinygrad.func` and compared with the oracle."""
+"""The cases of an op. Each runs by `tinygrad.func` and is compared with the oracle."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ FORWARD, GRADIENT, GRADIENT_INSIDE, JVP, JVP_INSIDE = MODES = (
 
 @dataclass(frozen=True)
 class Case:
-    """`axis` is where the batch is in each argument and result; None: the innermost vmap gets the first argument whole.
+    """`axis` is the batch axis in each argument and result; None: the innermost vmap gets the first argument whole.
 
-    `sizes` are those of the nested batches, outermost first.
+    `sizes` are the sizes of the nested batches, outermost first.
     """
 
     op: str
@@ -55,7 +55,7 @@ class Case:
 
 
 def all_cases(op: Op) -> Iterator[Case]:
-    """The whole product; a middle axis is one of its own where an element has two axes or more."""
+    """The whole product; a middle axis is another case only if an element has two axes or more."""
     modes = MODES if op.moves else (FORWARD,)
     axes = [axis for axis in AXES if axis != "middle" or any(len(arg.shape) > 1 for arg in op.args)]
     for mode, axis, sizes in itertools.product(modes, axes, ((OUTER,), (OUTER, INNER))):
@@ -165,7 +165,7 @@ class Run:
     def cotangent(self, values: np.ndarray) -> Tensor:
         """Laid out as the result."""
         batch = self.op.cotangents(values.shape[self.depth :])
-        # the oracle takes that of the second key: (i, 0) at depth 1
+        # the oracle takes the second key's: (i, 0) at depth 1
         batch = batch[self.index] if self.depth == 2 else batch[self.index[0], 0]
         return Tensor(np.ascontiguousarray(lay_out(batch, self.case.axis, self.depth)))
 

@@ -28,7 +28,7 @@ class Arg:
 
 @dataclass(frozen=True)
 class Op:
-    """A function of one element. `moves` tells whether it is differentiated by its float arguments."""
+    """A function of one element. `moves`: whether it is differentiated by its float arguments."""
 
     name: str
     fn: Callable[..., Any]
@@ -46,7 +46,7 @@ class Op:
         return floats(*shape).batch(f"{self.name} cotangent")
 
     def with_scale(self) -> Op:
-        """The function of one argument that is no longer alone: an argument that is not mapped needs one that is."""
+        """The function with a second argument: an argument that is not mapped needs a mapped argument beside it."""
         if len(self.args) > 1:
             return self
         return Op(self.name, lambda x, scale: self.fn(x) * scale, (*self.args, positive()), self.moves)

@@ -1,9 +1,9 @@
-"""What each op gives for a single element on stock tinygrad: the value, the gradient and the tangent.
+"""The results of each op for a single element on stock tinygrad: the value, the gradient and the tangent.
 
 `python -m func_ops.oracle FILE NAME/LAYOUT/KIND...` from the folder tests/overlay: a process with no overlay.
 
-The gradient is `Tensor.gradient`. The tangent is made of it too, and of nothing of ours: for the cotangent c, the sum
-of gradient * tangent is linear in c, and its gradient by c is the derivative along the tangent.
+The gradient is `Tensor.gradient`. The tangent is computed from it, without our code: for the cotangent c, the sum of
+gradient * tangent is linear in c, and its gradient by c is the derivative along the tangent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def evaluate(op: Op, keys: list[Key], kind: str) -> list[np.ndarray]:
     """Returns the stacks over the keys: the values, the tangents, or the gradients by each float argument."""
     rows = []
     for key in keys:
-        # a graph for each of them: where one is realized, stock may put its constants in the place of another's
+        # a graph for each of them: when one is realized, stock may use its constants for another
         first, *others = build(op, key, kind)
         rows.append([first.numpy(), *[build(op, key, kind)[i].numpy() for i in range(1, 1 + len(others))]])
     return [np.stack(row) for row in zip(*rows, strict=True)]

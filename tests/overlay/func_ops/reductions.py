@@ -1,4 +1,4 @@
-"""Reductions, cumulative ops, the softmax family, norms, sort and what is made of it."""
+"""Reductions, cumulative ops, the softmax family, norms, sort and ops built from it."""
 
 from __future__ import annotations
 

@@ -16,5 +16,5 @@ KNOWN: tuple[tuple[str, str], ...] = ()
 
 
 def why_not(case: object) -> str | None:
-    """The reason for which a case does not work; None for one that works."""
+    """The reason why a case does not work; None if it works."""
     return next((reason for part, reason in KNOWN if part in str(case)), None)

@@ -55,7 +55,7 @@ class OutcomeWriter:
 
 
 def name_outcome(report: pytest.TestReport) -> str:
-    """Returns one of GRAVITY."""
+    """Returns a rank of GRAVITY."""
     if hasattr(report, "wasxfail"):
         return "xpassed" if report.passed else "xfailed"
     if not report.failed:

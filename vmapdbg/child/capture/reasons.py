@@ -34,7 +34,7 @@ def explain_realized(view: PassView, node: UOp) -> Realized | None:
     is_forced = node in view.passed.forced
     if not decisions and not is_forced:
         return None
-    reasons = [_explain_decision(view, decided) for decided in decisions]
+    reasons = [_explain_decision(view, node, decided) for decided in decisions]
     every_axis = tuple(range(len(node.shape)))
     if is_forced:
         return Realized(every_axis, FORCED, "", (Reason(FORCED), *reasons))
@@ -51,15 +51,15 @@ def explain_realized(view: PassView, node: UOp) -> Realized | None:
     return Realized(tuple(sorted(axes)), word, "", tuple(reasons))
 
 
-def _explain_decision(view: PassView, decided: RealizeDecision) -> Reason:
+def _explain_decision(view: PassView, node: UOp, decided: RealizeDecision) -> Reason:
     at = view.describe_decision(decided.decision)
     if decided.decision.find_condition("ending_ranges") is not None:
-        return _explain_ending(view, decided, at)
+        return _explain_ending(view, node, decided.decision, at)
     if decided.decision.find_condition("consumer_rngs") is not None:
-        return _explain_disagreement(view, decided, at)
+        return _explain_disagreement(view, node, decided, at)
     if decided.decision.find_condition("OUTER") is not None:
         return Reason("outer-reduce", at=at)
-    return _explain_rule(view, decided.node, decided.decision, at)
+    return _explain_rule(view, node, decided.decision, at)
 
 
 def _explain_rule(view: PassView, node: UOp, decision: DecisionRecord, at: model.Decision) -> Reason:
@@ -75,8 +75,9 @@ def _explain_rule(view: PassView, node: UOp, decision: DecisionRecord, at: model
     elif node.op.name == "ASSIGN":
         return Reason("assign", at=at)
     else:
-        is_kept_scope = node.op.name == "VMAPOUT" and node.arg is not None
-        return Reason("kept-scope" if is_kept_scope else "always", (view.ids[node],), at=at)
+        if node.op.name == "VMAPOUT" and node.arg is not None:
+            return Reason("kept-scope", (view.ids[node],), at=at)
+        return Reason("always", (view.ids[node],), at=at)
     if asker is view.passed.tsink and "tsink" not in decision.operands:
         return Reason("output", at=at)
     if asker is None or asker not in view.ids:
@@ -91,17 +92,18 @@ def _explain_rule(view: PassView, node: UOp, decision: DecisionRecord, at: model
 # *** consumers that disagree
 
 
-def _explain_disagreement(view: PassView, decided: RealizeDecision, at: model.Decision) -> Reason:
+def _explain_disagreement(view: PassView, node: UOp, decided: RealizeDecision, at: model.Decision) -> Reason:
     """Takes the first axis on which the consumers disagree, with the first consumer that asks for each range."""
+    found = _list_asked(view, node)
     if view.passed.scope_ranges:
-        found = _list_asked_in_scope(view, decided.node, decided.decision)
-    else:
-        found = _list_asked(view, decided.node)
+        found = _list_asked_in_scope(view, node, decided.decision)
     # an ambient range is no axis of the node
     axes = decided.axes
     known = (one for one in found if axes is None or not isinstance(one[0], int) or one[0] in axes)
     where, asked = next(known, (0, []))
-    axis = where if isinstance(where, int) else view.render(where)
+    axis = where
+    if not isinstance(where, int):
+        axis = view.render(where)
     asking = [(view.ids[consumer], view.render(r)) for consumer, r in asked if consumer in view.ids]
     first: dict[str, int] = {}
     for consumer, name in asking:
@@ -138,20 +140,14 @@ def _list_asked_in_scope(view: PassView, node: UOp, decision: DecisionRecord) ->
 
 def _ambient_of(view: PassView, node: UOp) -> dict[UOp, UOp]:
     """Returns the binding of each ambient range of the inputs of a node; empty for stock tinygrad."""
-    ranges = view.passed.range_map[node]
-    if len(ranges) > 2:
-        return ranges[2]
-    return {}
+    return getattr(view.passed.range_map[node], "ambient", {})
 
 
-# *** ranges that end
-
-
-def _explain_ending(view: PassView, decided: RealizeDecision, at: model.Decision) -> Reason:
-    values = (item for condition in decided.decision.conditions for item in condition.values.items())
+def _explain_ending(view: PassView, node: UOp, decision: DecisionRecord, at: model.Decision) -> Reason:
+    values = (item for condition in decision.conditions for item in condition.values.items())
     ranges = next((value for text, value in values if text.startswith("ending_ranges")), ())
-    ending = _find_ends(view, decided.node, [view.passed.loops.get(r, r) for r in ranges])
-    ends = {r: view.ids[node] for r, node in ending.items() if node in view.ids}
+    ending = _find_ends(view, node, [view.passed.loops.get(r, r) for r in ranges])
+    ends = {r: view.ids[ended] for r, ended in ending.items() if ended in view.ids}
     if not ends:
         return Reason(UNKNOWN, at=at)
     return Reason("ending-ranges", tuple(ends.values()), view.render_all(ends), at=at)

@@ -1,43 +1,59 @@
-"""Compares the values of a snippet with the numpy reference, in a process of its own without tinygrad.
+"""Compares the values of a snippet or a program with the numpy reference, in a process of its own without tinygrad.
 
-`start` runs it. While the snippet runs, it computes the outputs of the schedule that runs now, and compares the
-schedules that have run. When the snippet has ended, it compares the rest. If there is one core, it starts then.
+For a snippet, `start` runs it. While the snippet runs, it computes the outputs of the schedule that runs now, and
+compares the schedules that have run. When the snippet has ended, it compares the rest. With one core, it starts then.
+
+For `vmapdbg run --check` this module runs with a ProgramCheckRequest. It compares the evidence of all processes of the
+program (`vmapdbg.child.evidence.suite`), schedule by schedule, removes it, and writes a line to `judged.jsonl`.
+It ends when the program has ended and no evidence is left.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
+import shutil
+import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
+from vmapdbg.check.findings import CheckedSchedule, name_wrong
 from vmapdbg.check.result import CheckReport, ScheduleCheck
 from vmapdbg.child.compare.reference_values import DOUBLE, MOVED, KnownValues, ReferenceValues
-from vmapdbg.child.compare.schedule_checker import ScheduleChecker
+from vmapdbg.child.compare.schedule_checker import ScheduleChecker, expected_outputs
 from vmapdbg.child.compare.start import lower_thread
 from vmapdbg.child.evidence.folder import ASKED, EvidenceFolder, schedule_of
 from vmapdbg.child.evidence.graphs import Evidence
-from vmapdbg.child.failures.lifeline import hold
-from vmapdbg.child.reduce.worker import RUNS, Worker
-from vmapdbg.install.job import CheckRequest, load_request
-from vmapdbg.model.data import to_data
-from vmapdbg.model.store import write_atomically
-from vmapdbg.model.wording import format_seconds
+from vmapdbg.child.failures.snippet_end import hold
+from vmapdbg.child.reduce.trial import RUNS, Worker
+from vmapdbg.install.job import CheckRequest, ProgramCheckRequest, load_request
+from vmapdbg.model.store import to_data, write_atomically
+from vmapdbg.model.wording import first_line, format_seconds
 from vmapdbg.reference.graph import OpGraph
 from vmapdbg.reference.value import RangedArray
 
 _FREE, _SHARE = 1.0, 0.05
+"""Updating the report may take one second of a run, and later a twentieth of its time."""
 _SHOWN_AFTER = 2.0
 """Seconds after which the remaining time is shown."""
 _PATIENCE = 60.0
 """Seconds that stock tinygrad may take for the graph of a failed schedule."""
 _LOOK = 0.01
 """Seconds between two looks at what the snippet has written."""
+_PROGRAM_LOOK = 0.05
+"""Seconds between two looks at what the processes of a program have written."""
+_MOST_SECONDS = 120
+"""The most seconds for one schedule of a program."""
+
+
+# *** a snippet
 
 
 def main() -> None:
@@ -63,20 +79,20 @@ def count_cores() -> int:
 
 
 class RunChecker:
-    """Compares the schedules of a run."""
+    """Compares the schedules of a run. `checks` has the results by the names of the files."""
 
     def __init__(self, request: CheckRequest):
         assert request.evidence is not None
         self.request, self.folder = request, EvidenceFolder(Path(request.evidence))
-        # name of the file of a schedule -> how it compares
         self.checks: dict[str, ScheduleCheck] = {}
         self.waiting: list[str] = []
-        self.report = ReportFile(request)
         # the graph of the last schedule that began, its computed values by precision, the precisions to compute
         self.asked = OpGraph()
         self.known: dict[int | None, KnownValues] = {}
         self.next_precisions: list[int | None] = []
         self._read = 0
+        # seconds that updates of the report took
+        self._began, self._updates = time.monotonic(), 0.0
 
     def work_during_run(self) -> None:
         """Compares what the snippet has written until the snippet is done."""
@@ -141,17 +157,19 @@ class RunChecker:
         """Compares the rest, and writes the report."""
         self.read_news()
         left = [file for file in self.folder.find_files() if file.name not in self.checks]
-        work = json.loads(self.request.over.read_text(encoding="utf-8")) if left else []
-        rest = RemainingTime([work_of(file, work) for file in left if work])
+        amounts: list[int] = []
+        if left:
+            work = dict(enumerate(json.loads(self.request.over.read_text(encoding="utf-8"))))
+            amounts = [1 + work.get(schedule_of(file), 0) for file in left if work]
         self.update_report()
-        for file in left:
+        began = time.monotonic()
+        for done, file in enumerate(left, 1):
             evidence: Evidence = pickle.loads(file.read_bytes())
             check = self.compare(evidence)
             if evidence.failed is not None:
                 check = replace(check, stock_runs=self.try_stock(evidence))
             self.checks[file.name] = check
-            rest.done += 1
-            self.update_report(rest.describe())
+            self.update_report(describe_rest(amounts, done, time.monotonic() - began))
 
     def try_stock(self, evidence: Evidence) -> bool | None:
         """Returns whether stock tinygrad computes the graph of a failed schedule; None if it cannot be tried: stock
@@ -168,50 +186,104 @@ class RunChecker:
             worker.close()
 
     def update_report(self, rest: str = "") -> None:
-        """Reports the results so far, in the order of the schedules, and how far the comparison is."""
+        """Writes the results so far, in the order of the schedules, and how far the comparison is.
+
+        The report so far is printed if the user stops the comparison. It is always written if no schedule is left."""
         files = self.folder.find_files()
         checks = [self.checks[file.name] for file in files if file.name in self.checks]
         left = len(files) - len(checks)
         if left:
             write_atomically(self.request.progress, f"schedule {len(checks) + 1} of {len(files)}{rest}")
-        self.report.update(checks, left)
-
-
-def work_of(file: Path, work: Sequence[int]) -> int:
-    """Returns how much there is to compute for the evidence of a file, at least 1."""
-    schedule = schedule_of(file)
-    return 1 + (work[schedule] if schedule < len(work) else 0)
-
-
-class RemainingTime:
-    """Estimates how long the rest takes. `work` has a number for each remaining schedule; it is empty if unknown."""
-
-    def __init__(self, work: Sequence[int]):
-        self.work, self.done = list(work), 0
-        self.began = time.monotonic()
-
-    def describe(self) -> str:
-        """Returns `, about 2 min left`, or nothing if too little is known."""
-        took = time.monotonic() - self.began
-        if not self.work or not self.done or took < _SHOWN_AFTER:
-            return ""
-        left = took * sum(self.work[self.done :]) / sum(self.work[: self.done])
-        return f", about {format_seconds(left)} left"
-
-
-class ReportFile:
-    """The report so far, which is printed if the user stops the comparison. Updating it may take one second of a run,
-    and later a twentieth of its time."""
-
-    def __init__(self, request: CheckRequest):
-        self.request = request
-        self.began, self.spent = time.monotonic(), 0.0
-
-    def update(self, checks: Sequence[ScheduleCheck], left: int) -> None:
-        """Writes the results; `left` schedules are not compared yet. If none is left, it always writes."""
         began = time.monotonic()
-        if left and self.spent > max(_FREE, _SHARE * (began - self.began)):
+        if left and self._updates > max(_FREE, _SHARE * (began - self._began)):
             return
         text = json.dumps(to_data(CheckReport(tuple(checks), left)), allow_nan=False)
         write_atomically(self.request.output, text)
-        self.spent += time.monotonic() - began
+        self._updates += time.monotonic() - began
+
+
+def describe_rest(work: Sequence[int], done: int, seconds: float) -> str:
+    """Returns `, about 2 min left` if `done` of the amounts of work took some seconds, or nothing if too little is
+    known. `work` is empty if it is unknown."""
+    if not work or not done or seconds < _SHOWN_AFTER:
+        return ""
+    left = seconds * sum(work[done:]) / sum(work[:done])
+    return f", about {format_seconds(left)} left"
+
+
+# *** all processes of a program
+
+
+class TookTooLong(Exception):
+    """The comparison of a schedule takes too long."""
+
+
+def check_program() -> None:
+    request = load_request(ProgramCheckRequest, sys.argv[1])
+    hold(request.lifeline)
+    assert request.evidence is not None
+    root = Path(request.evidence)
+    signal.signal(signal.SIGALRM, _give_up)
+    with (root / "judged.jsonl").open("a", encoding="utf-8") as file:
+        while True:
+            is_over = (root / "over").exists()
+            waiting = sorted((root / "ready").iterdir())
+            for folder in waiting:
+                file.write(json.dumps(to_data(check_folder(folder))) + "\n")
+                file.flush()
+                shutil.rmtree(folder)
+            if not waiting and is_over:
+                return
+            if not waiting:
+                time.sleep(_PROGRAM_LOOK)
+
+
+def check_folder(folder: Path) -> CheckedSchedule:
+    """Returns how the schedule of a folder compares."""
+    test = (folder / "test.txt").read_text(encoding="utf-8", errors="surrogatepass")
+    evidence: Evidence = pickle.loads((folder / "evidence.pickle").read_bytes())
+    result = CheckedSchedule(test, evidence.line, evidence.replay, unchecked=tuple(evidence.unchecked))
+    if evidence.is_endless:
+        return _check_endless(result, evidence, EvidenceFolder(folder))
+    if evidence.schedule < 0:
+        return replace(result, is_note=True)
+    if evidence.failed is not None:
+        return replace(result, unchecked=(f"it raised {evidence.failed}", *evidence.unchecked))
+    try:
+        with limited_time():
+            found = ScheduleChecker(evidence, EvidenceFolder(folder)).check()
+    except TookTooLong:
+        return replace(result, unchecked=(f"it takes more than {_MOST_SECONDS} s",))
+    except Exception as error:  # the other schedules are compared all the same
+        return replace(result, unchecked=(f"the comparison failed: {type(error).__name__}: {first_line(error)}",))
+    codes = tuple(name_wrong(found, output) for output in found.wrong)
+    return replace(result, compared=len(found.outputs), wrong=found.wrong, codes=codes, unchecked=found.unchecked)
+
+
+def _check_endless(result: CheckedSchedule, evidence: Evidence, folder: EvidenceFolder) -> CheckedSchedule:
+    """Returns the result for a call that was stopped because tinygrad rewrote a graph without end."""
+    result = replace(result, replay=None, crash=evidence.crash)
+    if evidence.schedule < 0:
+        return replace(result, unchecked=(), is_note=True)
+    result = replace(result, unchecked=(f"it raised {evidence.failed}", *evidence.unchecked))
+    with contextlib.suppress(TookTooLong), limited_time():
+        return replace(result, expected=expected_outputs(evidence, folder.read_data))
+    return result
+
+
+@contextlib.contextmanager
+def limited_time() -> Iterator[None]:
+    """Raises TookTooLong in a block that takes too long."""
+    signal.alarm(_MOST_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
+def _give_up(number: int, frame: FrameType | None) -> None:
+    raise TookTooLong
+
+
+if __name__ == "__main__":
+    check_program()

@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 from vmapdbg.check.compare import compare, excuse_rounding
 from vmapdbg.check.result import Comparison
 from vmapdbg.model.wording import format_plural
-from vmapdbg.reference.arithmetic import load
+from vmapdbg.reference.arithmetic import InDouble, count_roundings
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import OpGraph, Unknown
-from vmapdbg.reference.rounding import InDouble, count_roundings
-from vmapdbg.reference.value import RangedArray
-from vmapdbg.values.itemsize import ITEMSIZE
+from vmapdbg.reference.value import RangedArray, spread_ranges
 from vmapdbg.values.numbers import Array, decode, encode, view_elements
-from vmapdbg.values.tolerance import is_float
+from vmapdbg.values.tolerance import ITEMSIZE, is_float
 
 ReadContents = Callable[[str], bytes]
 """Returns the contents with this name."""
@@ -39,19 +37,18 @@ KnownValues = dict[int, RangedArray]
 class ReferenceValues:
     """The values of one graph. Nodes are known by their slots, their positions in the graph.
 
-    `precision` is None for the dtypes of the graph, DOUBLE, or one of MOVED. `given` has values of nodes that replace
-    the computed ones, the same at every step of a scope.
+    `precision` is None for the dtypes of the graph, DOUBLE, or one of MOVED. `known` has values of nodes that are not
+    computed.
     """
 
     def __init__(
-        self, graph: OpGraph, read: ReadContents, precision: int | None = None, given: Mapping[int, Array] = {}
+        self, graph: OpGraph, read: ReadContents, precision: int | None = None, known: Mapping[int, RangedArray] = {}
     ):
         self.graph, self.roots, self.precision, self._read = graph, graph.roots, precision, read
         self.evaluations = 0
         rounding = None
         if precision is not None:
             rounding = InDouble(graph, precision or None)
-        known = {slot: RangedArray(load(array)) for slot, array in given.items()}
         self._evaluator = Evaluator(graph, read, rounding, known)
         self._open = graph.find_open()
         self._roundings: list[int] | None = None
@@ -68,11 +65,6 @@ class ReferenceValues:
     def sizes_of(self, slot: int) -> tuple[int, ...]:
         """Returns the sizes of the step ranges that are open in a node."""
         return tuple(self.graph.ranges[name] for name in self.ambient_of(slot))
-
-    def nearest_ancestors(self, slot: int, others: Sequence[int]) -> list[int]:
-        """Returns the nearest ancestors of a node that are in `others`."""
-        ends = set(others)
-        return [s for s in self.graph.reach([slot], ends) if s in ends]
 
     def count_roundings(self, slot: int) -> int:
         """Returns the number of roundings on the longest path from an input to a node."""
@@ -92,6 +84,11 @@ class ReferenceValues:
         self.evaluations += 1
         return self._evaluator.evaluate(slots)
 
+    def evaluate_all(self, slots: Sequence[int]) -> list[RangedArray]:
+        """Returns the values of nodes. Raises Unknown if one of them cannot be computed."""
+        self.evaluations += 1
+        return self._evaluator.evaluate_all(slots)
+
     def undefined_elements(self, slot: int) -> NDArray[np.bool_] | None:
         """Returns which elements of a computed value are undefined, None if all are defined."""
         value = self._evaluator.known.get(slot)
@@ -99,21 +96,9 @@ class ReferenceValues:
             return None
         return self._arrange(slot, RangedArray(value.undefined, value.ranges)).ravel().astype(np.bool_, copy=False)
 
-    # *** other values of the same inputs
-
-    def learn(self, known: Mapping[int, RangedArray]) -> None:
-        """Takes over values of nodes, which are not computed any more."""
-        self._evaluator.known.update(known)
-
-    def replace(self, known: Mapping[int, RangedArray]) -> ReferenceValues:
-        """Returns the values of the same graph with other values for some nodes."""
-        others = self.with_graph(self.graph)
-        others.learn(known)
-        return others
-
-    def with_graph(self, graph: OpGraph) -> ReferenceValues:
-        """Returns the values of another graph with the same inputs."""
-        return ReferenceValues(graph, self._read, self.precision)
+    def replace(self, known: Mapping[int, RangedArray] = {}, graph: OpGraph | None = None) -> ReferenceValues:
+        """Returns the values of the same inputs with other values of some nodes, or in another graph."""
+        return ReferenceValues(graph or self.graph, self._read, self.precision, known)
 
     # *** arrays
 
@@ -122,7 +107,7 @@ class ReferenceValues:
             return str(value)
         node = self.graph.nodes[slot]
         if len(value.own_shape) > len(node.shape):
-            # a UOp by hand, which this release takes for another one
+            # this release takes a UOp that was made by hand for another UOp
             return f"the reference makes a value of shape {value.own_shape} of it, where tinygrad says {node.shape}"
         dtype = node.dtype
         if self.precision is not None and is_float(dtype):
@@ -137,32 +122,27 @@ class ReferenceValues:
     def _arrange(self, slot: int, value: RangedArray) -> NDArray[np.generic]:
         """Returns numbers with an axis for each open range of the node, outermost first, then the node's own axes."""
         names = self.ambient_of(slot)
-        sizes = dict(zip(value.ranges, value.numbers.shape, strict=False))
-        # ascending, as a value has them
-        shape = [sizes.get(name, 1) for name in sorted(names)]
-        spread = value.numbers.reshape((*shape, *value.own_shape))
+        # a value has its ranges in ascending order
+        spread = spread_ranges(value, tuple(reversed(names)), len(value.own_shape)).numbers
         turned = spread.transpose((*reversed(range(len(names))), *range(len(names), spread.ndim)))
         return np.broadcast_to(turned, (*self.sizes_of(slot), *self.shape_of(slot)))
 
 
 class ComparedGraph:
     """A graph of a schedule whose values are compared with what the snippet got. `unchecked` gets a sentence for each
-    part that is not compared."""
+    part that is not compared; `known` has computed values by precision; `opened` are all values that were opened."""
 
     def __init__(
         self, graph: OpGraph, read: ReadContents, unchecked: list[str], known: Mapping[int | None, KnownValues] = {}
     ):
         self.graph, self.read, self.unchecked, self.known = graph, read, unchecked, known
-        # all values that were asked for
         self.opened: list[ReferenceValues] = []
         self._precise: dict[int, ReferenceValues] = {}
         self.values = self.open()
 
-    def open(self, precision: int | None = None, given: Mapping[int, Array] = {}) -> ReferenceValues:
-        """Returns the values of the graph; see ReferenceValues."""
-        values = ReferenceValues(self.graph, self.read, precision, given)
-        if not given:
-            values.learn(self.known.get(precision, {}))
+    def open(self, precision: int | None = None, given: Mapping[int, RangedArray] = {}) -> ReferenceValues:
+        """Returns the values of the graph in a precision, or with the `given` values of some nodes."""
+        values = ReferenceValues(self.graph, self.read, precision, given or self.known.get(precision, {}))
         self.opened.append(values)
         return values
 
@@ -171,7 +151,9 @@ class ComparedGraph:
         double precision, which separates rounding from a fault."""
         undefined = self.values.undefined_elements(slot)
         if undefined is not None:
-            got = _replace_elements(got, right, undefined)
+            size = ITEMSIZE[got.dtype]
+            defined = np.where(undefined, view_elements(right.data, size), view_elements(got.data, size))
+            got = Array(defined.tobytes(), got.dtype, got.shape)
             count = format_plural(int(undefined.sum()), "element")
             self.unchecked.append(f"{count} that C or tinygrad leave undefined")
         found = compare(got, right, self.values.count_roundings(slot))
@@ -191,10 +173,3 @@ class ComparedGraph:
         if precision not in self._precise:
             self._precise[precision] = self.open(precision)
         return self._precise[precision].evaluate(together)[together.index(slot)]
-
-
-def _replace_elements(got: Array, right: Array, places: NDArray[np.bool_]) -> Array:
-    """Returns `got` with the elements of `right` at some places of the flat array."""
-    size = ITEMSIZE[got.dtype]
-    mixed = np.where(places, view_elements(right.data, size), view_elements(got.data, size))
-    return Array(mixed.tobytes(), got.dtype, got.shape)

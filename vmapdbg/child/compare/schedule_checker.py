@@ -1,24 +1,43 @@
 """Compares the outputs of one schedule, and what the snippet's buffers hold, with the numpy reference. Runs in the
-process that compares."""
+process that compares.
+
+A wrong output may be the result of reading memory at the wrong time. The proof: the graph gives exactly the wrong
+values with what the memory held at another time.
+"""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from vmapdbg.check.compare import compare
-from vmapdbg.check.result import BufferCheck, CheckedKind, ExpectedOutput, OutputCheck, ScheduleCheck
+from vmapdbg.check.result import (
+    BufferCheck,
+    CheckedKind,
+    ExpectedOutput,
+    OutputCheck,
+    OverwrittenInput,
+    ScheduleCheck,
+    StaleValue,
+)
 from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
 from vmapdbg.child.compare.reference_values import ComparedGraph, KnownValues, ReadContents, ReferenceValues
-from vmapdbg.child.compare.stale import overwritten_inputs, stale_value
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer
-from vmapdbg.reference.graph import DEVICES, OpGraph
+from vmapdbg.reference.arithmetic import load
+from vmapdbg.reference.graph import DEVICES, WRITES, OpGraph, OpNode, Unknown, find_view
+from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.numbers import Array, decode, make_plain
 
 _SHOWN = 8
 """How many elements of an expected output are reported."""
+_MOST_BUFFERS = 16
+"""How many buffers of one schedule are tried as memory that is read at the wrong time."""
+
+IsGot = Callable[[ReferenceValues], bool]
+"""Returns whether other values of the graph give exactly the wrong output that the snippet got."""
 
 
 class ScheduleChecker:
@@ -43,8 +62,10 @@ class ScheduleChecker:
         elif evidence.refused is not None:
             self.unchecked.append(evidence.refused)
         buffers: list[BufferCheck] = []
-        if any(output.comparison.status == "wrong" for output in outputs):
-            buffers = self.find_buffers()
+        passed = evidence.graphs.get("passed")
+        if passed is not None and any(output.comparison.status == "wrong" for output in outputs):
+            # the buffers between the kernels, up to the first wrong buffer
+            buffers = BufferWalk(evidence, self.open(passed)).walk()
         failed_kernel = evidence.failed_kernel
         if failed_kernel is None and evidence.crash is not None:
             failed_kernel = evidence.crash.kernel
@@ -65,13 +86,6 @@ class ScheduleChecker:
             cut=tuple(evidence.cut),
             is_sharded=evidence.is_sharded,
         )
-
-    def find_buffers(self) -> list[BufferCheck]:
-        """Compares the buffers between the kernels in the order of the schedule, up to the first wrong one."""
-        passed = self.evidence.graphs.get("passed")
-        if passed is None:
-            return []
-        return BufferWalk(self.evidence, self.open(passed)).walk()
 
     def open(self, graph: OpGraph, known: Mapping[int | None, KnownValues] = {}) -> ComparedGraph:
         """Returns a graph of the evidence, to be compared."""
@@ -128,12 +142,32 @@ class ScheduleChecker:
         check = OutputCheck(number=number, shape=right.shape, dtype=right.dtype, comparison=found)
         if found.status != "wrong" or got.shape != values.shape_of(root):
             return check
-        is_got = functools.partial(_is_got, slot=root, got=got, terms=values.count_roundings(root))
-        stale = stale_value(self.evidence, values, root, is_got)
-        return replace(check, stale=stale, overwritten=overwritten_inputs(self.evidence, values, self.read, is_got))
+
+        def is_got(others: ReferenceValues) -> bool:
+            other = others.evaluate([root])[0]
+            return not isinstance(other, str) and compare(got, other, values.count_roundings(root)).status != "wrong"
+
+        stale = find_stale_value(self.evidence, values, root, is_got)
+        return replace(check, stale=stale, overwritten=self.find_overwritten(values, is_got))
+
+    def find_overwritten(self, values: ReferenceValues, is_got: IsGot) -> tuple[OverwrittenInput, ...]:
+        """Returns which inputs a replay has written over, if their later contents explain a wrong output: one input, or
+        else all of them together."""
+        changes = self.evidence.changed
+        later: dict[int, RangedArray] = {}
+        for changed in changes:
+            node = values.graph.nodes[changed.slot]
+            later[changed.slot] = RangedArray(load(Array(self.read(changed.blob), node.dtype, node.shape)))
+        choices = [[changed] for changed in changes[:_MOST_BUFFERS]]
+        if len(changes) > 1:
+            choices.append(changes)
+        for chosen in choices:
+            if is_got(values.replace({changed.slot: later[changed.slot] for changed in chosen})):
+                return tuple(OverwrittenInput(changed.number) for changed in chosen)
+        return ()
 
     def check_held(self, graph: ComparedGraph) -> list[OutputCheck]:
-        """Compares the buffers of the snippet: those that it assigns to, and those that changed without an assign."""
+        """Compares the buffers of the snippet that it assigns to, and the buffers that changed without an assign."""
         checks: list[OutputCheck] = []
         kept = graph.values.evaluate([held.slot for held in self.evidence.held])
         for number, (held, right) in enumerate(zip(self.evidence.held, kept, strict=True)):
@@ -154,12 +188,19 @@ class ScheduleChecker:
     def check_buffer(self, graph: ComparedGraph, held: HeldBuffer, number: int, right: Array) -> OutputCheck:
         got = Array(b"".join(map(self.read, held.blobs)), right.dtype, right.shape)
         writer = self.evidence.find_written(held.launch)
+        kind: CheckedKind = "input"
+        if held.part_of is not None:
+            number, kind = held.part_of, "unchosen"
+        elif held.is_assigned:
+            kind = "assigned"
+        elif held.is_live:
+            kind = "live"
         return OutputCheck(
-            number=number if held.part_of is None else held.part_of,
+            number=number,
             shape=right.shape,
             dtype=right.dtype,
             comparison=graph.compare(held.slot, got, right),
-            of=_kind_of(held),
+            of=kind,
             is_written=held.is_written,
             writer=writer and writer.kernel,
             writer_node=writer and writer.node,
@@ -180,15 +221,53 @@ def expected_outputs(evidence: Evidence, read: ReadContents) -> tuple[ExpectedOu
     return tuple(found)
 
 
-def _kind_of(held: HeldBuffer) -> CheckedKind:
-    if held.part_of is not None:
-        return "unchosen"
-    if held.is_assigned:
-        return "assigned"
-    return "live" if held.is_live else "input"
+# *** a buffer of the snippet that is read before or after a write
 
 
-def _is_got(values: ReferenceValues, slot: int, got: Array, terms: int) -> bool:
-    """Returns whether a node has the value that the snippet got."""
-    found = values.evaluate([slot])[0]
-    return not isinstance(found, str) and compare(got, found, terms).status != "wrong"
+def find_stale_value(evidence: Evidence, values: ReferenceValues, root: int, is_got: IsGot) -> StaleValue | None:
+    """Returns which memory was read at the wrong time, if that explains the wrong output with the slot `root`."""
+    graph = values.graph
+    reached = graph.reach([root])
+    memories = _written_once(graph, find_view(graph, root).base)
+    for memory, write in itertools.islice(memories, _MOST_BUFFERS):
+        states = [slot for slot in reached if graph.nodes[slot].op in {"assign", "after"}]
+        looks = [slot for slot in states if find_view(graph, slot).base == memory]
+        with contextlib.suppress(Unknown):
+            if memory in reached and is_got(values.replace(_values_after(values, memory, write, looks))):
+                return StaleValue(_number_of(evidence, memory), is_late=True)
+        if not looks:
+            continue
+        with contextlib.suppress(Unknown):
+            # the nodes that look at the memory show what it held before the write
+            before = values.evaluate_all([graph.nodes[slot].src[0] for slot in looks])
+            if is_got(values.replace(dict(zip(looks, before, strict=True)))):
+                return StaleValue(_number_of(evidence, memory), is_late=False)
+    return None
+
+
+def _written_once(graph: OpGraph, shown: int) -> Iterator[tuple[int, int]]:
+    """Yields (memory, write), as slots, for memory that the graph writes once. Memory that is itself the output
+    (`shown`) is left out: what it holds does not depend on its readers."""
+    writes: dict[int, list[int]] = {}
+    for slot, node in enumerate(graph.nodes):
+        if node.op in WRITES:
+            writes.setdefault(find_view(graph, node.src[0]).base, []).append(slot)
+    for memory, slots in writes.items():
+        if len(slots) == 1 and memory != shown:
+            yield memory, slots[0]
+
+
+def _values_after(values: ReferenceValues, memory: int, write: int, looks: list[int]) -> dict[int, RangedArray]:
+    """Returns what memory holds after the write, as the value of its own node, too; later states stay as they are.
+    Raises Unknown."""
+    nodes = values.graph.nodes
+    after = OpNode("after", nodes[memory].dtype, nodes[memory].shape, (memory, write))
+    longer = values.replace(graph=replace(values.graph, nodes=[*nodes, after]))
+    return dict(zip([memory, *looks], longer.evaluate_all([len(nodes), *looks]), strict=True))
+
+
+def _number_of(evidence: Evidence, memory: int) -> int | None:
+    """Returns the number of some memory among the buffers of the snippet."""
+    nodes = evidence.graphs["asked"].nodes
+    numbers = (i for i, held in enumerate(evidence.held) if held.is_assigned and memory in nodes[held.slot].src)
+    return next(numbers, None)

@@ -13,17 +13,17 @@ from types import ModuleType
 from typing import Any
 
 from vmapdbg.child.evidence.folder import EvidenceFolder
-from vmapdbg.child.evidence.lost_writes import WriteWatcher
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.replays import ReplayWatcher
-from vmapdbg.child.evidence.tensor_calls import GradientWatcher, ItemWatcher
+from vmapdbg.child.evidence.tensor_calls import TensorCalls
+from vmapdbg.child.failures.diagnose import read_nodes
 from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.failures.known_nodes import read_nodes
 from vmapdbg.child.listen.launches import PlannedLaunch, watch_captures, watch_launches, watch_schedules
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.install.overlay import load_patching
 
 UOp = Any
+_PART = "evidence for check"
 
 
 class Collector:
@@ -36,38 +36,21 @@ class Collector:
         # the current call
         self.call: RealizeCall | None = None
         self.replays = ReplayWatcher(self.folder)
-        self.items = ItemWatcher()
-        self.writes = WriteWatcher(self.items.note_assign)
-        self.gradients = GradientWatcher()
+        self.tensors = TensorCalls()
 
     def watch(self, tensor_module: ModuleType) -> None:
         """Wraps `Tensor.realize`, what it has scheduled and run, and what TinyJit does. Raises UnknownShape if
         `Tensor.realize` is not what it should be."""
-        with load_patching().Changes("evidence for check") as changes:
-            self.declare_calls(changes, tensor_module)
-        self._try("the buffers between kernels", lambda changes: self.declare_launches(changes, tensor_module))
-        self._try("replays by TinyJit", self.declare_replays)
-
-    def _try(self, part: str, declare: Callable[[Any], None]) -> None:
-        try:
-            with load_patching().Changes("evidence for check") as changes:
-                declare(changes)
-        except ImportError as unknown:
-            self.recorder.leave_out(part, unknown)
-
-    def declare_calls(self, changes: Any, tensor_module: ModuleType) -> None:
-        changes.wrap(tensor_module.Tensor, "realize", self.on_realize, "self", "lst", "do_update_stats")
-        self.writes.declare(changes, tensor_module)
-        self.items.declare(changes, tensor_module)
-        self.gradients.declare(changes, tensor_module)
-
-    def declare_launches(self, changes: Any, tensor_module: ModuleType) -> None:
-        watch_schedules(changes, tensor_module, self.on_schedule)
-        watch_launches(changes, tensor_module, self)
-
-    def declare_replays(self, changes: Any) -> None:
-        self.replays.declare(changes)
-        watch_captures(changes, self.on_capture)
+        changing = load_patching().Changes
+        with changing(_PART) as changes:
+            changes.wrap(tensor_module.Tensor, "realize", self.on_realize, "self", "lst", "do_update_stats")
+            self.tensors.declare(changes, tensor_module)
+        with self.recorder.leaving_out("the buffers between kernels"), changing(_PART) as changes:
+            watch_schedules(changes, tensor_module, self.on_schedule)
+            watch_launches(changes, tensor_module, self)
+        with self.recorder.leaving_out("replays by TinyJit"), changing(_PART) as changes:
+            self.replays.declare(changes)
+            watch_captures(changes, self.on_capture)
 
     def close(self) -> None:
         """Writes what is only known at the end of the snippet."""
@@ -76,13 +59,13 @@ class Collector:
     # *** calls
 
     def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
-        asked = [t for t in (tensor, *others) if not _is_settled(t)]
+        asked = [t for t in (tensor, *others) if not _is_complete(t)]
         if not asked or self.call is not None:
             return realize(tensor, *others, **options)
         self.call = call = RealizeCall(self.folder, asked)
         before = len(self.recorder.schedules)
         try:
-            self._start(call, asked)
+            self._start(call)
             result = realize(tensor, *others, **options)
         except (Exception, EndlessRewrite) as error:
             call.fail(error, read_nodes(self.recorder), self._list_passes(before))
@@ -93,8 +76,8 @@ class Collector:
             self.call = None
             schedules = self.recorder.schedules
             if len(schedules) > before:
-                own = before if call.is_first else len(schedules) - 1
-                call.evidence.schedule, call.evidence.line = own, schedules[own].line
+                number = before if call.is_first else len(schedules) - 1
+                call.evidence.schedule, call.evidence.line = number, schedules[number].line
             call.write()
         return result
 
@@ -102,12 +85,12 @@ class Collector:
         """Returns the run of the pass for each schedule from number `first` on, None for an unknown run."""
         return [schedule.passed for schedule in self.recorder.schedules[first:]]
 
-    def _start(self, call: RealizeCall, asked: Sequence[Any]) -> None:
-        first, *others = (t.uop for t in asked)
-        sink = first.sink(*others)
-        call.start(sink, list(self.items.take(sink)))
-        call.evidence.lost += self.writes.find_lost(sink)
-        call.evidence.cut += self.gradients.take()
+    def _start(self, call: RealizeCall) -> None:
+        first, *others = call.roots
+        nodes = first.sink(*others).toposort()
+        call.start(nodes, self.tensors.take_parts(nodes))
+        call.evidence.lost += self.tensors.take_lost(nodes)
+        call.evidence.cut += self.tensors.take_cut()
 
     def on_schedule(self, schedule: Callable[..., Any], asked: UOp) -> Any:
         made = schedule(asked)
@@ -140,7 +123,7 @@ class Collector:
             self.call.launches.failed = index
 
 
-def _is_settled(tensor: Any) -> bool:
+def _is_complete(tensor: Any) -> bool:
     """Returns whether tinygrad has nothing to realize for a tensor."""
     u = tensor.uop
     if getattr(u, "is_virtual", False) or u.device is None:

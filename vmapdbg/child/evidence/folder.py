@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,19 +49,23 @@ class EvidenceFolder:
         return name
 
     def keep_buffer(self, buffer: Any) -> str:
-        """Keeps the contents of a buffer of tinygrad, as they are now, and returns their name. Raises BlobsFull."""
+        """Keeps what a buffer of tinygrad holds now, and returns the name of the contents. Raises BlobsFull."""
         return self.keep_data(read_buffer(buffer))
 
     def keep_all(self, buffer: Any) -> tuple[str, ...]:
         """Keeps the contents of a buffer on each of its devices, and returns their names. Raises BlobsFull."""
-        return tuple(map(self.keep_buffer, getattr(buffer, "bufs", [buffer])))
+        return tuple(map(self.keep_buffer, list_parts(buffer)))
 
     def read_data(self, name: str) -> bytes:
         return (self.path / "blobs" / name).read_bytes()
 
+    def begin_replay(self) -> None:
+        """A replay by TinyJit begins."""
+
     def write(self, evidence: Evidence) -> None:
         """Writes the file of a schedule, or of a replay of it."""
-        self._put(name_file(evidence), evidence)
+        replay = "" if evidence.replay is None else f".replay-{evidence.replay:06}"
+        self._put(f"schedule-{evidence.schedule:06}{replay}.pickle", evidence)
 
     def write_asked(self, graph: OpGraph) -> None:
         """Writes the graph of a schedule that begins."""
@@ -89,10 +94,9 @@ class EvidenceFolder:
         return whole.decode().split(), start + len(whole)
 
 
-def name_file(evidence: Evidence) -> str:
-    """Returns the name of the file of a schedule, or of a replay of it."""
-    replay = "" if evidence.replay is None else f".replay-{evidence.replay:06}"
-    return f"schedule-{evidence.schedule:06}{replay}.pickle"
+def list_parts(buffer: Any) -> Sequence[Any]:
+    """Returns the buffers of a buffer, one for each device."""
+    return getattr(buffer, "bufs", [buffer])
 
 
 def schedule_of(file: Path) -> int:

@@ -2,23 +2,26 @@
 
 A buffer is copied once after each write. What a launch reads is known from the start of the schedule or from the launch
 that wrote it, unless another launch has written to this memory since.
+
+The contents of realized Tensors that a schedule does not use must not change. Only memory that a launch would overwrite
+is read, so a right schedule costs nothing. A kernel that writes outside of its buffers is not noticed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
-from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
+from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder, list_parts
 from vmapdbg.child.evidence.graphs import KernelRun, Version
-from vmapdbg.child.evidence.live_tensors import LiveTensors, do_overlap, find_part, list_parts
 from vmapdbg.child.evidence.loop_packer import find_stores, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack
+from vmapdbg.child.evidence.tensor_calls import live_tensors
 from vmapdbg.child.listen.launches import PlannedLaunch
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.child.program.emulator import keep_program
+from vmapdbg.child.program.programs import keep_program
 from vmapdbg.reference.graph import ScheduledKernel
 
 UOp = Any
@@ -26,9 +29,9 @@ UOp = Any
 MOST_OPS = 50_000
 """A longer linear program is not kept."""
 
-# last UOp of a linear program -> values of its variables -> the packed program, or why there is none: a program is
-# packed once, however often it is launched
-_programs: WeakKeyDictionary[UOp, dict[tuple[tuple[str, int], ...], bytes | str]] = WeakKeyDictionary()
+# last UOp of a linear program -> values of its variables -> the packed program: it is packed once, however often it is
+# launched
+_programs: WeakKeyDictionary[UOp, dict[tuple[tuple[str, int], ...], bytes]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -63,17 +66,77 @@ class KnownMemory:
         self._parts: WeakKeyDictionary[Any, dict[tuple[int, int], PartOfMemory]] = WeakKeyDictionary()
 
     def find(self, buffer: Any) -> PartOfMemory:
-        return self._parts.setdefault(buffer.base, {}).setdefault(find_part(buffer), PartOfMemory())
+        return self._parts.setdefault(buffer.base, {}).setdefault(_bytes_of(buffer), PartOfMemory())
 
     def find_overlapping(self, buffer: Any) -> list[PartOfMemory]:
         known = self._parts.get(buffer.base, {})
-        return [part for place, part in known.items() if do_overlap(find_part(buffer), place)]
+        return [part for place, part in known.items() if _do_overlap(_bytes_of(buffer), place)]
 
-    def note_write(self, buffer: Any, launch: int) -> None:
-        """Notes that a launch writes to a buffer."""
-        for part in self.find_overlapping(buffer):
-            part.is_known = False
-        self.find(buffer).writer = launch
+
+@dataclass(eq=False)
+class LiveTensor:
+    """A Tensor and its BUFFER, held weakly. When a launch writes to its memory, `before` gets the names of what it held
+    until then, one for each device."""
+
+    tensor: ref[Any]
+    memory: ref[Any]
+    before: tuple[str, ...] | None = None
+
+    def find_memory(self) -> UOp | None:
+        """Returns its BUFFER, None if the Tensor is gone or has another BUFFER."""
+        tensor, memory = self.tensor(), self.memory()
+        if tensor is None or memory is None or tensor.uop.base is not memory:
+            return None
+        return memory
+
+
+class LiveTensors:
+    """The Tensors outside of the graph of a schedule that is about to run."""
+
+    def __init__(self, folder: EvidenceFolder, used: Container[UOp]):
+        self.folder = folder
+        # buffer that has its memory -> Tensors
+        self._by_base: WeakKeyDictionary[Any, list[LiveTensor]] = WeakKeyDictionary()
+        for tensor in live_tensors():
+            memory = tensor.uop.base
+            if memory.op.name != "BUFFER" or memory in used or not memory.is_realized:
+                continue
+            live = LiveTensor(ref(tensor), ref(memory))
+            for one in list_parts(memory.buffer):
+                self._by_base.setdefault(one.base, []).append(live)
+
+    def before_write(self, buffer: Any) -> None:
+        """Keeps what a launch is about to overwrite. Raises BlobsFull."""
+        for live in self._by_base.get(buffer.base, ()):
+            memory = live.find_memory()
+            if memory is None or live.before is not None:
+                continue
+            parts = [_bytes_of(one) for one in list_parts(memory.buffer) if one.base is buffer.base]
+            if any(_do_overlap(_bytes_of(buffer), part) for part in parts):
+                live.before = self.folder.keep_all(memory.buffer)
+
+    def find_changed(self) -> Iterator[tuple[UOp, tuple[str, ...], tuple[str, ...]]]:
+        """Yields each changed BUFFER once, with the names of its contents before and now. Raises BlobsFull."""
+        found: set[UOp] = set()
+        for tensors in list(self._by_base.values()):
+            for live in tensors:
+                memory = live.find_memory()
+                if memory is None or live.before is None or memory in found:
+                    continue
+                found.add(memory)
+                now = self.folder.keep_all(memory.buffer)
+                if now != live.before:
+                    yield memory, live.before, now
+
+
+def _bytes_of(buffer: Any) -> tuple[int, int]:
+    """Returns the first byte of a buffer in its memory, and where it ends."""
+    return buffer.offset, buffer.offset + buffer.nbytes
+
+
+def _do_overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Returns whether two parts of the same memory have a byte in common."""
+    return one[0] < other[1] and other[0] < one[1]
 
 
 class LaunchKeeper:
@@ -107,10 +170,9 @@ class LaunchKeeper:
         if index >= len(self.steps) or self.is_full:
             return
         try:
-            if self.live is not None and any(map(self.live.has, buffers)):
-                for number in self._find_written(index, buffers):
-                    for one in list_parts(buffers[number]):
-                        self.live.before_write(one)
+            if self.live is not None:
+                for one in self._list_written(index, buffers):
+                    self.live.before_write(one)
             if not any(buffer is None or hasattr(buffer, "bufs") for buffer in buffers):
                 self._read[index] = list(map(self._keep, buffers))
         except BlobsFull:
@@ -127,14 +189,19 @@ class LaunchKeeper:
     def after(self, index: int, buffers: Sequence[Any], uops: Sequence[UOp]) -> None:
         """Keeps what a launch wrote, before tinygrad gives its memory to another buffer. `uops` is its linear
         program."""
-        for number in self._find_written(index, buffers):
-            for one in list_parts(buffers[number]):
-                self._memory.note_write(one, index)
+        if index >= len(self.steps):
+            return
+        for one in self._list_written(index, buffers):
+            for part in self._memory.find_overlapping(one):
+                part.is_known = False
+            self._memory.find(one).writer = index
         if self.holds:
             self.outputs += buffers[:1]
-        if index >= len(self.steps) or self.is_full or not buffers or None in buffers:
+        if self.is_full or not buffers or None in buffers:
             return
-        if self._is_repeated(index):
+        step, following = self.steps[index], self.steps[index + 1 : index + 2]
+        if step.is_repeated and any(one.is_repeated and one.ast is step.ast for one in following):
+            # the next launch writes the same buffer: the steps of an OUTER range
             return
         written = list_parts(buffers[0])
         try:
@@ -147,35 +214,25 @@ class LaunchKeeper:
         self._programs[index] = uops
         self.written[index] = KeptWrite(names, name_dtype(written[0].dtype), written[0].size)
 
-    def is_written(self, buffer: Any) -> bool | None:
-        """Returns whether a launch wrote to a buffer; None if launches were not watched."""
-        if not self.steps:
-            return None
-        return self.find_writer(buffer) is not None
-
     def find_writer(self, buffer: Any) -> int | None:
         """Returns the last launch that wrote to memory of a buffer, None if no launch is known."""
         parts = [part for one in list_parts(buffer) for part in self._memory.find_overlapping(one)]
         return max((part.writer for part in parts if part.writer is not None), default=None)
 
-    def _find_written(self, index: int, buffers: Sequence[Any]) -> list[int]:
-        """Returns the numbers of the arguments that a launch writes."""
+    def _list_written(self, index: int, buffers: Sequence[Any]) -> Iterator[Any]:
+        """Yields the buffers that a launch writes, on each device."""
         ast = self.steps[index].ast
-        if ast.op.name != "SINK":
-            return [0]
-        try:
-            targets = [store.src[0].src[0] for store in find_stores(ast)]
-        except CannotPack:
-            return list(range(len(buffers)))
-        slots = [getattr(target.arg, "slot", target.arg) for target in targets]
-        return [slot for slot in slots if isinstance(slot, int) and slot < len(buffers)]
-
-    def _is_repeated(self, index: int) -> bool:
-        # the next launch of the same kernel writes the same buffer: the steps of an OUTER range
-        if index + 1 >= len(self.steps):
-            return False
-        step, following = self.steps[index], self.steps[index + 1]
-        return step.is_repeated and following.is_repeated and step.ast is following.ast
+        numbers = [0]
+        if ast.op.name == "SINK":
+            try:
+                targets = [store.src[0].src[0] for store in find_stores(ast)]
+            except CannotPack:
+                numbers = list(range(len(buffers)))
+            else:
+                slots = [getattr(target.arg, "slot", target.arg) for target in targets]
+                numbers = [slot for slot in slots if isinstance(slot, int) and slot < len(buffers)]
+        for number in numbers:
+            yield from list_parts(buffers[number])
 
     # *** what a kernel is, and what it read
 
@@ -197,7 +254,7 @@ class LaunchKeeper:
                 kernels.append(kernel)
             except CannotPack as error:
                 refused = str(error)
-        linear, linear_refused = keep_linear(self.folder, self._programs.get(index, ()), step.variables)
+        linear, linear_refused = self._keep_linear(index)
         return KernelRun(
             kernel=known.get(key),
             arguments=tuple(name for name, _, _ in read),
@@ -208,30 +265,20 @@ class LaunchKeeper:
             held=tuple(position for _, _, position in read),
         )
 
-
-def keep_linear(
-    folder: EvidenceFolder, uops: Sequence[UOp], variables: Mapping[str, int]
-) -> tuple[str | None, str | None]:
-    """Returns the name of a linear program in the folder; or None, and why it is not there."""
-    if not uops:
-        return None, "its linear program was not kept"
-    known = _programs.setdefault(uops[-1], {})
-    key = tuple(sorted(variables.items()))
-    if key not in known:
-        known[key] = _pack_linear(uops, variables)
-    data = known[key]
-    if isinstance(data, str):
-        return None, data
-    try:
-        return folder.keep_data(data), None
-    except BlobsFull:
-        return None, "there was no room for its linear program"
-
-
-def _pack_linear(uops: Sequence[UOp], variables: Mapping[str, int]) -> bytes | str:
-    if len(uops) > MOST_OPS:
-        return f"its linear program is too long to be kept: {len(uops):,} ops"
-    try:
-        return keep_program(uops, variables)
-    except Exception as error:  # an op of the snippet's own, which no other process knows
-        return f"its linear program cannot be kept: {type(error).__name__}: {error}"
+    def _keep_linear(self, index: int) -> tuple[str | None, str | None]:
+        """Returns the name of the linear program of a launch in the folder; or None, and why it is not there."""
+        uops, variables = self._programs.get(index, ()), self.steps[index].variables
+        if not uops:
+            return None, "its linear program was not kept"
+        if len(uops) > MOST_OPS:
+            return None, f"its linear program is too long to be kept: {len(uops):,} ops"
+        known = _programs.setdefault(uops[-1], {})
+        key = tuple(sorted(variables.items()))
+        try:
+            if key not in known:
+                known[key] = keep_program(uops, variables)
+            return self.folder.keep_data(known[key]), None
+        except BlobsFull:
+            return None, "there was no room for its linear program"
+        except Exception as error:  # an op of the snippet's own, which no other process knows
+            return None, f"its linear program cannot be kept: {type(error).__name__}: {error}"

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import pickle
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vmapdbg.child.capture.view import list_nodes
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer, pack_graph
-from vmapdbg.child.evidence.launches import LaunchKeeper
-from vmapdbg.child.evidence.live_tensors import LiveTensors
-from vmapdbg.child.evidence.lost_writes import find_buffer
-from vmapdbg.child.evidence.packer import CannotPack, Packer
+from vmapdbg.child.evidence.launches import LaunchKeeper, LiveTensors
+from vmapdbg.child.evidence.packer import CannotPack, Packer, find_argument_sizes, find_variables
 from vmapdbg.child.evidence.passed import group_launches, number_kernels, pack_buffers
-from vmapdbg.child.evidence.sizes import find_argument_sizes, find_variables
-from vmapdbg.child.evidence.tensor_calls import ChosenPart
-from vmapdbg.child.failures.diagnose import diagnose
+from vmapdbg.child.evidence.tensor_calls import ChosenPart, buffer_under
+from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.failures.known_nodes import KnownNodes
 from vmapdbg.child.listen.launches import list_written, runs_captured_now
 from vmapdbg.child.listen.records import PassRecord
 from vmapdbg.child.listen.releases import find_inputs, memory_of
-from vmapdbg.child.memory import name_dtype
-from vmapdbg.child.switches import read_switches
+from vmapdbg.child.memory import name_dtype, read_switches
 from vmapdbg.install.overlay import is_installed
 from vmapdbg.model.wording import first_line
-from vmapdbg.reference.graph import OpGraph, OpNode
+from vmapdbg.reference.graph import OpNode
 
 UOp = Any
 Passes = Sequence[PassRecord | None]
@@ -74,18 +69,18 @@ class RealizeCall:
 
     # *** before anything runs
 
-    def start(self, sink: UOp, parts: Sequence[ChosenPart] = ()) -> None:
-        """Starts before anything runs. `sink` is the graph, `parts` are the elements that its item assignments
-        choose."""
+    def start(self, nodes: Mapping[UOp, None], parts: Sequence[ChosenPart] = ()) -> None:
+        """Starts before anything runs. `nodes` are the nodes of the graph, `parts` are the elements that its item
+        assignments choose."""
         self.parts = parts
-        reason = _why_no_values(sink) or self._start(sink)
+        reason = _why_no_values(nodes) or self._start(nodes)
         if reason is not None:
             self.evidence.graphs.pop("asked", None)
             self.note_once(reason)
 
-    def _start(self, sink: UOp) -> str | None:
+    def _start(self, nodes: Mapping[UOp, None]) -> str | None:
         """Packs the graph, with what it reads. Returns why its values are not compared."""
-        buffers = [u for u in sink.toposort() if u.op.name == "BUFFER" and not getattr(u, "is_variable", False)]
+        buffers = [u for u in nodes if u.op.name == "BUFFER" and not getattr(u, "is_variable", False)]
         is_later = runs_captured_now()
         self.inputs = dict.fromkeys(buffers, ())
         if not is_later:
@@ -93,44 +88,47 @@ class RealizeCall:
                 self.inputs = {u: self.folder.keep_all(u.buffer) for u in buffers}
             except BlobsFull:
                 return f"its inputs do not fit: the buffers that are kept of one run have {ROOM >> 20} MB together"
-        self._pack_asked(sink)
-        self.is_packed = "asked" in self.evidence.graphs
+        self.variables = find_variables(nodes)
+        self.packer = self.pack_asked(self.evidence, self.inputs)
+        self.is_packed = self.packer is not None
         if is_later:
             return "TinyJit captures it, and runs it later"
-        self.evidence.reducer_graph = self._pack_for_reducer(sink)
+        is_sharded = any(len(names) != 1 for names in self.inputs.values())
+        # `bisect --reduce` only bisects patches of the overlay
+        if is_installed() and not is_sharded and not any(u.op.name in _NOT_REDUCED for u in nodes):
+            packed = pack_graph([root.base for root in self.roots], lambda u: self.inputs[u][0])
+            self.evidence.reducer_graph = pickle.dumps(packed)
         self.launches.note_inputs((u.buffer, names) for u, names in self.inputs.items())
         self.launches.live = LiveTensors(self.folder, self.inputs)
-        if self.is_packed:
-            self.folder.write_asked(self.evidence.graphs["asked"])
+        if self.packer is not None:
+            self.folder.write_asked(self.packer.graph)
         return None
 
-    def _pack_asked(self, sink: UOp) -> None:
-        self.variables = find_variables(sink)
-        packer = Packer(self.inputs.get, self.variables)
+    def pack_asked(
+        self, evidence: Evidence, contents: Mapping[UOp, tuple[str, ...]], made: Mapping[UOp, UOp] = {}
+    ) -> Packer | None:
+        """Packs the graph as the snippet asked for it, in the evidence of the call or of a replay. `contents` has the
+        names of the contents of BUFFERs, `made` maps BUFFERs to the UOp whose value they hold. Returns None if the
+        graph cannot be packed."""
+        packer = Packer(contents.get, self.variables, made)
         try:
             packer.graph.roots = [packer.pack(root) for root in self.roots]
-            for other in sink.src:
-                packer.pack(other)
         except CannotPack as error:
-            self.evidence.refused = str(error)
-            return
-        self.packer, self.evidence.graphs["asked"] = packer, packer.graph
-
-    def _pack_for_reducer(self, sink: UOp) -> bytes | None:
-        """Returns the graph for `bisect --reduce`, pickled; None if tinygrad cannot compute it again from its inputs.
-        Only the patches are bisected, so only the overlay has it."""
-        nodes = sink.toposort()
-        is_sharded = any(len(names) != 1 for names in self.inputs.values())
-        if not is_installed() or is_sharded or any(u.op.name in _NOT_REDUCED for u in nodes):
+            evidence.refused = str(error)
             return None
-        return pickle.dumps(pack_graph([root.base for root in self.roots], lambda u: self.inputs[u][0]))
+        evidence.graphs["asked"] = packer.graph
+        return packer
 
     # *** after it ran
 
     def finish(self, passes: Passes) -> None:
         """Ends a call that returns; `passes` are the runs of the pass for its schedules, None for an unknown run."""
         if self.captured is not None:
-            self._find_made()
+            for root, u in zip(self.roots, self._find_views(), strict=True):
+                while u is not None and u.op.name == "RESHAPE":
+                    u = u.src[0]
+                if u is not None and u.op.name == "BUFFER":
+                    self.made[u] = root
         if not self.is_compared:
             if self.evidence.refused is not None:
                 self.note_once(self.evidence.refused)
@@ -154,16 +152,7 @@ class RealizeCall:
 
     def _find_views(self) -> list[UOp | None]:
         """Returns the outputs as tinygrad has them now, None if nothing holds the output."""
-        tensors = [ref() for ref in self._tensors]
-        return [None if tensor is None else tensor.uop for tensor in tensors]
-
-    def _find_made(self) -> None:
-        """Notes the BUFFERs that hold a whole root."""
-        for root, u in zip(self.roots, self._find_views(), strict=True):
-            while u is not None and u.op.name == "RESHAPE":
-                u = u.src[0]
-            if u is not None and u.op.name == "BUFFER":
-                self.made[u] = root
+        return [getattr(tensor(), "uop", None) for tensor in self._tensors]
 
     def keep_outputs(self, evidence: Evidence, views: Sequence[UOp | None], moved: Mapping[int, Any] = {}) -> None:
         """Keeps what the outputs hold now, in the evidence of the call or of a replay. `moved` has buffers to read
@@ -188,24 +177,32 @@ class RealizeCall:
         assert self.packer is not None
         touched, assigned = self.packer.find_touched(), self.packer.add_assigned()
         for buffer, before in self.inputs.items():
-            slot = self.packer.find_slot(buffer)
+            slot, launch = self.packer.find_slot(buffer), self.launches.find_writer(buffer.buffer)
             if buffer in assigned:
+                is_written = launch is not None if self.launches.steps else None
                 now = self.folder.keep_all(buffer.buffer)
-                self.held[buffer] = HeldBuffer(assigned[buffer], now, True, self.launches.is_written(buffer.buffer))
+                self.held[buffer] = HeldBuffer(assigned[buffer], now, True, is_written)
             elif slot is not None and buffer not in touched and (now := self.folder.keep_all(buffer.buffer)) != before:
-                launch = self.launches.find_writer(buffer.buffer)
                 self.held[buffer] = HeldBuffer(slot, now, False, launch=launch)
         self.evidence.held += self.held.values()
         for part in self.parts:
             self._keep_part(part, self.packer)
-        self._keep_changed(self.packer.graph)
+        if self.launches.live is None:
+            return
+        # Tensors outside of the graph
+        for buffer, before, now in self.launches.live.find_changed():
+            shape = tuple(map(int, buffer.shape))
+            slot = self.packer.graph.add(OpNode("buffer", name_dtype(buffer.dtype), shape))
+            self.packer.graph.inputs[slot] = before
+            launch = self.launches.find_writer(buffer.buffer)
+            self.evidence.held.append(HeldBuffer(slot, now, False, is_live=True, launch=launch))
 
     def _keep_part(self, part: ChosenPart, packer: Packer) -> None:
         """Keeps what a buffer holds after an item assignment: only what the index chooses may change."""
         write, graph = part.write(), packer.graph
-        buffer = None if write is None else find_buffer(write.src[0])
-        held = None if buffer is None else self.held.get(buffer)
-        if buffer is None or held is None or len(self.inputs[buffer]) != 1:
+        buffer = None if write is None else buffer_under(write.src[0])
+        held = self.held.get(buffer)
+        if held is None or len(self.inputs[buffer]) != 1:
             return
         slot, node = packer.find_slot(buffer), graph.nodes[held.slot]
         if slot is None or node.shape != (len(part.chosen),):
@@ -215,16 +212,6 @@ class RealizeCall:
         right = graph.add(OpNode("where", node.dtype, node.shape, (chosen, held.slot, slot)))
         shaped = graph.add(OpNode("reshape", node.dtype, part.shape, (right,)))
         self.evidence.held.append(HeldBuffer(shaped, held.blobs, True, part_of=list(self.held).index(buffer)))
-
-    def _keep_changed(self, graph: OpGraph) -> None:
-        """Keeps what Tensors outside of the graph hold now, if they changed."""
-        if self.launches.live is None:
-            return
-        for buffer, before, now in self.launches.live.find_changed():
-            slot = graph.add(OpNode("buffer", name_dtype(buffer.dtype), tuple(map(int, buffer.shape))))
-            graph.inputs[slot] = before
-            launch = self.launches.find_writer(buffer.buffer)
-            self.evidence.held.append(HeldBuffer(slot, now, False, is_live=True, launch=launch))
 
     def _pack_passed(self, passes: Passes) -> None:
         """Packs the nodes that have buffers, and what the buffers held when their kernels had run."""
@@ -285,17 +272,23 @@ class RealizeCall:
 
     def find_buffers(self) -> list[Any]:
         """Returns the buffer of each output of a captured call, None for an output without a buffer."""
-        found = [None if view is None else memory_of(view) for view in self.views]
-        return [u.buffer if u is not None and u.op.name == "BUFFER" else None for u in found]
+        found: list[Any] = [None] * len(self.views)
+        for number, view in enumerate(self.views):
+            if view is not None and memory_of(view).op.name == "BUFFER":
+                found[number] = memory_of(view).buffer
+        return found
 
 
-def _why_no_values(sink: UOp) -> str | None:
+def _why_no_values(nodes: Iterable[UOp]) -> str | None:
     """Returns why the values of a graph cannot be read, None if they can."""
-    for u in sink.toposort():
-        # 0.14 has no DEVICE: a BUFFER knows its own
-        name = {"DEVICE": "arg", "BUFFER": "device"}.get(u.op.name)
-        device = name and getattr(u, name)
-        for one in device if isinstance(device, tuple) else (device or "",):
-            if (reason := _NO_VALUES.get(one.split(":")[0])) is not None:
+    for u in nodes:
+        device = ""
+        if u.op.name == "DEVICE":
+            device = u.arg
+        elif u.op.name == "BUFFER":
+            # 0.14 has no DEVICE
+            device = u.device or ""
+        for name in device if isinstance(device, tuple) else (device,):
+            if (reason := _NO_VALUES.get(name.split(":")[0])) is not None:
                 return reason
     return None

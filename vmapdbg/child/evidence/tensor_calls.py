@@ -6,25 +6,31 @@ if it consists of integers, slices, `None`, `...` and lists of integers: what a 
 
 A gradient that tinygrad 0.12 cuts off at an ASSIGN: the gradient of what is assigned, or cloned, is zero. What computes
 that zero is right; only the graph of the loss shows the fault.
+
+A lost write. On tinygrad 0.12 an assign to a part of a tensor only runs if the Tensor that it returns is realized. From
+0.13 on a write is a STORE, and all Tensors of the buffer come after it; in 0.13 Tensors that read through a bitcast do
+not. A write is lost when no Tensor has it any more and none of its kernels ran. It is reported when a later schedule
+reads the buffer without it. Writes to a value without a buffer are not tracked.
 """
 
 from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from types import EllipsisType, ModuleType
 from typing import Any
 
-from vmapdbg.check.result import CutGradient
-from vmapdbg.child.evidence.lost_writes import find_write
+from vmapdbg.check.result import CutGradient, LostWrite
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.memory import name_dtype
 
 UOp = Any
 _LARGEST = 1 << 22
-"""Larger tensors are ignored, in elements."""
+"""Item assignments to larger tensors are ignored, in elements."""
+_WRITES = {"ASSIGN", "STORE"}
+_VIEWS = {"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "BITCAST", "DETACH", "AFTER", "ASSIGN"}
 
 
 # compared by identity: it has weak references
@@ -38,43 +44,147 @@ class ChosenPart:
     shape: tuple[int, ...]
 
 
-class ItemWatcher:
-    """Collects the item assignments that are not scheduled yet."""
+# compared by identity: a Tensor that is alive would be compared element by element
+@dataclass(frozen=True, eq=False)
+class _Write:
+    """A requested write: its BUFFER and the Tensor that the assign returned, both held weakly, and the report if it is
+    lost."""
+
+    buffer: weakref.ref[Any]
+    tensor: weakref.ref[Any]
+    report: LostWrite
+
+
+class TensorCalls:
+    """Collects the item assignments and the writes that are not scheduled yet, and the gradients that are cut off."""
 
     def __init__(self) -> None:
-        self._pending: list[ChosenPart] = []
+        self._parts: list[ChosenPart] = []
+        self._writes: list[_Write] = []
+        self._cut: list[CutGradient] = []
         # what the item assignment that runs chooses, and the shape of its tensor
-        self._now: tuple[bytes, tuple[int, ...]] | None = None
+        self._item: tuple[bytes, tuple[int, ...]] | None = None
 
     def declare(self, changes: Any, tensor_module: ModuleType) -> None:
-        """Wraps `Tensor.__setitem__`."""
-        changes.wrap(tensor_module.Tensor, "__setitem__", self.on_item, "self", "indices", "v")
+        """Wraps `Tensor.assign` and `Tensor.__setitem__`; also `Tensor.gradient` if writes are ASSIGNs: in 0.12."""
+        from tinygrad.uop import Ops
+
+        tensor: Any = tensor_module.Tensor
+        if hasattr(tensor_module, "all_tensors"):
+            changes.wrap(tensor, "assign", self.on_assign, "self", "x")
+        changes.wrap(tensor, "__setitem__", self.on_item, "self", "indices", "v")
+        if hasattr(Ops, "ASSIGN"):
+            changes.wrap(tensor, "gradient", self.on_gradient, "self", "targets", "gradient", "materialize_grads")
 
     def on_item(self, assign: Callable[..., Any], tensor: Any, indices: Any, value: Any) -> None:
-        before, self._now = self._now, None
-        if is_whole(tensor.uop):
-            chosen = choose(tensor.uop.shape, indices)
-            self._now = None if chosen is None else (chosen, tuple(tensor.uop.shape))
+        before, self._item = self._item, None
+        chosen = choose(tensor.uop.shape, indices) if is_whole(tensor.uop) else None
+        if chosen is not None:
+            self._item = chosen, tuple(tensor.uop.shape)
         try:
             assign(tensor, indices, value)
         finally:
-            self._now = before
+            self._item = before
 
-    def note_assign(self, u: UOp) -> None:
-        """Notes the result of a call of `Tensor.assign`."""
-        write = find_write(u)
-        if self._now is not None and write is not None:
-            self._pending.append(ChosenPart(weakref.ref(write), *self._now))
+    def on_assign(self, assign: Callable[..., Any], tensor: Any, value: Any) -> Any:
+        target = tensor.uop
+        result = assign(tensor, value)
+        write, buffer = _last_write(result.uop), buffer_under(target)
+        if self._item is not None and write is not None:
+            self._parts.append(ChosenPart(weakref.ref(write), *self._item))
+        # if other Tensors come after the write, too, it is not lost with this Tensor
+        is_only = result.uop.op.name in {"ASSIGN", "AFTER"} and result.uop.src[0] is target
+        if is_only and buffer is not None:
+            shape = tuple(int(n) for n in target.shape if isinstance(n, int))
+            report = LostWrite(find_user_line(), shape, math.prod(buffer.shape), name_dtype(target.dtype))
+            self._writes.append(_Write(weakref.ref(buffer), weakref.ref(result), report))
+        return result
 
-    def take(self, sink: UOp) -> Iterator[ChosenPart]:
-        """Yields the parts whose writes are in the graph of a schedule, and forgets them."""
-        self._pending = [part for part in self._pending if part.write() is not None]
-        if not self._pending:
-            return
-        nodes = sink.toposort()
-        found = [part for part in self._pending if part.write() in nodes]
-        self._pending = [part for part in self._pending if part not in found]
-        yield from found
+    def on_gradient(self, compute: Callable[..., Any], loss: Any, /, *targets: Any, **options: Any) -> Any:
+        cut = find_cut(loss.uop, [target.uop for target in targets])
+        self._cut += [CutGradient(find_user_line(), tuple(map(str, u.shape)), name_dtype(u.dtype)) for u in cut]
+        return compute(loss, *targets, **options)
+
+    # *** what a schedule takes; `nodes` are the nodes of its graph
+
+    def take_parts(self, nodes: Collection[UOp]) -> list[ChosenPart]:
+        """Returns the item assignments that are in the graph, and forgets them."""
+        self._parts = [part for part in self._parts if part.write() is not None]
+        taken = [part for part in self._parts if part.write() in nodes]
+        self._parts = [part for part in self._parts if part not in taken]
+        return taken
+
+    def take_lost(self, nodes: Collection[UOp]) -> list[LostWrite]:
+        """Returns the lost writes to BUFFERs that the graph reads, and forgets them."""
+        if not self._writes:
+            return []
+        written = set(_list_written(nodes))
+        self._writes = [write for write in self._writes if write.buffer() not in (None, *written)]
+        lost = [write for write in self._writes if write.tensor() is None and write.buffer() in nodes]
+        if lost:
+            # some Tensor may have another write to the buffer
+            held = {buffer for tensor in live_tensors() for buffer in _list_written(tensor.uop.toposort())}
+            lost = [write for write in lost if write.buffer() not in held]
+        self._writes = [write for write in self._writes if write not in lost]
+        return [write.report for write in lost]
+
+    def take_cut(self) -> list[CutGradient]:
+        """Returns the gradients that were cut off since the last call."""
+        cut, self._cut = self._cut, []
+        return cut
+
+
+def live_tensors() -> Iterator[Any]:
+    """Yields all live Tensors."""
+    from tinygrad import tensor
+
+    for reference in list(getattr(tensor, "all_tensors", ())):
+        found = reference()
+        if found is not None:
+            yield found
+
+
+# *** writes
+
+
+def _list_written(nodes: Iterable[UOp]) -> Iterator[UOp]:
+    """Yields the BUFFERs that a graph writes."""
+    for u in nodes:
+        if u.op.name in _WRITES and (buffer := buffer_under(u.src[0])) is not None:
+            yield buffer
+
+
+def _last_write(u: UOp) -> UOp | None:
+    """Returns the last write that a value comes after, None if there is no write."""
+    while u.op.name == "RESHAPE":
+        u = u.src[0]
+    if u.op.name == "AFTER":
+        u = u.src[-1]
+    return u if u.op.name in _WRITES else None
+
+
+def buffer_under(view: UOp) -> UOp | None:
+    """Returns the BUFFER under a view, None if the view is over something else."""
+    while view.op.name in _VIEWS:
+        view = view.src[0]
+    return view if view.op.name == "BUFFER" else None
+
+
+def find_cut(root: UOp, targets: list[UOp]) -> list[UOp]:
+    """Returns the targets that a value depends on by ASSIGNs alone."""
+    nodes = root.toposort(lambda u: u.op.name != "DETACH")
+    if not any(u.op.name == "ASSIGN" for u in nodes):
+        return []
+    reached = _list_sources(nodes)
+    followed = _list_sources(root.toposort(lambda u: u.op.name not in {"DETACH", "ASSIGN"}))
+    return [u for u in dict.fromkeys(targets) if u is not root and u in reached and u not in followed]
+
+
+def _list_sources(nodes: Iterable[UOp]) -> set[UOp]:
+    return {source for u in nodes for source in u.src}
+
+
+# *** indices
 
 
 def is_whole(u: UOp) -> bool:
@@ -89,7 +199,7 @@ def choose(shape: tuple[Any, ...], indices: Any) -> bytes | None:
     if not all(isinstance(size, int) for size in shape) or math.prod(shape) > _LARGEST:
         return None
     # a list of integers is one index, any other list one for each axis
-    is_one = isinstance(indices, list) and all(_is_integer(index) for index in indices)
+    is_one = isinstance(indices, list) and all(map(_is_integer, indices))
     parts = [indices] if is_one or not isinstance(indices, (list, tuple)) else list(indices)
     if not all(map(_is_plain, parts)):
         return None
@@ -106,54 +216,12 @@ def choose(shape: tuple[Any, ...], indices: Any) -> bytes | None:
 
 def _is_plain(index: Any) -> bool:
     if isinstance(index, (list, tuple)):
-        return len(index) > 0 and all(_is_integer(one) or _is_nested(one) for one in index)
+        # lists of integers, at any depth
+        return len(index) > 0 and all(isinstance(one, (int, list, tuple)) and _is_plain(one) for one in index)
     if isinstance(index, slice):
         return all(one is None or _is_integer(one) for one in (index.start, index.stop, index.step))
     return index is None or isinstance(index, EllipsisType) or _is_integer(index)
 
 
-def _is_nested(index: Any) -> bool:
-    return isinstance(index, (list, tuple)) and _is_plain(index)
-
-
 def _is_integer(index: Any) -> bool:
     return isinstance(index, int) and not isinstance(index, bool)
-
-
-class GradientWatcher:
-    """Collects the gradients that are cut off, until a schedule takes them."""
-
-    def __init__(self) -> None:
-        self._cut: list[CutGradient] = []
-
-    def declare(self, changes: Any, tensor_module: ModuleType) -> None:
-        """Wraps `Tensor.gradient` if writes are ASSIGNs: in 0.12."""
-        from tinygrad.uop import Ops
-
-        if hasattr(Ops, "ASSIGN"):
-            names = ("self", "targets", "gradient", "materialize_grads")
-            changes.wrap(tensor_module.Tensor, "gradient", self.on_gradient, *names)
-
-    def on_gradient(self, compute: Callable[..., Any], loss: Any, /, *targets: Any, **options: Any) -> Any:
-        cut = find_cut(loss.uop, [target.uop for target in targets])
-        self._cut += [CutGradient(find_user_line(), tuple(map(str, u.shape)), name_dtype(u.dtype)) for u in cut]
-        return compute(loss, *targets, **options)
-
-    def take(self) -> list[CutGradient]:
-        """Returns the gradients since the last call."""
-        cut, self._cut = self._cut, []
-        return cut
-
-
-def find_cut(root: UOp, targets: list[UOp]) -> list[UOp]:
-    """Returns the targets that a value depends on by ASSIGNs alone."""
-    nodes = root.toposort(lambda u: u.op.name != "DETACH")
-    if not any(u.op.name == "ASSIGN" for u in nodes):
-        return []
-    reached = find_sources(nodes)
-    followed = find_sources(root.toposort(lambda u: u.op.name not in {"DETACH", "ASSIGN"}))
-    return [u for u in dict.fromkeys(targets) if u is not root and u in reached and u not in followed]
-
-
-def find_sources(nodes: dict[UOp, None]) -> set[UOp]:
-    return {source for u in nodes for source in u.src}

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from vmapdbg.child.failures.endless import LOOP, Endless, EndlessRewrite
-from vmapdbg.child.failures.known_nodes import KnownNodes
-from vmapdbg.child.failures.loops import find_shared_loop
-from vmapdbg.child.failures.rewrites import (
+from vmapdbg.child.failures.endless import (
+    LOOP,
+    MOST_STEPS,
+    REWRITES,
+    Endless,
+    EndlessRewrite,
+    Explanation,
     explain_chain,
     explain_endless,
-    find_rewrite,
-    find_stacked,
     name_uop,
     shorten_place,
 )
+from vmapdbg.child.listen.user_lines import find_user_file
 from vmapdbg.install.overlay import overlay_dir
 from vmapdbg.model.capture import SnippetError
-from vmapdbg.model.crash import Crash, RewriteStep
-from vmapdbg.model.vocabulary import CrashKind, CrashStage
+from vmapdbg.model.crash import Crash, SharedLoop
+from vmapdbg.model.ops import RESHAPING, STAGE_OPS
+from vmapdbg.model.vocabulary import CrashStage
 from vmapdbg.model.wording import first_line
 
 UOp = Any
@@ -53,57 +58,118 @@ _NAMED = re.compile(r"graph_rewrite\(.*\bname=\"([^\"]+)\"")
 _MOST_OPERANDS = 4
 _SEARCHED = 2
 """So many innermost functions are searched for nodes in their variables."""
+_VIEWS = RESHAPING | {"AFTER", "INDEX", "STORE", "END", *STAGE_OPS}
+"""These ops only read a value, or store it."""
 
 
-def explain_error(error: BaseException, nodes: KnownNodes) -> SnippetError:
-    """Returns the error of a kernel, with the place where tinygrad raised it."""
-    return SnippetError(type(error).__name__, first_line(error), None, diagnose(error, nodes))
+class KnownNodes:
+    """The nodes of one run of a pass, for the schedule with number `schedule`; without arguments nothing is known.
+
+    `ids` are the nodes' own ids. `held` maps a BUFFER to the node whose value it has, `following` maps a UOp to the
+    UOp that rewrites made it from. `asts` are the ASTs of the compute kernels.
+    """
+
+    def __init__(
+        self,
+        schedule: int | None = None,
+        ids: Mapping[UOp, int] = {},
+        held: Mapping[UOp, UOp] = {},
+        following: Mapping[UOp, UOp] = {},
+        asts: Sequence[UOp] = (),
+    ) -> None:
+        self.schedule, self.ids, self.held, self.following, self.asts = schedule, ids, held, following, asts
+        self._by_tag = {tag: u for u in ids for tag in _tags_of(u)}
+
+    def find(self, u: UOp) -> int | None:
+        """Returns the id of the node that a UOp has the value of, None if it is unknown."""
+        while u is not None:
+            tagged = map(self._by_tag.get, _tags_of(u))
+            options = getattr(u.arg, "node", None)
+            for node in (u, self.held.get(u), self.following.get(u), options, *tagged):
+                if node in self.ids:
+                    return self.ids[node]
+            if u.op.name not in _VIEWS or not u.src:
+                return None
+            u = u.src[0]
+        return None
+
+
+def _tags_of(u: UOp) -> list[int]:
+    """tinygrad 0.12 numbers nodes; rewrites of a schedule keep the numbers."""
+    if not isinstance(u.tag, tuple):
+        return []
+    return [tag for tag in u.tag if isinstance(tag, int)]
+
+
+def read_nodes(recorder: Any) -> KnownNodes:
+    """Returns what the recorder knows of the nodes of its last schedule."""
+    from vmapdbg.child.capture.view import PassView
+
+    schedules = recorder.schedules
+    if not schedules:
+        return KnownNodes()
+    number, passed = len(schedules) - 1, schedules[-1].passed
+    if passed is None:
+        # it was refused before the pass could look at it
+        return KnownNodes(number)
+    view = PassView(passed)
+    asts = [launch.ast for launch in view.launches if launch.is_compute]
+    return KnownNodes(number, view.ids, passed.held, recorder.origin, asts)
+
+
+def explain_error(error: BaseException, nodes: KnownNodes, line: str | None = None) -> SnippetError:
+    """Returns an error with what tinygrad was doing if tinygrad raised it; `line` is the user's."""
+    return SnippetError(type(error).__name__, first_line(error), line, diagnose(error, nodes))
 
 
 def diagnose(error: BaseException, nodes: KnownNodes) -> Crash | None:
     """Returns where tinygrad raised an error, and what it was doing; None if tinygrad did not raise it."""
     frames = list(traceback.walk_tb(error.__traceback__))
     ours = _list_tinygrad(frames)
-    if not ours or _is_users(frames[-1][0], ours[-1][0]):
+    if not ours:
+        return None
+    innermost = frames[-1][0]
+    # tinygrad may have called other code that raised the error, which is neither Python's nor the tool's
+    if innermost is not ours[-1][0] and find_user_file(innermost.f_code.co_filename) not in (None, "<string>"):
         return None
     if isinstance(error, EndlessRewrite):
         ours = _cut_to_loop(ours, error.found.context)
-    kind, steps, done = _explain_rewriting(error, ours)
-    crash = _describe_place(ours, kind, steps, done)
+    rewriting = _explain_rewriting(error, ours)
+    crash = _describe_place(ours, rewriting)
+    if rewriting is None:
+        crash = replace(crash, operands=_name_operands(ours[-1][0]))
     lowering = next((f.f_locals for f, _ in ours if f.f_code.co_name in _LOWERING), {})
     ast, renderer = lowering.get("ast"), lowering.get("renderer")
-    return replace(
-        crash,
-        rule=_find_raising_rule(ours),
-        schedule=nodes.schedule if crash.stage != "graph" else None,
-        kernel=nodes.find_kernel(ast),
-        nodes=tuple(sorted(_find_nodes(ours, nodes))) if crash.stage == "schedule" else (),
-        method=_find_method(ours) if crash.stage == "graph" else None,
-        operands=_name_operands(ours[-1][0]) if kind == "error" else (),
-        shared_loop=None if ast is None or renderer is None else find_shared_loop(ast, renderer, crash.rewrite),
-    )
+    if ast is not None:
+        # code generation may change the options of an AST
+        kernel = next((number for number, one in enumerate(nodes.asts) if one.src == ast.src), None)
+        crash = replace(crash, kernel=kernel)
+        if renderer is not None:
+            crash = replace(crash, shared_loop=find_shared_loop(ast, renderer, crash.rewrite))
+    if crash.stage == "graph":
+        crash = replace(crash, method=_find_method(ours))
+    else:
+        crash = replace(crash, schedule=nodes.schedule)
+    if crash.stage == "schedule":
+        crash = replace(crash, nodes=tuple(sorted(_find_nodes(ours, nodes))))
+    return replace(crash, rule=_find_raising_rule(ours))
 
 
 def explain_stopped(found: Endless, loop: FrameType) -> Crash:
     """Returns what tinygrad is doing in a rewrite that never ends, while its thread is still in it: `loop` is the frame
     of tinygrad's loop. The nodes of a schedule are unknown."""
-    ours = _list_tinygrad([*traceback.walk_stack(loop)][::-1])
-    return _describe_place(ours, *explain_endless(found), len(found.context.replace))
+    return _describe_place(_list_tinygrad([*traceback.walk_stack(loop)][::-1]), explain_endless(found))
 
 
-def _describe_place(ours: Frames, kind: CrashKind, steps: tuple[RewriteStep, ...], done: int | None) -> Crash:
+def _describe_place(ours: Frames, rewriting: Explanation | None) -> Crash:
     frame, line = ours[-1]
-    rewrite, place = _find_rewrite(ours)
-    return Crash(
-        kind=kind,
-        stage=_find_stage(ours),
-        place=shorten_place(frame.f_code.co_filename, line),
-        function=frame.f_code.co_qualname,
-        rewrite=rewrite,
-        rewrite_place=place,
-        steps=steps,
-        done=done,
-    )
+    rewrite, rewrite_place = _find_rewrite(ours)
+    place = shorten_place(frame.f_code.co_filename, line)
+    crash = Crash("error", _find_stage(ours), place, frame.f_code.co_qualname, rewrite, rewrite_place)
+    if rewriting is None:
+        return crash
+    kind, steps, done = rewriting
+    return replace(crash, kind=kind, steps=steps, done=done)
 
 
 def _list_tinygrad(frames: Frames) -> Frames:
@@ -125,25 +191,20 @@ def _cut_to_loop(ours: Frames, context: Any) -> Frames:
     return ours
 
 
-def _is_users(innermost: FrameType, ours: FrameType) -> bool:
-    """Returns whether tinygrad called other code that raised the error, which is neither Python's nor the tool's."""
-    from vmapdbg.child.listen.user_lines import find_user_file
-
-    return innermost is not ours and find_user_file(innermost.f_code.co_filename) not in (None, "<string>")
-
-
 def _find_stage(ours: Frames) -> CrashStage:
     for frame, _ in reversed(ours):
         if frame.f_code.co_name in _LOWERING:
             return "codegen"
         if frame.f_code.co_name in _SCHEDULING:
             return "schedule"
-        parts = frame.f_code.co_filename.split(os.sep)
-        for part, stage in _STAGES.items():
-            if "tinygrad" in parts and part in parts[parts.index("tinygrad") :]:
+        _, _, below = frame.f_code.co_filename.replace(os.sep, "/").partition("/tinygrad/")
+        for folder, stage in _STAGES.items():
+            if folder in below.split("/"):
                 return stage
     names = {frame.f_code.co_name for frame, _ in ours}
-    return "run" if names & {"run_schedule", "run_linear"} else "graph"
+    if names & {"run_schedule", "run_linear"}:
+        return "run"
+    return "graph"
 
 
 # *** rewrites
@@ -159,9 +220,9 @@ def _find_rewrite(ours: Frames) -> tuple[str | None, str | None]:
         if named is not None:
             return named[1], shorten_place(*place)
         # a rewrite inside a rule has no name; the rewrite around it has
-        if find_rewrite(frame) is frame and (name := frame.f_locals.get("name")) is not None:
-            callers = [(f, n) for f, n in reversed(ours[:index]) if f.f_code.co_name not in _WRAPPERS]
-            caller, number = callers[0] if callers else ours[0]
+        if frame.f_code.co_name in REWRITES and (name := frame.f_locals.get("name")) is not None:
+            callers = [pair for pair in reversed(ours[:index]) if pair[0].f_code.co_name not in _WRAPPERS]
+            caller, number = next(iter(callers), ours[0])
             return name, shorten_place(caller.f_code.co_filename, number)
     return None, None
 
@@ -178,23 +239,25 @@ def _find_raising_rule(ours: Frames) -> str | None:
     return None
 
 
-def _explain_rewriting(error: BaseException, ours: Frames) -> tuple[CrashKind, tuple[RewriteStep, ...], int | None]:
+def _explain_rewriting(error: BaseException, ours: Frames) -> Explanation | None:
+    """Explains a rewrite that never ends, from the error of the watcher or of tinygrad's loop. None: another error."""
     if isinstance(error, EndlessRewrite):
-        return *explain_endless(error.found), len(error.found.context.replace)
+        return explain_endless(error.found)
     frame = ours[-1][0]
     if frame.f_code.co_name != LOOP:
-        return "error", (), None
+        return None
     values = frame.f_locals
-    context, done = values["self"], len(values["self"].replace)
     if isinstance(error, KeyError) and values.get("waitlist"):
         # since 0.14 entries that wait go to a list, and the loop ends without them
         entries = tuple(entry for waiting in values["waitlist"].values() for entry in waiting)
-        return *explain_endless(Endless(context, entries)), done
+        return explain_endless(Endless(values["self"], entries))
     if "infinite loop" not in str(error):
-        return "error", (), None
+        return None
     if "seen" in values and "fixed_point" in str(error):
-        return *explain_endless(Endless(context, growing=values["n"])), done
-    return *explain_chain(context, find_stacked(values["stack"])), done
+        return explain_endless(Endless(values["self"], growing=values["n"]))
+    # the end of a stack that only grows
+    last = list(values["stack"])[-2 * MOST_STEPS :]
+    return explain_chain(values["self"], [(node, made) for node, stage, made in last if stage == 2])
 
 
 # *** nodes
@@ -203,11 +266,13 @@ def _explain_rewriting(error: BaseException, ours: Frames) -> tuple[CrashKind, t
 def _find_nodes(ours: Frames, nodes: KnownNodes) -> set[int]:
     """Returns the nodes in the variables of the innermost functions, else the node that a rule was tried on."""
     frames = [frame for frame, _ in ours if frame.f_code.co_name != "__get__"]
-    values = [value for frame in frames[-_SEARCHED:] for value in list(frame.f_locals.values())]
-    found = [nodes.find(value) for value in values if type(value).__name__ == "UOp"]
-    tried = [frame.f_locals.get("uop") for frame in reversed(frames) if frame.f_code.co_qualname == _MATCHING]
-    if not any(node is not None for node in found):
-        found = [node for node in map(nodes.find, tried) if node is not None][:1]
+    found: set[int | None] = set()
+    for frame in frames[-_SEARCHED:]:
+        uops = [value for value in list(frame.f_locals.values()) if type(value).__name__ == "UOp"]
+        found |= set(map(nodes.find, uops))
+    for frame in reversed(frames):
+        if found <= {None} and frame.f_code.co_qualname == _MATCHING:
+            found.add(nodes.find(frame.f_locals.get("uop")))
     return {node for node in found if node is not None}
 
 
@@ -220,7 +285,70 @@ def _name_operands(frame: FrameType) -> tuple[tuple[str, str], ...]:
 
 def _find_method(ours: Frames) -> str | None:
     """Returns the method of Tensor that the user called."""
-    names = [frame.f_code.co_qualname.split(".") for frame, _ in ours if frame.f_code.co_name not in _WRAPPERS]
-    # some methods of Tensor are in a mixin
-    methods = (name[1] for name in names if len(name) == 2 and (name[0] == "Tensor" or name[0].endswith("Mixin")))
-    return next((f"Tensor.{name}" for name in methods), None)
+    for frame, _ in ours:
+        kind, _, method = frame.f_code.co_qualname.partition(".")
+        # some methods of Tensor are in a mixin
+        is_method = (kind == "Tensor" or kind.endswith("Mixin")) and method and "." not in method
+        if is_method and frame.f_code.co_name not in _WRAPPERS:
+            return f"Tensor.{method}"
+    return None
+
+
+# *** a loop of a kernel with several ENDs
+
+
+class _Stop(Exception):
+    """The rewrite that failed comes next."""
+
+
+def find_shared_loop(ast: UOp, renderer: Any, last: str | None) -> SharedLoop | None:
+    """Returns the loop of a kernel that has several ENDs, so that the program cannot be ordered; None if each has one.
+
+    The kernel is lowered once more, up to the rewrite that failed, whose name is `last`. Each rewrite is checked.
+    """
+    import tinygrad.codegen
+
+    from vmapdbg.child.live import process_kept
+
+    codegen: Any = tinygrad.codegen
+    lower = getattr(codegen, "full_rewrite_to_sink", None)
+    if lower is None:
+        return None
+    seen: list[tuple[str, str, UOp]] = []
+    rewrite = codegen.graph_rewrite
+
+    def listen(sink: UOp, *args: Any, **options: Any) -> UOp:
+        name = options.get("name")
+        if name is not None and name == last:
+            raise _Stop
+        result = rewrite(sink, *args, **options)
+        caller = sys._getframe(1)
+        seen.append((str(name), shorten_place(caller.f_code.co_filename, caller.f_lineno), result))
+        return result
+
+    codegen.graph_rewrite = listen
+    try:
+        # it fails again, or stops
+        with contextlib.suppress(Exception), process_kept():
+            lower(ast, renderer, optimize=ast.tag is None)
+    finally:
+        codegen.graph_rewrite = rewrite
+    for name, place, sink in seen:
+        ends = _count_ranges(sink, "END")
+        shared = next((r for r, count in ends.items() if count > 1), None)
+        if shared is None:
+            continue
+        in_ast = most = _count_ranges(ast, "REDUCE")[shared]
+        grown: tuple[str | None, str | None] = (None, None)
+        for other, where, graph in seen:
+            now = _count_ranges(graph, "REDUCE")[shared]
+            if now > most:
+                grown, most = (other, where), now
+        return SharedLoop(f"r{shared}", ends[shared], name, place, in_ast, most, *grown)
+    return None
+
+
+def _count_ranges(sink: UOp, op: str) -> Counter[int]:
+    """Counts the ENDs, or the REDUCEs, of each loop by its number."""
+    users = [u for u in sink.toposort() if u.op.name == op]
+    return Counter(r.arg[0] for u in users for r in u.src[1:] if r.op.name == "RANGE" and r.arg[-1].name == "REDUCE")

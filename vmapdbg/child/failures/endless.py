@@ -1,23 +1,41 @@
-"""Decides whether a rewrite of a graph never ends, from the variables of tinygrad's loop that rewrites.
+"""Rewrites of tinygrad that never end: finds and stops them, and names the rules that cause them.
 
-The loop takes an entry (node, stage, result so far) off a stack, and puts it back if it must wait for another node. If
-every entry waits, and some wait in a circle, the rewrite never ends.
+tinygrad's loop takes an entry (node, stage, result so far) off a stack, and puts it back if it must wait for another
+node. If every entry waits, and some wait in a circle, the rewrite never ends. The state of the loop decides, not time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from vmapdbg.model.crash import RewriteStep
+from vmapdbg.model.vocabulary import CrashKind
+from vmapdbg.model.wording import format_known
+
 UOp = Any
 Entry = tuple[UOp, int, UOp]
+Explanation = tuple[CrashKind, tuple[RewriteStep, ...], int]
+"""The kind of an endless rewrite, its steps, and the number of nodes that it has finished."""
 
 LOOP = "unified_rewrite"
 """The function of tinygrad with the loop."""
+REWRITES = ("graph_rewrite", "graph_rewrite_map")
 MOST_REWRITES = 20_000
 """If rules rewrite one node more often, the rewrite never ends."""
+MOST_STEPS = 64
+"""How many rewrites of one node are checked, to find which rules alternate."""
+_PERIOD = 0.3
+"""Seconds between two looks of the watcher."""
+_LONG = 2.0
+"""Seconds after which the watcher reports the rewrite."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +62,14 @@ class EndlessRewrite(BaseException):
         return "tinygrad rewrites a graph without end"
 
 
-def find_loop(frame: FrameType | None) -> FrameType | None:
-    """Returns the innermost frame of tinygrad's loop that a frame is called from."""
-    while frame is not None and frame.f_code.co_name != LOOP:
+def find_frame(frame: FrameType | None, *functions: str) -> FrameType | None:
+    """Returns the innermost frame of one of some functions: the frame itself, or a frame that it is called from."""
+    while frame is not None and frame.f_code.co_name not in functions:
         frame = frame.f_back
     return frame
+
+
+# *** whether a rewrite never ends
 
 
 def find_endless(frame: FrameType) -> Endless | None:
@@ -58,8 +79,7 @@ def find_endless(frame: FrameType) -> Endless | None:
     context, stack = values.get("self"), values.get("stack")
     if context is None or stack is None:
         return None
-    seen = values.get("seen")
-    if seen is not None and len(seen) > MOST_REWRITES:
+    if len(values.get("seen") or ()) > MOST_REWRITES:
         return Endless(context, growing=values.get("n"))
     done: Mapping[UOp, UOp] = context.replace
     entries: list[Entry] = [*stack]
@@ -96,3 +116,153 @@ def find_circles(entries: Sequence[Entry], done: Mapping[UOp, UOp]) -> list[list
             nodes = list(path)
             circles.append([waiting[one] for one in nodes[nodes.index(node) :]])
     return circles
+
+
+class Watcher:
+    """Watches the thread that creates it, from `start` on: a second thread looks every `period` seconds.
+
+    `report` gets a line about a rewrite that takes long, and an empty line when the rewrite is done. `ends` is called
+    before a rewrite is stopped, with the frame of tinygrad's loop.
+    """
+
+    def __init__(
+        self,
+        report: Callable[[str], object],
+        ends: Callable[[Endless, FrameType], object] | None = None,
+        period: float = _PERIOD,
+    ) -> None:
+        self.report, self.ends, self.period, self._watched = report, ends, period, threading.get_ident()
+        self._ended = threading.Event()
+        self._context: Any = None
+        self._suspected: Endless | None = None
+        self._looks = 0
+        self._has_reported = False
+
+    def start(self) -> None:
+        threading.Thread(target=self._watch, name="vmapdbg", daemon=True).start()
+
+    def stop(self) -> None:
+        self._ended.set()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self.period):
+            loop = find_frame(sys._current_frames().get(self._watched), LOOP)
+            context = None if loop is None else loop.f_locals.get("self")
+            self._look(loop, context)
+            # keep nothing of a rewrite that has ended
+            loop = context = None
+
+    def _look(self, loop: FrameType | None, context: Any) -> None:
+        suspected = self._suspected
+        if loop is None or context is not self._context:
+            self._context, self._looks = context, 0
+            if self._has_reported:
+                self.report("")
+            self._has_reported = False
+            return
+        self._looks += 1
+        found, self._suspected = find_endless(loop), None
+        if found is None:
+            if self._looks * self.period >= _LONG:
+                rewrite = find_frame(loop, *REWRITES)
+                name = rewrite and rewrite.f_locals.get("name")
+                self.report(f"rewriting a graph{format_known(' ({})', name)}, {len(context.replace):,} nodes done")
+                self._has_reported = True
+        elif found.growing is None and not found.is_same(suspected):
+            self._suspected = found
+        else:
+            if self.ends is not None:
+                self.ends(found, loop)
+            kind = type("EndlessRewrite", (EndlessRewrite,), {"found": found, "__module__": "vmapdbg"})
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._watched), ctypes.py_object(kind))
+            self._context = None
+
+
+# *** its name, its nodes, its rules
+
+
+def explain_endless(found: Endless) -> Explanation:
+    """Explains an endless rewrite by its circle of waiting nodes, or by the rules that rewrite one node."""
+    context = found.context
+    if not found.waiting:
+        # the results of bottom-up rules, one after the other
+        chain: list[tuple[UOp, UOp]] = []
+        node = found.growing
+        while len(chain) < MOST_STEPS and (made := context.bpm_cache.get(node)) is not None:
+            chain.append((node, made))
+            node = made
+        return explain_chain(context, chain)
+    circles: list[list[RewriteStep]] = []
+    for circle in find_circles(found.waiting, context.replace):
+        steps: list[RewriteStep] = []
+        for node, _, made in circle:
+            if made is node:
+                steps.append(RewriteStep(name_uop(node), None, None))
+            else:
+                steps.append(_explain_step(context, node, made, (context.bpm, context.pm)))
+        # it starts with a node that a rule replaced
+        turns = [steps[index:] + steps[:index] for index in range(len(steps))]
+        circles.append(min(turns, key=lambda turn: (turn[0].becomes is None, str(turn))))
+
+    def rank(steps: list[RewriteStep]) -> tuple[int, str]:
+        return sum(step.becomes is not None for step in steps), str(steps)
+
+    # the circle with most rules; the same circle wherever the loop was stopped
+    return "waits", tuple(max(circles, key=rank, default=())), len(context.replace)
+
+
+def explain_chain(context: Any, made: list[tuple[UOp, UOp]]) -> Explanation:
+    """Explains a rewrite in which rules rewrite one node again and again; `made` has each node and its result."""
+    first: dict[UOp, int] = {}
+    steps: list[RewriteStep] = []
+    for number, (node, result) in enumerate(made):
+        first.setdefault(node, number)
+        steps.append(_explain_step(context, node, result, (context.pm, context.bpm)))
+        if result in first:
+            return "repeats", tuple(steps[first[result] :]), len(context.replace)
+    # up to the step where the rules start again
+    rules = [step.rule for step in steps]
+    period = next((n for n in range(1, len(rules)) if rules[n:] == rules[:-n]), len(rules))
+    return "grows", tuple(steps[:period]), len(context.replace)
+
+
+def _explain_step(context: Any, node: UOp, made: UOp, matchers: Sequence[Any]) -> RewriteStep:
+    """Returns a step with the `file:line` of the first rule of some PatternMatchers that makes `made` of a node."""
+    rules = [rule for matcher in matchers if matcher is not None for rule in matcher.pdict.get(node.op, ())]
+    place = None
+    for pattern, match, *_ in rules:
+        # a rule may need a state that has changed
+        with contextlib.suppress(Exception):
+            if match(node, context.ctx) is made:
+                place = shorten_place(*pattern.location)
+                break
+    added = tuple(name_uop(source) for source in made.src if source not in node.src)
+    return RewriteStep(name_uop(node), name_uop(made), place, added)
+
+
+def name_uop(u: UOp) -> str:
+    """Returns a short description of a UOp: `RANGE r4`, `END of r4`, `CONST 2.0`, `ADD float`."""
+    op = u.op.name
+    if op == "RANGE":
+        return f"RANGE {_name_range(u)}"
+    if op == "END":
+        return f"END of {', '.join(_name_range(r) for r in u.src[1:] if r.op.name == 'RANGE')}"
+    if op == "CONST":
+        return f"CONST {u.arg}"
+    if op in {"SINK", "STORE", "GROUP"}:
+        return op
+    return f"{op} {str(u.dtype).removeprefix('dtypes.')}"
+
+
+def _name_range(r: UOp) -> str:
+    # tinygrad renders its sources too, which may be a circle
+    return "r" + "_".join(str(part) for part in r.arg if isinstance(part, int))
+
+
+def shorten_place(file: str, line: int) -> str:
+    """Returns `tinygrad/schedule/rangeify.py:236`."""
+    parts = file.split(os.sep)
+    if "tinygrad" in parts:
+        last = len(parts) - 1 - parts[::-1].index("tinygrad")
+        file = "/".join(parts[last:])
+    return f"{file}:{line}"

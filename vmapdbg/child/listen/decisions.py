@@ -1,19 +1,303 @@
-"""Reads a decision off the frame of the function that made it."""
+"""Which functions of tinygrad's scheduler decide, and by what tests. An import hook rewrites their syntax trees so that
+the tests keep what they see, and a decision is read off the frame of its function.
+
+    if len(consumer_rngs) > 1:      becomes      if (p := None) or (t := len((p := consumer_rngs)) > 1):
+
+A test keeps each of its parts in a local variable of the function when it evaluates the part: nothing is evaluated
+twice, nothing is called, and the test means the same. The answer of a rule goes through one call. Line numbers stay,
+and no .pyc is written, so a tinygrad that is imported without this is as before.
+"""
 
 from __future__ import annotations
 
+import ast
 import functools
 import linecache
 import os
-from dataclasses import is_dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, is_dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
-from vmapdbg.child.listen.instrument import Deciding, Test, known
 from vmapdbg.child.listen.records import OVERLAY, ConditionRecord, DecisionRecord, UOp
 from vmapdbg.install.overlay import OVERLAY_PACKAGE, overlay_dir
+from vmapdbg.model.ops import STAGE_OPS
 
+RETURNED = "__vmapdbg_returned__"
+Function = ast.FunctionDef | ast.Lambda
+Kind = Literal["realizes", "rule", "stores", "makes"]
+# the kinds of functions that report all of their answers
+RULES: frozenset[Kind] = frozenset({"rule", "stores"})
+# names whose attributes are constants: they say nothing about the case
+_CONSTANT_BASES = frozenset({"Ops", "GroupOp", "dtypes", "AddrSpace", "AxisType"})
+_LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 _PLAIN = (bool, int, float, str, bytes, tuple, list, dict, set, frozenset, type(None))
+# the line of each test before a statement, and whether the test must hold
+Path = tuple[tuple[int, bool], ...]
+
+
+# *** which functions decide
+
+
+def find_deciding(tree: ast.Module) -> dict[Function, Kind]:
+    """Returns the deciding functions and lambdas of a module. They are chosen by what they do in the source, so that a
+    renamed or a new function is found, too:
+
+    - it *realizes*: it writes to a realize map (an attribute or a name that ends in `realize_map`, or the context of a
+      rule in a module with a realize map);
+    - it is *a rule* about buffers: a pattern of a PatternMatcher names the buffer op (BUFFERIZE, STAGE), and its action
+      is the function or calls it;
+    - it *stores* buffers: such a rule that calls `.store(...)`;
+    - it *makes* buffers later: any other rule that calls `.bufferize(...)`. It runs for every node, so only its answers
+      are looked at, not its tests.
+    """
+    statements = [s for top in tree.body for s in (top, *(top.body if isinstance(top, ast.ClassDef) else ()))]
+    functions = {s.name: s for s in statements if isinstance(s, ast.FunctionDef)}
+    attributes = {name: {n.attr for n in ast.walk(f) if isinstance(n, ast.Attribute)} for name, f in functions.items()}
+    has_map = any("realize_map" in names for names in attributes.values())
+    found: dict[Function, Kind] = {}
+    for function in functions.values():
+        if has_map and _writes_realize_map(function):
+            found[function] = "realizes"
+    for pattern, action in _list_rules(tree):
+        calls = [n.func for n in ast.walk(action) if isinstance(n, ast.Call)]
+        names = [name.id for name in [action, *calls] if isinstance(name, ast.Name)]
+        called = [functions[name] for name in names if name in functions]
+        if has_map and isinstance(action, ast.Lambda) and (_writes_realize_map(action) or set(called) & set(found)):
+            found[action] = "realizes"
+        elif _names_stage(pattern):
+            for function in called:
+                found.setdefault(function, "stores" if "store" in attributes[function.name] else "rule")
+            if isinstance(action, ast.Lambda):
+                match action.body:
+                    case ast.Call(ast.Name(name)) if name in functions:
+                        # it only calls such a function
+                        pass
+                    case _:
+                        found[action] = "rule"
+        else:
+            for function in called:
+                if "bufferize" in attributes[function.name]:
+                    found.setdefault(function, "makes")
+    return found
+
+
+def _list_rules(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yields (pattern, action) of each rule of each PatternMatcher of a module."""
+    for statement in tree.body:
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)):
+            continue
+        for call in ast.walk(statement):
+            match call:
+                case ast.Call(ast.Name("PatternMatcher"), [ast.List(rules) | ast.Tuple(rules), *_]):
+                    for rule in rules:
+                        if isinstance(rule, ast.Tuple) and len(rule.elts) == 2:
+                            yield rule.elts[0], rule.elts[1]
+
+
+def _names_stage(pattern: ast.AST) -> bool:
+    """Whether a pattern matches the buffer op; `GroupOp.All-{Ops.STAGE}` does not."""
+    if isinstance(pattern, ast.Attribute) and pattern.attr in STAGE_OPS:
+        return True
+    children = ast.iter_child_nodes(pattern)
+    if isinstance(pattern, ast.BinOp) and isinstance(pattern.op, ast.Sub):
+        children = iter([pattern.left])
+    return any(map(_names_stage, children))
+
+
+def _writes_realize_map(function: Function) -> bool:
+    for node in ast.walk(function):
+        match node:
+            case ast.Subscript(written, ctx=ast.Store()) | ast.Call(ast.Attribute(written, "update")):
+                if isinstance(written, ast.Attribute) and written.attr.endswith("realize_map"):
+                    return True
+                if isinstance(written, ast.Name) and (written.id.endswith("realize_map") or written.id == "ctx"):
+                    return True
+    return False
+
+
+# *** their tests keep what they see
+
+
+@dataclass(frozen=True)
+class Test:
+    """A test of a deciding function: `parts` maps the text of each part to the local variable that keeps its value."""
+
+    line: int
+    text: str
+    parts: dict[str, str]
+    in_loop: bool
+
+    @property
+    def outcome(self) -> str:
+        """The local variable that keeps the outcome."""
+        return f"_vmapdbg_{self.line}"
+
+
+@dataclass
+class Deciding:
+    """A deciding function: its tests by line, the path to each line of a statement, and the lines in loops."""
+
+    name: str
+    kind: Kind
+    line: int
+    tests: dict[int, Test] = field(default_factory=dict)
+    paths: dict[int, Path] = field(default_factory=dict)
+    loop_lines: set[int] = field(default_factory=set)
+
+    def rewrite(self, body: list[ast.stmt], path: Path, in_loop: bool) -> None:
+        """Rewrites the statements of a block; `path` are the tests before it."""
+        for statement in body:
+            if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+                continue
+            # the body of a loop, what a `try` does, and so on
+            blocks = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
+            blocks += [handler.body for handler in getattr(statement, "handlers", ())]
+            last = statement.end_lineno or statement.lineno
+            if any(blocks):
+                # the lines of blocks are not the statement's
+                last = statement.lineno
+            lines = range(statement.lineno, last + 1)
+            self.paths |= dict.fromkeys(lines, path)
+            if in_loop:
+                self.loop_lines.update(lines)
+            if isinstance(statement, ast.If):
+                path = self._rewrite_if(statement, path, in_loop)
+                continue
+            if isinstance(statement, ast.Return):
+                self._rewrite_return(statement, in_loop)
+            for block in blocks:
+                self.rewrite(block, path, in_loop or isinstance(statement, (ast.For, ast.While)))
+
+    def _rewrite_if(self, statement: ast.If, path: Path, in_loop: bool) -> Path:
+        """Returns the path to the statement after the `if`."""
+        line = statement.test.lineno
+        statement.test = self.keep(statement.test, in_loop)
+        self.rewrite(statement.body, (*path, (line, True)), in_loop)
+        self.rewrite(statement.orelse, (*path, (line, False)), in_loop)
+        if statement.body[0].lineno == statement.lineno:
+            # `if test: decides` on one line: what decides on this line is in the body
+            self.paths[statement.lineno] = (*path, (line, True))
+        if isinstance(statement.body[-1], _LEAVES):
+            return (*path, (line, False))
+        return path
+
+    def _rewrite_return(self, statement: ast.Return, in_loop: bool) -> None:
+        value = statement.value or ast.copy_location(ast.Constant(None), statement)
+        if isinstance(value, ast.IfExp):
+            value.test = self.keep(value.test, in_loop)
+        is_none = isinstance(value, ast.Constant) and value.value is None
+        if self.kind in RULES or (self.kind == "makes" and not is_none):
+            statement.value = _returned(value, statement)
+
+    def keep(self, test: ast.expr, in_loop: bool) -> ast.expr:
+        """Returns a test that keeps its parts and its outcome."""
+        # a part may be in a test twice: both write to the same variable
+        parts = {part: ast.unparse(part) for part in find_parts(test)}
+        names = {text: f"_vmapdbg_{test.lineno}_{i}" for i, text in enumerate(parts.values())}
+        kept = self.tests[test.lineno] = Test(test.lineno, ast.unparse(test), names, in_loop)
+        if self.kind == "makes":
+            # it runs for every node
+            return test
+        wanted = {id(part): names[text] for part, text in parts.items()}
+        outcome = ast.NamedExpr(ast.Name(kept.outcome, ast.Store()), _PartKeeper(wanted).visit(test))
+        if not names:
+            return ast.copy_location(outcome, test)
+        # a part that this test does not evaluate must not have the value of the last time
+        reset: ast.expr = ast.Constant(None)
+        for name in dict.fromkeys(names.values()):
+            reset = ast.NamedExpr(ast.Name(name, ast.Store()), reset)
+        return ast.copy_location(ast.BoolOp(ast.Or(), [reset, outcome]), test)
+
+
+# file -> (first line, name) of a function -> the function
+_known: dict[str, dict[tuple[int, str], Deciding]] = {}
+
+
+def instrument(source: str | bytes, filename: str) -> ast.Module:
+    """Returns the tree of a module whose deciding functions keep what they see; `deciding_of` then knows them."""
+    tree = ast.parse(source, filename)
+    rewritten = [rewrite_function(function, kind) for function, kind in find_deciding(tree).items()]
+    _known[filename] = {(function.line, function.name): function for function in rewritten}
+    return ast.fix_missing_locations(tree)
+
+
+def rewrite_function(function: Function, kind: Kind) -> Deciding:
+    """Rewrites a deciding function. Returns what is known of it before it runs."""
+    if isinstance(function, ast.FunctionDef):
+        first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
+        deciding = Deciding(function.name, kind, first)
+        deciding.rewrite(function.body, (), in_loop=False)
+        if kind in RULES and not isinstance(function.body[-1], (ast.Return, ast.Raise)):
+            # a rule without an answer leaves the buffer as it is
+            last = ast.Constant(None, lineno=function.end_lineno or function.lineno, col_offset=0)
+            function.body.append(ast.copy_location(ast.Return(_returned(last, last)), last))
+        return deciding
+    deciding = Deciding("<lambda>", kind, function.lineno)
+    path: Path = ()
+    if isinstance(function.body, ast.IfExp):
+        path = ((function.body.test.lineno, True),)
+        function.body.test = deciding.keep(function.body.test, in_loop=False)
+    if kind in RULES:
+        function.body = _returned(function.body, function.body)
+    deciding.paths = dict.fromkeys(range(function.lineno, (function.end_lineno or function.lineno) + 1), path)
+    return deciding
+
+
+class _PartKeeper(ast.NodeTransformer):
+    """Puts nodes of a test, by their ids, into local variables."""
+
+    def __init__(self, wanted: dict[int, str]) -> None:
+        self.wanted = wanted
+
+    def visit(self, node: ast.AST) -> Any:
+        name = self.wanted.get(id(node))
+        if name is None:
+            return self.generic_visit(node)
+        assert isinstance(node, ast.expr)
+        return ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), node), node)
+
+
+def _returned(value: ast.expr, at: ast.AST) -> ast.expr:
+    call = ast.Call(ast.Name(RETURNED, ast.Load()), [ast.Constant(getattr(at, "lineno", 0)), value], [])
+    return ast.copy_location(call, value)
+
+
+def find_parts(test: ast.expr) -> list[ast.expr]:
+    """Returns the parts of a test whose value says something and costs nothing: names, attributes and subscripts.
+
+    None inside a comprehension or a lambda (its names are not the function's), and none with a call in it.
+    """
+    stored = {n.id for n in ast.walk(test) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    found: list[ast.expr] = []
+    todo: list[ast.AST] = [test]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp, ast.Lambda)):
+            continue
+        if isinstance(node, (ast.Attribute, ast.Subscript, ast.Name)) and _is_part(node, stored):
+            found.append(node)
+            continue
+        children = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Call):
+            # a function that is called is no value, but the object of a method is one
+            children = [*node.args, *(keyword.value for keyword in node.keywords)]
+            if isinstance(node.func, ast.Attribute):
+                children.insert(0, node.func.value)
+        todo += reversed(children)
+    return found
+
+
+def _is_part(node: ast.Attribute | ast.Subscript | ast.Name, stored: set[str]) -> bool:
+    nodes = list(ast.walk(node))
+    if any(isinstance(n, (ast.Call, ast.NamedExpr, ast.GeneratorExp)) for n in nodes):
+        return False
+    if not isinstance(node.ctx, ast.Load):
+        return False
+    return not {n.id for n in nodes if isinstance(n, ast.Name)} & (stored | _CONSTANT_BASES)
+
+
+# *** a decision, from the frame of the function that makes it
 
 
 def deciding_of(frame: FrameType | None) -> Deciding | None:
@@ -21,7 +305,7 @@ def deciding_of(frame: FrameType | None) -> Deciding | None:
     if frame is None:
         return None
     code = frame.f_code
-    return known.get(code.co_filename, {}).get((code.co_firstlineno, code.co_name))
+    return _known.get(code.co_filename, {}).get((code.co_firstlineno, code.co_name))
 
 
 def read_decision(frame: FrameType, line: int) -> DecisionRecord:
@@ -53,7 +337,7 @@ def list_operands(frame: FrameType) -> dict[str, UOp]:
 def _read_conditions(function: Deciding, frame: FrameType, line: int) -> list[ConditionRecord]:
     """Returns the tests on the path to a line; outside of a loop also the other tests that were evaluated before it.
 
-    In a loop the outcome of any other test may be that of an earlier step.
+    In a loop another test may have its outcome from an earlier step.
     """
     values = frame.f_locals
     path = dict(function.paths.get(line, ()))

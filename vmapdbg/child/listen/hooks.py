@@ -13,12 +13,11 @@ from itertools import islice
 from types import CodeType, ModuleType
 from typing import Any
 
-from vmapdbg.child.listen.around import WatchedMatcher, put_around
-from vmapdbg.child.listen.instrument import RETURNED, instrument
-from vmapdbg.child.listen.origins import UserLines
+from vmapdbg.child.listen.decisions import RETURNED, instrument
+from vmapdbg.child.listen.launches import WatchedMatcher
 from vmapdbg.child.listen.recorder import Recorder
-from vmapdbg.install.import_hook import tinygrad_finder
-from vmapdbg.install.overlay import OVERLAY_PACKAGE, is_installed
+from vmapdbg.child.listen.user_lines import UserLines
+from vmapdbg.install.overlay import OVERLAY_PACKAGE, is_installed, tinygrad_finder
 
 # the modules whose functions decide: theirs and ours
 _DECIDING = ("tinygrad.schedule.indexing", "tinygrad.schedule.rangeify")
@@ -50,6 +49,28 @@ def start(
         recorder = Recorder()
     tinygrad_finder().listener = _Hooks(recorder, tensor_ready)
     return recorder
+
+
+def put_around(owner: Any, name: str, around: Callable[..., Any]) -> None:
+    """Replaces a function of a module or a method of a class by `around`, which gets it and its arguments."""
+    stock = vars(owner)[name]
+
+    @functools.wraps(stock)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        return around(stock, *args, **kwargs)
+
+    setattr(owner, name, watched)
+
+
+def put_after(owner: Any, name: str, report: Callable[..., object]) -> None:
+    """Calls `report` after each call of a function or method, with its result and its arguments."""
+
+    def around(stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        result = stock(*args, **kwargs)
+        report(result, *args)
+        return result
+
+    put_around(owner, name, around)
 
 
 class _Hooks:
@@ -93,13 +114,11 @@ class _Hooks:
     def ready(self, module: ModuleType) -> None:
         """Puts on every hook whose name this module defines."""
         if module.__name__ == _OVERLAY_GRAPH:
-            put_around(module, "replace_nodes", self._on_replace_nodes)
+            put_after(module, "replace_nodes", self._nodes_replaced)
         elif module.__name__ == _OVERLAY_SCOPES:
-            put_around(module, "prepare_scopes", self._on_prepare_scopes)
-        elif module.__name__.startswith("tinygrad."):
-            self._put_on_tinygrad(module)
-
-    def _put_on_tinygrad(self, module: ModuleType) -> None:
+            put_after(module, "prepare_scopes", self._scopes_prepared)
+        if not module.__name__.startswith("tinygrad."):
+            return
         # the module that defines a name runs to its end before others import the name
         new = vars(module).keys() - self._put
         for name in new & self._hooks.keys():
@@ -144,18 +163,14 @@ class _Hooks:
 
         put_around(module, "compute_gradient", on_gradient)
 
-    def _on_replace_nodes(self, replace: Callable[..., Any], *args: Any) -> Any:
+    def _nodes_replaced(self, replaced: Any, *_: Any) -> None:
         """The overlay makes a few graphs without a rewrite: their nodes have the lines of the nodes they replace."""
-        replaced = replace(*args)
         if self.recorder.lines is not None:
             self.recorder.lines.take_over(replaced)
-        return replaced
 
-    def _on_prepare_scopes(self, prepare: Callable[..., Any], tsink: Any, toposort: Any, *args: Any) -> Any:
-        prepared = prepare(tsink, toposort, *args)
+    def _scopes_prepared(self, prepared: Any, tsink: Any, toposort: Any, *_: Any) -> None:
         if self.recorder.lines is not None:
             self.recorder.lines.follow_tags(toposort, prepared.toposort())
-        return prepared
 
     def _watch_rewrites(self, module: Any) -> None:
         for name in ("unified_rewrite", "walk_rewrite"):
@@ -166,18 +181,14 @@ class _Hooks:
         before = len(context.replace)
         result = rewrite(context, root)
         # what the user's own code simplifies gets its line where it is made
-        if self._quiet and not self._lowering and not self.recorder.is_paused:
+        if self._quiet and not self._lowering and not self.recorder.pauses:
             # 0.12 goes through a graph node by node, in one context for all
             added = islice(reversed(context.replace.items()), len(context.replace) - before)
             self.recorder.rewritten(dict(reversed(list(added))))
         return result
 
     def _watch_context(self, module: Any) -> None:
-        def on_made(make: Callable[..., None], context: Any, *args: Any, **kwargs: Any) -> None:
-            make(context, *args, **kwargs)
-            self.recorder.context_made(context)
-
-        put_around(module.IndexingContext, "__init__", on_made)
+        put_after(module.IndexingContext, "__init__", lambda _, context, *args: self.recorder.context_made(context))
 
     def _watch_pass(self, module: ModuleType) -> None:
         # ours reports its pass itself, when it has put its scopes in order
@@ -194,14 +205,13 @@ class _Hooks:
         put_around(module, "run_rangeify", self._on_internal)
 
     def _watch_created(self, module: ModuleType) -> None:
-        self.recorder.switches = _find_switches()
-
-        def on_create(create: Callable[..., Any], graph: Any, *args: Any, **kwargs: Any) -> Any:
-            created = create(graph, *args, **kwargs)
-            self.recorder.schedule_created(graph, created)
-            return created
-
-        put_around(module, "create_schedule", on_create)
+        # the switches that the scheduler's modules look at; the key of the schedule cache has none of them
+        for name in sys.modules.keys() & set(_DECIDING):
+            for switch, value in vars(sys.modules[name]).items():
+                if type(value).__name__.lstrip("_") == "ContextVar" and switch not in _NO_DECISION:
+                    self.recorder.switches[switch] = value
+        report = self.recorder.schedule_created
+        put_after(module, "create_schedule", lambda created, graph, *args: report(graph, created))
 
     def _watch_cache(self, module: Any) -> None:
         recorder = self.recorder
@@ -235,13 +245,3 @@ class _Hooks:
                 if is_lowering and lines is not None:
                     # a UOp that is kept keeps its memory, too
                     lines.followed = {}
-
-
-def _find_switches() -> dict[str, Any]:
-    """The switches that the scheduler's modules look at; the key of the schedule cache has none of them."""
-    found: dict[str, Any] = {}
-    for name in sys.modules.keys() & set(_DECIDING):
-        for switch, value in vars(sys.modules[name]).items():
-            if type(value).__name__.lstrip("_") == "ContextVar" and switch not in _NO_DECISION:
-                found[switch] = value
-    return found

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Protocol
 
-from vmapdbg.child.listen.around import WatchedMatcher
-
 UOp = Any
 # the variable with another value on each device of a sharded tensor
 _DEVICE_NUMBER = "_device_num"
@@ -28,24 +26,33 @@ class PlannedLaunch:
     is_repeated: bool = False
 
 
+class WatchedMatcher:
+    """A PatternMatcher; for its `rewrite`, `around` is called with the stock method and the arguments."""
+
+    def __init__(self, stock: Any, around: Callable[..., Any]):
+        self._stock, self._around = stock, around
+
+    def rewrite(self, *arguments: Any, **options: Any) -> Any:
+        return self._around(self._stock.rewrite, *arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stock, name)
+
+
 class LaunchWatcher(Protocol):
     """Gets the launches of the schedules that `Tensor.realize` runs."""
 
     def begins(self, steps: Sequence[PlannedLaunch]) -> None:
         """A schedule of these launches is about to run."""
-        ...
 
     def before(self, index: int, buffers: Sequence[Any]) -> None:
         """Launch `index` is about to run with these buffers, in the order of its arguments."""
-        ...
 
     def after(self, index: int, buffers: Sequence[Any], uops: Sequence[UOp]) -> None:
         """The launch has run. `uops` is its linear program, empty for a copy."""
-        ...
 
     def fails(self, index: int) -> None:
         """The launch raises, or its kernel cannot be compiled."""
-        ...
 
 
 # *** each of these declares changes, and does not make them; each raises UnknownShape
@@ -106,7 +113,12 @@ class _ExecItems:
 
     def on_schedule(self, run: Callable[..., Any], schedule: list[Any], var_vals: Any = None, **options: Any) -> Any:
         known = dict(var_vals or {})
-        self.watcher.begins([self._plan(item, known) for item in schedule])
+        # each of several devices has memory of its own
+        planned = [
+            PlannedLaunch(item.ast, {**known, **item.fixedvars}, bool(item.fixedvars.keys() - {_DEVICE_NUMBER}))
+            for item in schedule
+        ]
+        self.watcher.begins(planned)
         self.indices = {id(item): index for index, item in enumerate(schedule)}
         # tinygrad takes each item off the schedule before it compiles it; held, so that no other item gets its id
         items = list(schedule)
@@ -118,11 +130,6 @@ class _ExecItems:
             raise
         finally:
             self.indices = {}
-
-    def _plan(self, item: Any, known: Mapping[str, int]) -> PlannedLaunch:
-        # each of several devices has memory of its own
-        is_repeated = bool(item.fixedvars.keys() - {_DEVICE_NUMBER})
-        return PlannedLaunch(item.ast, {**known, **item.fixedvars}, is_repeated)
 
     def on_run(self, run: Callable[..., Any], item: Any, *arguments: Any, **options: Any) -> Any:
         index = self.indices.get(id(item))
@@ -150,8 +157,9 @@ class _Calls:
         run_parameters = ("linear", "var_vals", "input_uops", "update_stats", "jit", "wait")
         changes.wrap(tensor_module, "run_linear", self.on_linear, *run_parameters)
         # the evidence and the copy of the process may both watch
-        is_watched = isinstance(realize.pm_exec, WatchedMatcher)
-        kind = WatchedMatcher if is_watched else PatternMatcher
+        kind: type = PatternMatcher
+        if isinstance(realize.pm_exec, WatchedMatcher):
+            kind = WatchedMatcher
         changes.replace_value(realize, "pm_exec", kind, lambda stock: WatchedMatcher(stock, self.on_call))
 
     def on_linear(self, run: Callable[..., Any], linear: UOp, var_vals: Any = None, *rest: Any, **options: Any) -> Any:
@@ -169,22 +177,19 @@ class _Calls:
         # to read a buffer is a copy, which 0.14 runs in the same way
         index, self.next = self.next, None
         try:
-            return self._run(run, index, call, context)
+            # other calls make their own buffers
+            if call.src[0].op.name not in {"PROGRAM", "COPY"}:
+                return run(call, context)
+            buffers = [u.buffer for u in self.resolve(call, context.input_uops)]
+            self.watcher.before(index, buffers)
+            result = run(call, context)
+            self.watcher.after(index, buffers, _linear_of(call.src[0]))
+            return result
         except BaseException:
             self.watcher.fails(index)
             raise
         finally:
             self.next = index + 1
-
-    def _run(self, run: Callable[..., Any], index: int, call: UOp, context: Any) -> Any:
-        # other calls make their own buffers
-        if call.src[0].op.name not in {"PROGRAM", "COPY"}:
-            return run(call, context)
-        buffers = [u.buffer for u in self.resolve(call, context.input_uops)]
-        self.watcher.before(index, buffers)
-        result = run(call, context)
-        self.watcher.after(index, buffers, _linear_of(call.src[0]))
-        return result
 
 
 def _linear_of(program: Any) -> Sequence[UOp]:
@@ -208,7 +213,9 @@ def list_written(linear: UOp) -> list[UOp]:
 def used_buffers_of(captured: Any) -> set[UOp] | None:
     """Returns the BUFFERs that a CapturedJit still uses in the memory of the captured call; in 0.12 None: all."""
     linear = getattr(captured, "linear", None)
-    return None if linear is None else {u for u in linear.toposort() if u.op.name == "BUFFER"}
+    if linear is None:
+        return None
+    return {u for u in linear.toposort() if u.op.name == "BUFFER"}
 
 
 def runs_captured_now() -> bool:

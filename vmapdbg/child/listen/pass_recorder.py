@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -59,8 +60,10 @@ class PassRecorder:
     @guarded
     def node_put(self, node: UOp, axes: Axes, frame: FrameType) -> None:
         decision = read_decision(frame, frame.f_lineno)
-        decided = RealizeDecision(node, None if axes is None else tuple(axes), decision)
-        self.record.realized.setdefault(node, []).append(decided)
+        listed = None
+        if axes is not None:
+            listed = tuple(axes)
+        self.record.realized.setdefault(node, []).append(RealizeDecision(listed, decision))
 
     @guarded
     def node_taken(self, node: UOp, frame: FrameType) -> None:
@@ -91,14 +94,18 @@ class PassRecorder:
             self._note_made(frame, line, answer)
             return False
         operands = list(list_operands(frame).values())
-        stage = next((u for u in operands if self.buffer_of(u) is not None), None)
-        record = None if stage is None else self.buffer_of(stage)
-        if stage is None or record is None:
+        known = next(((u, record) for u in operands if (record := self.buffer_of(u)) is not None), None)
+        if known is None:
             return False
+        stage, record = known
         if function.kind == "stores":
             # a LOCAL buffer is stored inside its kernel, when that is lowered
             outcome = "stored"
-            self._note_stored(record, answer)
+            record.stored = True
+            if answer is not None and record.node is not None:
+                record.buffer = memory_of(answer)
+                self.record.held.setdefault(record.buffer, record.node)
+                self.note_stores(record, answer)
         else:
             outcome = self._note_outcome(stage, record, answer)
         reader = next((u for u in operands if _is_index_of(u, stage)), None)
@@ -128,14 +135,6 @@ class PassRecorder:
         self._know(value, record)
         return "narrowed"
 
-    def _note_stored(self, record: BufferRecord, answer: UOp | None) -> None:
-        record.stored = True
-        if answer is None or record.node is None:
-            return
-        record.buffer = memory_of(answer)
-        self.record.held.setdefault(record.buffer, record.node)
-        self.note_stores(record, answer)
-
     def note_stores(self, record: BufferRecord, stored: UOp) -> None:
         """Notes the STOREs that a rule made of a buffer, and the ENDs around them."""
         for store in list_stores(stored):
@@ -148,7 +147,9 @@ class PassRecorder:
             return
         decision = read_decision(frame, line)
         for source, replaced in zip(before.src, answer.src, strict=False):
-            stage = replaced.src[0] if replaced.op.name == "INDEX" else replaced
+            stage = replaced
+            if replaced.op.name == "INDEX":
+                stage = replaced.src[0]
             if source is replaced or stage.op.name != stage_op() or self.buffer_of(stage) is not None:
                 continue
             made = BufferRecord(self.origin.get(source), stage, decision)
@@ -201,7 +202,7 @@ class PassRecorder:
             node = record.held.get(written)
         if node is not None and written is not None:
             record.held.setdefault(written, node)
-        record.kernels.append(Launch(launch.ast, launch.buffers, launch.is_compute, launch.variables, node))
+        record.kernels.append(replace(launch, node=node))
 
 
 class RecordingMap(dict[Any, Any]):
@@ -258,7 +259,9 @@ def _unwrap(u: UOp, wraps: frozenset[str] = _WRAPS) -> UOp:
 
 def _written_memory(arguments: Sequence[UOp]) -> UOp | None:
     """Returns the memory that a kernel writes: its first argument's; None if there are no arguments."""
-    return memory_of(arguments[0]) if arguments else None
+    if not arguments:
+        return None
+    return memory_of(arguments[0])
 
 
 def _is_index_of(u: UOp, stage: UOp) -> bool:

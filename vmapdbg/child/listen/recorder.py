@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from vmapdbg.child.listen.origins import UserLines
 from vmapdbg.child.listen.pass_recorder import PassRecorder, guarded, is_outside_kernels
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, UOp, Verdict
-from vmapdbg.child.listen.user_lines import find_user_line
-from vmapdbg.install.import_hook import OverlayError
-from vmapdbg.install.observer import Observer
+from vmapdbg.child.listen.user_lines import UserLines, find_user_line
+from vmapdbg.install.overlay import Observer, OverlayError
 
 
 class Recorder(Observer):
@@ -38,12 +36,14 @@ class Recorder(Observer):
         self._pass: PassRecorder | None = None
         self._unsplit: dict[UOp, Any] = {}
         # how often the overlay paused it
-        self._pauses = 0
+        self.pauses = 0
 
     @property
     def current(self) -> PassRecorder | None:
         """The current pass, None while the overlay only tries something out."""
-        return None if self._pauses else self._pass
+        if self.pauses:
+            return None
+        return self._pass
 
     def leave_out(self, part: str, why: object) -> None:
         """Notes that a part of tinygrad cannot be observed. Raises OverlayError if the recorder is strict."""
@@ -62,7 +62,9 @@ class Recorder(Observer):
     @property
     def origin(self) -> Mapping[UOp, UOp]:
         """Maps what the rewrites of the current pass, or of the pass that failed, made to its node."""
-        return {} if self._pass is None else self._pass.origin
+        if self._pass is None:
+            return {}
+        return self._pass.origin
 
     def forget(self) -> None:
         """Lets go of every UOp."""
@@ -149,14 +151,10 @@ class Recorder(Observer):
     # *** what the overlay reports
 
     def pause(self) -> None:
-        self._pauses += 1
+        self.pauses += 1
 
     def resume(self) -> None:
-        self._pauses -= 1
-
-    @property
-    def is_paused(self) -> bool:
-        return self._pauses > 0
+        self.pauses -= 1
 
     @guarded
     def pass_starts(
@@ -190,15 +188,16 @@ class Recorder(Observer):
 
     @guarded
     def removal_decided(self, buffer: UOp, index: UOp, result: UOp | None, rule: str, numbers: dict[str, Any]) -> None:
-        record = None if self.current is None else self.current.buffer_of(buffer)
-        if record is not None:
-            record.readers[buffer, index] = None
-            outcome = "kept" if result is None else "removed"
-            record.add_verdict(Verdict(outcome, buffer, index, None, rule, dict(numbers)), rule)
+        if self.current is None or (record := self.current.buffer_of(buffer)) is None:
+            return
+        record.readers[buffer, index] = None
+        outcome = "kept"
+        if result is not None:
+            outcome = "removed"
+        record.add_verdict(Verdict(outcome, buffer, index, None, rule, dict(numbers)), rule)
 
     @guarded
     def store_closed(self, buffer: UOp, stored: UOp) -> None:
-        record = None if self.current is None else self.current.buffer_of(buffer)
-        if self.current is not None and record is not None:
+        if self.current is not None and (record := self.current.buffer_of(buffer)) is not None:
             record.left_open = tuple(stored.ranges)
             self.current.note_stores(record, stored)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -50,12 +49,6 @@ class DecisionRecord:
     conditions: tuple[ConditionRecord, ...]
     operands: dict[str, UOp]
 
-    @property
-    def place(self) -> str:
-        """`indexing.py:278`, or `overlay/indexing.py:147` for a decision of our pass."""
-        folder = f"{OVERLAY}/" if self.file.startswith(OVERLAY) else ""
-        return f"{folder}{os.path.basename(self.file)}:{self.line}"
-
     def find_value(self, text: str) -> Any:
         """Returns the value of a part of its conditions, by the part's text; None if unknown."""
         return next((c.values[text] for c in reversed(self.conditions) if text in c.values), None)
@@ -65,11 +58,9 @@ class DecisionRecord:
         return next((c for c in self.conditions if c.holds and about in c.text), None)
 
 
-@dataclass(frozen=True)
-class RealizeDecision:
+class RealizeDecision(NamedTuple):
     """The pass put a node into the realize map: with `axes`, or all of its axes (None)."""
 
-    node: UOp
     axes: tuple[int, ...] | None
     decision: DecisionRecord
 

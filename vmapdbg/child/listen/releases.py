@@ -61,14 +61,10 @@ def list_launches(created: Any) -> list[Launch]:
         if ast.op.name == "SINK" and ast.arg is None:
             # a graph of tensors, as an all-reduce is in 0.13: it gets a schedule of its own next
             continue
-        launches.append(Launch(ast, tuple(buffers), ast.op.name == "SINK" and not _is_copy(buffers)))
+        # from 0.14 on a SINK that stores what it loads from another device becomes a COPY when the schedule is made
+        devices = {buffer.device for buffer in buffers if buffer.device is not None}
+        launches.append(Launch(ast, tuple(buffers), ast.op.name == "SINK" and len(devices) <= 1))
     return launches
-
-
-def _is_copy(buffers: Iterable[UOp]) -> bool:
-    """From 0.14 on a SINK that stores what it loads from another device becomes a COPY when the schedule is made."""
-    devices = {buffer.device for buffer in buffers if buffer.device is not None}
-    return len(devices) > 1
 
 
 def kernel_of(uop: UOp) -> tuple[UOp, tuple[UOp, ...]] | None:

@@ -50,7 +50,9 @@ def compile_kernel(ast: UOp, target: str) -> CompiledKernel:
     from tinygrad.helpers import Context
 
     lower: Any = getattr(tinygrad.codegen, "get_program", None) or tinygrad.codegen.to_program  # type: ignore[attr-defined]
-    program: Any = compiled_for_cpu().get(ast.key) if target == "c" else None
+    program: Any = None
+    if target == "c":
+        program = compiled_for_cpu().get(ast.key)
     if program is None:
         # BEAM times kernels on the device; without the device there is nothing to time
         with Context(BEAM=0):
@@ -61,7 +63,9 @@ def compile_kernel(ast: UOp, target: str) -> CompiledKernel:
     else:
         parts = {part.op.name: part for part in program.src}
         info, source, uops = program.arg, parts["SOURCE"].arg, parts["LINEAR"].src
-    local_size = None if info.local_size is None else tuple(info.local_size)
+    local_size = info.local_size
+    if local_size is not None:
+        local_size = tuple(local_size)
     sizes = tuple(info.global_size), local_size
     return CompiledKernel(info.function_name, source, *sizes, tuple(info.outs), tuple(info.ins), tuple(uops))
 
@@ -74,18 +78,15 @@ def compiled_for_cpu() -> dict[bytes, Any]:
 
     runners: dict[Any, Any] = getattr(realize, "method_cache", {})
     programs: dict[Any, Any] = getattr(codegen, "to_program_cache", {})
-    if runners:
-        return {key[2]: runner.p for key, runner in runners.items() if _is_for_cpu(runner)}
-    return {
-        ast_key: program
-        for (ast_key, renderer, target, *_), program in programs.items()
-        if getattr(target, "device", "") == "CPU" and renderer.__name__ in _CLANG
-    }
-
-
-def _is_for_cpu(runner: Any) -> bool:
-    is_cpu = runner.p.device.split(":")[0] == "CPU" and runner.p.uops is not None
-    return is_cpu and type(runner.dev.renderer).__name__ in _CLANG
+    found: dict[bytes, Any] = {}
+    for key, runner in runners.items():
+        is_cpu = runner.p.device.split(":")[0] == "CPU" and runner.p.uops is not None
+        if is_cpu and type(runner.dev.renderer).__name__ in _CLANG:
+            found[key[2]] = runner.p
+    for (ast_key, renderer, target, *_), program in programs.items():
+        if getattr(target, "device", "") == "CPU" and renderer.__name__ in _CLANG:
+            found[ast_key] = program
+    return found
 
 
 @functools.cache

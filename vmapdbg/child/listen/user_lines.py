@@ -1,21 +1,39 @@
-"""Which frames and files are the user's: not tinygrad's, the standard library's or vmapdbg's."""
+"""The user's line of each UOp, and the method of Tensor that is called there: noted where the UOp is made, followed
+through the rewrites before the rangeify pass. Frames and files are the user's if they are not tinygrad's, the standard
+library's or vmapdbg's."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
-from vmapdbg.child.listen.records import Origin
+from vmapdbg.child.listen.records import Origin, UOp
 
 _INTERNAL: list[str] = [os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep]
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
 _INSTALLED = os.path.join(_STDLIB, "site-packages") + os.sep
 # a frame with this name is an import: what a module makes at that time belongs to no line
 _IMPORT = "<frozen importlib._bootstrap>"
+
+# the attribute of a UOp with its origin; UOps have a __dict__, in which tinygrad itself keeps what it computed
+_ORIGIN = "_vmapdbg_origin"
+# what tinygrad makes of all outputs together, where the user asks for them
+_NO_LINE = frozenset({"SINK", "CALL", "FUNCTION"})
+# hash-consed: the line where such a UOp was made first says nothing about its use here
+_SHARED = frozenset({"CONST", "VCONST", "DEVICE"})
+_INDEX_TYPES = ("index", "weakint")
+# methods of Tensor that tinygrad itself does not name as what made a value
+_NO_METHODS = frozenset(
+    ("__class__", "__del__", "__init__", "__new__", "__repr__", "backward", "sequential", "gradient")
+)
+Consumers = Mapping[UOp, Mapping[UOp, Any]]
 
 
 def set_internal_folders(*folders: str) -> None:
@@ -47,8 +65,8 @@ def find_user_line(frame: FrameType | None = None) -> str | None:
 
 
 def find_origin(methods: Mapping[str, str], frame: FrameType | None) -> Origin | None:
-    """Returns that line, and the outermost method of Tensor inside of it. `methods` has the names of methods by the
-    qualified names of their code."""
+    """Returns the user's line as `find_user_line` does, and the outermost method of Tensor that is called there.
+    `methods` has the names of methods by the qualified names of their code."""
     method = None
     while frame is not None:
         code = frame.f_code
@@ -56,19 +74,152 @@ def find_origin(methods: Mapping[str, str], frame: FrameType | None) -> Origin |
         if filename == _IMPORT:
             return None
         file = find_user_file(filename)
-        if file is not None and (filename[0] != "<" or _is_users_text(frame)):
-            return _make_origin(file, frame.f_lineno, method)
+        # code without a file is the user's if its module is; a compiled pattern of tinygrad has no module
+        if file is not None and (
+            filename[0] != "<" or not frame.f_globals.get("__name__", "tinygrad").startswith("tinygrad")
+        ):
+            return _origin(file, frame.f_lineno, method)
         method = methods.get(code.co_qualname, method)
         frame = frame.f_back
     return None
 
 
-def _is_users_text(frame: FrameType) -> bool:
-    """Whether code without a file is the user's, as its module is; a compiled pattern of tinygrad has no module."""
-    return not frame.f_globals.get("__name__", "tinygrad").startswith("tinygrad")
-
-
 @functools.cache
-def _make_origin(file: str, line: int, method: str | None) -> Origin:
+def _origin(file: str, line: int, method: str | None) -> Origin:
     # a few for thousands of UOps
     return Origin(f"{file}:{line}", method)
+
+
+class UserLines:
+    """Notes and follows the origins of UOps."""
+
+    def __init__(self, tinygrad_folder: str) -> None:
+        set_internal_folders(tinygrad_folder)
+        # UOps of the schedule being made -> origin, for what a rewrite made of a user's UOp
+        self.followed: dict[UOp, Origin] = {}
+        # the origin of a UOp that is made now: none while tinygrad is imported, which makes thousands
+        self._find: Callable[[], Origin | None] = lambda: None
+        self._methods: dict[str, str] = {}
+
+    def begin(self) -> None:
+        """tinygrad is imported: UOps from here on have an origin."""
+        self._find = lambda: find_origin(self._methods or self._list_methods(), sys._getframe(1))
+
+    def _list_methods(self) -> dict[str, str]:
+        """Returns the methods of Tensor by the qualified names of their code, once there is a Tensor."""
+        tensor = getattr(sys.modules.get("tinygrad.tensor"), "Tensor", None)
+        if tensor is not None:
+            # methods of classes, too
+            for name, method in inspect.getmembers(tensor, lambda m: inspect.isfunction(m) or inspect.ismethod(m)):
+                if name not in _NO_METHODS:
+                    self._methods[inspect.unwrap(method).__code__.co_qualname] = name
+        return self._methods
+
+    # *** UOps that are made
+
+    def noting(self, make: Callable[..., UOp]) -> Callable[..., UOp]:
+        """Returns `UOpMetaClass.__call__` that notes the origin of each UOp without one."""
+
+        def noting(cls: Any, *args: Any, **kwargs: Any) -> UOp:
+            made = make(cls, *args, **kwargs)
+            attributes = made.__dict__
+            if _ORIGIN not in attributes:
+                attributes[_ORIGIN] = self._find()
+            return made
+
+        return noting
+
+    @contextmanager
+    def holding(self, origin: Origin | None) -> Iterator[None]:
+        """Gives every UOp that is made meanwhile this origin; with None it takes the origin of its first consumer."""
+        before = self._find
+        self._find = lambda: origin
+        try:
+            yield
+        finally:
+            self._find = before
+
+    def holding_gradient(self, rewrite: Callable[..., Any], uop: UOp, ctx: Any = None) -> Any:
+        """Gives what tinygrad's rules for gradients make of a UOp its origin, not the line of `backward()`."""
+        with self.holding(self._origin_of(uop)):
+            return rewrite(uop, ctx)
+
+    # *** UOps that replace others
+
+    def follow(self, replaced: Mapping[UOp, UOp]) -> None:
+        """Gives the replacement of each UOp its origin, and what a rewrite made for it below."""
+        followed = self.followed
+        made: list[tuple[UOp, Origin]] = []
+        for old, new in replaced.items():
+            if old is not new and new not in followed:
+                origin = followed.get(old) or old.__dict__.get(_ORIGIN)
+                if origin is not None and old.op.name not in _SHARED:
+                    followed[new] = origin
+                    made.append((new, origin))
+        # after all replacements: what is below a replacement may be another replacement
+        for new, origin in made:
+            todo = list(new.src)
+            while todo:
+                uop = todo.pop()
+                if uop not in followed and _ORIGIN not in uop.__dict__:
+                    followed[uop] = origin
+                    todo += uop.src
+
+    def take_over(self, replaced: Mapping[UOp, UOp]) -> None:
+        """Gives the replacement of each UOp its origin for good."""
+        for old, new in replaced.items():
+            origin = self.followed.get(old) or old.__dict__.get(_ORIGIN)
+            if old is not new and origin is not None:
+                new.__dict__[_ORIGIN] = origin
+
+    def follow_tags(self, before: Iterable[UOp], after: Iterable[UOp]) -> None:
+        """Gives a node of `after` the origin of the node of `before` with its tag: tinygrad 0.12 gives nodes tags."""
+        by_tag: dict[Any, Origin] = {}
+        for uop in before:
+            origin = self._origin_of(uop)
+            if origin is not None:
+                by_tag.update(dict.fromkeys(uop.tag or (), origin))
+        for uop in after:
+            # a node in the place of two nodes has the tags of both
+            origin = next((by_tag[tag] for tag in uop.tag or () if tag in by_tag), None)
+            if origin is not None:
+                self.followed[uop] = origin
+
+    # *** the graph of a schedule
+
+    def _origin_of(self, uop: UOp) -> Origin | None:
+        """Returns where a UOp was made; None for a UOp that different lines share (a constant)."""
+        if uop.op.name in _SHARED or str(uop.dtype).endswith(_INDEX_TYPES):
+            return None
+        origin = self.followed.get(uop) or uop.__dict__.get(_ORIGIN)
+        if origin is not None:
+            return origin
+        # tinygrad's own note, which releases up to 0.13 keep under TRACEMETA=2
+        notes = getattr(uop, "metadata", None) or ()
+        return next((Origin(note.caller, note.name) for note in notes if getattr(note, "caller", "")), None)
+
+    def find_origins(self, toposort: Mapping[UOp, Any], consumers: Consumers) -> dict[UOp, Origin]:
+        """Maps each node to its origin. A node that tinygrad put in has the origin of its first consumer with one, else
+        of its value; a STORE has the origin of its value first."""
+        found = {u: origin for u in toposort if u.op.name not in _NO_LINE and (origin := self._origin_of(u))}
+        _take_from_values(found, (u for u in toposort if u.op.name == "STORE"))
+        _take_from_consumers(found, toposort, consumers)
+        _take_from_values(found, toposort)
+        # the target of an output's STORE has only this consumer
+        _take_from_consumers(found, toposort, consumers)
+        return found
+
+
+def _take_from_values(found: dict[UOp, Origin], uops: Iterable[UOp]) -> None:
+    for uop in uops:
+        # a STORE has its value last
+        origin = next((found[s] for s in reversed(uop.src) if s in found), None)
+        if origin is not None:
+            found.setdefault(uop, origin)
+
+
+def _take_from_consumers(found: dict[UOp, Origin], toposort: Mapping[UOp, Any], consumers: Consumers) -> None:
+    for uop in reversed(list(toposort)):
+        origin = next((found[c] for c in consumers.get(uop, ()) if c in found), None)
+        if origin is not None and uop.op.name not in _NO_LINE:
+            found.setdefault(uop, origin)

@@ -13,9 +13,8 @@ from vmapdbg.check.value_path import Difference, OutputPath, PassKind, PassValue
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.loop_packer import LoopPacker
-from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
-from vmapdbg.child.evidence.sizes import find_argument_sizes
-from vmapdbg.child.failures.known_nodes import KnownNodes
+from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack, find_argument_sizes
+from vmapdbg.child.failures.diagnose import KnownNodes
 from vmapdbg.child.listen.releases import find_inputs
 from vmapdbg.child.passes.compare import Judge
 from vmapdbg.child.passes.order import OrderedKernels

@@ -10,7 +10,7 @@ from vmapdbg.check.value_path import WrongRead
 from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack, UOp
 from vmapdbg.child.evidence.passed import number_kernels
-from vmapdbg.child.failures.known_nodes import KnownNodes
+from vmapdbg.child.failures.diagnose import KnownNodes
 from vmapdbg.child.listen.records import Launch
 from vmapdbg.child.listen.releases import kernel_of, list_launches
 from vmapdbg.child.memory import name_dtype

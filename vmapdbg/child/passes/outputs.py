@@ -13,7 +13,7 @@ from typing import Any
 from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
 from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views
 from vmapdbg.child.evidence.packer import CannotPack
-from vmapdbg.child.failures.known_nodes import KnownNodes
+from vmapdbg.child.failures.diagnose import KnownNodes
 from vmapdbg.child.listen.releases import kernel_of, list_launches
 from vmapdbg.child.passes.steps import describe_uop, find_rule
 from vmapdbg.child.passes.watch import Chain, PassRun, Watched

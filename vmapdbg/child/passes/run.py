@@ -12,18 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from vmapdbg.check.value_path import OutputPath, SchedulePath, ValueReport
-from vmapdbg.child.failures.known_nodes import KnownNodes
-from vmapdbg.child.failures.lifeline import hold
-from vmapdbg.child.failures.watcher import Watcher
-from vmapdbg.child.mode import Mode
+from vmapdbg.child.failures.diagnose import KnownNodes
+from vmapdbg.child.failures.endless import Watcher
+from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.passes.follow import ScheduleFollower
 from vmapdbg.child.passes.watch import FollowedCall, FollowingCollector
-from vmapdbg.child.run_snippet import run_in
+from vmapdbg.child.run_snippet import Mode, run_in
 from vmapdbg.install.job import ValueRequest, load_request
 from vmapdbg.model import capture as model
-from vmapdbg.model.data import to_data
 from vmapdbg.model.schedule_index import find_nodes_of
-from vmapdbg.model.store import write_atomically
+from vmapdbg.model.store import to_data, write_atomically
 from vmapdbg.model.wording import first_line
 
 

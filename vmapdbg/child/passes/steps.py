@@ -12,8 +12,8 @@ from typing import Any
 from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
 from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
-from vmapdbg.child.failures.known_nodes import KnownNodes
-from vmapdbg.child.failures.rewrites import name_uop, shorten_place
+from vmapdbg.child.failures.diagnose import KnownNodes
+from vmapdbg.child.failures.endless import name_uop, shorten_place
 from vmapdbg.child.passes.compare import Judge
 from vmapdbg.child.passes.watch import PassRun
 from vmapdbg.model.ops import RESHAPING, STAGE_OPS

@@ -13,7 +13,7 @@ from typing import Any
 
 from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.realize_call import RealizeCall
-from vmapdbg.child.failures.rewrites import shorten_place
+from vmapdbg.child.failures.endless import shorten_place
 from vmapdbg.child.listen.launches import watch_schedules
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.releases import schedule_module

@@ -11,16 +11,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Literal
 
-from vmapdbg.child.program.linear import Buffer, LinearProgram, MemoryAccess, ProgramLoop, Value
-from vmapdbg.child.program.reach import (
-    Reach,
+from vmapdbg.child.program.linear import (
+    Buffer,
+    LinearProgram,
+    MemoryAccess,
+    ProgramLoop,
     Undecided,
-    bound_address,
-    count_written,
-    find_reach,
+    Value,
     split_conditions,
     write_expression,
 )
+from vmapdbg.child.program.reach import Reach, bound_address, count_written, find_reach
 from vmapdbg.model import capture as model
 from vmapdbg.model.vocabulary import LoopKind
 
@@ -37,13 +38,17 @@ def find_source_lines(program: LinearProgram, source: str) -> dict[MemoryAccess,
     loads = [access for access in program.accesses if not access.is_store and access.buffer.space != "register"]
     # the source may read a register in a line of its own
     registers = {buffer.name for buffer in program.buffers if buffer.space == "register"}
-    lines = list(enumerate(source.split("\n"), 1))
-    loaded = [(i, match[1]) for i, line in lines if (match := _LOAD.match(line)) is not None]
-    load_lines = [i for i, _ in loaded]
+    store_lines: list[int] = []
+    loaded: list[tuple[int, str]] = []
+    for number, line in enumerate(source.split("\n"), 1):
+        if _STORE.match(line):
+            store_lines.append(number)
+        if match := _LOAD.match(line):
+            loaded.append((number, match[1]))
     if len(loaded) != len(loads):
-        load_lines = [i for i, name in loaded if name not in registers]
+        loaded = [(number, name) for number, name in loaded if name not in registers]
     found: dict[MemoryAccess, int] = {}
-    for accesses, numbers in ((stores, [i for i, line in lines if _STORE.match(line)]), (loads, load_lines)):
+    for accesses, numbers in ((stores, store_lines), (loads, [number for number, _ in loaded])):
         if len(accesses) == len(numbers):
             found |= zip(accesses, numbers, strict=True)
     return found
@@ -91,33 +96,36 @@ def find_accesses(program: LinearProgram, source: str) -> tuple[model.Access, ..
     for access in program.accesses:
         if access.buffer.space in _SPACES and access.buffer.size >= 0:
             groups.setdefault((access.buffer, access.is_store), []).append(access)
-    return tuple(describe(program, lines, accesses) for accesses in groups.values())
+    return tuple(_describe(program, lines, accesses) for accesses in groups.values())
 
 
-# *** facts
-
-
-def describe(
+def _describe(
     program: LinearProgram, lines: Mapping[MemoryAccess, int], accesses: Sequence[MemoryAccess]
 ) -> model.Access:
     """Sums up the loads, or the stores, of one buffer."""
     buffer, is_store = accesses[0].buffer, accesses[0].is_store
-    reaches = [reach_of(access) for access in accesses]
-    bounds = [find_bounds(*pair) for pair in zip(accesses, reaches, strict=True)]
-    lost = [find_lost(program, *pair) for pair in zip(accesses, reaches, strict=True)]
-    known = [b for b in bounds if b is not None]
-    outside = [i for i, b in enumerate(bounds) if b is not None and (b[0] < 0 or b[1] >= buffer.size)]
-    losing = [i for i, loops in enumerate(lost) if loops]
-    worst = next(iter(outside + losing), 0)
+    reaches: list[Reach] = []
+    bounds: list[tuple[int, int]] = []
+    outside: list[MemoryAccess] = []
+    lost: dict[MemoryAccess, tuple[ProgramLoop, ...]] = {}
+    for access in accesses:
+        reach = _reach_of(access)
+        if reach is not None:
+            reaches.append(reach)
+        if (found := find_bounds(access, reach)) is not None:
+            bounds.append(found)
+            if found[0] < 0 or found[1] >= buffer.size:
+                outside.append(access)
+        if loops := find_lost(program, access, reach):
+            lost[access] = loops
     lowest, highest = None, None
-    if outside or len(known) == len(bounds):
-        lowest, highest = min(low for low, _ in known), max(high for _, high in known)
+    if outside or len(bounds) == len(accesses):
+        lowest, highest = min(low for low, _ in bounds), max(high for _, high in bounds)
     stores, elements, missing = None, None, None
-    reached = [reach for reach in reaches if reach is not None]
-    if is_store and len(reached) == len(reaches):
-        stores, elements, missing = count_written(reached, buffer.size)
-    access = accesses[worst]
-    names: dict[Value, str] = {loop: loop.name for other in accesses for loop in other.loops}
+    if is_store and len(reaches) == len(accesses):
+        stores, elements, missing = count_written(reaches, buffer.size)
+    worst = next(iter([*outside, *lost]), accesses[0])
+    names: dict[Value, str] = {loop: loop.name for access in accesses for loop in access.loops}
     return model.Access(
         buffer=buffer.name,
         kind="store" if is_store else "load",
@@ -125,17 +133,17 @@ def describe(
         size=buffer.size,
         lowest=lowest,
         highest=highest,
-        address=write_expression(access.index, names),
-        gate=None if access.gate is None else write_expression(access.gate, names),
-        source_line=lines.get(access),
-        lost=tuple(map(describe_loop, lost[worst])),
+        address=write_expression(worst.index, names),
+        gate=worst.gate and write_expression(worst.gate, names),
+        source_line=lines.get(worst),
+        lost=tuple(map(_describe_loop, lost.get(worst, ()))),
         stores=stores,
         elements=elements,
         missing=missing,
     )
 
 
-def reach_of(access: MemoryAccess) -> Reach | None:
+def _reach_of(access: MemoryAccess) -> Reach | None:
     """Returns the addresses that an access reaches, None if they are undecided."""
     if access.symbolic:
         return None
@@ -147,8 +155,10 @@ def reach_of(access: MemoryAccess) -> Reach | None:
 def find_bounds(access: MemoryAccess, reach: Reach | None) -> tuple[int, int] | None:
     """Returns the lowest and highest element that is accessed; None if it may leave the buffer, or may not."""
     if reach is not None:
-        # without a step nothing is accessed
-        return (reach.lowest, reach.highest) if reach.steps else (0, 0)
+        if not reach.steps:
+            # nothing is accessed
+            return 0, 0
+        return reach.lowest, reach.highest
     lowest, highest = bound_address(access.index, access.gate)
     highest += access.width - 1
     if lowest < 0 or highest >= access.buffer.size:
@@ -203,12 +213,11 @@ def find_pinned(program: LinearProgram, access: MemoryAccess) -> list[ProgramLoo
     return pinned
 
 
-def describe_loop(loop: ProgramLoop) -> model.Loop:
+def _describe_loop(loop: ProgramLoop) -> model.Loop:
     kind: LoopKind = "launch"
     if loop.op == "loop":
         kind = "loop"
-    elif loop.op == "thread" or loop.name == "core_id":
-        # from 0.13 on the CPU's threads are a variable
+    elif loop.is_thread:
         kind = "thread"
     return model.Loop(loop.name, loop.trips, kind)
 
@@ -218,29 +227,27 @@ def describe_loop(loop: ProgramLoop) -> model.Loop:
 
 def find_resets(program: LinearProgram, source: str) -> tuple[model.Reset, ...]:
     """Returns the accumulators that loops add to and initialise in each of their steps."""
-    found: dict[MemoryAccess, dict[ProgramLoop, None]] = {}
-    for store, loop in find_accumulations(program):
-        initial = find_initial(program, store, loop)
-        if initial is not None:
-            found.setdefault(initial, {})[loop] = None
-    lines = find_source_lines(program, source) if found else {}
-    return tuple(
-        model.Reset(initial.buffer.name, tuple(map(describe_loop, loops)), lines.get(initial))
-        for initial, loops in found.items()
-    )
-
-
-def find_accumulations(program: LinearProgram) -> list[tuple[MemoryAccess, ProgramLoop]]:
-    """Returns the stores to registers that are read after a loop around the store, with each such loop."""
-    found: dict[tuple[MemoryAccess, ProgramLoop], None] = {}
+    # stores to registers that are read after a loop around the store, with each such loop
+    summed: dict[tuple[MemoryAccess, ProgramLoop], None] = {}
     for read in program.accesses:
         if read.is_store or read.buffer.space != "register":
             continue
         for store in read.follows:
             for loop in store.loops:
                 if loop not in read.loops and loop.trips > 1 and store.buffer is read.buffer:
-                    found[store, loop] = None
-    return list(found)
+                    summed[store, loop] = None
+    found: dict[MemoryAccess, list[ProgramLoop]] = {}
+    for store, loop in summed:
+        initial = find_initial(program, store, loop)
+        if initial is not None and loop not in found.setdefault(initial, []):
+            found[initial].append(loop)
+    if not found:
+        return ()
+    lines = find_source_lines(program, source)
+    return tuple(
+        model.Reset(initial.buffer.name, tuple(map(_describe_loop, loops)), lines.get(initial))
+        for initial, loops in found.items()
+    )
 
 
 def find_initial(program: LinearProgram, store: MemoryAccess, loop: ProgramLoop) -> MemoryAccess | None:

@@ -11,12 +11,16 @@ A UOp has one Value, so two values are equal if they are the same object.
 from __future__ import annotations
 
 import enum
-import math
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from vmapdbg.model.ops import ARITHMETIC
+
 UOp = Any
 
+CORE = "core_id"
+"""The variable that counts the threads of the CPU, from 0.13 on."""
 _UNSIZED = 1 << 800
 INTEGERS = {
     "char": (-(1 << 7), (1 << 7) - 1),
@@ -64,6 +68,11 @@ class ProgramLoop(Value):
 
     trips: int = 1
     symbolic: bool = False
+
+    @property
+    def is_thread(self) -> bool:
+        # from 0.13 on the CPU's threads are a variable
+        return self.op == "thread" or self.name == CORE
 
 
 @dataclass(frozen=True)
@@ -124,130 +133,122 @@ class LinearProgram:
     accesses: list[MemoryAccess] = field(default_factory=list)
     loops: list[ProgramLoop] = field(default_factory=list)
     threads: list[ProgramLoop] = field(default_factory=list)
-    variables: list[ProgramLoop] = field(default_factory=list)
     addressing: list[Value] = field(default_factory=list)
     loaded: dict[Value, MemoryAccess] = field(default_factory=dict)
     steps: list[tuple[Step, ProgramLoop | Value | MemoryAccess]] = field(default_factory=list)
     open_loops: list[ProgramLoop] = field(default_factory=list)
 
 
-# what is memory, by op; where a release has one op for all spaces, its argument says which
-_SPACE_OF = {"DEFINE_GLOBAL": "global", "DEFINE_LOCAL": "local", "DEFINE_REG": "register"}
-_MEMORY = frozenset({*_SPACE_OF, "PARAM", "BUFFER"})
-_SPACES = {"GLOBAL": "global", "LOCAL": "local", "REG": "register"}
-POINTER_OPS = frozenset({"CAST", "BITCAST", "AFTER", "INDEX", "SHRINK"})
+# *** expressions
 
 
-def is_variable(u: UOp) -> bool:
-    if u.op.name != "PARAM":
-        return u.op.name == "DEFINE_VAR"
-    # its argument has the bounds of a variable; in the graphs of 0.13's scheduler its third and fourth source do
-    return getattr(u.arg, "vmin_vmax", None) is not None or len(u.src) > 3
+class Undecided(Exception):
+    """A set is not known: it depends on data, or is too large to enumerate."""
 
 
-def is_memory(u: UOp) -> bool:
-    return u.op.name in _MEMORY and not is_variable(u)
+TEXT = {op.name: op.text for op in ARITHMETIC.values() if op.text is not None} | {"cast": "{}"}
+"""The ops that an address or a gate may have -> how they are written."""
 
 
-def is_pointer(u: UOp) -> bool:
-    """Whether a UOp only addresses memory: memory itself, an INDEX, a cast pointer, a SHRINK."""
-    while u.op.name in POINTER_OPS:
-        u = u.src[0]
-    return is_memory(u)
+def bounds_of(value: Value) -> tuple[int, int]:
+    """Returns tinygrad's bounds of a value, or the bounds of its dtype."""
+    if value.lowest is None or value.highest is None:
+        return INTEGERS.get(value.dtype, INTEGERS["weakint"])
+    return value.lowest, value.highest
 
 
-def count_operations(u: UOp, lanes: int) -> int:
-    from tinygrad.uop import GroupOp
-
-    if u.op.name == "WMMA":
-        dimensions, threads = _read_wmma(u.arg)
-        return 2 * math.prod(dimensions) // threads
-    if u.op not in GroupOp.ALU:
-        return 0
-    return 2 * lanes if u.op.name == "MULACC" else lanes
-
-
-def _read_wmma(arg: tuple[Any, ...]) -> tuple[tuple[int, ...], int]:
-    """The dimensions of the product of a tensor core, and how many threads compute it."""
-    # before 0.14 a name comes first
-    if isinstance(arg[0], str):
-        return arg[1], arg[5]
-    return arg[0], arg[3]
+def keeps_value(cast: Value) -> bool:
+    """Returns whether a cast from an integer to an integer keeps all values that its source may have."""
+    source = cast.sources[0]
+    if cast.dtype not in INTEGERS or (source.dtype not in INTEGERS and source.dtype != "bool"):
+        return False
+    lowest, highest = INTEGERS[cast.dtype]
+    least, most = bounds_of(source)
+    return lowest <= least and most <= highest
 
 
-def find_space(u: UOp) -> str:
-    if "image" in str(u.dtype):
-        return "image"
-    if u.op.name in _SPACE_OF:
-        return _SPACE_OF[u.op.name]
-    space = getattr(u.dtype, "addrspace", None) or getattr(u.arg, "addrspace", None)
-    return _SPACES.get(getattr(space, "name", "GLOBAL"), "global")
+def walk(roots: Iterable[Value], ends: Container[Value]) -> list[Value]:
+    """Returns the parts of expressions, sources first, down to and with `ends` and loaded values."""
+    found: dict[Value, None] = {}
+
+    def visit(value: Value) -> None:
+        if value in found:
+            return
+        if value not in ends and value.op != "load":
+            for source in value.sources:
+                visit(source)
+        found[value] = None
+
+    for root in roots:
+        visit(root)
+    return list(found)
 
 
-def size_of_memory(u: UOp) -> int:
-    """How many elements memory has: in its dtype, or in its first source (0.14 on)."""
-    size = getattr(u.dtype, "size", None)
-    if size is not None:
-        return size
-    return int(u.src[0].vmax) if u.src else 0
+def find_loops(expression: Value, sizes: Mapping[Value, int]) -> frozenset[Value]:
+    """Returns the loops and threads that an expression uses. Raises Undecided if it uses anything else."""
+    found: set[Value] = set()
+    for value in walk([expression], sizes):
+        if value in sizes:
+            found.add(value)
+        elif value.op not in TEXT and value.op != "const":
+            raise Undecided(f"{value.op} in an address")
+    return frozenset(found)
 
 
-def find_constant(u: UOp) -> Any:
-    """The value of a constant; 0.14 writes each one as the cast of one without a size."""
-    if u.op.name == "CAST" and u.src[0].op.name == "CONST":
-        u = u.src[0]
-    if u.op.name != "CONST" or not isinstance(u.arg, (bool, int, float)):
-        return None
-    return u.arg
+def write_expression(expression: Value, names: Mapping[Value, str]) -> str:
+    """Returns an address or a gate as text, its loops by the names that the source gives them."""
+    written = dict(names)
+    for value in walk([expression], names):
+        if value in written:
+            continue
+        if value.op == "const":
+            written[value] = str(value.constant)
+        elif value.op == "load":
+            written[value] = "a loaded value"
+        elif value.op == "variable":
+            written[value] = value.name
+        elif value.op in TEXT:
+            written[value] = TEXT[value.op].format(*(written[source] for source in value.sources))
+        else:
+            written[value] = value.op.upper()
+    text = written[expression]
+    while expression.op == "cast":
+        (expression,) = expression.sources
+    # the parts of a text need brackets, the whole does not
+    if TEXT.get(expression.op, "").startswith("("):
+        return text[1:-1]
+    return text
 
 
-def bounds_of(u: UOp) -> tuple[int | None, int | None]:
-    if dtype_of(u) not in INTEGERS and dtype_of(u) != "bool":
-        return None, None
-    try:
-        lowest, highest = u.vmin, u.vmax
-    except Exception:  # what is loaded, or a kind of value that has no bounds in this release
-        return None, None
-    if not isinstance(lowest, int) or not isinstance(highest, int):
-        return None, None
-    return int(lowest), int(highest)
+def split_terms(address: Value) -> tuple[int, list[tuple[Value, int]]]:
+    """Returns an address as a constant and terms (expression, factor), sums and constant factors taken apart."""
+    base, terms = 0, dict[Value, int]()
+    todo = [(address, 1)]
+    while todo:
+        value, scale = todo.pop()
+        if isinstance(value.constant, int):
+            base += value.constant * scale
+            continue
+        match value.op, value.sources:
+            case "add", (left, right):
+                todo += [(left, scale), (right, scale)]
+            case "sub", (left, right):
+                todo += [(left, scale), (right, -scale)]
+            case "mul", (left, Value(constant=int(factor))):
+                todo.append((left, scale * factor))
+            case "shl", (left, Value(constant=int(bits))):
+                todo.append((left, scale << bits))
+            case "cast", (inside,) if keeps_value(value):
+                todo.append((inside, scale))
+            case _:
+                terms[value] = terms.get(value, 0) + scale
+    return base, list(terms.items())
 
 
-def lanes_of(u: UOp) -> int:
-    """How many scalars a value has: in its dtype, or in its shape where dtypes have no lanes (0.14 on)."""
-    count = getattr(u.dtype, "count", 1)
-    if count > 1 or hasattr(u.dtype, "ptr"):
-        return count
-    try:
-        return max(1, math.prod(int(s) for s in u.shape))
-    except Exception:  # no shape: a scalar
-        return 1
-
-
-def dtype_of(u: UOp) -> str:
-    return plain(scalar_of(u))
-
-
-def scalar_of(u: UOp) -> Any:
-    """The dtype of each lane; from 0.14 on no dtype has more than one."""
-    if hasattr(u.dtype, "scalar"):
-        return u.dtype.scalar()
-    return u.dtype
-
-
-def plain(dtype: Any) -> str:
-    return str(dtype).removeprefix("dtypes.")
-
-
-def loop_name(u: UOp) -> str:
-    """As the source has it: Lidx2, gidx0, the name of a variable."""
-    if u.op.name == "RANGE":
-        from tinygrad.uop.ops import axis_letters, range_str
-
-        return f"{axis_letters.get(u.arg[-1], '')}idx{range_str(u)}"
-    if u.op.name == "DEFINE_VAR":
-        return str(u.arg[0])
-    if isinstance(u.arg, int):
-        # a variable of 0.13's scheduler: its name is the last source
-        return str(u.src[-1].arg)
-    return str(getattr(u.arg, "name", u.arg))
+def split_conditions(gate: Value | None) -> list[Value]:
+    """Returns the conditions of a gate; all of them must hold. None: no conditions."""
+    if gate is None:
+        return []
+    if gate.op == "and" and gate.dtype == "bool":
+        return [part for source in gate.sources for part in split_conditions(source)]
+    return [gate]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from vmapdbg.child.program.linear import (
-    POINTER_OPS,
+    CORE,
+    INTEGERS,
     Buffer,
     LinearProgram,
     MemoryAccess,
@@ -14,48 +16,40 @@ from vmapdbg.child.program.linear import (
     Step,
     UOp,
     Value,
-    bounds_of,
-    count_operations,
-    dtype_of,
-    find_constant,
-    find_space,
-    is_memory,
-    is_pointer,
-    is_variable,
-    lanes_of,
-    loop_name,
-    plain,
-    scalar_of,
-    size_of_memory,
 )
 from vmapdbg.model.ops import ARITHMETIC
 
 _ORDERS = frozenset({"BARRIER", "END", "ENDIF", "GROUP", "NOOP", "STORE"})
 _NOT_VALUES = _ORDERS | {"SINK", "AFTER"}
 _LOOP_OPS = {"RANGE": "loop", "SPECIAL": "thread"}
+_POINTER_OPS = frozenset({"CAST", "BITCAST", "AFTER", "INDEX", "SHRINK"})
+# memory by op; if a release has one op for all spaces, its argument names the space
+_SPACE_OF = {"DEFINE_GLOBAL": "global", "DEFINE_LOCAL": "local", "DEFINE_REG": "register"}
+_MEMORY = frozenset({*_SPACE_OF, "PARAM", "BUFFER"})
+_SPACES = {"GLOBAL": "global", "LOCAL": "local", "REG": "register"}
 
 
 def read_linear(uops: Sequence[UOp], launched_by: frozenset[str] = frozenset()) -> LinearProgram:
     """Returns the neutral view of a linear program. `launched_by` names the variables whose values a schedule goes
     through by launching the kernel again and again: they count as threads."""
-    return Reader(launched_by | {"core_id"}).read(uops)
+    return Reader(launched_by | {CORE}).read(uops)
 
 
 def read_values(*uops: UOp) -> tuple[list[Value], list[ProgramLoop]]:
     """Returns the Values of expressions that are in no linear program (ranges of the scheduler), and their loops."""
-    reader = Reader(frozenset())
+    reader = Reader()
     values = [reader.value_of(u) for u in uops]
     return values, [loop for loop in reader.values.values() if isinstance(loop, ProgramLoop) and loop.op == "loop"]
 
 
 def read_memories(uops: Sequence[UOp]) -> list[Buffer]:
     """Returns the buffers of a linear program alone."""
-    reader = Reader(frozenset())
+    reader = Reader()
     return [reader.buffer_of(u) for u in uops if is_memory(u)]
 
 
 class Reader:
-    def __init__(self, launched_by: frozenset[str]) -> None:
+    def __init__(self, launched_by: frozenset[str] = frozenset()) -> None:
         self.launched_by = launched_by
         self.program = LinearProgram()
         self.values: dict[UOp, Value] = {}
@@ -68,7 +62,12 @@ class Reader:
         # threads and variables are around all of the program, wherever it first names them
         for u in sorted(uops, key=lambda u: u.op.name != "SPECIAL"):
             if u.op.name == "SPECIAL" or is_variable(u):
-                self.read_thread(u)
+                loop = self.loop_of(u)
+                if loop.op == "thread":
+                    # the number of threads is known before they run
+                    self.program.addressing.append(self.value_of(u.src[0]))
+                if loop.op == "thread" or (loop.name in self.launched_by and loop.lowest == 0):
+                    self.program.threads.append(loop)
         for u in uops:
             self.read_op(u)
         ended = {id(self.values[u.src[1]]) for u in uops if u.op.name == "END" and u.src[1] in self.values}
@@ -76,15 +75,15 @@ class Reader:
         return self.program
 
     def read_op(self, u: UOp) -> None:
-        name = u.op.name
+        name, steps = u.op.name, self.program.steps
         if name == "RANGE":
             loop = self.loop_of(u)
             self.program.loops.append(loop)
             self.around.append(loop)
-            self.program.steps.append((Step.OPEN, loop))
+            steps.append((Step.OPEN, loop))
         elif name == "END":
             if self.around:
-                self.program.steps.append((Step.CLOSE, self.around.pop()))
+                steps.append((Step.CLOSE, self.around.pop()))
         elif name == "IF":
             self.gates.append(self.value_of(u.src[0]))
             self.program.addressing.append(self.gates[-1])
@@ -100,19 +99,7 @@ class Reader:
         elif name not in _NOT_VALUES:
             value = self.value_of(u)
             if not isinstance(value, ProgramLoop) and value.op != "const":
-                self.program.steps.append((Step.COMPUTE, value))
-
-    # *** loops
-
-    def read_thread(self, u: UOp) -> None:
-        loop = self.loop_of(u)
-        if loop.op == "variable":
-            self.program.variables.append(loop)
-        else:
-            # how many threads there are is known before they run
-            self.program.addressing.append(self.value_of(u.src[0]))
-        if loop.op == "thread" or (loop.name in self.launched_by and loop.lowest == 0):
-            self.program.threads.append(loop)
+                steps.append((Step.COMPUTE, value))
 
     def loop_of(self, u: UOp) -> ProgramLoop:
         found = self.values.get(u)
@@ -123,7 +110,7 @@ class Reader:
         else:
             op, end = _LOOP_OPS[u.op.name], u.src[0]
             trips, symbolic = int(end.vmax), end.vmin != end.vmax
-        loop = ProgramLoop(op, (), dtype_of(u), 4, name=loop_name(u), uop=u, trips=trips, symbolic=symbolic)
+        loop = ProgramLoop(op, (), _name_dtype(u), 4, name=loop_name(u), uop=u, trips=trips, symbolic=symbolic)
         loop.lowest, loop.highest = int(u.vmin), int(u.vmax)
         self.values[u] = loop
         return loop
@@ -132,19 +119,23 @@ class Reader:
 
     def read_access(self, u: UOp) -> None:
         is_store = u.op.name == "STORE"
-        pointer = self.find_pointer(u.src[0])
+        pointer = self.read_pointer(u.src[0])
         value = self.value_of(u.src[1] if is_store else u)
         if pointer is None:
             return
         buffer, index, gates, follows, width = pointer
-        # from 0.13 on the gate is the last source of the LOAD, behind what is taken where it does not hold
-        beside = [self.value_of(s) for s in u.src[2:] if dtype_of(s) == "bool"]
-        self.program.addressing += beside
-        gates += beside
+        # from 0.13 on the gate is the last source of the LOAD, after the value for a closed gate
+        load_gates = [self.value_of(s) for s in u.src[2:] if _name_dtype(s) == "bool"]
+        self.program.addressing += load_gates
+        gates += load_gates
         gates += [gate for gate in self.gates if gate not in gates]
-        width = width or value.lanes
+        gate = next(iter(gates), None)
+        for other in gates[1:]:
+            # all of the gates must hold
+            assert gate is not None
+            gate = Value("and", (gate, other), "bool", 1, lowest=0, highest=1)
         loops = (*self.program.threads, *self.around)
-        access = MemoryAccess(buffer, index, join(gates), is_store, value, width, loops, tuple(follows), u)
+        access = MemoryAccess(buffer, index, gate, is_store, value, width or value.lanes, loops, tuple(follows), u)
         self.program.accesses.append(access)
         self.program.steps.append((Step.ACCESS, access))
         if is_store:
@@ -152,23 +143,21 @@ class Reader:
         else:
             self.program.loaded[value] = access
 
-    def find_pointer(self, pointer: UOp) -> tuple[Buffer, Value, list[Value], list[MemoryAccess], int] | None:
+    def read_pointer(self, pointer: UOp) -> tuple[Buffer, Value, list[Value], list[MemoryAccess], int] | None:
         """Returns what a pointer addresses: buffer, index, gates, the stores before it, and the number of elements (0:
         the lanes of the value). None if it is not one index into one buffer."""
         index: Value | None = None
         gates: list[Value] = []
         follows: list[MemoryAccess] = []
         width = 0
-        while pointer.op.name in POINTER_OPS:
+        while pointer.op.name in _POINTER_OPS:
             if pointer.op.name == "AFTER":
-                follows += [
-                    self.stores[s] for source in pointer.src[1:] for s in find_stores(source) if s in self.stores
-                ]
+                for source in pointer.src[1:]:
+                    follows += [self.stores[s] for s in find_stores(source) if s in self.stores]
             elif pointer.op.name in {"INDEX", "SHRINK"} and len(pointer.src) > 1:
                 if index is not None:
                     return None
-                index = self.value_of(pointer.src[1])
-                rest = [self.value_of(s) for s in pointer.src[2:]]
+                index, *rest = map(self.value_of, pointer.src[1:])
                 gates += [value for value in rest if value.dtype == "bool"]
                 if pointer.op.name == "SHRINK" and rest:
                     width = int(rest[0].constant or 0)
@@ -183,13 +172,15 @@ class Reader:
     def buffer_of(self, u: UOp) -> Buffer:
         if u not in self.buffers:
             dtype = u.dtype
-            size = size_of_memory(u)
             base = getattr(dtype, "base", dtype)
-            slot = u.arg if isinstance(u.arg, int) else u.arg.slot
-            space = find_space(u)
-            buffer = Buffer(slot, self.name_memory(u, slot, size, space), size, plain(base), base.itemsize, space)
-            self.buffers[u] = buffer
-            self.program.buffers.append(buffer)
+            # the dtype has the size, or the first source (0.14 on)
+            size = getattr(dtype, "size", None)
+            if size is None:
+                size = int(u.src[0].vmax) if u.src else 0
+            slot, space = slot_of(u), find_space(u)
+            name = self.name_memory(u, slot, size, space)
+            self.buffers[u] = Buffer(slot, name, size, _plain(base), base.itemsize, space)
+            self.program.buffers.append(self.buffers[u])
         return self.buffers[u]
 
     def name_memory(self, u: UOp, slot: int, size: int, space: str) -> str:
@@ -198,7 +189,7 @@ class Reader:
             return f"data{slot}_{size}"
         if space == "local" and u.op.name == "DEFINE_LOCAL":
             return f"temp{slot}"
-        # registers are counted as they come, and from 0.14 on LOCAL memory with them
+        # registers are numbered in their order, and from 0.14 on LOCAL memory with them
         number = sum(known.op is u.op for known in self.buffers)
         if u.op.name == "DEFINE_REG":
             return f"acc{number}"
@@ -214,41 +205,25 @@ class Reader:
             return self.loop_of(u)
         if u.op.name == "AFTER":
             return self.value_of(u.src[0])
-        op, constant, sources = self.read_operation(u)
-        dtype = scalar_of(u)
-        value = Value(op, sources, plain(dtype), getattr(dtype, "itemsize", 0), lanes_of(u), constant)
-        value.lowest, value.highest = bounds_of(u)
-        value.uop, value.operations = u, count_operations(u, value.lanes)
+        dtype, constant = _scalar_of(u), find_constant(u)
+        op, sources = "const", ()
+        if constant is None:
+            op, sources = u.op.name.lower(), u.src
+            if u.op.name in ARITHMETIC:
+                op = ARITHMETIC[u.op.name].name
+            elif op == "load":
+                # the value for a closed gate comes after the pointer; other sources only order it
+                sources = u.src[1:2]
+        values = tuple(self.value_of(s) for s in sources if s.op.name not in _ORDERS and not is_pointer(s))
+        value = Value(op, values, _plain(dtype), getattr(dtype, "itemsize", 0), _lanes_of(u), constant)
+        value.lowest, value.highest = _bounds_of(u)
+        value.uop, value.operations = u, _count_operations(u, value.lanes)
         self.values[u] = value
         return value
 
-    def read_operation(self, u: UOp) -> tuple[str, Any, tuple[Value, ...]]:
-        """Returns what op a UOp is, its constant (None: it is not one), and what it is computed from."""
-        constant = find_constant(u)
-        if constant is not None:
-            return "const", constant, ()
-        name = str(u.op.name)
-        sources = u.src
-        if name == "LOAD":
-            # what it gives where its gate does not hold is behind its pointer; what follows only orders it
-            sources = u.src[1:2]
-        values = tuple(self.value_of(s) for s in sources if s.op.name not in _ORDERS and not is_pointer(s))
-        known = ARITHMETIC.get(name)
-        return name.lower() if known is None else known.name, None, values
-
-
-def join(gates: list[Value]) -> Value | None:
-    """All of the gates must hold."""
-    if not gates:
-        return None
-    joined, *rest = gates
-    for gate in rest:
-        joined = Value("and", (joined, gate), "bool", 1, lowest=0, highest=1)
-    return joined
-
 
 def find_stores(ordered: UOp) -> list[UOp]:
-    """The STOREs among what an AFTER waits for: behind ENDs, barriers and groups."""
+    """Returns the STOREs that an AFTER waits for, behind ENDs, barriers and groups."""
     while ordered.op.name in {"END", "BARRIER"} and ordered.src:
         ordered = ordered.src[0]
     if ordered.op.name == "GROUP":
@@ -256,3 +231,118 @@ def find_stores(ordered: UOp) -> list[UOp]:
     if ordered.op.name == "STORE":
         return [ordered]
     return []
+
+
+# *** a single UOp
+
+
+def is_variable(u: UOp) -> bool:
+    if u.op.name != "PARAM":
+        return u.op.name == "DEFINE_VAR"
+    # its argument has the bounds of a variable; in the graphs of 0.13's scheduler its third and fourth source do
+    return getattr(u.arg, "vmin_vmax", None) is not None or len(u.src) > 3
+
+
+def is_memory(u: UOp) -> bool:
+    return u.op.name in _MEMORY and not is_variable(u)
+
+
+def is_pointer(u: UOp) -> bool:
+    """Whether a UOp only addresses memory: memory itself, an INDEX, a cast pointer, a SHRINK."""
+    while u.op.name in _POINTER_OPS:
+        u = u.src[0]
+    return is_memory(u)
+
+
+def slot_of(memory: UOp) -> int:
+    """Returns the number of the argument that GLOBAL memory is."""
+    if isinstance(memory.arg, int):
+        return memory.arg
+    return memory.arg.slot
+
+
+def find_space(memory: UOp) -> str:
+    if "image" in str(memory.dtype):
+        return "image"
+    if memory.op.name in _SPACE_OF:
+        return _SPACE_OF[memory.op.name]
+    space = getattr(memory.dtype, "addrspace", None) or getattr(memory.arg, "addrspace", None)
+    return _SPACES.get(getattr(space, "name", "GLOBAL"), "global")
+
+
+def find_constant(u: UOp) -> Any:
+    """The value of a constant; 0.14 writes each constant as a cast from a dtype without a size."""
+    if u.op.name == "CAST" and u.src[0].op.name == "CONST":
+        u = u.src[0]
+    if u.op.name != "CONST" or not isinstance(u.arg, (bool, int, float)):
+        return None
+    return u.arg
+
+
+def loop_name(u: UOp) -> str:
+    """As the source has it: Lidx2, gidx0, the name of a variable."""
+    if u.op.name == "RANGE":
+        from tinygrad.uop.ops import axis_letters, range_str
+
+        return f"{axis_letters.get(u.arg[-1], '')}idx{range_str(u)}"
+    if u.op.name == "DEFINE_VAR":
+        return str(u.arg[0])
+    if isinstance(u.arg, int):
+        # a variable of 0.13's scheduler: its name is the last source
+        return str(u.src[-1].arg)
+    return str(getattr(u.arg, "name", u.arg))
+
+
+def _count_operations(u: UOp, lanes: int) -> int:
+    from tinygrad.uop import GroupOp
+
+    if u.op.name == "WMMA":
+        # a product of matrices with these dimensions, by some threads
+        dimensions, threads = u.arg[0], u.arg[3]
+        if isinstance(u.arg[0], str):
+            # before 0.14 a name comes first
+            dimensions, threads = u.arg[1], u.arg[5]
+        return 2 * math.prod(dimensions) // threads
+    if u.op not in GroupOp.ALU:
+        return 0
+    if u.op.name == "MULACC":
+        return 2 * lanes
+    return lanes
+
+
+def _bounds_of(u: UOp) -> tuple[int | None, int | None]:
+    if _name_dtype(u) not in INTEGERS and _name_dtype(u) != "bool":
+        return None, None
+    try:
+        lowest, highest = u.vmin, u.vmax
+    except Exception:  # a loaded value, or a kind of value that has no bounds in this release
+        return None, None
+    if not isinstance(lowest, int) or not isinstance(highest, int):
+        return None, None
+    return int(lowest), int(highest)
+
+
+def _lanes_of(u: UOp) -> int:
+    """How many scalars a value has: in its dtype, or in its shape if dtypes have no lanes (0.14 on)."""
+    count = getattr(u.dtype, "count", 1)
+    if count > 1 or hasattr(u.dtype, "ptr"):
+        return count
+    try:
+        return max(1, math.prod(int(s) for s in u.shape))
+    except Exception:  # no shape: a scalar
+        return 1
+
+
+def _scalar_of(u: UOp) -> Any:
+    """The dtype of each lane; from 0.14 on no dtype has more than one."""
+    if hasattr(u.dtype, "scalar"):
+        return u.dtype.scalar()
+    return u.dtype
+
+
+def _name_dtype(u: UOp) -> str:
+    return _plain(_scalar_of(u))
+
+
+def _plain(dtype: Any) -> str:
+    return str(dtype).removeprefix("dtypes.")

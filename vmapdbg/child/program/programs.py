@@ -1,19 +1,37 @@
-"""Renders kernels for a target, without its device or compiler, and counts what they execute. Runs in the child."""
+"""Renders kernels for a target, without its device or compiler, counts what they execute, and runs them.
+
+Linear programs run by tinygrad's PYTHON program, op after op, for any release from 0.12.0 on. One process keeps a
+program, and another process without the overlay runs it. Only what runs it imports tinygrad.
+"""
 
 from __future__ import annotations
 
 import functools
+import importlib
+import inspect
+import itertools
 import math
-from collections.abc import Container, Iterator
+import pickle
+import sys
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from vmapdbg.child.listen.releases import first_element
 from vmapdbg.child.listen.rendering import CompiledKernel, compile_kernel, make_renderer
-from vmapdbg.child.program.linear import LinearProgram, MemoryAccess, ProgramLoop, Step, Value
-from vmapdbg.child.program.linear_reader import read_linear
-
-UOp = Any
+from vmapdbg.child.program.linear import CORE, LinearProgram, MemoryAccess, ProgramLoop, Step, UOp, Value
+from vmapdbg.child.program.linear_reader import (
+    find_constant,
+    find_space,
+    is_memory,
+    is_variable,
+    loop_name,
+    read_linear,
+    slot_of,
+)
+from vmapdbg.model.wording import first_line
 
 
 def target_limit(target: str) -> int | None:
@@ -71,10 +89,14 @@ def count_work(program: LinearProgram) -> Work:
     Arithmetic on addresses and gates is not counted. A trip count that depends on a variable is taken at its
     maximum. Both branches of an IF count.
     """
-    # from 0.13 on the CPU's threads are a variable
-    counted = [thread for thread in program.threads if thread.op == "thread" or thread.name == "core_id"]
-    threads = math.prod(thread.trips for thread in counted)
-    addresses = find_address_arithmetic(program)
+    threads = math.prod(thread.trips for thread in program.threads if thread.is_thread)
+    addresses: set[Value] = set()
+    todo = list(program.addressing)
+    while todo:
+        value = todo.pop()
+        if value not in addresses and value.op != "load":
+            addresses.add(value)
+            todo += value.sources
     ops = moved = 0
     for what, times in repeat_steps(program):
         if isinstance(what, Value):
@@ -96,23 +118,14 @@ def repeat_steps(program: LinearProgram, fixed: Container[UOp] = ()) -> Iterator
     repeated = [1]
     for step, what in program.steps:
         if step is Step.OPEN and isinstance(what, ProgramLoop):
-            repeated.append(repeated[-1] * (1 if what.uop in fixed else what.trips))
+            trips = what.trips
+            if what.uop in fixed:
+                trips = 1
+            repeated.append(repeated[-1] * trips)
         elif step is Step.CLOSE:
             repeated.pop()
         else:
             yield what, repeated[-1]
-
-
-def find_address_arithmetic(program: LinearProgram) -> set[Value]:
-    """Returns the values that addresses and gates are computed from, down to loads."""
-    found: set[Value] = set()
-    todo = list(program.addressing)
-    while todo:
-        value = todo.pop()
-        if value not in found and value.op != "load":
-            found.add(value)
-            todo += value.sources
-    return found
 
 
 @functools.cache
@@ -123,24 +136,144 @@ def op_weight(op: Any, dtype: Any, target: str) -> int:
     alone is rendered and counted.
     """
     from tinygrad.helpers import Context
+    from tinygrad.uop import GroupOp
+    from tinygrad.uop.ops import KernelInfo, UOp
 
     if op in make_renderer(target).code_for_op or op.name == "MULACC":
         return 1
     try:
+        groups = (GroupOp.Unary, GroupOp.Binary, GroupOp.Ternary)
+        arity = next(count for count, group in enumerate(groups, 1) if op in group)
+        first, *others = [first_element(UOp.placeholder((1,), dtype, slot), False) for slot in range(1, arity + 1)]
+        value = first.alu(op, *others)
+        output = UOp.placeholder((1,), value.dtype, 0)
+        kernel = first_element(output, True).store(value).sink(arg=KernelInfo())
         with Context(NOOPT=1):
-            compiled = compile_kernel(_kernel_of(op, dtype), target)
+            compiled = compile_kernel(kernel, target)
     except Exception:  # a dtype that the target does not have: the op cannot be measured alone
         return 1
     return max(1, count_work(read_linear(compiled.uops)).ops)
 
 
-def _kernel_of(op: Any, dtype: Any) -> UOp:
-    from tinygrad.uop import GroupOp
-    from tinygrad.uop.ops import KernelInfo, UOp
+# *** running a linear program
 
-    groups = (GroupOp.Unary, GroupOp.Binary, GroupOp.Ternary)
-    arity = next(count for count, group in enumerate(groups, 1) if op in group)
-    inputs = [first_element(UOp.placeholder((1,), dtype, slot), False) for slot in range(1, arity + 1)]
-    value = inputs[0].alu(op, *inputs[1:])
-    output = UOp.placeholder((1,), value.dtype, 0)
-    return first_element(output, True).store(value).sink(arg=KernelInfo())
+
+class CannotRun(Exception):
+    """A linear program cannot be run; the message says why, as a sentence."""
+
+
+class LeavesMemory(Exception):
+    """A linear program writes outside of its buffers."""
+
+
+def keep_program(uops: Sequence[UOp], variables: Mapping[str, int]) -> bytes:
+    """Returns a linear program and the values of its variables in a form that another process can load."""
+    import tinygrad
+
+    folder = str(Path(inspect.getfile(tinygrad)).parent.parent)
+    # a list in order: the sources of each op are pickled before it, so that nothing recurses
+    return pickle.dumps((folder, dict(variables), pickle.dumps(list(uops))))
+
+
+def load_program(data: bytes) -> tuple[list[UOp], dict[str, int]]:
+    """Returns the linear UOps and the values of their variables. Raises CannotRun."""
+    folder, variables, uops = pickle.loads(data)
+    try:
+        if "tinygrad" not in sys.modules:
+            sys.path.insert(0, folder)
+            try:
+                importlib.import_module("tinygrad")
+            finally:
+                sys.path.remove(folder)
+        return pickle.loads(uops), variables
+    except Exception as error:  # an older Python, or a different tinygrad
+        raise CannotRun(f"its linear program cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def run_program(
+    uops: Sequence[UOp],
+    variables: Mapping[str, int],
+    memories: Mapping[int, bytearray],
+    fixed: Mapping[UOp, int] = {},
+) -> None:
+    """Runs a linear program on its arguments, which `memories` has by their numbers. `fixed` maps loops and threads to
+    the only step that runs. Raises CannotRun and LeavesMemory."""
+    if any(is_memory(u) and find_space(u) == "image" for u in uops):
+        raise CannotRun("its linear program reads or writes an image")
+    arguments = [memories[slot_of(u)] for u in uops if is_memory(u) and find_space(u) == "global"]
+    sizes = {"g": [1, 1, 1], "l": [1, 1, 1]}
+    for u in uops:
+        if u.op.name == "SPECIAL" and u not in fixed:
+            size = find_constant(u.src[0])
+            if size is None:
+                raise CannotRun("the number of its threads depends on a variable")
+            kind, axis = str(u.arg)[0], int(str(u.arg)[-1])
+            sizes[kind][axis] = int(size)
+    program = _make_program(_fix_loops(uops, fixed))
+    for values in _list_values([u for u in uops if is_variable(u)], variables, fixed):
+        views = [memoryview(memory) for memory in arguments]
+        try:
+            program(*views, global_size=tuple(sizes["g"]), local_size=tuple(sizes["l"]), vals=values)
+        except IndexError as error:
+            if "store out of bounds" in str(error):
+                raise LeavesMemory("it writes outside of its buffer") from error
+            raise CannotRun("its linear program reads outside of its buffers") from error
+        except Exception as error:  # an op or a dtype that this release does not run
+            reason = f"{type(error).__name__}: {first_line(error)}".rstrip(": ")
+            raise CannotRun(f"tinygrad's PYTHON device cannot run its linear program: {reason}") from error
+
+
+def _list_values(
+    declared: Sequence[UOp], variables: Mapping[str, int], fixed: Mapping[UOp, int]
+) -> Iterator[tuple[int, ...]]:
+    """Yields the values of the variables, in their order, once for each thread of the CPU."""
+    choices: list[Sequence[int]] = []
+    for u in declared:
+        name = loop_name(u)
+        if u in fixed:
+            choices.append([fixed[u]])
+        elif name == CORE:
+            choices.append(range(int(u.vmax) + 1))
+        elif name in variables:
+            choices.append([variables[name]])
+        else:
+            raise CannotRun(f"its variable {name} has no value")
+    return itertools.product(*choices)
+
+
+def _fix_loops(uops: Sequence[UOp], fixed: Mapping[UOp, int]) -> list[UOp]:
+    """Returns a program in which loops and threads are replaced by one of their steps."""
+    from tinygrad.uop import Ops
+    from tinygrad.uop.ops import UOp as TinygradUOp
+
+    made: dict[UOp, UOp] = {}
+    # equal ops are one op: the tag keeps ops apart that differ in what they wait for
+    for tag, u in enumerate(uops):
+        if u in fixed and not is_variable(u):
+            made[u] = TinygradUOp(Ops.CONST, u.dtype, (), fixed[u])
+        elif u.op.name == "END" and u.src[1] in fixed:
+            made[u] = TinygradUOp(Ops.NOOP, u.dtype, tag=tag)
+        elif u.op.name in {"AFTER", "RANGE"}:
+            # what they wait for may be a loop that has ended, which has no value
+            made[u] = u.replace(src=tuple(made.get(source, source) for source in u.src[:1]), tag=tag)
+        else:
+            made[u] = u.replace(src=tuple(made.get(source, source) for source in u.src))
+    return list(made.values())
+
+
+def _make_program(uops: list[UOp]) -> Any:
+    """Returns tinygrad's PYTHON program of linear UOps."""
+    from tinygrad.runtime.ops_python import PythonCompiler, PythonProgram, PythonRenderer
+    from tinygrad.uop import Ops
+    from tinygrad.uop.ops import python_alu
+
+    # renderers have it, the PYTHON device has not
+    python_alu.setdefault(Ops.FDIV, lambda x, y: x * python_alu[Ops.RECIPROCAL](y))
+    # its constructor only chooses tensor cores
+    renderer = object.__new__(PythonRenderer)
+    lib = PythonCompiler().compile(renderer.render(uops))
+    make: Any = PythonProgram
+    if "obj" in inspect.signature(PythonProgram.__init__).parameters:
+        # 0.14 on
+        return make(None, SimpleNamespace(lib=lib))
+    return make("kernel", lib)

@@ -1,107 +1,51 @@
-"""Addresses and gates of a linear program: their bounds, how they are written, and what they reach. Runs in the child.
+"""What addresses of a linear program reach if their gates hold. Runs in the child.
 
 An address is a sum of terms. Terms that share no loop are independent. Terms that share a loop are gone through
 together, step by step, as one summand, and the whole is one value of each summand, added: exact, and small even if the
 kernel has millions of steps. A set that takes more than `MOST_STEPS` stays undecided (None) and is never guessed.
+
+numpy takes a tenth of a second to import, and most kernels do not need it: only the functions that need it import it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vmapdbg.child.program.linear import INTEGERS, UOp, Value
+from vmapdbg.child.program.linear import (
+    Undecided,
+    UOp,
+    Value,
+    bounds_of,
+    find_loops,
+    keeps_value,
+    split_conditions,
+    split_terms,
+    walk,
+)
 from vmapdbg.child.program.linear_reader import read_values
-from vmapdbg.model.ops import ARITHMETIC
-
-
-class Undecided(Exception):
-    """A set is not known: it depends on data, or is too large to enumerate."""
-
-
-def keeps_value(cast: Value) -> bool:
-    """Returns whether a cast from an integer to an integer keeps all values that its source may have."""
-    source = cast.sources[0]
-    if cast.dtype not in INTEGERS or (source.dtype not in INTEGERS and source.dtype != "bool"):
-        return False
-    lowest, highest = INTEGERS[cast.dtype]
-    least, most = bounds_of(source)
-    return lowest <= least and most <= highest
-
-
-def bounds_of(value: Value) -> tuple[int, int]:
-    """Returns tinygrad's bounds of a value, or the bounds of its dtype."""
-    if value.lowest is None or value.highest is None:
-        return INTEGERS.get(value.dtype, INTEGERS["weakint"])
-    return value.lowest, value.highest
-
-
-def walk(roots: Iterable[Value], ends: Container[Value]) -> list[Value]:
-    """Returns the parts of expressions, sources first, down to `ends` and to what is loaded, those included."""
-    found: dict[Value, None] = {}
-
-    def visit(value: Value) -> None:
-        if value in found:
-            return
-        if value not in ends and value.op != "load":
-            for source in value.sources:
-                visit(source)
-        found[value] = None
-
-    for root in roots:
-        visit(root)
-    return list(found)
-
-
-TEXT = {op.name: op.text for op in ARITHMETIC.values() if op.text is not None} | {"cast": "{}"}
-"""The ops that an address or a gate may have -> how they are written."""
-
-
-def write_expression(expression: Value, names: Mapping[Value, str]) -> str:
-    """Returns an address or a gate as text, its loops by the names that the source gives them."""
-    written = dict(names)
-    for value in walk([expression], names):
-        if value in written:
-            continue
-        if value.op == "const":
-            written[value] = str(value.constant)
-        elif value.op == "load":
-            written[value] = "a loaded value"
-        elif value.op == "variable":
-            written[value] = value.name
-        elif value.op in TEXT:
-            written[value] = TEXT[value.op].format(*(written[source] for source in value.sources))
-        else:
-            written[value] = value.op.upper()
-    text = written[expression]
-    return text[1:-1] if text.startswith("(") and _closes_at_end(text) else text
-
-
-def _closes_at_end(text: str) -> bool:
-    depth = 0
-    for i, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0:
-            return i == len(text) - 1
-    return False
-
 
 if TYPE_CHECKING:
-    from vmapdbg.child.program.steps import Integers
+    from numpy.typing import NDArray
+
+Integers: TypeAlias = "NDArray[Any]"
+Values: TypeAlias = "range | list[int] | Integers"
 
 MOST_STEPS = 100 << 14
 """How many steps of one group of loops, or elements of one buffer, are gone through one by one: a tenth of a second."""
-
-Values: TypeAlias = "range | Integers"
+_BLOCK = 1 << 16
+"""How many steps are computed at once: all the parts of an expression fit into the cache."""
+_LIMIT = 1 << 62
+"""No part of an expression may be larger: int64 would wrap around."""
 
 
 @dataclass(frozen=True, eq=False)
 class Summand:
     """The values that terms with loops in common add to an address, each once, sorted; and in how many steps."""
 
-    values: Values
+    values: range | Integers
     steps: int
 
 
@@ -129,73 +73,18 @@ class Reach:
         return self.base + sum(int(s.values[-1]) for s in self.summands) + self.width - 1
 
 
+_Part: TypeAlias = tuple[frozenset[Value], list[tuple[Value, int]], list[Value]]
+"""Loops, and the terms and conditions that use them."""
+
+
 def find_reach(address: Value, gate: Value | None, sizes: Mapping[Value, int], width: int) -> Reach:
     """Returns what an access reaches. `sizes` has the loops and threads around it with their trip counts.
 
     Raises Undecided.
     """
     base, terms = split_terms(address)
-    parts: list[tuple[frozenset[Value], list[tuple[Value, int]], list[Value]]] = []
-    for expression, scale in terms:
-        parts.append((find_loops(expression, sizes), [(expression, scale)], []))
-    for condition in split_conditions(gate):
-        parts.append((find_loops(condition, sizes), [], [condition]))
-    summands = [make_summand(loops, inside, held, sizes) for loops, inside, held in join_parts(parts)]
-    used = {loop for loops, _, _ in parts for loop in loops}
-    repeats = math.prod(size for loop, size in sizes.items() if loop not in used)
-    return Reach(base, tuple(summands), width, repeats)
-
-
-def split_terms(address: Value) -> tuple[int, list[tuple[Value, int]]]:
-    """Returns an address as a constant and terms (expression, factor), sums and constant factors taken apart."""
-    base, terms = 0, dict[Value, int]()
-    todo = [(address, 1)]
-    while todo:
-        value, scale = todo.pop()
-        if isinstance(value.constant, int):
-            base += value.constant * scale
-            continue
-        match value.op, value.sources:
-            case "add", (left, right):
-                todo += [(left, scale), (right, scale)]
-            case "sub", (left, right):
-                todo += [(left, scale), (right, -scale)]
-            case "mul", (left, Value(constant=int(factor))):
-                todo.append((left, scale * factor))
-            case "shl", (left, Value(constant=int(bits))):
-                todo.append((left, scale << bits))
-            case "cast", (inside,) if keeps_value(value):
-                todo.append((inside, scale))
-            case _:
-                terms[value] = terms.get(value, 0) + scale
-    return base, list(terms.items())
-
-
-def split_conditions(gate: Value | None) -> list[Value]:
-    """Returns the conditions of a gate; all of them must hold. None: no conditions."""
-    if gate is None:
-        return []
-    if gate.op == "and" and gate.dtype == "bool":
-        return [part for source in gate.sources for part in split_conditions(source)]
-    return [gate]
-
-
-def find_loops(expression: Value, sizes: Mapping[Value, int]) -> frozenset[Value]:
-    """Returns the loops and threads that an expression uses. Raises Undecided where it uses anything else."""
-    found = set()
-    for value in walk([expression], sizes):
-        if value in sizes:
-            found.add(value)
-        elif value.op not in TEXT and value.op != "const":
-            raise Undecided(f"{value.op} in an address")
-    return frozenset(found)
-
-
-_Part = tuple[frozenset[Value], list[tuple[Value, int]], list[Value]]
-
-
-def join_parts(parts: Iterable[_Part]) -> list[_Part]:
-    """Joins the parts that have a loop in common."""
+    parts: list[_Part] = [(find_loops(expression, sizes), [(expression, scale)], []) for expression, scale in terms]
+    parts += [(find_loops(condition, sizes), [], [condition]) for condition in split_conditions(gate)]
     joined: list[_Part] = []
     for part in parts:
         apart = [other for other in joined if not (other[0] & part[0])]
@@ -203,10 +92,12 @@ def join_parts(parts: Iterable[_Part]) -> list[_Part]:
             if other[0] & part[0]:
                 part = (part[0] | other[0], part[1] + other[1], part[2] + other[2])
         joined = [*apart, part]
-    return joined
+    used = frozenset[Value]().union(*(loops for loops, _, _ in parts))
+    repeats = math.prod(size for loop, size in sizes.items() if loop not in used)
+    return Reach(base, tuple(_make_summand(*part, sizes) for part in joined), width, repeats)
 
 
-def make_summand(
+def _make_summand(
     loops: frozenset[Value], terms: list[tuple[Value, int]], conditions: list[Value], sizes: Mapping[Value, int]
 ) -> Summand:
     if len(loops) == 1 and not conditions and len(terms) == 1 and terms[0][0] in loops:
@@ -219,49 +110,100 @@ def make_summand(
     steps = math.prod(sizes[loop] for loop in loops)
     if steps > MOST_STEPS:
         raise Undecided(f"{steps} steps")
-    # numpy takes a tenth of a second to import, and most kernels never get here
-    from vmapdbg.child.program.steps import evaluate_sums, join_distinct
-
     order = sorted(loops, key=lambda loop: loop.name)
     blocks = list(evaluate_sums(terms, conditions, {loop: sizes[loop] for loop in order}))
-    passed = sum(block.size for block in blocks)
-    return Summand(join_distinct(blocks), passed)
+    return Summand(_join_distinct(blocks), sum(block.size for block in blocks))
+
+
+def evaluate_sums(
+    terms: list[tuple[Value, int]], conditions: list[Value], loops: Mapping[Value, int]
+) -> Iterator[Integers]:
+    """Yields the sum of the terms, (expression, factor) each, at all steps of the loops at which the conditions hold.
+
+    `loops` have their trip counts. The sums come block by block. Raises Undecided.
+    """
+    import numpy as np
+
+    parts = walk([*conditions, *(value for value, _ in terms)], loops)
+    for value, scale in [*((part, 1) for part in parts), *terms]:
+        if max(map(abs, bounds_of(value))) * abs(scale) > _LIMIT:
+            raise Undecided("large numbers in an address")
+    # one axis more, of one step: numpy has no index of no axis
+    shape = (*loops.values(), 1)
+    steps = math.prod(shape)
+    for start in range(0, steps, _BLOCK):
+        offsets = np.arange(start, min(start + _BLOCK, steps))
+        numbers: dict[Value, Integers] = dict(zip(loops, np.unravel_index(offsets, shape), strict=False))
+        for value in parts:
+            if value not in numbers:
+                numbers[value] = _evaluate(value, [numbers[source] for source in value.sources])
+        sums = np.zeros(offsets.shape, np.int64)
+        for value, scale in terms:
+            sums += numbers[value] * scale
+        # a gate guards the address, not its own operands: all conditions can be computed at every step
+        holds = np.ones(offsets.shape, bool)
+        for condition in conditions:
+            holds &= numbers[condition] != 0
+        yield sums[holds]
+
+
+def _evaluate(value: Value, sources: list[Integers]) -> Integers:
+    import numpy as np
+
+    from vmapdbg.reference.arithmetic import compute
+
+    if value.op == "const":
+        if value.constant is None:
+            raise Undecided("an invalid address")
+        kind = bool if value.dtype == "bool" else int
+        return np.asarray(kind(value.constant))
+    if value.op == "cast":
+        if value.dtype == "bool":
+            return sources[0] != 0
+        if not keeps_value(value):
+            raise Undecided(f"a cast to {value.dtype} in an address")
+        return sources[0].astype(np.int64)
+    numbers, undefined = compute(value.op, sources)
+    if undefined is not None and undefined.any():
+        raise Undecided("an address that C leaves undefined, as by a division by zero")
+    return numbers
 
 
 # *** several accesses of one buffer
 
 
-class WriteCounts(NamedTuple):
-    """The elements that stores write: how many with repetitions, how many different (None: undecided), and the first
-    element of the buffer that they do not write (None: there is none, or undecided)."""
-
-    stores: int
-    elements: int | None
-    missing: int | None
-
-
-def count_written(reaches: Sequence[Reach], size: int) -> WriteCounts:
-    """Returns what all the stores to one buffer of `size` elements reach together.
+def count_written(reaches: Sequence[Reach], size: int) -> tuple[int, int | None, int | None]:
+    """Returns how many elements all the stores to one buffer of `size` elements write with repetitions, how many
+    different elements (None: undecided), and the first element that they do not write (None: none, or undecided).
 
     Repeats of a whole store count as one (`Reach.repeats` has them).
     """
     live = [r for r in reaches if r.steps]
     stores = sum(r.steps // r.repeats * r.width for r in live)
-    merged = merge_constants(live)
-    if len(merged) == 1 and (elements := count_distinct(merged[0])) is not None and elements == size:
+    merged = _merge_constants(live)
+    if len(merged) == 1 and (elements := _count_distinct(merged[0])) is not None and elements == size:
         lowest, highest = (sum(int(values[end]) for values in merged[0]) for end in (0, -1))
         # as many as the buffer has, and none of them outside of it
         if lowest >= 0 and highest < size:
-            return WriteCounts(stores, elements, None)
+            return stores, elements, None
     if sum(math.prod(map(len, sets)) for sets in merged) > MOST_STEPS:
-        return WriteCounts(stores, None, None)
-    from vmapdbg.child.program.steps import add_all, find_missing, join_distinct
+        return stores, None, None
+    import numpy as np
 
-    reached = join_distinct(list(map(add_all, merged)))
-    return WriteCounts(stores, reached.size, find_missing(reached, size))
+    blocks: list[Integers] = []
+    for sets in merged:
+        sums = np.zeros(1, np.int64)
+        for values in sets:
+            sums = _find_distinct(np.add.outer(sums, np.asarray(values)).ravel())
+        blocks.append(sums)
+    reached = _join_distinct(blocks)
+    found = reached[(reached >= 0) & (reached < size)]
+    gaps = np.flatnonzero(found != np.arange(found.size))
+    missing = int(gaps[0]) if gaps.size else found.size
+    return stores, reached.size, None if missing == size else missing
 
 
-def merge_constants(reaches: Sequence[Reach]) -> list[list[Values]]:
+def _merge_constants(reaches: Sequence[Reach]) -> list[list[Values]]:
     """Returns for each reach the sets of values whose sums it has. Stores that differ by a constant become one: a loop
     was unrolled."""
     by_values: dict[tuple[object, ...], list[Reach]] = {}
@@ -270,54 +212,87 @@ def merge_constants(reaches: Sequence[Reach]) -> list[list[Values]]:
         by_values.setdefault(tuple(alike), []).append(r)
     merged: list[list[Values]] = []
     for alike in by_values.values():
-        constants = {r.base + i for r in alike for i in range(r.width)}
-        merged.append([_pack(constants), *(s.values for s in alike[0].summands)])
+        constants: Values = sorted({r.base + i for r in alike for i in range(r.width)})
+        step = (constants[-1] - constants[0]) // max(1, len(constants) - 1)
+        packed = range(constants[0], constants[-1] + 1, step or 1)
+        if list(packed) == constants:
+            constants = packed
+        merged.append([constants, *(s.values for s in alike[0].summands)])
     return merged
 
 
-def _pack(constants: set[int]) -> Values:
-    """Returns a range if the numbers have equal distances."""
-    found = sorted(constants)
-    step = found[1] - found[0] if len(found) > 1 else 1
-    packed = range(found[0], found[-1] + 1, step)
-    if len(packed) == len(found) and constants.issuperset(packed):
-        return packed
-    from vmapdbg.child.program.steps import make_integers
-
-    return make_integers(found)
-
-
-def count_distinct(sets: Sequence[Values]) -> int | None:
+def _count_distinct(sets: Sequence[Values]) -> int | None:
     """Counts the different sums of one value of each set: the product of their sizes if no two sums can be equal, else
     None."""
-    runs: list[Values] = []
+    runs: list[range | Integers] = []
     for values in sets:
         if isinstance(values, range):
             runs.append(values)
         else:
-            from vmapdbg.child.program.steps import split_runs
-
-            runs += split_runs(values)
+            runs += _split_runs(values)
     span = 0
     for run in sorted((run for run in runs if len(run) > 1), key=lambda run: run[1] - run[0]):
-        if _find_gap(run) <= span:
+        smallest_gap = run.step if isinstance(run, range) else (run[1:] - run[:-1]).min()
+        if smallest_gap <= span:
             return None
         span += int(run[-1] - run[0])
     return math.prod(map(len, sets))
 
 
-def _find_gap(run: Values) -> int:
-    """Returns the smallest difference of two neighbours."""
-    if isinstance(run, range):
-        return run.step
-    return int((run[1:] - run[:-1]).min())
+def _split_runs(values: list[int] | Integers) -> list[range | Integers]:
+    """Returns sets whose sums are `values`, up to a constant: 0,1,8,9 is 0,1 and 0,8."""
+    import numpy as np
+
+    values = np.asarray(values)
+    if len(values) < 3:
+        return [values]
+    gaps = np.diff(values)
+    step = int(gaps[0])
+    others = np.flatnonzero(gaps != step)
+    length = int(others[0]) + 1 if others.size else len(values)
+    run = range(0, step * length, step)
+    if len(values) % length:
+        return [values]
+    starts = values[::length]
+    if (values.reshape(-1, length) != np.add.outer(starts, np.array(run))).any():
+        return [values]
+    if len(starts) == 1:
+        return [run]
+    return [run, *_split_runs(starts)]
+
+
+def _find_distinct(values: Integers) -> Integers:
+    """Returns the values that occur, sorted."""
+    import numpy as np
+
+    if not values.size:
+        return values
+    lowest, highest = int(values.min()), int(values.max())
+    if highest - lowest > 8 * values.size:
+        ordered = np.sort(values)
+        return ordered[np.append(True, ordered[1:] != ordered[:-1])]
+    # they are dense: a mark for each is quicker than sorting
+    is_there = np.zeros(highest - lowest + 1, bool)
+    is_there[values - lowest] = True
+    return np.flatnonzero(is_there) + lowest
+
+
+def _join_distinct(blocks: Sequence[Integers]) -> Integers:
+    """Returns the values that occur in any block, sorted."""
+    import numpy as np
+
+    # each block by itself first: many steps have few values
+    return _find_distinct(np.concatenate([np.zeros(0, np.int64), *map(_find_distinct, blocks)]))
+
+
+# *** bounds
 
 
 def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
     """Returns bounds of an address when its gate holds: tinygrad's bounds, narrowed by what the gate compares."""
     known: dict[Value, tuple[int, int]] = {}
     for condition in split_conditions(gate):
-        compared = read_comparison(condition)
+        compared = _read_comparison(condition)
         if compared is not None:
             value, low, high = compared
             lowest, highest = known.get(value, bounds_of(value))
@@ -339,7 +314,7 @@ def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
     return known[address]
 
 
-def read_comparison(condition: Value) -> tuple[Value, int, int] | None:
+def _read_comparison(condition: Value) -> tuple[Value, int, int] | None:
     """Returns what a condition says about an expression: (expression, lowest, highest)."""
     # tinygrad writes `not x < y` as `(x < y) != True`
     flipped = condition.op == "ne" and condition.sources[1].constant == 1

@@ -40,7 +40,7 @@ from vmapdbg.model.store import load_capture
 _MODULES = {
     Request: "vmapdbg.child.run_snippet",
     CheckRequest: "vmapdbg.child.compare.start",
-    ProgramCheckRequest: "vmapdbg.child.compare.judge",
+    ProgramCheckRequest: "vmapdbg.child.compare.checker",
     ReduceRequest: "vmapdbg.child.reduce.reducer",
     ValueRequest: "vmapdbg.child.passes.run",
 }
@@ -249,7 +249,7 @@ def run_job(
 
 
 def refuse_overlay_error(capture: Capture) -> None:
-    """Raises Failure if the overlay could not be installed: that is no error of the snippet."""
+    """Raises Failure if the overlay could not be installed: that is not an error of the snippet."""
     if capture.error is not None and capture.error.type == "OverlayError":
         raise Failure(capture.error.message)
 

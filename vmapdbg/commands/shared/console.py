@@ -18,8 +18,8 @@ from typing import IO, Any, Literal
 import click
 
 from vmapdbg.model.capture import Capture
-from vmapdbg.model.data import dump_document
 from vmapdbg.model.failure import EXIT_CHILD, EXIT_SNIPPET
+from vmapdbg.model.store import dump_document
 
 _DISPLAY, _PAGER = "vmapdbg.display", "vmapdbg.pager"
 _DEFAULT_PAGER = "less"
@@ -147,7 +147,7 @@ def print_text(text: str) -> None:
 def make_console(stderr: bool = False) -> Any:
     """Returns a console for stdout or stderr, with the width and colours of the terminal and the options. It is plain
     in a pipe and honours NO_COLOR. On a terminal, the console for stdout prints to a pager."""
-    from vmapdbg.page.text.legible import LegibleConsole
+    from vmapdbg.page.text.layout import LegibleConsole
 
     display = get_display()
     file = None
@@ -256,7 +256,7 @@ def drop_progress(line: str) -> None:
 @contextlib.contextmanager
 def show_progress(text: str, wait: bool = False) -> Generator[Progress]:
     """Shows `text` on stderr while the block runs, with the lines that the block passes to the function it gets. The
-    function is `drop_progress` if stderr is no terminal. Nothing stays on the screen.
+    function is `drop_progress` if stderr is not a terminal. Nothing stays on the screen.
 
     With `wait`, nothing is shown before the first line: until then the snippet uses the terminal.
     """

@@ -177,7 +177,7 @@ def settings_for(snippet: str | None, given: JobOptions) -> Settings:
 
 
 def check_snippet(snippet: str) -> None:
-    """Raises Failure if a snippet is no file that Python can run."""
+    """Raises Failure if a snippet is not a file that Python can run."""
     path = Path(snippet)
     if path.is_dir():
         raise Failure(f"{snippet} is a directory, not a Python file")
@@ -261,7 +261,7 @@ def check_python(job: Job) -> None:
         done = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, timeout=60, check=False)
         major, minor, has_tinygrad = done.stdout.split()
     except (OSError, ValueError, subprocess.TimeoutExpired):
-        raise Failure(f"--python: {job.python} is no Python interpreter") from None
+        raise Failure(f"--python: {job.python} is not a Python interpreter") from None
     if (int(major), int(minor)) < _OLDEST_PYTHON:
         oldest = ".".join(map(str, _OLDEST_PYTHON))
         raise Failure(f"--python: {job.python} is Python {major}.{minor}, and vmapdbg needs {oldest} or later")

@@ -150,7 +150,7 @@ class ScheduleType(ParamType):
         try:
             return int(str(value))
         except ValueError:
-            self.fail(f"{value!r} is no schedule number and not 'all'", param, ctx)
+            self.fail(f"{value!r} is not a schedule number and not 'all'", param, ctx)
 
 
 class SecondsType(click.FloatRange):
@@ -162,7 +162,7 @@ class SecondsType(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         seconds = super().convert(value, param, ctx)
         if math.isnan(seconds):
-            self.fail(f"{value!r} is no number of seconds", param, ctx)
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
         return seconds
 
 

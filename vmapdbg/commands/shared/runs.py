@@ -21,10 +21,9 @@ from vmapdbg.commands.shared.jobs import (
 )
 from vmapdbg.commands.shared.options import JobOptions, list_names
 from vmapdbg.commands.shared.work_folder import remember_names
-from vmapdbg.install.fetched import TreeError
 from vmapdbg.install.job import Job, Run
 from vmapdbg.install.patches import ALL, PatchError, PatchState, list_states, parse_patches
-from vmapdbg.install.trees import parse_name
+from vmapdbg.install.trees import TreeError, parse_name
 from vmapdbg.model.capture import Capture, Kernel, Measured
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import find_times
@@ -74,7 +73,7 @@ def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, tim
         return load_sides(baseline, snippet)
     job = replace(make_job(snippet, given), values=True, times=times)
     baseline = baseline or choose_baseline(job)
-    before, after = run_beside(job, baseline)
+    before, after = run_with_baseline(job, baseline)
     sides = Sides(add_findings(before.capture), add_findings(after.capture))
     if is_saved(baseline):
         return replace(sides, names=(baseline, ""))
@@ -124,7 +123,7 @@ def match_sides(sides: Sides, texts: tuple[str | None, str | None]) -> Sides:
     names = sides.before.snippet, sides.after.snippet
     if names[0] == names[1] or texts[0] is None or texts[1] is None:
         return sides
-    from vmapdbg.diff.sequences import match_lines
+    from vmapdbg.diff.pairing import match_lines
 
     return replace(sides, same_lines=match_lines(texts[0], texts[1], names))
 
@@ -149,7 +148,7 @@ def read_unchanged(snippet: str, capture: str) -> str | None:
     return read_text(snippet)
 
 
-def run_beside(job: Job, baseline: str) -> tuple[Run, Run]:
+def run_with_baseline(job: Job, baseline: str) -> tuple[Run, Run]:
     """Runs the baseline and the job at the same time and returns both runs. Afterwards writes to stderr what the
     snippet printed in the job's run.
 

@@ -34,7 +34,7 @@ def _read_name(noun: str, known: Collection[str], value: Any) -> str:
 
 def _read_patches(value: Any) -> Patches:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text such as 'all,-close-ranges'")
+        raise ValueError(f"{value!r} is not a string such as 'all,-close-ranges'")
     return parse_patches(value)
 
 
@@ -42,20 +42,20 @@ def _read_codes(value: Any) -> tuple[str, ...]:
     from vmapdbg.lint import CODES
 
     if not isinstance(value, list):
-        raise ValueError(f"{value!r} is no list of codes such as ['VD104']")
+        raise ValueError(f"{value!r} is not a list of codes such as ['VD104']")
     return tuple(_read_name("code", CODES, code) for code in cast("list[Any]", value))
 
 
 def _read_seconds(value: Any) -> float:
     # in Python a bool is an int
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ValueError(f"{value!r} is no number of seconds over 0")
+        raise ValueError(f"{value!r} is not a number of seconds over 0")
     return float(value)
 
 
 def _read_count(least: int, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{value!r} is no whole number from {least} on")
+        raise ValueError(f"{value!r} is not a whole number from {least} on")
     return value
 
 

@@ -22,15 +22,15 @@ def _set_up(observes: bool) -> None:
     if not observes:
         install()
     if "VMAPDBG_LINT" in os.environ:
-        from vmapdbg.child.run_lint import lint_this_process
+        from vmapdbg.child.run_program import lint_this_process
 
         lint_this_process()
     if "VMAPDBG_SAVE" in os.environ:
-        from vmapdbg.child.run_save import save_this_process
+        from vmapdbg.child.run_program import save_this_process
 
         save_this_process()
     if "VMAPDBG_CHECK" in os.environ:
-        from vmapdbg.child.evidence.call_by_call import check_this_process
+        from vmapdbg.child.evidence.suite import check_this_process
 
         check_this_process()
 

@@ -17,10 +17,9 @@ from vmapdbg.model.capture import Schedule
 from vmapdbg.model.schedule_index import find_distinct, index_of
 from vmapdbg.model.wording import cut_end
 from vmapdbg.page.format import format_bytes, format_share, round_count
-from vmapdbg.page.graph.dot import clean_text, write_dot
-from vmapdbg.page.graph.items import DrawnSchedule
+from vmapdbg.page.graph.dot import TooSlow, clean_text, draw_dots, write_dot
+from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule
 from vmapdbg.page.graph.kernels import build_kernel_graph
-from vmapdbg.page.graph.layout import TooSlow, draw_dots
 from vmapdbg.page.graph.model import BUFFER_KINDS, Graph, GraphError, GraphNode
 from vmapdbg.page.html.nodes import NodeKey, list_sides
 from vmapdbg.page.html.parts import DrawnPart, plan_parts
@@ -158,7 +157,7 @@ class _Drawer:
         schedule = next(each for each in self.capture.schedules if each.index == index)
         try:
             drawn = DrawnSchedule(self.capture, schedule)
-            parts = plan_parts(build_kernel_graph(drawn, None, 0, title), drawn)
+            parts = plan_parts(build_kernel_graph(DrawnPair.of_one(drawn), 0, title), drawn)
             made = draw_dots([write_dot(self._label_nodes(part.graph, schedule)) for part in parts], _SECONDS)
         except (GraphError, TooSlow) as error:
             note = str(error)

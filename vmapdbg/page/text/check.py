@@ -7,18 +7,18 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from vmapdbg.check.blame import (
+from vmapdbg.check.findings import (
     CHANGED,
     LIVE_CHANGED,
     NOT_CHOSEN,
     OVERWRITTEN,
     STALE_READ,
     Blame,
+    ProgramCheck,
     find_blame,
     judge_captured,
 )
 from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleCheck
-from vmapdbg.check.suite import ProgramCheck
 from vmapdbg.model.capture import Capture, Node
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural

@@ -11,12 +11,12 @@ from rich.text import Text
 from vmapdbg.diff import CaptureDiff, ScheduleDiff, Side
 from vmapdbg.diff.source import align_sources
 from vmapdbg.model.capture import SnippetError
-from vmapdbg.model.grouping import group_equal
+from vmapdbg.model.schedule_index import group_equal
 from vmapdbg.model.wording import format_plural, inflect, shorten_commit
 from vmapdbg.page.format import Places, format_ids, label_patches
-from vmapdbg.page.text.code import add_one_column
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Page
 from vmapdbg.page.text.schedule import describe_time, describe_totals, name_only_side, name_schedule, print_schedule
+from vmapdbg.page.text.source import add_one_column
 from vmapdbg.page.text.view import STATUS_STYLES, RunView, ScheduleView
 from vmapdbg.page.view import Selected
 

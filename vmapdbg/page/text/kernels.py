@@ -9,8 +9,7 @@ from rich.text import Text
 
 from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.model.capture import BufferArg, Kernel, Schedule
-from vmapdbg.model.grouping import group_equal
-from vmapdbg.model.schedule_index import kernel_identity
+from vmapdbg.model.schedule_index import group_equal, kernel_identity
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.crash_sentences import describe_error
 from vmapdbg.page.format import (

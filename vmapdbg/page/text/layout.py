@@ -7,16 +7,20 @@ it folds a cell.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TypeVar
 
+from rich.color import Color
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
+from rich.style import Style
 from rich.text import Text
 
+from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import Places, format_ratio
 
 ALERT = "bold red"
@@ -122,12 +126,19 @@ class Page:
         self.lines.append(Text())
         self.add(heading, hang=3)
 
-    def first(self, items: Sequence[_T], most: int, more: str, *, indent: int = 2, style: str = "dim") -> Iterator[_T]:
-        """Yields the first `most` items, all with `show_all`; then adds a line such as `... {} more` for the others."""
-        shown = items if self.show_all else items[:most]
-        yield from shown
-        if len(shown) < len(items):
-            self.add((more.format(len(items) - len(shown)), style), indent=indent)
+    def first(
+        self, items: Sequence[_T], most: int, more: str, *, noun: str = "", indent: int = 2, style: str = "dim"
+    ) -> Iterator[_T]:
+        """Yields the first `most` items, all with `show_all`; then adds a line such as `... {} more` for the others,
+        their number with the `noun`."""
+        if self.show_all:
+            most = len(items)
+        yield from items[:most]
+        if most < len(items):
+            count = str(len(items) - most)
+            if noun:
+                count = format_plural(len(items) - most, noun)
+            self.add((more.format(count), style), indent=indent)
 
     def wrap(self, *parts: Piece, indent: int = 0, hang: int = 0) -> list[Text]:
         """Returns the parts as lines of the page's width, after `indent` spaces; `hang` more after the first."""
@@ -214,8 +225,8 @@ class _Table:
     def lay_out(self) -> Iterator[Text]:
         """Yields the lines."""
         yield from self._lay_out_cells({i: Text(self.columns[i].title, style="dim") for i in self.widths})
-        for row, cells in zip(self.rows, self.texts, strict=True):
-            yield from self._lay_out_row(row, cells)
+        for number, row in enumerate(self.rows):
+            yield from self._lay_out_row(row, self.texts[number])
 
     def _lay_out_row(self, row: Row, texts: Sequence[Text]) -> Iterator[Text]:
         page, cells = self.page, {i: texts[i] for i in self.widths}
@@ -233,7 +244,10 @@ class _Table:
                 label = column.title
             if label:
                 whole = page.join((f"{label} ", "dim"), whole)
-            (notes if column.own_line or i in long else facts).append(whole)
+            if column.own_line or i in long:
+                notes.append(whole)
+            else:
+                facts.append(whole)
         cells |= {i: Text("below", style="dim") for i in long}
         for line in self._lay_out_cells(cells):
             line.stylize_before(row.style)
@@ -255,7 +269,10 @@ class _Table:
             line = Text(" " * self.indent)
             for i, cell in zip(folded, cells_of_line, strict=True):
                 space = Text(" " * max(self.widths[i] - cell.cell_len, 0))
-                line.append_text(space + cell if self.columns[i].right else cell + space)
+                padded = cell + space
+                if self.columns[i].right:
+                    padded = space + cell
+                line.append_text(padded)
                 line.append(" " * _GAP)
             line.rstrip()
             yield line
@@ -314,3 +331,44 @@ def _indent(text: Text, count: int) -> Text:
     if not count:
         return text
     return Text(" " * count) + text
+
+
+# *** colours
+
+LEGIBLE = {
+    "red": 160,
+    "green": 28,
+    "yellow": 130,
+    "blue": 27,
+    "magenta": 133,
+    "cyan": 31,
+    "bright_black": 244,
+}
+"""One of the 16 colours -> the number of its replacement among the 256, also for its bright form."""
+
+
+class LegibleConsole(Console):
+    """Shows the colours of `LEGIBLE` instead of the terminal's own.
+
+    A user chooses what the terminal shows for its 16 colours, and on white, yellow, cyan and bright colours are often
+    invisible. The 256 colours have fixed values, and some of them can be read on white and on black.
+    """
+
+    def get_style(self, name: str | Style, *, default: Style | str | None = None) -> Style:
+        return make_legible(super().get_style(name, default=default))
+
+    def on_broken_pipe(self) -> None:
+        """Raises, because rich would end the tool with exit code 1 when the reader of a pipe closes it."""
+        raise
+
+
+@functools.cache
+def make_legible(style: Style) -> Style:
+    """Returns a style with a colour that can be read on white and on black."""
+    color = style.color
+    if color is None:
+        return style
+    number = LEGIBLE.get(color.name, LEGIBLE.get(color.name.removeprefix("bright_")))
+    if number is None:
+        return style
+    return style + Style(color=Color.from_ansi(number))

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from vmapdbg.diff import NodeChange
 from vmapdbg.model.capture import Node, Range
-from vmapdbg.model.grouping import group_equal
+from vmapdbg.model.schedule_index import group_equal
 from vmapdbg.model.wording import count_shown, format_plural, inflect, join_first
 from vmapdbg.page.format import format_ids, format_shape, join_change
 from vmapdbg.page.sentences import say_realized

@@ -9,8 +9,7 @@ from rich.text import Text
 
 from vmapdbg.diff import KernelChange, ScheduleDiff
 from vmapdbg.lint import RULES
-from vmapdbg.model.grouping import group_equal
-from vmapdbg.model.schedule_index import find_distinct
+from vmapdbg.model.schedule_index import find_distinct, group_equal
 from vmapdbg.model.wording import count_shown, format_plural, join_first
 from vmapdbg.page.format import (
     format_bytes,

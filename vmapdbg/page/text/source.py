@@ -1,33 +1,45 @@
-"""The source of kernels as text: each program once, and of two runs each change once."""
+"""The source of kernels as text: each program once, and of two runs each change once. Source is highlighted, folded
+between tokens, and two sides of it are in one column, side by side, or hunks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, zip_longest
 
+from rich.cells import cell_len, set_cell_size
+from rich.syntax import Syntax
 from rich.text import Text
 
 from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.diff.source import LinePair, align_sources
-from vmapdbg.model.capture import Kernel, SnippetError
+from vmapdbg.install.targets import language_of
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.crash_sentences import describe_crash, describe_error
 from vmapdbg.page.format import format_ids, join_change
-from vmapdbg.page.text.code import (
-    add_one_column,
-    add_two_columns,
-    add_unified,
-    fold_code,
-    highlight,
-    split_lines,
-)
 from vmapdbg.page.text.kernels import name_kernel
-from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Page, escape_unsafe
+from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, CHANGED, NOTE, Page, escape_unsafe
 from vmapdbg.page.text.view import ScheduleView
 
 # Below this width two columns of source are too narrow to read.
 _TWO_COLUMNS = 100
 # With a smaller share of equal lines, one column shows the whole of before, then the whole of after.
 _LEAST_SAME = 0.25
+_THEME = "ansi_dark"
+_MORE_INDENT = 4
+# A fold is at the last space if that leaves less than a third of the line empty.
+_FULL_ENOUGH = 2 / 3
+# What a fold must not cut: an identifier or number, an operator, a string, a run of spaces.
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[\w.$@%]+|\s+|->|<<=?|>>=?|[-+*/<>=!&|]=|&&|\|\||\+\+|--|::|//|/\*|\*/|.')
+_CONTEXT = 3
+_SEPARATOR = 3
+MARKED_BEFORE = "bold reverse red"
+MARKED_AFTER = "bold reverse green"
+_SIGN_STYLES = {" ": "", "-": BEFORE, "+": AFTER}
+
+Lines = tuple[list[Text], list[Text]]
+"""The lines of both sides, coloured."""
+_Item = tuple[LinePair, Text | None, Text | None]
 
 
 def print_source(view: ScheduleView) -> None:
@@ -38,11 +50,16 @@ def print_source(view: ScheduleView) -> None:
     page, start = view.page, len(view.page.lines)
     again: dict[tuple[str, str], list[int]] = {}
     for item in view.pair.kernels:
-        if view.is_pair and not page.show_all and _has_same_source(item):
+        has_same_source = item.status in ("unchanged", "changed") and "source" not in item.changed
+        if view.is_pair and not page.show_all and has_same_source:
             continue
         side = (item.after or item.before)[0]
         if not view.is_pair and side.kernel.failed is not None:
-            _print_failed(page, side.number, side.kernel.failed)
+            # why tinygrad makes no program of the kernel
+            page.add()
+            page.add((f"#{side.number} has no program: {describe_error(side.kernel.failed)}", ALERT))
+            for sentence in describe_crash(side.kernel.failed.crash):
+                page.add(sentence, indent=2)
             continue
         sources = _join_sources(item.before), _join_sources(item.after)
         here = f"{name_kernel(side)} of schedule {view.pair.index}"
@@ -65,27 +82,21 @@ def print_source(view: ScheduleView) -> None:
         page.head("Source", "no kernel")
 
 
-def _has_same_source(item: KernelChange) -> bool:
-    return item.status in ("unchanged", "changed") and "source" not in item.changed
-
-
 # *** one run
-
-
-def _print_failed(page: Page, number: int, failed: SnippetError) -> None:
-    """Prints why tinygrad makes no program of a kernel."""
-    page.add()
-    page.add((f"#{number} has no program: {describe_error(failed)}", ALERT))
-    for sentence in describe_crash(failed.crash):
-        page.add(sentence, indent=2)
 
 
 def _print_kernel(view: ScheduleView, side: KernelSide) -> None:
     page, kernel = view.page, side.kernel
     code = escape_unsafe(kernel.source.strip("\n"), page.console.encoding)
     page.head(name_kernel(side), f"{kernel.target}, {format_plural(len(code.splitlines()), 'line')}")
-    text = highlight(code, kernel.target) if page.is_coloured else Text(code)
-    marks = _list_marks(view, kernel, side.number)
+    text = Text(code)
+    if page.is_coloured:
+        text = highlight(code, kernel.target)
+    # line of the source (from 1) -> the codes of the findings about it
+    marks: dict[int | None, list[str]] = {}
+    for found in view.findings.find_for_kernel(kernel, view.pair.index, side.number):
+        codes = marks.setdefault(found.source_line, [])
+        codes.append(found.code)
     if view.run.copies_source:
         page.lines += split_lines(text)
     elif not marks:
@@ -95,24 +106,16 @@ def _print_kernel(view: ScheduleView, side: KernelSide) -> None:
             page.lines += fold_code(line, page.width)
             if number in marks:
                 indent = len(line.plain) - len(line.plain.lstrip())
-                page.add((f"^ {marks[number]}", ALERT), indent=min(indent, page.width // 2))
-
-
-def _list_marks(view: ScheduleView, kernel: Kernel, number: int) -> dict[int, str]:
-    """Returns line of the source (from 1) -> the codes of the findings about it."""
-    marks: dict[int, str] = {}
-    for found in view.findings.find_for_kernel(kernel, view.pair.index, number):
-        if found.source_line is not None:
-            marks[found.source_line] = ", ".join(filter(None, (marks.get(found.source_line), found.code)))
-    return marks
+                page.add((f"^ {', '.join(marks[number])}", ALERT), indent=min(indent, page.width // 2))
 
 
 # *** two runs
 
 
 def _join_sources(sides: Sequence[KernelSide]) -> str:
-    if len(sides) < 2:
-        return "".join(side.kernel.source for side in sides)
+    """Returns the source of a side; a comment names each of several kernels."""
+    if len(sides) == 1:
+        return sides[0].kernel.source
     return "\n".join(f"// {name_kernel(side)}\n{side.kernel.source.strip(chr(10))}" for side in sides)
 
 
@@ -157,12 +160,13 @@ def _count_changed(item: KernelChange, pairs: Sequence[LinePair]) -> str:
 
 
 def _describe_match(item: KernelChange) -> str:
-    name = name_kernel((item.after or item.before)[0])
-    if item.status == "fused-from":
-        return f"{name}  fused from {', '.join(f'#{side.number}' for side in item.before)}"
-    if item.status == "split-into":
-        return f"{name_kernel(item.before[0])}  split into {', '.join(f'#{side.number}' for side in item.after)}"
-    return join_change("".join(map(name_kernel, item.before)), name)
+    for status, one, words, several in (
+        ("fused-from", item.after, "fused from", item.before),
+        ("split-into", item.before, "split into", item.after),
+    ):
+        if item.status == status:
+            return f"{name_kernel(one[0])}  {words} {', '.join(f'#{side.number}' for side in several)}"
+    return join_change("".join(map(name_kernel, item.before)), "".join(map(name_kernel, item.after[:1])))
 
 
 def _colour(page: Page, code: str, target: str) -> list[Text]:
@@ -172,3 +176,195 @@ def _colour(page: Page, code: str, target: str) -> list[Text]:
         if text.plain == code:
             return list(text.split("\n", allow_blank=True))
     return [Text(line) for line in code.split("\n")]
+
+
+# *** code
+
+
+def highlight(code: str, target: str) -> Text:
+    """Returns source text coloured for `target`; plain text if pygments has no lexer for it."""
+    lexer = language_of(target)
+    if lexer is None:
+        return Text(code)
+    text = Syntax("", lexer, theme=_THEME, background_color="default").highlight(code)
+    text.rstrip()
+    # a lexer may change newlines around the code; then it is shown without colours
+    if text.plain != code.rstrip():
+        return Text(code)
+    return text
+
+
+def fold_code(code: Text, width: int) -> list[Text]:
+    """Returns the lines of `code`; lines wider than `width` are folded between tokens and indented further."""
+    lines: list[Text] = []
+    for line in split_lines(code):
+        if line.cell_len <= width:
+            lines.append(line)
+        else:
+            lines += _fold_line(line, width)
+    return lines
+
+
+def split_lines(code: Text) -> Iterable[Text]:
+    if code.spans:
+        return code.split("\n", allow_blank=True)
+    # several times faster, for a pipe
+    return [Text(line) for line in code.plain.split("\n")]
+
+
+def _fold_line(line: Text, width: int) -> list[Text]:
+    indent = len(line.plain) - len(line.plain.lstrip())
+    hang = min(indent + _MORE_INDENT, width // 2)
+    pieces = line.divide(_list_cuts(line.plain, width, hang))
+    folded = [pieces[0]]
+    for piece in pieces[1:]:
+        start = len(piece.plain) - len(piece.plain.lstrip())
+        folded.append(Text(" " * hang) + piece[start:])
+    return folded
+
+
+def _list_cuts(line: str, width: int, hang: int) -> list[int]:
+    """Returns the offsets to cut at: after a space near the end of the line, else before the token that does not fit.
+
+    A token wider than a whole line is cut where the line ends.
+    """
+    cuts: list[int] = []
+    start, space, room = 0, 0, width
+    for match in _TOKEN.finditer(line):
+        end = match.end()
+        while cell_len(line[start:end]) > room and not match[0].isspace():
+            cut = match.start()
+            if space > start and cell_len(line[start:space]) > room * _FULL_ENOUGH:
+                cut = space
+            elif cut <= start:
+                cut = start + max(len(set_cell_size(line[start:end], room).rstrip()), 1)
+            cuts.append(cut)
+            start, room = cut, width - hang
+        if match[0].isspace():
+            space = end
+    return cuts
+
+
+# *** two sides
+
+
+def _fold_same(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> Iterator[_Item | int]:
+    """Yields the pairs to show, each with its two lines as Text, changes inside the lines marked; and a number for
+    equal pairs that are left out."""
+    left, right = map(iter, coloured)
+    runs = [(same, list(run)) for same, run in groupby(pairs, key=lambda pair: pair.is_same)]
+    for i, (same, run) in enumerate(runs):
+        items: list[_Item] = []
+        for pair in run:
+            before = after = None
+            if pair.before is not None:
+                before = next(left)
+                for mark in pair.marks_before:
+                    before.stylize(MARKED_BEFORE, *mark)
+            if pair.after is not None:
+                after = next(right)
+                for mark in pair.marks_after:
+                    after.stylize(MARKED_AFTER, *mark)
+            items.append((pair, before, after))
+        head = _CONTEXT * (i > 0)
+        tail = _CONTEXT * (i < len(runs) - 1)
+        # the line that says what is left out must replace more than one line
+        if page.show_all or not same or len(items) <= head + tail + 1:
+            yield from items
+            continue
+        yield from items[:head]
+        yield len(items) - head - tail
+        yield from items[len(items) - tail :]
+
+
+def _add_gaps(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> Iterator[_Item]:
+    """Yields the pairs to show; adds a line where equal pairs are left out."""
+    for item in _fold_same(page, pairs, coloured):
+        if isinstance(item, int):
+            page.add((f"... {format_plural(item, 'line')} the same", "dim"), indent=2)
+        else:
+            yield item
+
+
+def add_one_column(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> None:
+    """Adds an equal pair as one line, else the line of before above the line of after."""
+    for pair, before, after in _add_gaps(page, pairs, coloured):
+        if pair.is_same:
+            _add_line(page, " ", after)
+        else:
+            _add_line(page, "-", before, MARKED_BEFORE)
+            _add_line(page, "+", after, MARKED_AFTER)
+
+
+def _add_line(page: Page, sign: str, line: Text | None, marked: str = "") -> None:
+    """Adds a line of source after its sign, folded to the page, with `^` below the parts that have the style `marked`.
+
+    None is a line that the side does not have."""
+    for text in _fold_marked(line, page.width - 2, marked):
+        page.lines.append(Text.assemble((sign, _SIGN_STYLES[sign]), " ", text))
+        sign = " "
+
+
+def _fold_marked(line: Text | None, width: int, marked: str) -> Iterator[Text]:
+    """Yields a line of source folded to `width`, with `^` below the parts that have the style `marked`."""
+    for folded in () if line is None else fold_code(line, width):
+        yield folded
+        carets = [" "] * len(folded)
+        for span in folded.spans:
+            if marked and span.style == marked:
+                carets[span.start : span.end] = "^" * (min(span.end, len(folded)) - span.start)
+        if "^" in carets:
+            yield Text("".join(carets).rstrip(), style=CHANGED)
+
+
+def add_two_columns(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> None:
+    """Adds before on the left and after on the right, each folded to its half of the page."""
+    room = page.width - _SEPARATOR
+    left_width, right_width = (max(text.cell_len for text in side) for side in coloured)
+    # what the left column needs, at most half of the page or the rest
+    width = max(len("before"), min(left_width, max(room // 2, room - right_width)))
+    titles = Text("before", style=BEFORE), Text("after", style=AFTER)
+    page.lines.append(_join_columns(titles[0], " ", "", titles[1], width))
+    for pair, before, after in _add_gaps(page, pairs, coloured):
+        left, right = _fold_marked(before, width, MARKED_BEFORE), _fold_marked(after, room - width, MARKED_AFTER)
+        sign, style = "~", CHANGED
+        if pair.is_same:
+            sign, style = "|", "dim"
+        elif after is None:
+            sign, style = "-", BEFORE
+        elif before is None:
+            sign, style = "+", AFTER
+        for one, other in zip_longest(left, right, fillvalue=Text()):
+            page.lines.append(_join_columns(one, sign, style, other, width))
+            sign, style = "|", "dim"
+
+
+def _join_columns(left: Text, sign: str, style: str, right: Text, width: int) -> Text:
+    return Text.assemble(left, " " * (width - left.cell_len), " ", (sign, style), " ", right)
+
+
+def add_unified(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> None:
+    """Adds the hunks of a unified diff."""
+    number_before = number_after = 1
+    hunk: list[_Item] = []
+    for entry in [*_fold_same(page, pairs, coloured), 0]:
+        if isinstance(entry, tuple):
+            hunk.append(entry)
+            continue
+        count_before = sum(before is not None for _, before, _ in hunk)
+        count_after = sum(after is not None for _, _, after in hunk)
+        if any(not pair.is_same for pair, _, _ in hunk):
+            page.add((f"@@ -{number_before},{count_before} +{number_after},{count_after} @@", NOTE))
+        else:
+            hunk = []
+        for same, run in groupby(hunk, key=lambda item: item[0].is_same):
+            items = list(run)
+            # changed lines: all of before, then all of after
+            for _, before, _ in items:
+                if not same:
+                    _add_line(page, "-", before)
+            for _, _, after in items:
+                _add_line(page, " " if same else "+", after)
+        number_before += entry + count_before
+        number_after += entry + count_after
+        hunk = []

@@ -1,15 +1,42 @@
-"""Prints explanations: a title, and on each topic its sentences."""
+"""Prints what `why` found: decisions as sentences by topic; or how values go through the passes of the scheduler, with
+a table for each output that is wrong, then the step that makes it so."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
 
-from vmapdbg.page.text.layout import ALERT, NOTE, Page
+from vmapdbg.check.value_path import (
+    Difference,
+    OutputPath,
+    PassValue,
+    SchedulePath,
+    ValueReport,
+    WrongRead,
+    WrongRewrite,
+)
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.schedule_index import ScheduleIndex, index_of
+from vmapdbg.model.wording import format_known, format_plural
+from vmapdbg.page.format import Places, format_shape
+from vmapdbg.page.text.layout import ALERT, NOTE, Cell, Page, Piece, Row
 from vmapdbg.page.why import Explanation
 
 _LABEL = 17
+_AFTERWARDS = "the scheduler makes it right: code generation, the compiler, or memory that buffers share makes it wrong"
+_NOT_KNOWN = (
+    "it is right after every pass that could be evaluated; a later step makes it wrong, and it is unknown which"
+)
+_VALUES = {"right": ("right", "green"), "wrong": ("wrong", ALERT), "unknown": ("-", "yellow")}
+_STEPS = {
+    "rule": "the first rewrite that changes it",
+    "node": "the first node that it changes, by several rewrites",
+    "write": "a write is lost",
+    "overwrites": "a value is written to memory of the snippet, to which nothing assigns it",
+    "ranges": "the first node that has another value by its ranges",
+}
 
 
 def print_explanations(explanations: Sequence[Explanation], console: Console) -> None:
@@ -23,8 +50,173 @@ def print_explanations(explanations: Sequence[Explanation], console: Console) ->
             if not step.sentences:
                 page.add(("no boundary: no kernel reads another one's buffer", "dim"), indent=2)
             label = f"  {step.topic:<15}"
-            for number, sentence in enumerate([*step.sentences, *step.alerts]):
-                style = NOTE if number < len(step.sentences) else ALERT
-                page.add((label, NOTE), (sentence, style), hang=_LABEL)
-                label = " " * _LABEL
+            for style, sentences in ((NOTE, step.sentences), (ALERT, step.alerts)):
+                for sentence in sentences:
+                    page.add((label, NOTE), (sentence, style), hang=_LABEL)
+                    label = " " * _LABEL
     page.print()
+
+
+# *** values
+
+
+def print_value_paths(capture: Capture, report: ValueReport, console: Console) -> None:
+    """Prints the verdict, then each schedule; one in which all is right is a line."""
+    page = Page(console, Places.of(capture))
+    _print_verdict(page, capture, report)
+    for path in report.schedules:
+        _print_schedule(page, index_of(capture.schedules[path.schedule]), path)
+    if report.stopped:
+        page.add(("stopped: other schedules were not followed", "yellow"))
+    page.print()
+
+
+def _print_verdict(page: Page, capture: Capture, report: ValueReport) -> None:
+    outputs = [output for path in report.schedules for output in path.outputs]
+    count = format_plural(len(outputs), "output")
+    wrong = sum(output.first_wrong is not None for output in outputs)
+    verdict = (f"{count}, right after every pass", "bold green")
+    if wrong:
+        verdict = (f"{wrong} of {count} wrong", ALERT)
+    elif not outputs:
+        verdict = ("no output was followed", "bold yellow")
+    elif any(one.status == "unknown" for output in outputs for one in output.passes):
+        verdict = (f"{count}, none found wrong", "bold green")
+    page.add((capture.snippet, "bold"), "  ", verdict)
+    if not outputs:
+        for missing in capture.missing:
+            page.add(("not observed: ", "yellow"), missing, indent=2)
+
+
+# *** a schedule
+
+
+def _print_schedule(page: Page, index: ScheduleIndex, path: SchedulePath) -> None:
+    head: list[Piece] = [(f"schedule {path.schedule}", "bold"), page.places.format(path.line, "  {}")]
+    if path.reason is not None:
+        page.add(*head, (f"  not followed: {path.reason}", "yellow"))
+    elif all(output.first_wrong is None and output.passes for output in path.outputs):
+        page.add(*head, f"  {format_plural(len(path.outputs), 'output')} right{_describe_unknown(path)}")
+    else:
+        page.add()
+        page.add(*head)
+        for output in path.outputs:
+            _print_output(page, index, output)
+
+
+def _describe_unknown(path: SchedulePath) -> str:
+    reasons = Counter(one.reason for output in path.outputs for one in output.passes if one.status == "unknown")
+    if not reasons:
+        return ""
+    reason, _ = reasons.most_common(1)[0]
+    return f" after each pass but {reasons.total()} that could not be evaluated ({reason})"
+
+
+def _print_output(page: Page, index: ScheduleIndex, output: OutputPath) -> None:
+    called = "output"
+    if output.of == "buffer":
+        called = "buffer of the snippet"
+    name: list[Piece] = [f"{called} {output.number} {format_shape(output.shape)} {output.dtype}"]
+    node = index.node(output.node)
+    if node is not None:
+        name += [(f"  {node.op} {node.id}", "bold"), page.place(output.line)]
+    if not output.passes:
+        page.add(*name, (f"  not followed: {output.reason}", "yellow"), indent=2)
+    elif output.first_wrong is None:
+        page.add(*name, ("  right", "green"), indent=2)
+    else:
+        page.add(*name, indent=2)
+        _print_passes(page, output.passes)
+        _explain(page, index, output, output.first_wrong)
+
+
+def _print_passes(page: Page, passes: Sequence[PassValue]) -> None:
+    rows: list[Row] = []
+    last: Difference | None = None
+    for one in passes:
+        found, about = one.difference, one.reason or ""
+        if found is not None and found == last:
+            about = "in the same way"
+        elif found is not None:
+            where = ", ".join(map(str, found.index))
+            about = f"[{where}] is {found.got}, should be {found.expected}; {found.wrong} of {found.total}"
+        last = found
+        cells = [
+            Cell("pass", one.name, comfort=30),
+            Cell("value", _VALUES[one.status], comfort=7),
+            Cell("", about, comfort=40, most=60, label=""),
+            Cell("asked for at", one.place or "", comfort=34, leaves=1, optional=True),
+        ]
+        rows.append(Row(cells))
+    page.table(rows, indent=4)
+
+
+# *** what makes it wrong
+
+
+def _explain(page: Page, index: ScheduleIndex, output: OutputPath, first: PassValue) -> None:
+    if output.rewrite is not None:
+        _explain_rewrite(page, index, output.rewrite, first)
+    elif output.read is not None:
+        _explain_read(page, index, output.read)
+    elif first.kind == "run":
+        sentence = _AFTERWARDS
+        if any(one.status != "right" for one in output.passes[:-1]):
+            sentence = _NOT_KNOWN
+        page.add(sentence, indent=4)
+        page.add(("more: vmapdbg check", "dim"), indent=4)
+    else:
+        reason = output.reason or "what makes it wrong was not found"
+        page.add((f"{first.name}: {reason}", "yellow"), indent=4)
+
+
+def _explain_read(page: Page, index: ScheduleIndex, found: WrongRead) -> None:
+    reader = _name_kernel(index, found.reader_kernel, found.reader)
+    writer = _name_kernel(index, found.writer_kernel, found.writer)
+    should = "it should read what was there before"
+    if found.expected is not None:
+        should = f"it should read what launch {found.expected} leaves there"
+    sentence = f"{reader} reads a buffer of {found.size} {found.dtype} after {writer} wrote it; {should}"
+    page.add(("the order of the kernels: ", ALERT), sentence, indent=4)
+    _print_node(page, index, f"{reader} writes ", found.node, found.line)
+    _print_node(page, index, f"{writer} writes ", found.writer_node, found.writer_line)
+
+
+def _print_node(page: Page, index: ScheduleIndex, what: str, node_id: int | None, line: str | None) -> None:
+    node = index.node(node_id)
+    if node is not None:
+        page.add(what, (f"{node.op} {node.id}", "bold"), page.place(line), indent=6)
+
+
+def _name_kernel(index: ScheduleIndex, number: int | None, launch: int) -> str:
+    kernel = index.kernel(number)
+    if kernel is None:
+        return f"launch {launch}"
+    return f"{kernel.name} #{number}"
+
+
+def _explain_rewrite(page: Page, index: ScheduleIndex, found: WrongRewrite, first: PassValue) -> None:
+    where = format_known(", by the rule at {}", found.rule)
+    page.add((f"{_STEPS[found.kind]}, in {first.name}{where}:", ALERT), indent=4)
+    page.add(found.before, indent=6, hang=3)
+    page.add(f"-> {found.after}", indent=6, hang=3)
+    page.add(_describe_place(found), indent=6)
+    if found.extra:
+        extra = ", ".join(found.extra)
+        page.add((f"what became of it depends on {extra}, which it should not", "red"), indent=6)
+    _print_node(page, index, "of node ", found.node, found.line)
+    if found.tried > 1:
+        skipped = format_known(", {} of them could not be evaluated", found.skipped or None)
+        page.add((f"{format_plural(found.tried, 'step')} looked at{skipped}", "dim"), indent=6)
+
+
+def _describe_place(found: WrongRewrite) -> str:
+    difference = found.difference
+    names = found.ranges
+    steps = list(map("{} = {}".format, names, difference.index))
+    rest = difference.index[len(names) :]
+    if rest:
+        steps.append(f"[{', '.join(map(str, rest))}]")
+    at = format_known("at {} ", ", ".join(steps))
+    count = f"{difference.wrong} of {difference.total}"
+    return f"{at}it is {difference.got}, and was {difference.expected}; {count} differ"

@@ -1,4 +1,6 @@
-"""The folder through which the processes of a program pass what they realize to a process that compares it.
+"""Watches a whole program for `run --check`: one call of `Tensor.realize` at a time.
+
+The processes of the program pass what they realize through a folder to a process that compares it:
 
     making/NAME/   the evidence of one schedule, while it is written
     ready/NAME/    complete evidence: evidence.pickle, test.txt, blobs/; the judge removes it
@@ -11,19 +13,31 @@ The folder has a limited size: a process that writes faster than it is compared 
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
 import shutil
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
+from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.folder import ROOM, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
+from vmapdbg.child.failures.diagnose import explain_stopped
+from vmapdbg.child.failures.endless import Endless, EndlessRewrite, Watcher
+from vmapdbg.child.listen.recorder import Recorder
+from vmapdbg.child.listen.user_lines import find_user_line
+from vmapdbg.child.live import listen
+from vmapdbg.child.run_program import current_test
 from vmapdbg.model.crash import Crash
 from vmapdbg.reference.graph import OpGraph
 
+FOLDER_VARIABLE = "VMAPDBG_CHECK"
 MOST_WAITING = 1 << 29
 """The most bytes of evidence in the folder."""
 _POLL = 0.02
@@ -45,9 +59,9 @@ class SuiteFolder(EvidenceFolder):
 
     def _begin_process(self) -> None:
         self.token = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        own = self.root / "own" / self.token
-        own.mkdir()
-        super().__init__(own)
+        folder = self.root / "own" / self.token
+        folder.mkdir()
+        super().__init__(folder)
 
     def begin(self, test: str) -> None:
         """Begins a call of a test: drops what earlier calls have kept."""
@@ -56,17 +70,15 @@ class SuiteFolder(EvidenceFolder):
             blob.unlink()
         self.room = ROOM
 
+    def begin_replay(self) -> None:
+        self.begin(current_test())
+
     def note_endless(self, line: str | None, test: str, error: str, crash: Crash) -> None:
         """Reports that tinygrad was stopped outside of any call of `Tensor.realize`."""
         evidence = Evidence(-1, line, failed=error, crash=crash, is_endless=True)
         before, self.test = self.test, test
         self._hand_on(evidence, with_blobs=False)
         self.test = before
-
-    def note_outside(self) -> None:
-        """Counts a schedule that is not compared."""
-        with (self.root / "outside").open("ab") as file:
-            file.write(b"x")
 
     def write(self, evidence: Evidence) -> None:
         """Passes on the evidence of a schedule. When it is written again, only new reasons of `unchecked` are passed
@@ -118,3 +130,85 @@ class SuiteFolder(EvidenceFolder):
             if time.monotonic() - since > _LONGEST_WAIT:
                 return False
             time.sleep(_POLL)
+
+
+class BetweenCalls(Recorder):
+    """Keeps a schedule while the call that asked for it runs, and no longer: the program's tensors are freed."""
+
+    def __init__(self, folder: SuiteFolder) -> None:
+        super().__init__()
+        self.folder = folder
+        self.is_call_running = False
+
+    def schedule_asked(self, key: bytes, cached: bool) -> None:
+        super().schedule_asked(key, cached)
+        if cached:
+            self._end_outside()
+
+    def schedule_created(self, graph: Any, created: Any) -> None:
+        super().schedule_created(graph, created)
+        self._end_outside()
+
+    def _end_outside(self) -> None:
+        """Counts a schedule that is not compared, and forgets it."""
+        if not self.is_call_running:
+            with (self.folder.root / "outside").open("ab") as file:
+                file.write(b"x")
+            self.forget()
+
+
+class CallByCall(Collector):
+    """Has evidence for one call at a time, and forgets what a TinyJit captured when the next test runs."""
+
+    def __init__(self, folder: SuiteFolder, recorder: BetweenCalls) -> None:
+        super().__init__(folder.path, recorder)
+        self.folder = self.replays.folder = self.suite = folder
+        self.between = recorder
+
+    def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
+        if self.between.is_call_running:
+            return super().on_realize(realize, tensor, *others, **options)
+        test = current_test()
+        if test != self.suite.test:
+            self.close()
+        self.suite.begin(test)
+        self.between.is_call_running = True
+        try:
+            return super().on_realize(realize, tensor, *others, **options)
+        finally:
+            self.between.is_call_running = False
+            self.between.forget()
+
+    def close(self) -> None:
+        super().close()
+        self.replays.captured.clear()
+        self.suite.forget()
+
+
+def check_this_process() -> None:
+    """Passes on what this process realizes to `vmapdbg.child.compare.checker` as soon as a call returns: workers often
+    end without running exit handlers. The overlay is installed already, if any."""
+    folder = SuiteFolder(Path(os.environ[FOLDER_VARIABLE]))
+    recorder = BetweenCalls(folder)
+    collector = CallByCall(folder, recorder)
+    listen(recorder, collector.watch)
+    watch_rewrites(folder, recorder)
+    atexit.register(collector.close)
+
+
+def watch_rewrites(folder: SuiteFolder, recorder: BetweenCalls) -> None:
+    """Stops a rewrite that never ends, in this thread of this process and of processes that it forks: what runs
+    there gets an EndlessRewrite, and a test that hung fails."""
+
+    def note(found: Endless, loop: FrameType) -> None:
+        # the call says it, with what it knows of its schedule
+        if recorder.is_call_running and recorder.schedules:
+            return
+        crash = explain_stopped(found, loop)
+        folder.note_endless(find_user_line(loop), current_test(), f"EndlessRewrite: {EndlessRewrite()}", crash)
+
+    def start() -> None:
+        Watcher(lambda text: None, note).start()
+
+    start()
+    os.register_at_fork(after_in_child=start)

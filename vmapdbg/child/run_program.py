@@ -1,11 +1,10 @@
-"""`vmapdbg run --save` in the program's processes: saves what each test schedules, schedule by schedule.
-
-`vmapdbg.commands.run` is the tool's side. The file of a test is written again after each schedule, because the end of
-a test is not known, and workers end without exit handlers.
+"""`vmapdbg run --lint` and `--save` in the program's processes: each schedule is linted or saved as soon as it is made,
+because workers often end without running exit handlers. `vmapdbg.commands.run` is the tool's side.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -14,11 +13,14 @@ import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord
-from vmapdbg.child.live import ScheduleFeed, build_live_capture, listen
-from vmapdbg.model.data import build_data
-from vmapdbg.model.store import StoreError, dump_compact, write_atomically
+from vmapdbg.child.live import build_live_capture, is_ordered, listen
+from vmapdbg.install.job import LintedSchedule
+from vmapdbg.install.targets import DEFAULT_TARGET
+from vmapdbg.model.store import StoreError, build_data, dump_compact, to_data, write_atomically
 from vmapdbg.suite.saved import (
     FAILED,
     AskedSchedule,
@@ -29,20 +31,91 @@ from vmapdbg.suite.saved import (
     start_run,
 )
 
+LINT_VARIABLE = "VMAPDBG_LINT"
+"""The folder where each process writes a file with its findings."""
+TARGET_VARIABLE = "VMAPDBG_LINT_TARGET"
 SAVE_VARIABLE = "VMAPDBG_SAVE"
 """JSON with the `folder` of the run and the `run` itself, as `run.json` has it."""
 MOST_ASKED = 256
-"""How many schedules a file of a test has: it is written again for each of them."""
+"""How many schedules a file of a test has: it is written again for each of them, because the end of a test is not
+known."""
 OUTSIDE = "(outside of the tests)"
 """The name for schedules that pytest makes while it collects tests."""
 
 _PHASE = re.compile(r" \((setup|call|teardown)\)$")
 
 
+def lint_this_process() -> None:
+    """Lints what this process schedules. The overlay is installed already, unless tinygrad is observed as it is."""
+    linter = Linter(Path(os.environ[LINT_VARIABLE]), os.environ.get(TARGET_VARIABLE, DEFAULT_TARGET))
+    listen(linter)
+    atexit.register(linter.end_last)
+
+
 def save_this_process() -> None:
     """Saves what this process schedules."""
     asked = json.loads(os.environ[SAVE_VARIABLE])
     listen(RunWriter(Path(asked["folder"]), build_data(SavedRun, asked["run"])))
+
+
+class ScheduleFeed(Recorder):
+    """Passes on each schedule as soon as it is made, and forgets it."""
+
+    def made(self, schedule: ScheduleRecord, passed: PassRecord, is_whole: bool) -> None:
+        """Gets a new schedule; if it is not whole, it raised before it had kernels."""
+
+    def asked_again(self, schedule: ScheduleRecord) -> None:
+        """Gets a schedule that came from tinygrad's cache."""
+
+    def schedule_asked(self, key: bytes, cached: bool) -> None:
+        self.end_last()
+        super().schedule_asked(key, cached)
+        if cached:
+            self.asked_again(self.schedules[-1])
+            self.forget()
+
+    def schedule_created(self, graph: Any, created: Any) -> None:
+        super().schedule_created(graph, created)
+        self.end_last(is_whole=True)
+
+    def end_last(self, is_whole: bool = False) -> None:
+        """Passes on the last schedule."""
+        try:
+            for schedule in self.schedules[-1:]:
+                if schedule.passed is not None:
+                    self.made(schedule, schedule.passed, is_whole)
+        finally:
+            self.forget()
+
+
+class Linter(ScheduleFeed):
+    """Lints each schedule. It skips kernels that it knows, unless their order is wrong now."""
+
+    def __init__(self, folder: Path, target: str) -> None:
+        super().__init__()
+        self.output, self.target = folder / f"{os.getpid()}.jsonl", target
+        self.seen: set[bytes] = set()
+
+    def made(self, schedule: ScheduleRecord, passed: PassRecord, is_whole: bool) -> None:
+        linted = self.lint(schedule, passed)
+        with self.output.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(to_data(linted)) + "\n")
+
+    def lint(self, schedule: ScheduleRecord, passed: PassRecord) -> LintedSchedule:
+        kernels = {launch.ast.key for launch in passed.kernels if launch.is_compute}
+        new = kernels - self.seen
+        try:
+            if kernels and not new and is_ordered(passed):
+                return LintedSchedule()
+            self.seen |= new
+            capture = build_live_capture([schedule], self.target)
+        except Exception as error:  # the target may not have what the program uses; the program must go on
+            return LintedSchedule(failed=f"{type(error).__name__}: {error}"[:300])
+        from vmapdbg.lint import lint_capture
+
+        # kernels with an access whose addresses are unknown
+        undecided = sum(any(access.lowest is None for access in kernel.accesses or ()) for kernel in capture.kernels)
+        return LintedSchedule(len(new), undecided, lint_capture(capture))
 
 
 class RunWriter(ScheduleFeed):
@@ -95,13 +168,15 @@ class RunWriter(ScheduleFeed):
         if name is None:
             part = replace(part, failed=(*part.failed, failed))
         else:
-            part = replace(part, schedules=add_asked(part.schedules, AskedSchedule(name, line)))
+            schedules, asked = part.schedules, AskedSchedule(name, line)
+            if schedules and replace(schedules[-1], count=1) == asked:
+                asked = replace(asked, count=schedules[-1].count + 1)
+                schedules = schedules[:-1]
+            part = replace(part, schedules=(*schedules, asked))
         self._part = part
         try:
-            files = start_run(self.folder, self.run)
-            write_atomically(
-                files / "tests" / f"{name_test(test)}-{self._token}-{self._number}.json", dump_compact(part)
-            )
+            file = f"{name_test(test)}-{self._token}-{self._number}.json"
+            write_atomically(start_run(self.folder, self.run) / "tests" / file, dump_compact(part))
         except (OSError, StoreError) as error:
             self._stop(error)
 
@@ -113,13 +188,6 @@ class RunWriter(ScheduleFeed):
         except OSError:
             # the folder is gone or full: the tool sees this at the end of the run
             return
-
-
-def add_asked(asked: tuple[AskedSchedule, ...], new: AskedSchedule) -> tuple[AskedSchedule, ...]:
-    """Returns the entries with a new entry; if it equals the last entry, that is counted once more."""
-    if asked and replace(asked[-1], count=1) == new:
-        return (*asked[:-1], replace(new, count=asked[-1].count + 1))
-    return (*asked, new)
 
 
 def current_test() -> str:

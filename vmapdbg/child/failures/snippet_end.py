@@ -1,0 +1,235 @@
+"""How the snippet's process ends: by an error, by an exit, or by its death. Runs in the child."""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+import signal
+import struct
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+from vmapdbg.child.failures.diagnose import KnownNodes, explain_error
+from vmapdbg.child.listen.launches import PlannedLaunch, watch_launches
+from vmapdbg.child.listen.user_lines import find_user_file
+from vmapdbg.install.overlay import load_patching, overlay_dir
+from vmapdbg.install.targets import TARGETS, target_of
+from vmapdbg.model.capture import SnippetError
+
+_OPENING = "get_canonicalized_item"
+"""The function of tinygrad's device.py that opens a device, on every release."""
+_FREE, _SHARE = 1.0, 0.05
+"""The copies of the process may take so many seconds, or this share of the snippet's time."""
+_POLL = 0.05
+"""Seconds between two looks whether the process still lives."""
+_NONE = -1
+# the number of the current schedule, and of its launch
+_PLACE = struct.Struct("qq")
+
+
+def hold(lifeline: int) -> None:
+    """Watches the reading end of a pipe; the tool holds the other end. When the tool ends, even by SIGKILL, the whole
+    group of this process is killed. A negative number means no pipe."""
+
+    def watch() -> None:
+        try:
+            os.read(lifeline, 1)
+        except OSError:
+            # the snippet closed it
+            return
+        # a child that was started by hand has no group of its own
+        if os.getpgrp() == os.getpid():
+            os.killpg(os.getpid(), signal.SIGKILL)
+
+    if lifeline >= 0:
+        threading.Thread(target=watch, daemon=True).start()
+
+
+# *** errors and exits
+
+
+def explain_exit(ended: SystemExit) -> SnippetError | None:
+    """Returns the error of an exit with another status than 0."""
+    status = ended.code
+    if status in (None, 0):
+        return None
+    # as Python does: a message goes to stderr, and the status is 1
+    if not isinstance(status, int):
+        print(status, file=sys.stderr)
+        status = 1
+    return SnippetError("SystemExit", str(status), None)
+
+
+def report_error(error: BaseException, nodes: KnownNodes) -> SnippetError:
+    """Prints the snippet's traceback, and returns the error, with what tinygrad was doing if it raised the error.
+    `nodes` are the nodes of the last schedule."""
+    print_traceback(error)
+    lines: list[str] = []
+    closed_devices: list[str] = []
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        if find_user_file(code.co_filename) is not None and not _is_ours(code.co_filename):
+            lines.append(f"{code.co_filename}:{number}")
+        if code.co_name.endswith(_OPENING) and code.co_filename.endswith(f"tinygrad{os.sep}device.py"):
+            closed_devices.append(str(frame.f_locals.get("ix")))
+    if closed_devices:
+        print(advise_target(closed_devices[0]), file=sys.stderr)
+    # the innermost line; tinygrad compiles code without a file, too
+    lines.sort(key=lambda line: not line.startswith("<"))
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        lines.append(f"{error.filename}:{error.lineno}")
+    return explain_error(error, nodes, next(reversed(lines), None))
+
+
+def print_traceback(error: BaseException) -> None:
+    """Prints the traceback as Python does, without the frames of the tool."""
+    # error -> its whole traceback; the causes may form a circle
+    whole: dict[BaseException, TracebackType | None] = {}
+    todo: list[BaseException | None] = [error]
+    while todo:
+        one = todo.pop()
+        if one is not None and one not in whole:
+            whole[one] = one.__traceback__
+            todo += [one.__cause__, one.__context__]
+    for one, link in whole.items():
+        links: list[TracebackType] = []
+        while link is not None:
+            links.append(link)
+            link = link.tb_next
+        stripped = None
+        for link in reversed(links):
+            if not _is_ours(link.tb_frame.f_code.co_filename):
+                stripped = TracebackType(stripped, link.tb_frame, link.tb_lasti, link.tb_lineno)
+        one.__traceback__ = stripped
+    try:
+        sys.__excepthook__(type(error), error, error.__traceback__)
+    finally:
+        # `diagnose` needs all frames
+        for one, frames in whole.items():
+            one.__traceback__ = frames
+
+
+@functools.cache
+def _is_ours(file: str) -> bool:
+    folders = (Path(__file__).parents[2], overlay_dir())
+    return os.path.abspath(file).startswith(tuple(f"{folder.resolve()}{os.sep}" for folder in folders))
+
+
+def advise_target(device: str) -> str:
+    """Returns the sentence that says how to see kernels of a missing device."""
+    target = target_of(device.partition(":")[0])
+    closed = f"vmapdbg: tinygrad cannot open the device {device} here"
+    if target not in TARGETS:
+        return f"{closed}; without it, --target shows the source for {', '.join(TARGETS)} on any machine"
+    return f"{closed}; run it on another device, and --target {target} shows its source for {device} on any machine"
+
+
+# *** death
+
+
+class Shadow:
+    """A copy of the snippet's process that reports what was captured if the process dies: by a segmentation fault in a
+    kernel, by `os._exit`, or killed.
+
+    The process forks a new copy before each schedule runs. If that takes long, it stops forking, and the report says
+    that it lacks a later schedule. Only on Linux: elsewhere a copy of a process with threads, or with a GPU, may not go
+    on. `file` gets the copy's process id, `report` the end of a sentence about what ran, and writes the capture.
+    Kernels are for `target`.
+    """
+
+    def __init__(self, target: str, file: Path, report: Callable[[str], None]) -> None:
+        self.target, self.file, self.report = target, file, report
+        self.owner = os.getpid()
+        self.copy = 0
+        self.started, self.spent = time.monotonic(), 0.0
+        # how many schedules have begun to run, and the launches of the last
+        self.begun = 0
+        self.steps: Sequence[PlannedLaunch] = ()
+        self.place = mmap.mmap(-1, _PLACE.size)
+        self.note(_NONE)
+
+    def watch(self, tensor_module: ModuleType) -> None:
+        """Starts to copy when schedules run. Raises UnknownShape."""
+        if sys.platform != "linux":
+            return
+        with load_patching().Changes("what ran last") as changes:
+            watch_launches(changes, tensor_module, self)
+
+    def note(self, launch: int) -> None:
+        """Writes the current launch to memory that the copy shares."""
+        _PLACE.pack_into(self.place, 0, self.begun, launch)
+
+    # *** launches
+
+    def begins(self, steps: Sequence[PlannedLaunch]) -> None:
+        self.begun += 1
+        self.steps = steps
+        self.note(_NONE)
+        self.renew()
+
+    def before(self, index: int, buffers: Sequence[Any]) -> None:
+        self.note(index)
+
+    def after(self, index: int, buffers: Sequence[Any], uops: Sequence[Any]) -> None:
+        self.note(_NONE)
+
+    def fails(self, index: int) -> None:
+        self.note(_NONE)
+
+    # *** the copy
+
+    def renew(self) -> None:
+        """Replaces the copy by a new copy."""
+        begins = time.monotonic()
+        # a process that the snippet forks has no report of its own
+        if os.getpid() != self.owner or self.spent > max(_FREE, _SHARE * (begins - self.started)):
+            return
+        copy = os.fork()
+        if copy == 0:
+            self.wait()
+        self.file.write_text(str(copy), encoding="utf-8")
+        self.stop()
+        self.copy = copy
+        self.spent += time.monotonic() - begins
+
+    def wait(self) -> None:
+        """Waits in the copy until the process dies, and reports. Never returns."""
+        try:
+            # the snippet's handlers of signals are not for the copy
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            while os.getppid() == self.owner:
+                time.sleep(_POLL)
+            self.report(self.describe_place())
+        finally:
+            os._exit(0)
+
+    def stop(self) -> None:
+        """Ends the copy: the process reports itself."""
+        if self.copy and os.getpid() == self.owner:
+            os.kill(self.copy, signal.SIGKILL)
+            os.waitpid(self.copy, 0)
+            self.copy = 0
+
+    def describe_place(self) -> str:
+        """Returns what ran when the process died: ` while kernel r_4_4 ran`, ` after its schedules had run`."""
+        begun, launch = _PLACE.unpack_from(self.place, 0)
+        if begun != self.begun:
+            return f" in schedule {begun - 1}, which ran later than what is shown"
+        if launch == _NONE:
+            return ""
+        from vmapdbg.child.program.programs import render_program
+
+        ast = self.steps[launch].ast
+        try:
+            name = f"kernel {render_program(ast, self.target).compiled.name}"
+        except Exception:  # a copy between devices, or a kernel without a program
+            name = ast.op.name
+        return f" while launch {launch} of its last schedule ran, {name}"

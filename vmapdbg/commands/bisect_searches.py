@@ -1,0 +1,374 @@
+"""The searches of `vmapdbg bisect`: sets of patches, single decisions, commits. With --reduce, a child reduces the
+graph of the snippet."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import click
+
+from vmapdbg.bisect.decisions import Choices, DecisionSearch, DecisionSearcher, list_forceable
+from vmapdbg.bisect.outcome import RUNS_WELL, Outcomes, describe_end, find_wrong_schedule
+from vmapdbg.bisect.search import Reduced, Search, search_commits, search_patches
+from vmapdbg.commands.check import check_job
+from vmapdbg.commands.shared import console, jobs
+from vmapdbg.commands.shared.children import ask_child, run_job, run_many
+from vmapdbg.commands.shared.runs import baseline_of
+from vmapdbg.diff import diff_captures
+from vmapdbg.diff.values import estimate_terms
+from vmapdbg.install.job import Job, ReduceRequest, Run
+from vmapdbg.install.patches import Patches, spell_patches
+from vmapdbg.install.trees import commit_of, describe_commit, list_commits, parse_name, repository_of
+from vmapdbg.model.capture import SCHEMA, Capture
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.schedule_index import count_kernels
+from vmapdbg.model.store import write_output
+from vmapdbg.page.documents import (
+    CommitTrial,
+    DecisionsDocument,
+    DecisionTrial,
+    History,
+    describe_choices,
+    make_bisect_document,
+    name_outcomes,
+)
+from vmapdbg.page.text.bisect import print_bisect, print_decisions, print_history
+
+_HANG = 20.0
+"""A graph hangs if it runs for this many seconds; --timeout replaces it."""
+
+
+def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output: Path | None, as_json: bool) -> int:
+    """Runs the job with sets of its patches, and prints what changes its `kind` of outcome. Returns the exit code. With
+    `seconds` the snippet is reduced for at most this long, and written to `output` (None: stdout).
+
+    The output of the snippet is not shown. Raises Failure if the snippet needs patches that cannot be switched.
+    """
+    if job.patches is None:
+        raise Failure(
+            "this tinygrad is observed, without patches: --commits GOOD..BAD looks for a commit, --decisions for a"
+            " decision of its scheduler"
+        )
+    sets = 2 ** len(job.patches)
+    # a search by halves ends its last round
+    most = str(sets) if sets <= budget else f"about {budget}"
+    console.say(f"running {job.snippet} up to {most} times, with all that it does")
+    outcomes = Outcomes(kind, jobs.findings_of)
+    with console.show_progress(f"bisecting {job.snippet}") as progress:
+        count = console.count_runs(progress)
+
+        def ask(sets: Sequence[Patches]) -> list[str]:
+            runs = run_many([replace(job, patches=patches, values=True) for patches in sets], count)
+            return [outcomes.sort_in(run) for run in runs]
+
+        search = search_patches(job.patches, ask, budget)
+    reduced = None
+    if seconds is not None:
+        reduced = reduce_job(job, kind, search, describe_end(outcomes.known[0].run), seconds)
+    if as_json:
+        console.print_json(make_bisect_document(job.snippet, kind, search, outcomes.known, reduced))
+    else:
+        print_bisect(job.snippet, kind, search, outcomes.known, console.make_console())
+    if reduced is not None:
+        console.close_pager()
+        write_reduced(reduced, output, as_json)
+    return int(not search.is_uniform)
+
+
+def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
+    """Writes the reduced snippet to a file, or prints it unless it is part of the JSON."""
+    if reduced.text is None:
+        console.say(f"nothing was reduced: {reduced.reason}")
+        return
+    what = "reduced"
+    if output is not None:
+        write_output(output, reduced.text)
+        what = f"wrote {output}"
+    elif not as_json:
+        click.echo("\n" + reduced.text, nl=False)
+    console.say(f"{what}: {reduced.before} nodes to {reduced.after}, {reduced.tried} graphs tried")
+
+
+# *** --reduce
+
+
+def reduce_job(job: Job, kind: str, search: Search, end: str, seconds: float) -> Reduced:
+    """Reduces the graph of the snippet to one that still has different outcomes with two sets of patches. If all sets
+    of the search have the same outcome, and the run ends with `end`, reduces it to one with the same fault."""
+    other = None
+    if not search.is_uniform:
+        # two sets of patches that differ as little as the search found
+        if search.removed.sets:
+            patches = search.given, search.given - search.removed.sets[0]
+        else:
+            patches = search.added.sets[0], frozenset[str]()
+        job, other = (replace(job, patches=one) for one in patches)
+        names = " and ".join(f"--patches {spell_patches(one)}" for one in patches)
+        differ = "How it ends differs" if kind == "crash" else f"Its {kind} differ"
+        fault = f"{differ} with {names}."
+    elif end != RUNS_WELL:
+        fault = f"It ends with {end.partition(':')[0]}, with each set of patches that was tried."
+    elif kind == "values":
+        fault = "Its values are not those of the numpy reference, with each set of patches that was tried."
+    else:
+        return Reduced(None, f"all sets of patches are alike by {kind}")
+    # the child fills in the counts
+    head = f"Reduced from {job.snippet}, schedule {{schedule}}: {{before}} nodes to {{after}}, {{tried}} graphs tried."
+    with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
+        capture = run_job(job, subprocess.DEVNULL, subprocess.DEVNULL, evidence)
+        request = ReduceRequest(
+            job=job,
+            other=other,
+            evidence=evidence,
+            by=kind,
+            seconds=seconds,
+            hang=job.timeout or _HANG,
+            comment=f"{head}\n{fault}",
+            # values must differ as much as in the search, which compares whole schedules
+            terms=tuple(map(estimate_terms, capture.schedules)),
+        )
+        with console.show_progress(f"reducing {job.snippet}") as progress:
+            text, _ = ask_child(request, None, "the reduction", None, progress)
+        found = json.loads(text)
+        if "text" not in found:
+            return Reduced(None, found["reason"])
+        file = Path(evidence) / "reduced.py"
+        file.write_text(found["text"], encoding="utf-8")
+        if not shows_fault(file, job, other, kind, end):
+            return Reduced(None, "the reduced graph shows it, but the file written from it does not")
+        return Reduced(reason=None, **found)
+
+
+def shows_fault(file: Path, job: Job, other: Job | None, kind: str, end: str) -> bool:
+    """Tells whether a snippet has different outcomes with the patches of two jobs. Without the other job, whether it
+    ends with an error of the same type, or if it should run, has wrong values."""
+    chosen = [job] if other is None else [job, other]
+    chosen = [replace(one, snippet=str(file), arguments=(), values=other is not None) for one in chosen]
+    runs = run_many(chosen)
+    if other is not None:
+        outcomes = Outcomes(kind, jobs.findings_of)
+        return len({outcomes.sort_in(run) for run in runs}) > 1
+    new_end = describe_end(runs[0])
+    if end != RUNS_WELL or new_end != RUNS_WELL:
+        return new_end.partition(":")[0] == end.partition(":")[0]
+    _, report, _ = check_job(chosen[0])
+    return any(check.wrong for check in report.schedules)
+
+
+# *** --decisions
+
+# for these kinds a right outcome is known; for the others, every change is looked for
+RIGHT_OR_WRONG = ("values", "crash")
+ALL_FORCED = "the same with every node forced to be a buffer"
+
+NOTHING: Choices = frozenset()
+
+
+def show_decisions(job: Job, kind: str, budget: int, baseline: str | None, as_json: bool) -> int:
+    """Searches for decisions and prints them. Returns the exit code."""
+    if baseline is not None and kind not in RIGHT_OR_WRONG:
+        raise Failure("--baseline is what is right: with --decisions it is for --by values and --by crash")
+    if jobs.is_saved(baseline):
+        raise Failure("--baseline is run, for its values: a saved capture has none")
+    if job.patches:
+        raise Failure("--decisions is about tinygrad as it is: --tinygrad VERSION|PATH, or --patches none")
+    document = search_decisions(replace(job, patches=None, values=True), kind, budget, baseline)
+    if as_json:
+        console.print_json(document)
+    else:
+        print_decisions(document, console.make_console())
+    return int(bool(document.found))
+
+
+@dataclass
+class DecisionRunner:
+    """Runs a job with sets of choices, and keeps the runs."""
+
+    job: Job
+    outcomes: Outcomes
+    progress: console.Progress
+    runs: dict[Choices, Run] = field(default_factory=dict[Choices, Run])
+
+    def run(self, sets: Sequence[Choices]) -> list[Run]:
+        """Returns a run for each set; new sets run at the same time."""
+        new = [choices for choices in sets if choices not in self.runs]
+        chosen = [replace(self.job, choices=tuple(sorted(choices))) for choices in new]
+        runs = run_many(chosen, lambda: self.progress(f"{len(self.runs)} runs and more"))
+        self.runs.update(zip(new, runs, strict=True))
+        return [self.runs[choices] for choices in sets]
+
+    def ask(self, sets: Sequence[Choices]) -> list[str]:
+        """Returns the name of the outcome of each set."""
+        return [self.outcomes.sort_in(run) for run in self.run(sets)]
+
+    def run_reference(self, job: Job) -> Run:
+        """Runs the job whose outcome is right, twice. Raises Failure if it fails or its two runs differ."""
+        one, other = run_many([job, job])
+        if describe_end(one) != RUNS_WELL:
+            ended = describe_end(one)
+            raise Failure(f"the reference for the right outcome fails ({ended}): choose another with --baseline")
+        if self.outcomes.sort_in(one) != self.outcomes.sort_in(other):
+            raise Failure("two runs of the same program differ: fix its seed (Tensor.manual_seed) first")
+        return one
+
+
+def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> DecisionsDocument:
+    """Runs the job with other decisions until the decisions that change its `kind` of outcome are found."""
+    reference = None if baseline is None else baseline_of(job, baseline)
+    console.say(f"running {job.snippet} up to about {budget} times, with all that it does")
+    with console.show_progress(f"bisecting {job.snippet}") as progress:
+        runner = DecisionRunner(job, Outcomes(kind, jobs.findings_of), progress)
+        capture = runner.run([NOTHING])[0].capture
+        if kind == "values" and capture.error is None and not any(schedule.outputs for schedule in capture.schedules):
+            no_values = "there are no values to compare (--by kernels, or .realize())"
+            raise Failure(f"{capture.snippet} realizes nothing: {no_values}")
+        choices = frozenset(choice for schedule in capture.schedules for choice in list_forceable(schedule))
+        label, right, found = None, None, None
+        if kind not in RIGHT_OR_WRONG:
+            given = runner.ask([NOTHING])[0]
+            searcher = DecisionSearcher(capture, choices, runner.ask, budget - len(runner.runs))
+            found = searcher.find_single(lambda outcome: outcome != given)
+        else:
+            label = ALL_FORCED if baseline is None else f"--baseline={baseline}"
+            run = runner.run_reference(reference or replace(job, choices=tuple(sorted(choices))))
+            if reference is None:
+                runner.runs[choices] = run
+            right = runner.outcomes.sort_in(run)
+            given = runner.ask([NOTHING])[0]
+            if given != right:
+                choices, found = find_mending(runner, capture, choices, run, budget)
+    return describe_search(runner, found, kind, label, right, given, len(choices))
+
+
+def find_mending(
+    runner: DecisionRunner, capture: Capture, choices: Choices, right: Run, budget: int
+) -> tuple[Choices, DecisionSearch]:
+    """Searches for the decisions that make the outcome right. Returns the choices to force, and the search."""
+    wanted = runner.outcomes.sort_in(right)
+    wrong = find_wrong_schedule(right.capture, capture)
+    in_schedule = frozenset(choice for choice in choices if choice.schedule == wrong)
+    if in_schedule and runner.ask([in_schedule])[0] == wanted:
+        choices = in_schedule
+    searcher = DecisionSearcher(capture, choices, runner.ask, budget - len(runner.runs))
+    return choices, searcher.find_mending(lambda outcome: outcome == wanted)
+
+
+def describe_search(
+    runner: DecisionRunner,
+    search: DecisionSearch | None,
+    kind: str,
+    reference: str | None,
+    right: str | None,
+    given: str,
+    candidates: int,
+) -> DecisionsDocument:
+    """Returns the document about a search: the found decisions with the fewest kernels first. `search` is None if the
+    outcome was right already."""
+    runs, job = runner.runs, runner.job
+    schedules = runs[NOTHING].capture.schedules
+    found = () if search is None else search.found
+    best = sorted(found, key=lambda choices: (count_kernels(runs[choices].capture.schedules), sorted(choices)))
+    changes = None
+    if best:
+        before, after = (jobs.add_findings(runs[choices].capture) for choices in (NOTHING, best[0]))
+        changes = diff_captures(before, after, None)
+
+    def describe(choices: Choices) -> DecisionTrial:
+        run = runs[choices]
+        decided = describe_choices(choices, schedules, run.capture.schedules)
+        return DecisionTrial(decided, runner.ask([choices])[0], count_kernels(run.capture.schedules))
+
+    return DecisionsDocument(
+        schema=SCHEMA,
+        kind="bisect-decisions",
+        snippet=job.snippet,
+        by=kind,
+        reference=reference,
+        right=right,
+        given=given,
+        candidates=candidates,
+        outcomes=name_outcomes(runner.outcomes.known),
+        found=tuple(map(describe, best)),
+        complete=search is None or search.complete,
+        tried=tuple(map(describe, runs)),
+        changes=changes,
+    )
+
+
+# *** --commits
+
+
+def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
+    """Prints the first commit of a span (`GOOD..BAD`) that changed the `kind` of outcome of a job. Returns the exit
+    code.
+
+    The commits are from the checkout of the job's tree, else of the working directory. Raises Failure if there is no
+    such span, or if an end of it cannot be run.
+    """
+    top = repository_of(parse_name(job.tree or ".").path)
+    line = list_span(top, span)
+    outcomes, runs = Outcomes(kind, jobs.findings_of), dict[str, Run]()
+    with console.show_progress(f"bisecting {job.snippet}") as progress:
+
+        def ask(commits: Sequence[str]) -> list[str | None]:
+            progress(f"{len(runs)} of {len(line)} commits tried, now {' '.join(c[:9] for c in commits)}")
+            trees = [replace(job, tree=f"{top}@{commit}", patches=None, values=True) for commit in commits]
+            runs.update(zip(commits, run_many(trees), strict=True))
+            return [name_outcome(runs[commit], outcomes) for commit in commits]
+
+        try:
+            search = search_commits(line, ask, os.cpu_count() or 1)
+        except ValueError as end:
+            commit = str(end)
+            ended = describe_end(runs[commit])
+            raise Failure(f"{commit[:12]} is an end of {span}, and cannot be run: {ended}") from None
+    changes = None
+    if search.first is not None and search.before is not None:
+        before, after = (jobs.add_findings(runs[commit].capture) for commit in (search.before, search.first))
+        changes = diff_captures(before, after, None)
+    tried = [commit for commit in search.commits if commit in search.outcomes]
+    history = History(
+        schema=SCHEMA,
+        kind="bisect-commits",
+        snippet=job.snippet,
+        by=kind,
+        commits=len(search.commits) - 1,
+        outcomes=name_outcomes(outcomes.known),
+        tried=tuple(CommitTrial(describe_commit(top, commit), search.outcomes[commit]) for commit in tried),
+        suspects=tuple(describe_commit(top, commit) for commit in search.suspects),
+        changes=changes,
+    )
+    if as_json:
+        console.print_json(history)
+    else:
+        print_history(history, console.make_console())
+    return int(bool(history.suspects))
+
+
+def list_span(top: Path, span: str) -> list[str]:
+    """Returns the commits of a span, the good commit first. Raises Failure."""
+    good, dots, bad = span.partition("..")
+    if not (good and dots) or bad.startswith("."):
+        raise Failure(f"--commits takes GOOD..BAD, not {span}")
+    commits = list_commits(top, good, bad or "HEAD")
+    if not commits:
+        raise Failure(f"no commit of {span} changes the package tinygrad")
+    return [commit_of(top, good), *commits]
+
+
+def name_outcome(run: Run, outcomes: Outcomes) -> str | None:
+    """Returns the name of a run's outcome, None if it has none: then the commit is skipped.
+
+    A snippet that fails before its first schedule says nothing about values, kernels or findings.
+    """
+    capture = run.capture
+    failed_at_once = capture.error is not None and not capture.schedules
+    if failed_at_once and outcomes.kind != "crash":
+        return None
+    return outcomes.sort_in(run)
