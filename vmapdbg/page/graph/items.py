@@ -17,9 +17,9 @@ from vmapdbg.model.capture import Bufferize, Capture, Node, Schedule
 from vmapdbg.model.ops import MOVEMENT
 from vmapdbg.model.schedule_index import index_of, kernel_identity
 from vmapdbg.model.vocabulary import Mark
-from vmapdbg.page.findings import Findings
 from vmapdbg.page.format import Places
 from vmapdbg.page.graph.model import ADDED, COMMON, PALETTE, REMOVED, Graph
+from vmapdbg.page.view import Findings
 
 LEVELS = (0, 1, 2, 3, 4)
 _DETAILS = (0, 0, 1, 2, 2)  # the detail of each level
