@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vmapdbg.reference.arithmetic import Rounding
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import OpGraph, OpNode, Unknown
-from vmapdbg.reference.rounding import Rounding
 from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.numbers import encode
 

@@ -15,9 +15,9 @@ from reference_graphs import Maker, count
 
 from vmapdbg.child.compare.reference_values import ReferenceValues
 from vmapdbg.reference import evaluate
+from vmapdbg.reference.arithmetic import InDouble, count_roundings
 from vmapdbg.reference.graph import DEVICES, OpNode, Unknown
-from vmapdbg.reference.rounding import InDouble, count_roundings
-from vmapdbg.reference.sums import add_products
+from vmapdbg.reference.plan import add_products
 from vmapdbg.values.tolerance import EPSILON, make_tolerance
 
 ROOT = Path(__file__).parent.parent.parent

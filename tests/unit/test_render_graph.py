@@ -16,7 +16,7 @@ from captures import failed_snippet, long_graph, lost_range, make_capture, make_
 
 from vmapdbg.model.capture import Bufferize, Capture, Realized
 from vmapdbg.model.store import StoreError
-from vmapdbg.page.graph import layout
+from vmapdbg.page.graph import dot
 from vmapdbg.page.graph.model import GraphError
 from vmapdbg.page.graph.write import write_graph
 
@@ -353,11 +353,11 @@ def test_5000_nodes_are_drawn(tmp_path: Path) -> None:
 
 
 def test_layout_that_never_ends_in_time_is_drawn_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = layout.draw_dot
+    real = dot.draw_dot
 
     def draw(source: str, kind: str, seconds: float) -> bytes:
         if source.count("id=node") > 60:
-            raise layout.TooSlow
+            raise dot.TooSlow
         return real(source, kind, seconds)
 
     monkeypatch.setattr("vmapdbg.page.graph.write.draw_dot", draw)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vmapdbg.page.graph.dot import clean_text, style_svg, write_dot
-from vmapdbg.page.graph.layout import draw_dot
+from vmapdbg.page.graph.dot import clean_text, draw_dot, style_svg, write_dot
 from vmapdbg.page.graph.model import (
     ADDED,
     PALETTE,

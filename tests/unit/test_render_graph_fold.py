@@ -12,21 +12,20 @@ from hypothesis import strategies as st
 from vmapdbg.diff import match_nodes
 from vmapdbg.model.capture import Bufferize, Capture, Node, Realized
 from vmapdbg.model.vocabulary import Outcome
-from vmapdbg.page.graph.groups import LEVELS, Folding, fold_items
-from vmapdbg.page.graph.items import DrawnSchedule, collect_items
+from vmapdbg.page.graph.items import LEVELS, DrawnPair, DrawnSchedule, Folding, collect_items
 from vmapdbg.page.graph.model import Graph, sort_names
 from vmapdbg.page.graph.tensor import build_tensor_graph
 
 REALIZED = Realized((0,), "ending-ranges", "r0 ends")
 
 
-def side_of(nodes: list[Node], *bufferizes: Bufferize) -> DrawnSchedule:
+def side_of(nodes: list[Node], *bufferizes: Bufferize) -> DrawnPair:
     capture = make_capture(make_schedule(nodes=tuple(nodes), bufferizes=bufferizes))
-    return DrawnSchedule(capture, capture.schedules[0])
+    return DrawnPair.of_one(DrawnSchedule(capture, capture.schedules[0]))
 
 
 def fold(nodes: list[Node], level: int = 0, *bufferizes: Bufferize) -> Folding:
-    return fold_items(collect_items(side_of(nodes, *bufferizes)), level)
+    return Folding(collect_items(side_of(nodes, *bufferizes)), level)
 
 
 def keep(node: int, outcome: Outcome = "kept") -> Bufferize:
@@ -115,7 +114,7 @@ def test_kept_buffer_of_index_arithmetic_is_drawn() -> None:
 
 
 def draw_layers(nodes: list[Node]) -> Graph:
-    graph = build_tensor_graph(side_of(nodes), None, 1, "title")
+    graph = build_tensor_graph(side_of(nodes), 1, "title")
     assert len(graph.nodes) + sum(graph.folded.values()) == len(nodes)
     return graph
 
@@ -197,7 +196,7 @@ def test_folding_layers_makes_no_circle_and_loses_no_node(nodes: list[Node], cou
             above = (start - 1,) if start else ()
             src = tuple(source + start for source in node.src) or above
             every.append(make_node(len(every), node.op, src=src))
-    graph = build_tensor_graph(side_of(every), None, level, "title")
+    graph = build_tensor_graph(side_of(every), level, "title")
     assert len(graph.nodes) + sum(graph.folded.values()) == len(every)
     heads: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
     tails: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
@@ -211,8 +210,8 @@ def test_folding_layers_makes_no_circle_and_loses_no_node(nodes: list[Node], cou
 @pytest.mark.parametrize("level", LEVELS)
 def test_sums_of_a_real_graph(level: int) -> None:
     capture: Capture = lost_range()
-    side = DrawnSchedule(capture, capture.schedules[0])
-    check_sums(fold_items(collect_items(side), level), len(side.schedule.nodes))
+    pair = DrawnPair.of_one(DrawnSchedule(capture, capture.schedules[0]))
+    check_sums(Folding(collect_items(pair), level), len(capture.schedules[0].nodes))
 
 
 def test_equal_nodes_match_in_order_whatever_their_ids() -> None:

@@ -1,20 +1,25 @@
-"""Arithmetic on elements: how numpy carries and rounds the numbers of each dtype, what each op gives, and what C leaves
-undefined.
+"""Arithmetic on elements: how numpy carries and rounds the numbers of each dtype, what each op gives, what C leaves
+undefined, and how many roundings are on the way to a value.
 
-half, bfloat16 and fp8 are carried in float32, which holds all their numbers, and rounded after each op: an op on
-float32 that is rounded again gives what the op itself, rounded once, would give.
+half, bfloat16 and fp8 are carried in float32, which holds all their numbers, and rounded after each op: the result is
+the same as if the op was rounded once.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from vmapdbg.reference.graph import OpGraph, OpNode
 from vmapdbg.reference.value import Mask
 from vmapdbg.values.numbers import NUMPY_DTYPES, Array, Numbers, decode, encode, round_numbers
-from vmapdbg.values.tolerance import ITEMSIZE, is_float
+from vmapdbg.values.tolerance import EPSILON, ITEMSIZE, count_terms, is_float, measure_rounding
+
+Found = tuple[Numbers, Mask | None]
+"""Numbers, and which of them are undefined; None: all are defined."""
 
 _NARROW = {"half", "bfloat16", "fp8e4m3", "fp8e5m2"}
 _CARRIERS = {**NUMPY_DTYPES, **dict.fromkeys(_NARROW, np.float32)}
@@ -46,7 +51,7 @@ def load(array: Array) -> Numbers:
     return decode(array).astype(find_carrier(array.dtype), copy=False).reshape(array.shape)
 
 
-def cast(numbers: Numbers, source: str, dtype: str) -> tuple[Numbers, Mask | None]:
+def cast(numbers: Numbers, source: str, dtype: str) -> Found:
     """Casts numbers to another dtype, and returns which of the results C leaves undefined: a float out of the range of
     the integers, or beyond the largest fp8."""
     if dtype == "bool":
@@ -60,18 +65,13 @@ def cast(numbers: Numbers, source: str, dtype: str) -> tuple[Numbers, Mask | Non
     carrier = find_carrier(dtype)
     if not is_float(source):
         return numbers.astype(carrier), None
-    return _cut_fractions(numbers, carrier)
-
-
-def _cut_fractions(numbers: Numbers, carrier: np.dtype[Any]) -> tuple[Numbers, Mask | None]:
-    """Rounds floats to integers, towards zero, and returns which of them are out of range."""
     limits = np.iinfo(carrier)
     with np.errstate(invalid="ignore", over="ignore"):
+        # towards zero
         cut = np.trunc(numbers.astype(np.float64))
         # the largest integer of 64 bits is no double, but the number after it is
         fits = (cut >= float(limits.min)) & (cut < float(limits.max) + 1)
-    whole = np.where(fits, cut, 0).astype(carrier)
-    return whole, None if fits.all() else ~fits
+    return np.where(fits, cut, 0).astype(carrier), ~fits
 
 
 def bitcast(numbers: Numbers, source: str, dtype: str) -> Numbers:
@@ -83,49 +83,42 @@ def bitcast(numbers: Numbers, source: str, dtype: str) -> Numbers:
     return load(Array(stored.data, dtype, shape))
 
 
-Found = tuple[Numbers, Mask | None]
-
-
 def _divide_towards_zero(x: Numbers, y: Numbers) -> Numbers:
     quotient, rest = np.divmod(x, y)
     # numpy rounds down
     return quotient + ((rest != 0) & ((x < 0) != (y < 0)))
 
 
-def _by_divisor(divide: Callable[..., Numbers]) -> Callable[[Numbers, Numbers], Found]:
-    """Returns a division that also says which quotients are undefined."""
+def _if_defined(
+    function: Callable[..., Numbers], find_undefined: Callable[[Numbers, Numbers], Mask], harmless: int
+) -> Callable[[Numbers, Numbers], Found]:
+    """Returns a function that also says which results are undefined: their second operand is replaced."""
 
     def compute(x: Numbers, y: Numbers) -> Found:
-        undefined = _find_no_quotient(x, y)
-        return divide(x, np.where(undefined, 1, y)), undefined
+        undefined = np.broadcast_to(find_undefined(x, y), np.broadcast_shapes(x.shape, y.shape))
+        return function(x, np.where(undefined, harmless, y)), undefined
 
     return compute
 
 
-def _find_no_quotient(x: Numbers, y: Numbers) -> Mask:
-    """Returns where a quotient is undefined: the divisor is zero, or it is the smallest integer divided by -1."""
-    by_zero = y == 0
+def _has_no_quotient(x: Numbers, y: Numbers) -> Mask:
+    """The divisor is zero, or it is the smallest integer divided by -1."""
     if x.dtype.kind != "i":
-        return np.broadcast_to(by_zero, np.broadcast_shapes(x.shape, y.shape))
-    return by_zero | ((x == np.iinfo(x.dtype).min) & (y == -1))
+        return y == 0
+    return (y == 0) | ((x == np.iinfo(x.dtype).min) & (y == -1))
 
 
-def _by_distance(shift: Callable[..., Numbers]) -> Callable[[Numbers, Numbers], Found]:
-    """Returns a shift that also says which results are undefined: the distance is negative or too large."""
+def _is_too_far(x: Numbers, distance: Numbers) -> Mask:
+    return (distance < 0) | (distance >= 8 * x.dtype.itemsize)
 
-    def compute(x: Numbers, y: Numbers) -> Found:
-        is_wrong = (y < 0) | (y >= 8 * x.dtype.itemsize)
-        undefined = np.broadcast_to(is_wrong, np.broadcast_shapes(x.shape, y.shape))
-        return shift(x, np.where(undefined, 0, y).astype(x.dtype)), undefined
 
-    return compute
+_integer_power = _if_defined(np.power, lambda _, y: y < 0, 0)
 
 
 def _power(x: Numbers, y: Numbers) -> Found:
     if x.dtype.kind == "f":
         return np.power(x, y), None
-    undefined = np.broadcast_to(y < 0, np.broadcast_shapes(x.shape, y.shape))
-    return np.power(x, np.where(undefined, 0, y)), undefined
+    return _integer_power(x, y)
 
 
 def _maximum(x: Numbers, y: Numbers) -> Found:
@@ -175,12 +168,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
-    "shl": _by_distance(np.left_shift),
-    "shr": _by_distance(np.right_shift),
-    "cdiv": _by_divisor(_divide_towards_zero),
-    "cmod": _by_divisor(np.fmod),
-    "floordiv": _by_divisor(np.floor_divide),
-    "floormod": _by_divisor(np.mod),
+    "shl": _if_defined(lambda x, y: np.left_shift(x, y.astype(x.dtype)), _is_too_far, 0),
+    "shr": _if_defined(lambda x, y: np.right_shift(x, y.astype(x.dtype)), _is_too_far, 0),
+    "cdiv": _if_defined(_divide_towards_zero, _has_no_quotient, 1),
+    "cmod": _if_defined(np.fmod, _has_no_quotient, 1),
+    "floordiv": _if_defined(np.floor_divide, _has_no_quotient, 1),
+    "floormod": _if_defined(np.mod, _has_no_quotient, 1),
     "fdiv": np.divide,
     "pow": _power,
     "neg": lambda x: ~x if x.dtype.kind == "b" else np.negative(x),
@@ -194,14 +187,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "mulacc": lambda x, y, z: x * y + z,
     "threefry": threefry,
 }
-"""Op -> its function on arrays of one carrier. Some also return which of the results are undefined."""
+"""Op -> its function on arrays of one carrier. Some return Found."""
 
 ROUNDED = frozenset({"add", "sub", "mul", "fdiv", "pow", "sqrt", "sin", "exp2", "log2", "reciprocal", "mulacc"})
 """Ops whose exact result is rounded if it is a float."""
 
 OF_FLOATS = frozenset({"sqrt", "sin", "exp2", "log2", "reciprocal"})
 """Ops that are computed in the dtype of their result: from 0.14 on their operands may be integers."""
-
 
 ALGEBRA = frozenset({"add", "sub", "mul", "fdiv"})
 """Ops that tinygrad simplifies as if there was no infinity: `x * 0` to 0, and `x / x` to 1."""
@@ -214,9 +206,136 @@ def compute(op: str, operands: list[Numbers]) -> Found:
     on_invalid = "call" if op in ALGEBRA else "ignore"
     with np.errstate(all="ignore", invalid=on_invalid, call=lambda text, _: said.append(text)):
         found = FUNCTIONS[op](*operands)
-    result, undefined = found if isinstance(found, tuple) else (found, None)
     if said:
-        undefined = np.isnan(result)
+        undefined = np.isnan(found)
         for operand in operands:
             undefined = undefined & ~np.isnan(operand)
-    return result, undefined
+        return found, undefined
+    if isinstance(found, tuple):
+        return found
+    return found, None
+
+
+# *** rounding
+
+
+class Rounding:
+    """Each value is rounded to its own dtype."""
+
+    def carry(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
+        """Returns operands in the numpy dtype that a node is computed in."""
+        return numbers.astype(find_carrier(node.dtype), copy=False)
+
+    def start(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
+        """Returns the contents of an input, or the bits of a bitcast, as a node's value."""
+        return numbers
+
+    def cast(self, slot: int, node: OpNode, numbers: Numbers, source: str) -> Found:
+        """Casts numbers of the dtype `source` to a node's dtype, and returns which results are undefined."""
+        return cast(numbers, source, node.dtype)
+
+    def finish(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
+        """Rounds the result of a node's op to the node's value."""
+        if is_float(node.dtype):
+            return round_floats(numbers, node.dtype)
+        return np.asarray(numbers, dtype=find_carrier(node.dtype))
+
+
+class InDouble(Rounding):
+    """Floats are computed in double precision.
+
+    With a `seed` each element of an input, and the result of each float op, is moved up or down at random by the
+    rounding of its own dtype. The results then move by what the computation does to its roundings. Values whose bits a
+    bitcast reads keep their dtype, as in random numbers; they are moved only if an op rounds them.
+    """
+
+    def __init__(self, graph: OpGraph, seed: int | None = None):
+        self.graph, self.seed = graph, seed
+        self.fixed = find_fixed(graph)
+
+    def carry(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
+        if self._is_widened(slot, node):
+            return numbers.astype(np.float64, copy=False)
+        return super().carry(slot, node, numbers)
+
+    def start(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
+        if not self._is_widened(slot, node):
+            return numbers
+        wide = numbers.astype(np.float64)
+        if self.seed is None or node.op == "const":
+            return wide
+        step = EPSILON[node.dtype] / 2
+        chance = np.random.default_rng((self.seed, slot))
+        return wide + wide * chance.choice((-step, step), wide.shape)
+
+    def cast(self, slot: int, node: OpNode, numbers: Numbers, source: str) -> Found:
+        if self._is_widened(slot, node):
+            return self.finish(slot, node, numbers.astype(np.float64)), None
+        return super().cast(slot, node, numbers, source)
+
+    def finish(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
+        is_widened = self._is_widened(slot, node)
+        result = np.asarray(numbers, dtype=np.float64) if is_widened else super().finish(slot, node, numbers)
+        if self.seed is None or not is_rounded(node):
+            return result
+        signs = draw_signs(result, self.seed * 1_000_003 + slot)
+        roundings = math.sqrt(_roundings_of(self.graph, node))
+        if is_widened:
+            # a sum rounds each of its partial sums, in any order
+            step = EPSILON[node.dtype] / 2 * max(1.0, roundings / 2)
+            # 1 - eps/2 is the number below 1, 1 + eps the number above
+            return result * np.where(signs, 1 + 2 * step, 1 - step)
+        # its inputs are not moved: a sum is moved by as much as the order of its terms can change it
+        step = EPSILON[node.dtype] * roundings
+        return round_floats(result * np.where(signs, 1 + step, 1 - step), node.dtype)
+
+    def _is_widened(self, slot: int, node: OpNode) -> bool:
+        return slot not in self.fixed and is_float(node.dtype)
+
+
+def draw_signs(numbers: Numbers, seed: int) -> Mask:
+    """Returns a random sign for each number. Equal numbers get the same sign, so that ties remain ties."""
+    bits = np.atleast_1d(numbers).astype(np.float64).view(np.uint64)
+    mixed = (bits ^ np.uint64(seed & 0xFFFF_FFFF)) * np.uint64(0x9E37_79B9_7F4A_7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58_476D_1CE4_E5B9)
+    return ((mixed >> np.uint64(63)) == 1).reshape(np.shape(numbers))
+
+
+def find_fixed(graph: OpGraph) -> set[int]:
+    """Returns the nodes whose bits a bitcast to or from a float reads, with all nodes that they are computed from."""
+    fixed: set[int] = set()
+    for slot in reversed(range(len(graph.nodes))):
+        node = graph.nodes[slot]
+        kinds = [node.dtype, *(graph.nodes[source].dtype for source in node.src)]
+        if slot in fixed or (node.op == "bitcast" and any(map(is_float, kinds))):
+            fixed |= {slot, *node.src}
+    return fixed
+
+
+def is_rounded(node: OpNode) -> bool:
+    """Whether the exact result of a node's op is rounded to its dtype."""
+    if not is_float(node.dtype):
+        return False
+    if node.op == "reduce":
+        return node.arg[0] != "max"
+    return node.op in ROUNDED or node.op == "cast"
+
+
+def count_roundings(graph: OpGraph) -> list[int]:
+    """Returns for each node how many roundings to its dtype are on the longest path from an input: one for an op, n for
+    a sum of n numbers. Roundings to other dtypes count by their size."""
+    variances: list[float] = []
+    for node in graph.nodes:
+        before = max((variances[source] for source in node.src), default=0.0)
+        variances.append(before + measure_rounding(node.dtype, _roundings_of(graph, node)))
+    return [count_terms(node.dtype, variance) for node, variance in zip(graph.nodes, variances, strict=True)]
+
+
+def _roundings_of(graph: OpGraph, node: OpNode) -> int:
+    if not is_rounded(node):
+        return 0
+    if node.op != "reduce":
+        return 1
+    _, axes, _, names = node.arg
+    shape = graph.nodes[node.src[0]].shape
+    return math.prod(shape[axis] for axis in axes) * math.prod(graph.ranges[name] for name in names)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from vmapdbg.reference.arithmetic import FUNCTIONS, OF_FLOATS, bitcast, compute, find_carrier, fit, load
+from vmapdbg.reference.arithmetic import FUNCTIONS, OF_FLOATS, Rounding, bitcast, compute, find_carrier, fit, load
 from vmapdbg.reference.graph import (
     DEVICES,
     MOVEMENT,
@@ -20,17 +19,15 @@ from vmapdbg.reference.graph import (
     find_writes,
     is_whole,
 )
-from vmapdbg.reference.plan import Plan, make_windows
-from vmapdbg.reference.rounding import Rounding
-from vmapdbg.reference.sums import reduce_value, sum_product
+from vmapdbg.reference.plan import Plan, make_windows, sum_product
 from vmapdbg.reference.value import (
     RangedArray,
     align,
     enter_scope,
     join_shards,
-    join_steps,
     leave_scope,
     move,
+    reduce_value,
     repeat_steps,
     stack,
 )
@@ -125,21 +122,19 @@ class Evaluator:
 
     def _check_room(self, slot: int) -> None:
         node = self.graph.nodes[slot]
-        if node.op in _VIEWS or slot in self._plan.windows or self._only_adds_ones(node):
+        if node.op in _VIEWS or slot in self._plan.windows:
             return
+        if node.op == "reshape":
+            before = self.graph.nodes[node.src[0]].shape
+            # to add or remove axes of size 1 is always a view
+            if [size for size in before if size != 1] == [size for size in node.shape if size != 1]:
+                return
         self.check_bytes(math.prod(node.shape) * find_carrier(node.dtype).itemsize)
 
     def check_bytes(self, count: int) -> None:
         """Raises Unknown if there is no room for so many bytes more."""
         if self._held + count > ROOM:
             raise Unknown(f"its computation takes more than {ROOM >> 20:,} MB")
-
-    def _only_adds_ones(self, node: OpNode) -> bool:
-        """Whether a reshape only adds or removes axes of size 1, which is always a view."""
-        if node.op != "reshape":
-            return False
-        before = self.graph.nodes[node.src[0]].shape
-        return [size for size in before if size != 1] == [size for size in node.shape if size != 1]
 
     def _compute(self, slot: int) -> RangedArray:
         node = self.graph.nodes[slot]
@@ -149,9 +144,8 @@ class Evaluator:
             return self._slide(slot, node)
         if node.op in FUNCTIONS:
             return self._calculate(slot, node)
-        if node.op in MOVEMENT:
-            source, *numbers = map(self._value, node.src)
-            return self._move(node, source, numbers)
+        if node.op in MOVEMENT or node.op in {"shards", "shard"}:
+            return self._apply(slot, self._value(node.src[0]))
         method = getattr(self, f"_make_{node.op}", None)
         if method is None:
             raise Unknown(f"nothing is known of the op {node.op}")
@@ -162,45 +156,52 @@ class Evaluator:
         numbers = [self._carry(slot, node, i, value) for i, value in enumerate(spread)]
         result, undefined = compute(node.op, numbers)
         value = RangedArray(self.rounding.finish(slot, node, result), ranges).mark(undefined)
-        if all(one.undefined is None for one in spread):
+        if all(operand.undefined is None for operand in spread):
             return value
         if node.op == "where":
-            return value.mark(_choose_undefined(*spread))
-        for one in spread:
-            value = value.mark(one.undefined)
+            # an element is undefined if the condition is, or the operand that it chooses
+            condition, chosen, other = spread
+            return value.mark(condition.mask | np.where(condition.numbers, chosen.mask, other.mask))
+        for operand in spread:
+            value = value.mark(operand.undefined)
         return value
 
     def _carry(self, slot: int, node: OpNode, index: int, operand: RangedArray) -> np.ndarray:
-        """Returns an operand in the dtype that the op is computed in; comparisons, conditions and shifts keep their
-        own."""
-        source = self.graph.nodes[node.src[index]]
-        is_as_it_is = source.dtype != node.dtype or node.op in {"shl", "shr"}
-        if is_as_it_is and node.op not in OF_FLOATS:
+        """Returns an operand in the dtype that the op is computed in; the operands of comparisons, conditions and the
+        distances of shifts keep their dtype."""
+        has_other_dtype = self.graph.nodes[node.src[index]].dtype != node.dtype
+        if (has_other_dtype or node.op in {"shl", "shr"}) and node.op not in OF_FLOATS:
             return operand.numbers
         return self.rounding.carry(slot, node, operand.numbers)
 
+    def _apply(self, slot: int, source: RangedArray) -> RangedArray:
+        """Applies an op that shows a part of memory, or moves its elements."""
+        node = self.graph.nodes[slot]
+        if node.op == "shards":
+            return join_shards(source, node.arg, DEVICES, self.graph.ranges[DEVICES])
+        if node.op == "shard":
+            return source.take_step(DEVICES, node.arg)
+        return self._move(node, source, [self._value(number) for number in node.src[1:]])
+
     def _move(self, node: OpNode, source: RangedArray, numbers: Sequence[RangedArray]) -> RangedArray:
         """Applies a movement op, step by step if its numbers depend on a step range."""
-        names = [name for number in numbers for name in number.ranges]
-        if names:
-            count = self.graph.ranges[names[0]]
-            parts = [
-                self._move(node, source.take_step(names[0], i), [number.take_step(names[0], i) for number in numbers])
-                for i in range(count)
-            ]
-            return join_steps(parts, names[0])
-        known = iter(int(number.numbers) for number in numbers)
-        argument = tuple(next(known) if one is None else one for one in node.arg or ())
-        return move(node, source, argument)
+        name = next((name for number in numbers for name in number.ranges), None)
+        if name is None:
+            known = iter(int(number.numbers) for number in numbers)
+            return move(node, source, tuple(next(known) if one is None else one for one in node.arg or ()))
+        parts: list[RangedArray] = []
+        for step in range(self.graph.ranges[name]):
+            at_step = [number.take_step(name, step) for number in numbers]
+            parts.append(self._move(node, source.take_step(name, step), at_step))
+        return stack(parts, name)
 
     def _multiply(self, slot: int, node: OpNode) -> RangedArray:
         product = self._plan.products[slot]
         spread, ranges = align([self._value(source) for source in product.sources])
-        total = None
         if all(value.undefined is None for value in spread):
             total = sum_product(self.graph, product, node, [value.numbers for value in spread], len(ranges))
-        if total is not None:
-            return RangedArray(self.rounding.finish(slot, node, total), ranges)
+            if total is not None:
+                return RangedArray(self.rounding.finish(slot, node, total), ranges)
         return self._compute_inside(product.inside, lambda: self._make_reduce(slot, node))
 
     def _slide(self, slot: int, node: OpNode) -> RangedArray:
@@ -243,8 +244,7 @@ class Evaluator:
     def _make_same(self, slot: int, node: OpNode) -> RangedArray:
         return self._value(node.src[0])
 
-    def _make_copy(self, slot: int, node: OpNode) -> RangedArray:
-        return self._value(node.src[0])
+    _make_copy = _make_same
 
     def _make_stack(self, slot: int, node: OpNode) -> RangedArray:
         return stack([self._value(source) for source in node.src])
@@ -272,7 +272,7 @@ class Evaluator:
             if name not in source.ranges:
                 source = repeat_steps(source, name, self.graph.ranges[name])
         reduced = reduce_value(source, op, axes, keep, names)
-        return replace(reduced, numbers=self.rounding.finish(slot, node, reduced.numbers))
+        return RangedArray(self.rounding.finish(slot, node, reduced.numbers), reduced.ranges, reduced.undefined)
 
     def _make_vmapin(self, slot: int, node: OpNode) -> RangedArray:
         return enter_scope(self._value(node.src[0]), node.arg)
@@ -280,26 +280,21 @@ class Evaluator:
     def _make_vmapout(self, slot: int, node: OpNode) -> RangedArray:
         return leave_scope(self._value(node.src[0]), node.arg, node.shape)
 
-    def _make_shards(self, slot: int, node: OpNode) -> RangedArray:
-        return join_shards(self._value(node.src[0]), node.arg, DEVICES, self.graph.ranges[DEVICES])
-
-    def _make_shard(self, slot: int, node: OpNode) -> RangedArray:
-        return self._value(node.src[0]).take_step(DEVICES, node.arg)
-
     def _make_devices(self, slot: int, node: OpNode) -> RangedArray:
-        return join_steps([self._value(source) for source in node.src], DEVICES)
+        return stack([self._value(source) for source in node.src], DEVICES)
 
     def _make_assign(self, slot: int, node: OpNode) -> RangedArray:
         value = self._value(node.src[1])
-        batch = value.numbers.shape[: len(value.ranges)]
-        return value.move(lambda a: np.broadcast_to(a, (*batch, *node.shape)))
+        return value.move(np.broadcast_to, (*value.numbers.shape[: len(value.ranges)], *node.shape))
 
     def _make_after(self, slot: int, node: OpNode) -> RangedArray:
         shown = find_view(self.graph, node.src[0])
         base = self.graph.nodes[shown.base]
         known = self.known.get(shown.base, self._values.get(shown.base))
-        # new memory, whose contents are not known before a write fills it
-        memory = None if isinstance(known, Unknown) else self._value(shown.base)
+        memory = None
+        # else: new memory, whose contents are not known before a write fills it
+        if not isinstance(known, Unknown):
+            memory = self._value(shown.base)
         for written in find_writes(self.graph, slot):
             target, value_slot = self.graph.nodes[written].src[:2]
             view, seen = find_view(self.graph, target), self.graph.nodes[target]
@@ -307,25 +302,24 @@ class Evaluator:
                 raise Unknown("a write to another buffer than the one that is read after it")
             value = recast(self._value(value_slot), seen.dtype, base.dtype)
             if is_whole(self.graph, view) and (memory is None or value.ranges == memory.ranges):
-                memory = fill(value, seen.shape, base.shape)
+                batch = value.numbers.shape[: len(value.ranges)]
+                memory = value.move(np.broadcast_to, (*batch, *seen.shape)).move(np.reshape, (*batch, *base.shape))
                 continue
             memory = memory or self._value(view.base)
-            memory = write(memory, follow(view, self.graph, number_elements(memory), self._apply), value)
-        value = follow(shown, self.graph, memory or self._value(shown.base), self._apply)
-        return recast(value, base.dtype, node.dtype)
+            elements = np.arange(memory.numbers.size).reshape(memory.numbers.shape)
+            memory = write(memory, self._follow(view, RangedArray(elements, memory.ranges)), value)
+        return recast(self._follow(shown, memory or self._value(shown.base)), base.dtype, node.dtype)
 
-    def _apply(self, slot: int, source: RangedArray) -> RangedArray:
-        node = self.graph.nodes[slot]
-        if node.op == "shards":
-            return join_shards(source, node.arg, DEVICES, self.graph.ranges[DEVICES])
-        if node.op == "shard":
-            return source.take_step(DEVICES, node.arg)
-        return self._move(node, source, [self._value(number) for number in node.src[1:]])
-
-
-def _choose_undefined(condition: RangedArray, chosen: RangedArray, other: RangedArray) -> np.ndarray:
-    """An element is undefined where the condition is, or the one of the two that it chooses."""
-    return condition.mask | np.where(condition.numbers, chosen.mask, other.mask)
+    def _follow(self, view: MemoryView, memory: RangedArray) -> RangedArray:
+        """Returns what a view shows of memory that has the shape of the view's base."""
+        value = memory
+        for slot in view.path:
+            node = self.graph.nodes[slot]
+            if node.op in MOVEMENT or node.op in {"shards", "shard"}:
+                value = self._apply(slot, value)
+            elif node.op == "bitcast" and ITEMSIZE[node.dtype] != ITEMSIZE[self.graph.nodes[node.src[0]].dtype]:
+                raise Unknown("a write through a bitcast to elements of another size")
+        return value
 
 
 def _count_bytes(value: RangedArray | Unknown) -> int:
@@ -334,13 +328,9 @@ def _count_bytes(value: RangedArray | Unknown) -> int:
     return value.numbers.nbytes
 
 
-Apply = Callable[[int, RangedArray], RangedArray]
-"""(position of a movement op, value) -> the moved value."""
-
-
 def write(memory: RangedArray, places: RangedArray, value: RangedArray) -> RangedArray:
-    """Returns memory with a value written to some places: `places` has the number of an element of memory, see
-    `number_elements`, for each element of the value."""
+    """Returns memory with a value written to some places: `places` has the number of an element of memory for each
+    element of the value."""
     if not set(value.ranges) <= set(places.ranges):
         raise Unknown("what is written depends on a step, where it is written does not")
     (where, what), _ = align([places, value])
@@ -348,37 +338,10 @@ def write(memory: RangedArray, places: RangedArray, value: RangedArray) -> Range
     numbers = memory.numbers.copy()
     numbers.reshape(-1)[where.numbers] = np.broadcast_to(what.numbers, where.numbers.shape)
     if memory.undefined is None and what.undefined is None:
-        return replace(memory, numbers=numbers)
+        return RangedArray(numbers, memory.ranges)
     undefined = memory.mask.copy()
     undefined.reshape(-1)[where.numbers] = what.mask
-    return replace(memory, numbers=numbers, undefined=undefined)
-
-
-def number_elements(memory: RangedArray) -> RangedArray:
-    """Returns memory of the same shape in which each element is its own number."""
-    return RangedArray(np.arange(memory.numbers.size).reshape(memory.numbers.shape), memory.ranges)
-
-
-def follow(view: MemoryView, graph: OpGraph, memory: RangedArray, apply: Apply) -> RangedArray:
-    """Returns what a view shows of memory that has the shape of the view's base."""
-    value = memory
-    for slot in view.path:
-        node = graph.nodes[slot]
-        if node.op in MOVEMENT or node.op in {"shards", "shard"}:
-            value = apply(slot, value)
-        elif node.op == "bitcast" and _changes_size(graph, node):
-            raise Unknown("a write through a bitcast to elements of another size")
-    return value
-
-
-def _changes_size(graph: OpGraph, node: OpNode) -> bool:
-    return ITEMSIZE[node.dtype] != ITEMSIZE[graph.nodes[node.src[0]].dtype]
-
-
-def fill(value: RangedArray, seen: tuple[int, ...], whole: tuple[int, ...]) -> RangedArray:
-    """Returns memory of shape `whole` after a value was written to a view of all of it, which has the shape `seen`."""
-    batch = value.numbers.shape[: len(value.ranges)]
-    return value.move(lambda a: np.broadcast_to(a, (*batch, *seen)).reshape(*batch, *whole))
+    return RangedArray(numbers, memory.ranges, undefined)
 
 
 def recast(value: RangedArray, before: str, after: str) -> RangedArray:

@@ -7,7 +7,7 @@ front of a value's own axes: a vmap scope, a loop, or the devices of a sharded t
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ DEVICES = 1 << 62
 """The id of the step range that counts the devices of a sharded tensor. No RANGE has this id."""
 
 OPS = {
-    # values that come from nowhere
+    # without sources
     "buffer": "the contents of an input, None; its shape is (size,)",
     "const": "one number",
     "step": "the number of the step: (id of the step range, its size)",
@@ -43,10 +43,7 @@ OPS = {
     "assign": "None: (target, value); the value is what the target holds then",
     "store": "None: (target, value), which has no value",
     "after": "None: (view of a buffer, stores, assigns and afters...); what the view holds after them",
-}
-"""Op -> what its `arg` says. What is not here is arithmetic on elements, with no `arg`: `arithmetic.FUNCTIONS`."""
-
-LOOP_OPS = {
+    # graphs with loops (`kernels`)
     "load": "the number of the argument of a kernel that is read; sources: the place in it, and the condition of the "
     "read, if it has one (else the value is zero)",
     "invalid": "None: no number at all",
@@ -55,11 +52,10 @@ LOOP_OPS = {
     "last step stays: memory is the same at each step",
     "fetch": "None; sources: a value with axes, and an index for each of the first of them. Other axes stay",
     "put": "None; sources: what memory holds before, the value that is written, and an index for each axis of it",
-    "launch": "(a kernel, the number of the argument asked for, the numbers of its arguments); sources: what each of "
-    "these holds before; the value is what the one asked for holds afterwards",
+    "launch": "(a kernel, the number of the argument asked for, the numbers of its arguments); sources: what each "
+    "argument holds before; value: what the argument asked for holds afterwards",
 }
-"""Op of a graph with loops (`kernels`) -> what its `arg` says."""
-
+"""Op -> what its `arg` says. Other ops are arithmetic on elements, with no `arg`: `arithmetic.FUNCTIONS`."""
 
 MOVEMENT = frozenset({"reshape", "expand", "permute", "pad", "shrink", "flip"})
 """Ops that move elements and compute nothing."""
@@ -101,8 +97,14 @@ class OpGraph:
         self.nodes.append(node)
         return len(self.nodes) - 1
 
-    def reach(self, slots: Iterable[int], ends: Container[int] = ()) -> list[int]:
-        """Returns the positions of nodes and of all that they are computed from, down to `ends`; sources first."""
+    def reach(
+        self,
+        slots: Iterable[int],
+        ends: Container[int] = (),
+        sources_of: Callable[[int], Sequence[int]] | None = None,
+    ) -> list[int]:
+        """Returns the positions of nodes and of all that they are computed from, down to `ends`; sources first.
+        `sources_of` returns the nodes that a node is computed from, by default its sources."""
         found: set[int] = set()
         stack = list(slots)
         while stack:
@@ -110,8 +112,12 @@ class OpGraph:
             if slot in found:
                 continue
             found.add(slot)
-            if slot not in ends:
+            if slot in ends:
+                continue
+            if sources_of is None:
                 stack += self.nodes[slot].src
+            else:
+                stack += sources_of(slot)
         return sorted(found)
 
     def find_open(self) -> list[frozenset[int]]:
@@ -153,8 +159,9 @@ class Store:
     @property
     def slots(self) -> tuple[int, ...]:
         """The positions of all nodes that the write needs."""
-        gate = () if self.gate is None else (self.gate,)
-        return (self.place, self.value, *gate)
+        if self.gate is None:
+            return (self.place, self.value)
+        return (self.place, self.value, self.gate)
 
 
 @dataclass
@@ -178,11 +185,6 @@ class MemoryView:
 
     base: int
     path: tuple[int, ...]
-
-    def find_sources(self, graph: OpGraph) -> tuple[int, ...]:
-        """Returns the nodes whose values the path depends on: shifts by a number that depends on a step range."""
-        moved = [graph.nodes[slot] for slot in self.path if graph.nodes[slot].op in MOVEMENT]
-        return tuple(source for node in moved for source in node.src[1:])
 
 
 def find_view(graph: OpGraph, slot: int) -> MemoryView:
@@ -224,10 +226,15 @@ def find_writes(graph: OpGraph, slot: int) -> list[int]:
     return sorted(found)
 
 
-def list_sources(graph: OpGraph, slot: int) -> Sequence[int]:
-    """Returns the nodes that an `after` is computed from: memory, the values written to it, and what its views depend
-    on."""
+def sources_of_after(graph: OpGraph, slot: int) -> Sequence[int]:
+    """Returns the nodes that an `after` is computed from: memory, the values written to it, and the numbers by which
+    its views are shifted, if they depend on a step range."""
     writes = [graph.nodes[write] for write in find_writes(graph, slot)]
-    views = [find_view(graph, seen) for seen in (graph.nodes[slot].src[0], *(write.src[0] for write in writes))]
-    needed = [needed for view in views for needed in (view.base, *view.find_sources(graph))]
-    return (*needed, *(write.src[1] for write in writes))
+    found: list[int] = []
+    for shown in (graph.nodes[slot].src[0], *(write.src[0] for write in writes)):
+        view = find_view(graph, shown)
+        found.append(view.base)
+        for step in view.path:
+            if graph.nodes[step].op in MOVEMENT:
+                found += graph.nodes[step].src[1:]
+    return (*found, *(write.src[1] for write in writes))

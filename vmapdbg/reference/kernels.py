@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from vmapdbg.reference.arithmetic import find_carrier, load
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import OpGraph, OpNode, ScheduledKernel, Unknown
-from vmapdbg.reference.rounding import Rounding
 from vmapdbg.reference.value import Mask, RangedArray, align, leave_scope
 from vmapdbg.values.numbers import Array, Numbers, encode
 
@@ -42,23 +42,11 @@ class Written:
 
 
 class LoopEvaluator(Evaluator):
-    """Computes nodes of a graph with loops. For a kernel, `memories` has the elements of its arguments by their
-    numbers, and `part` the steps that are computed of ranges of which not all are."""
-
-    def __init__(
-        self,
-        graph: OpGraph,
-        read: Callable[[str], bytes],
-        rounding: Rounding | None = None,
-        memories: Mapping[int, Numbers] = {},
-        part: Part | None = None,
-    ):
-        super().__init__(graph, read, rounding)
-        self.memories, self.part = memories, part
+    """Computes nodes of a graph with loops."""
 
     def _check_room(self, slot: int) -> None:
-        # the parts of a kernel are small enough
-        if self.part is None and (count := self._count_elements(slot)) > MOST_AT_ONCE:
+        count = self._count_elements(slot)
+        if count > MOST_AT_ONCE:
             raise Unknown(f"it takes {count:,} elements at a time")
 
     def _count_elements(self, slot: int) -> int:
@@ -70,7 +58,8 @@ class LoopEvaluator(Evaluator):
                 for name, size in found.sizes.items():
                     sizes[name] = max(size, sizes.get(name, 1))
         if node.op == "reduce":
-            sizes |= {name: self.graph.ranges[name] for name in node.arg[3]}
+            for name in node.arg[3]:
+                sizes[name] = self.graph.ranges[name]
         steps = math.prod(sizes.values())
         if node.op == "close":
             # its axes are among the steps
@@ -87,11 +76,6 @@ class LoopEvaluator(Evaluator):
     def _make_invalid(self, slot: int, node: OpNode) -> RangedArray:
         return RangedArray(np.zeros(node.shape, find_carrier(node.dtype)), (), np.ones(node.shape, np.bool_))
 
-    def _make_step(self, slot: int, node: OpNode) -> RangedArray:
-        name, count = node.arg
-        steps = (self.part or {}).get(name, range(count))
-        return RangedArray(np.arange(steps.start, steps.stop, dtype=find_carrier(node.dtype)), (name,))
-
     def _make_close(self, slot: int, node: OpNode) -> RangedArray:
         source = self._value(node.src[0])
         names, kept = node.arg
@@ -104,33 +88,18 @@ class LoopEvaluator(Evaluator):
             for lost in set(source.ranges) - {*closed, *kept}:
                 source = source.take_step(lost, -1)
         shape = (*source.numbers.shape, *[1] * (len(names) - len(closed)))
-        return leave_scope(source.move(lambda a: a.reshape(shape)), names, node.shape)
-
-    def _make_load(self, slot: int, node: OpNode) -> RangedArray:
-        memory = self.memories[node.arg]
-        spread, ranges = align([self._value(source) for source in node.src])
-        (places,), outside = _find_places([spread[0].numbers], memory.shape)
-        taken = memory[places]
-        if len(spread) > 1:
-            gate = spread[1].numbers
-            outside = outside & gate
-            taken = np.where(gate, taken, np.zeros((), taken.dtype))
-        value = RangedArray(taken, ranges).mark(outside)
-        for source in spread:
-            value = value.mark(source.undefined)
-        return value
+        return leave_scope(source.move(np.reshape, shape), names, node.shape)
 
     def _make_fetch(self, slot: int, node: OpNode) -> RangedArray:
         held, *indices = (self._value(source) for source in node.src)
         steps = [RangedArray(np.arange(size), (name,)) for name, size in held.sizes.items()]
         spread, ranges = align([*steps, *indices])
         places, outside = _find_places([value.numbers for value in spread], held.numbers.shape)
-        taken = held.move(lambda a: a[places])
+        taken = held.move(operator.getitem, places, ranges=ranges)
         for index in spread:
             outside = outside | index.mask
         axes_left = taken.numbers.ndim - outside.ndim
-        outside = outside.reshape((*outside.shape, *[1] * axes_left))
-        return replace(taken, ranges=ranges).mark(outside)
+        return taken.mark(outside.reshape((*outside.shape, *[1] * axes_left)))
 
     def _make_put(self, slot: int, node: OpNode) -> RangedArray:
         memory, value, *indices = (self._value(source) for source in node.src)
@@ -139,7 +108,7 @@ class LoopEvaluator(Evaluator):
         if value.own_shape:
             raise Unknown("what is written has axes")
         numbers, undefined = memory.numbers.copy(), memory.mask.copy()
-        are_valid = [replace(index, numbers=~index.mask, undefined=None) for index in indices]
+        are_valid = [RangedArray(~index.mask, index.ranges) for index in indices]
         write_steps(numbers, undefined, value, indices, are_valid)
         return RangedArray(numbers).mark(undefined)
 
@@ -166,8 +135,38 @@ class LoopEvaluator(Evaluator):
         return RangedArray(load(found.array).reshape(node.shape)).mark(undefined)
 
 
-def _read_nothing(name: str) -> bytes:
-    raise Unknown(f"a kernel has no input {name}")
+class PartEvaluator(LoopEvaluator):
+    """Computes a part of a kernel, which is small enough. `memories` has the elements of its arguments by their
+    numbers, and `part` the computed steps of the split loops."""
+
+    def __init__(self, graph: OpGraph, memories: Mapping[int, Numbers], part: Part):
+        super().__init__(graph, self._read_nothing)
+        self.memories, self.part = memories, part
+
+    def _read_nothing(self, name: str) -> bytes:
+        raise Unknown(f"a kernel has no input {name}")
+
+    def _check_room(self, slot: int) -> None:
+        pass
+
+    def _make_step(self, slot: int, node: OpNode) -> RangedArray:
+        name, count = node.arg
+        steps = self.part.get(name, range(count))
+        return RangedArray(np.arange(steps.start, steps.stop, dtype=find_carrier(node.dtype)), (name,))
+
+    def _make_load(self, slot: int, node: OpNode) -> RangedArray:
+        memory = self.memories[node.arg]
+        spread, ranges = align([self._value(source) for source in node.src])
+        (places,), outside = _find_places([spread[0].numbers], memory.shape)
+        taken = memory[places]
+        if len(spread) > 1:
+            gate = spread[1].numbers
+            outside = outside & gate
+            taken = np.where(gate, taken, np.zeros((), taken.dtype))
+        value = RangedArray(taken, ranges).mark(outside)
+        for source in spread:
+            value = value.mark(source.undefined)
+        return value
 
 
 def _find_places(indices: Sequence[Numbers], sizes: Sequence[int]) -> tuple[tuple[Numbers, ...], Mask]:
@@ -216,7 +215,7 @@ def run_kernel(kernel: ScheduledKernel, contents: Mapping[int, Array]) -> dict[i
     undefined = {number: np.zeros(memory.size, np.bool_) for number, memory in after.items()}
     asked = [slot for store in kernel.stores for slot in store.slots]
     for part in parts:
-        evaluator = LoopEvaluator(kernel.graph, _read_nothing, memories=memories, part=part)
+        evaluator = PartEvaluator(kernel.graph, memories, part)
         found = dict(zip(asked, evaluator.evaluate_all(asked), strict=True))
         for store in kernel.stores:
             place, value, *gates = (found[slot] for slot in store.slots)
@@ -224,7 +223,10 @@ def run_kernel(kernel: ScheduledKernel, contents: Mapping[int, Array]) -> dict[i
     written: dict[int, Written] = {}
     for number, memory in after.items():
         mask = undefined[number]
-        written[number] = Written(encode(memory, kernel.dtypes[number]), mask if mask.any() else None)
+        array = encode(memory, kernel.dtypes[number])
+        written[number] = Written(array, None)
+        if mask.any():
+            written[number] = Written(array, mask)
     return written
 
 

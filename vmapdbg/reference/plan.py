@@ -1,8 +1,9 @@
-"""Which nodes of a graph are computed for what is asked, and from which others.
+"""Which nodes of a graph are computed, and from which others. Two kinds of nodes are not computed node by node.
 
-Windows that slide over an axis, as in pools, convolutions and running sums, are not computed node by node. tinygrad
-repeats the axis, flattens it, cuts it, and splits it again, one element longer: as many elements as the product of both
-sizes. Here they are a view of the axis in which each row starts some elements later than the row before.
+- A product that only a sum reads: the sum is a matrix product of its operands.
+- Windows that slide over an axis, as in pools, convolutions and running sums. tinygrad repeats the axis, flattens it,
+  cuts it, and splits it again, one element longer: as many elements as the product of both sizes. Here they are a view
+  of the axis in which each row starts some elements later than the row before.
 """
 
 from __future__ import annotations
@@ -12,12 +13,19 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from vmapdbg.reference.graph import OpGraph, list_sources
-from vmapdbg.reference.sums import Product, find_product
-from vmapdbg.reference.value import RangedArray
+from vmapdbg.reference.graph import OpGraph, OpNode, sources_of_after
+from vmapdbg.reference.value import RangedArray, reduce_numbers, sum_dtype, take_first
 from vmapdbg.values.numbers import Numbers
+from vmapdbg.values.tolerance import EPSILON, is_float
+
+_LARGEST_EXACT = 2.0**53
+"""Integers up to this one are doubles."""
+
+
+# *** windows
 
 
 @dataclass(frozen=True)
@@ -60,13 +68,13 @@ def find_windows(graph: OpGraph, slot: int, readers: Counter[int], kept: Collect
     if any(cut.arg) or len(cut.shape) != len(flat.shape):
         return None
     wide = graph.nodes[source].shape
-    axes = _match(wide, flat.shape, cut.shape, split.shape, last.arg, last.shape)
+    axes = _match_axes(wide, flat.shape, cut.shape, split.shape, last.arg, last.shape)
     if axes is None or not any(isinstance(axis, Axis) for axis in axes):
         return None
     return Windows(tuple(chain[1:]), source, axes)
 
 
-def _match(
+def _match_axes(
     wide: Sequence[int],
     flat: Sequence[int],
     cut: Sequence[int],
@@ -137,12 +145,168 @@ def _slide(numbers: Numbers, axes: Sequence[Axis | tuple[int, int]], steps: int)
     return as_strided(numbers[tuple(starts)], shape, strides, writeable=False)
 
 
+# *** products
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product that only a sum reads. `inside` are the nodes that need not be computed, from the source of the reduce
+    down to the product, whose sources are `sources`. With `is_choice` it is a choice between a number and zero: the
+    condition as 0 or 1 times the number; with `is_zero_first` a true condition chooses the zero."""
+
+    inside: tuple[int, ...]
+    sources: tuple[int, ...]
+    is_choice: bool = False
+    is_zero_first: bool = False
+
+
+def find_product(graph: OpGraph, slot: int, readers: Counter[int], kept: Collection[int]) -> Product | None:
+    """Returns the product that a reduce sums, None if it sums something else. `readers` has how many nodes read each
+    node; nodes in `kept` are never part of a product."""
+    op, _, _, names = graph.nodes[slot].arg
+    if op != "add" or names:
+        return None
+    inside: list[int] = []
+    below = graph.nodes[slot].src[0]
+    while readers[below] == 1 and below not in kept:
+        node = graph.nodes[below]
+        inside.append(below)
+        if node.op == "mul" and node.dtype != "bool":
+            return Product(tuple(inside), node.src)
+        if node.op == "where":
+            return _find_choice(graph, node, tuple(inside))
+        if node.op not in {"permute", "cast"}:
+            return None
+        below = node.src[0]
+        if node.op == "cast" and not _widens(graph.nodes[below].dtype, node.dtype):
+            return None
+    return None
+
+
+def _widens(source: str, dtype: str) -> bool:
+    """Returns whether a cast from one float dtype to another keeps every number."""
+    return is_float(source) and is_float(dtype) and EPSILON[dtype] <= EPSILON[source]
+
+
+def _find_choice(graph: OpGraph, node: OpNode, inside: tuple[int, ...]) -> Product | None:
+    _, one, other = node.src
+    if node.dtype != "bool" and _is_zero(graph, other):
+        return Product(inside, node.src, is_choice=True)
+    if node.dtype != "bool" and _is_zero(graph, one):
+        return Product(inside, node.src, is_choice=True, is_zero_first=True)
+    return None
+
+
+def _is_zero(graph: OpGraph, slot: int) -> bool:
+    while graph.nodes[slot].op in {"reshape", "expand"}:
+        slot = graph.nodes[slot].src[0]
+    node = graph.nodes[slot]
+    return node.op == "const" and node.arg == 0
+
+
+def sum_product(
+    graph: OpGraph, product: Product, reduce: OpNode, sources: Sequence[Numbers], steps: int
+) -> Numbers | None:
+    """Returns the sum of a product, floats in double precision; None if the product must be computed. `sources` can be
+    broadcast against each other, and have the axes of `steps` step ranges first."""
+    one, other = sources[0], sources[-1]
+    if product.is_zero_first:
+        one = ~one
+    elif product.is_choice:
+        other = sources[1]
+    if product.is_choice:
+        if other.dtype.kind == "f" and not np.isfinite(other).all():
+            # zero times infinity is not zero
+            return None
+        one = one.astype(other.dtype)
+    _, axes, keep, _ = reduce.arg
+    batch = np.broadcast_shapes(one.shape, other.shape)[:steps]
+    shape = graph.nodes[product.inside[-1]].shape
+    moved = [np.broadcast_to(operand, (*batch, *shape)) for operand in (one, other)]
+    for inner in reversed(product.inside[:-1]):
+        node = graph.nodes[inner]
+        if node.op == "permute":
+            order = (*range(steps), *(steps + axis for axis in node.arg))
+            moved = [operand.transpose(order) for operand in moved]
+    places = tuple(steps + axis for axis in axes)
+    total = add_products(moved[0], moved[1], places)
+    if total is None or keep:
+        return total
+    return np.squeeze(total, places)
+
+
+def add_products(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers | None:
+    """Returns the sum of x * y over axes, which stay with the size 1: floats in double precision, integers as integers.
+
+    The operands have the same shape; a repeated axis is a view. Returns None if integers could be too large for a
+    double: then the product must be computed.
+    """
+    dtype = sum_dtype(x.dtype)
+    shape = list(x.shape)
+    for axis in axes:
+        shape[axis] = 1
+    if 0 in x.shape:
+        return np.zeros(shape, dtype)
+    if dtype.kind != "f":
+        most = float(np.abs(x.astype(np.float64)).max()) * float(np.abs(y.astype(np.float64)).max())
+        if most * math.prod(x.shape[axis] for axis in axes) >= _LARGEST_EXACT:
+            return None
+    # an axis of only one operand is summed first, and an axis of none is a factor
+    times = math.prod(x.shape[axis] for axis in axes if not _varies(x, axis) and not _varies(y, axis))
+    x, y = _drop_repeated(x), _drop_repeated(y)
+    x = reduce_numbers(x, "add", tuple(a for a in axes if x.shape[a] > 1 and y.shape[a] == 1))
+    y = reduce_numbers(y, "add", tuple(a for a in axes if y.shape[a] > 1 and x.shape[a] == 1))
+    product = _multiply(x, y, axes) * float(times)
+    total = np.broadcast_to(product, shape)
+    if dtype.kind == "f":
+        return total
+    return np.rint(total).astype(dtype)
+
+
+def _varies(numbers: Numbers, axis: int) -> bool:
+    return numbers.shape[axis] > 1 and numbers.strides[axis] != 0
+
+
+def _drop_repeated(numbers: Numbers) -> Numbers:
+    return take_first(numbers, [axis for axis in range(numbers.ndim) if not _varies(numbers, axis)])
+
+
+def _multiply(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers:
+    """Returns the sum of products with the axes of the operands; summed axes have the size 1."""
+    every = range(x.ndim)
+    both = [axis for axis in every if x.shape[axis] > 1 and y.shape[axis] > 1]
+    batch = [axis for axis in both if axis not in axes]
+    summed = [axis for axis in both if axis in axes]
+    left = [axis for axis in every if x.shape[axis] > 1 and y.shape[axis] == 1]
+    right = [axis for axis in every if y.shape[axis] > 1 and x.shape[axis] == 1]
+    if not (left and right):
+        kept = [axis for axis in every if axis not in summed]
+        with np.errstate(all="ignore"):
+            total = np.einsum(x, list(every), y, list(every), kept, dtype=np.float64, casting="unsafe")
+        return np.expand_dims(total, tuple(summed))
+    ones = [axis for axis in every if axis not in {*both, *left, *right}]
+    rows = math.prod(x.shape[axis] for axis in left)
+    columns = math.prod(y.shape[axis] for axis in right)
+    deep = math.prod(x.shape[axis] for axis in summed)
+    one = x.transpose((*batch, *left, *summed, *right, *ones)).astype(np.float64, order="C")
+    other = y.transpose((*batch, *summed, *right, *left, *ones)).astype(np.float64, order="C")
+    with np.errstate(all="ignore"):
+        product = one.reshape(-1, rows, deep) @ other.reshape(-1, deep, columns)
+    # back to the operands' order of axes
+    order = (*batch, *left, *right, *summed, *ones)
+    shape = [1 if axis in summed else max(x.shape[axis], y.shape[axis]) for axis in order]
+    return product.reshape(shape).transpose([order.index(axis) for axis in every])
+
+
+# *** the plan
+
+
 class Plan:
-    """The nodes to be computed: `order`, sources first. `products` and `windows` map the positions of nodes that are
-    computed from other nodes than their sources; the nodes in between are not in `order`."""
+    """The nodes to be computed: `order`, sources first, without the nodes in `known`. `products` and `windows` map the
+    positions of nodes that are computed from other nodes than their sources; the nodes in between are not in `order`.
+    """
 
     def __init__(self, graph: OpGraph, asked: Sequence[int], known: Collection[int]):
-        """`known` are the nodes whose values are known already."""
         self.graph = graph
         self.products: dict[int, Product] = {}
         self.windows: dict[int, Windows] = {}
@@ -157,7 +321,7 @@ class Plan:
                 self.products[slot] = product
             elif op == "shrink" and (windows := find_windows(graph, slot, readers, kept)) is not None:
                 self.windows[slot] = windows
-        self.order = self._reach_sources(asked, known)
+        self.order = [slot for slot in graph.reach(asked, known, self.list_sources) if slot not in known]
 
     def count_readers(self) -> Counter[int]:
         """Maps each node to the number of nodes in the plan that read it."""
@@ -171,19 +335,9 @@ class Plan:
         if slot in self.windows:
             return (self.windows[slot].source,)
         if node.op == "after":
-            return list_sources(self.graph, slot)
+            return sources_of_after(self.graph, slot)
         if node.op == "assign":
             return node.src[1:2]
         if node.op == "store":
             return ()
         return node.src
-
-    def _reach_sources(self, asked: Sequence[int], known: Collection[int]) -> list[int]:
-        found: set[int] = set()
-        stack = list(asked)
-        while stack:
-            slot = stack.pop()
-            if slot not in found and slot not in known:
-                found.add(slot)
-                stack += self.list_sources(slot)
-        return sorted(found)

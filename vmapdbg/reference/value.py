@@ -1,10 +1,13 @@
-"""The value of a node: an array, with the axes of its step ranges first, and a mask of undefined elements; and the ops
-that move elements and compute nothing."""
+"""The value of a node: an array, with the axes of its step ranges first, and a mask of undefined elements; the ops that
+move elements and compute nothing; and reduces. Floats are summed in double precision."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import math
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,12 +44,14 @@ class RangedArray:
             return np.broadcast_to(np.False_, self.numbers.shape)
         return self.undefined
 
-    def move(self, view: Callable[[Numbers], Numbers]) -> RangedArray:
-        """Applies an array function that only moves elements."""
-        moved = RangedArray(view(self.numbers), self.ranges)
+    def move(self, view: Callable[..., Numbers], *arguments: Any, ranges: tuple[int, ...] | None = None) -> RangedArray:
+        """Applies an array function that only moves elements. `ranges` are the step ranges of the result."""
+        if ranges is None:
+            ranges = self.ranges
+        moved = view(self.numbers, *arguments)
         if self.undefined is None:
-            return moved
-        return replace(moved, undefined=view(self.undefined))
+            return RangedArray(moved, ranges)
+        return RangedArray(moved, ranges, view(self.undefined, *arguments))
 
     def mark(self, undefined: Mask | None) -> RangedArray:
         """Returns the value with more undefined elements."""
@@ -54,7 +59,7 @@ class RangedArray:
             return self
         if self.undefined is not None:
             undefined = undefined | self.undefined
-        return replace(self, undefined=np.broadcast_to(undefined, self.numbers.shape))
+        return RangedArray(self.numbers, self.ranges, np.broadcast_to(undefined, self.numbers.shape))
 
     def take_step(self, name: int, step: int) -> RangedArray:
         """Returns the value at one step of a range; the same value if it does not depend on the range."""
@@ -62,8 +67,8 @@ class RangedArray:
             return self
         axis = self.ranges.index(name)
         # np.take copies what is not contiguous
-        taken = self.move(lambda a: a[(*[slice(None)] * axis, step)])
-        return replace(taken, ranges=self.ranges[:axis] + self.ranges[axis + 1 :])
+        index = (*[slice(None)] * axis, step)
+        return self.move(operator.getitem, index, ranges=self.ranges[:axis] + self.ranges[axis + 1 :])
 
 
 def align(values: Sequence[RangedArray]) -> tuple[list[RangedArray], tuple[int, ...]]:
@@ -80,34 +85,34 @@ def spread_ranges(value: RangedArray, ranges: tuple[int, ...], rank: int) -> Ran
         return value
     sizes = value.sizes
     shape = (*(sizes.get(name, 1) for name in ranges), *[1] * (rank - len(own)), *own)
-    return replace(value.move(lambda a: a.reshape(shape)), ranges=ranges)
+    return value.move(np.reshape, shape, ranges=ranges)
 
 
-def join_steps(values: Sequence[RangedArray], name: int) -> RangedArray:
-    """Joins the values of single steps of a range to the value of all steps."""
+def _insert(ranges: tuple[int, ...], name: int) -> tuple[int, tuple[int, ...]]:
+    """Returns step ranges with one more range, and its place among them."""
+    place = sum(other < name for other in ranges)
+    return place, (*ranges[:place], name, *ranges[place:])
+
+
+def stack(values: Sequence[RangedArray], name: int | None = None) -> RangedArray:
+    """Stacks values along a new first own axis, or as the steps of the range `name`."""
     spread, ranges = align(values)
-    axis = sum(other < name for other in ranges)
-    return stack_aligned(spread, axis, (*ranges[:axis], name, *ranges[axis:]))
-
-
-def stack_aligned(values: Sequence[RangedArray], axis: int, ranges: tuple[int, ...]) -> RangedArray:
-    """Stacks values from `align` along a new axis; `ranges` are the step ranges of the result."""
-    shape = np.broadcast_shapes(*(value.numbers.shape for value in values))
-    stacked = RangedArray(np.stack([np.broadcast_to(value.numbers, shape) for value in values], axis), ranges)
-    if all(value.undefined is None for value in values):
-        return stacked
-    return replace(stacked, undefined=np.stack([np.broadcast_to(value.mask, shape) for value in values], axis))
+    axis = len(ranges)
+    if name is not None:
+        axis, ranges = _insert(ranges, name)
+    shape = np.broadcast_shapes(*(value.numbers.shape for value in spread))
+    numbers = np.stack([np.broadcast_to(value.numbers, shape) for value in spread], axis)
+    if all(value.undefined is None for value in spread):
+        return RangedArray(numbers, ranges)
+    return RangedArray(numbers, ranges, np.stack([np.broadcast_to(value.mask, shape) for value in spread], axis))
 
 
 def repeat_steps(value: RangedArray, name: int, count: int) -> RangedArray:
     """Repeats a value over a range that it does not depend on, as a view."""
-    axis = sum(other < name for other in value.ranges)
-
-    def spread(numbers: Numbers) -> Numbers:
-        shape = (*numbers.shape[:axis], count, *numbers.shape[axis:])
-        return np.broadcast_to(np.expand_dims(numbers, axis), shape)
-
-    return replace(value.move(spread), ranges=(*value.ranges[:axis], name, *value.ranges[axis:]))
+    axis, ranges = _insert(value.ranges, name)
+    shape = value.numbers.shape
+    whole = (*shape[:axis], count, *shape[axis:])
+    return value.move(np.expand_dims, axis, ranges=ranges).move(np.broadcast_to, whole)
 
 
 def move(node: OpNode, source: RangedArray, numbers: Sequence[int]) -> RangedArray:
@@ -116,42 +121,29 @@ def move(node: OpNode, source: RangedArray, numbers: Sequence[int]) -> RangedArr
     batch, own = source.numbers.shape[:steps], source.own_shape
     match node.op:
         case "reshape":
-            return source.move(lambda a: a.reshape((*batch, *node.shape)))
+            return source.move(np.reshape, (*batch, *node.shape))
         case "expand":
             new = (1,) * (len(node.shape) - len(own))
-            wide = (*batch, *node.shape)
-            return source.move(lambda a: np.broadcast_to(a.reshape((*batch, *new, *own)), wide))
+            return source.move(np.reshape, (*batch, *new, *own)).move(np.broadcast_to, (*batch, *node.shape))
         case "permute":
-            axes = (*range(steps), *(steps + axis for axis in numbers))
-            return source.move(lambda a: a.transpose(axes))
+            return source.move(np.transpose, (*range(steps), *(steps + axis for axis in numbers)))
         case "flip":
-            turned = tuple(steps + axis for axis in numbers)
-            return source.move(lambda a: np.flip(a, turned))
+            return source.move(np.flip, tuple(steps + axis for axis in numbers))
         case "shrink":
             kept = tuple(slice(first, first + size) for first, size in zip(numbers, node.shape, strict=True))
-            whole = (slice(None),) * steps
-            return source.move(lambda a: a[whole + kept])
+            return source.move(operator.getitem, (slice(None),) * steps + kept)
         case "pad":
-            ends = zip(numbers, own, node.shape, strict=True)
-            widths = [(0, 0)] * steps + [(first, size - first - before) for first, before, size in ends]
-            return source.move(lambda a: _pad(a, widths))
+            kept = tuple(slice(first, first + size) for first, size in zip(numbers, own, strict=True))
+            return source.move(_pad, (*batch, *node.shape), (slice(None),) * steps + kept)
         case _:
             raise Unknown(f"{node.op} is not a movement")
 
 
-def _pad(numbers: Numbers, widths: Sequence[tuple[int, int]]) -> Numbers:
+def _pad(numbers: Numbers, shape: tuple[int, ...], kept: tuple[slice, ...]) -> Numbers:
     """Pads with zeros. np.pad is slow if most axes stay as they are."""
-    shape = [size + before + after for size, (before, after) in zip(numbers.shape, widths, strict=True)]
     padded = np.zeros(shape, numbers.dtype)
-    inner = [slice(before, before + size) for size, (before, _) in zip(numbers.shape, widths, strict=True)]
-    padded[tuple(inner)] = numbers
+    padded[kept] = numbers
     return padded
-
-
-def stack(sources: Sequence[RangedArray]) -> RangedArray:
-    """Stacks values along a new first axis, behind the axes of the step ranges."""
-    spread, ranges = align(sources)
-    return stack_aligned(spread, len(ranges), ranges)
 
 
 # *** step ranges
@@ -160,20 +152,14 @@ def stack(sources: Sequence[RangedArray]) -> RangedArray:
 def enter_scope(source: RangedArray, names: Sequence[int | None]) -> RangedArray:
     """Turns own axes into step ranges: `names` has the id for each axis, None if the axis stays. Raises Unknown if the
     value has the range already."""
-    for axis in reversed(range(len(names))):
-        name = names[axis]
-        if name is not None:
-            source = _enter(source, axis, name)
+    for axis, name in reversed(list(enumerate(names))):
+        if name is None:
+            continue
+        if name in source.ranges:
+            raise Unknown("a value enters a scope that it is in")
+        place, ranges = _insert(source.ranges, name)
+        source = source.move(np.moveaxis, len(source.ranges) + axis, place, ranges=ranges)
     return source
-
-
-def _enter(source: RangedArray, axis: int, name: int) -> RangedArray:
-    if name in source.ranges:
-        raise Unknown("a value enters a scope that it is in")
-    place = sum(other < name for other in source.ranges)
-    ranges = (*source.ranges[:place], name, *source.ranges[place:])
-    before = len(source.ranges) + axis
-    return replace(source.move(lambda a: np.moveaxis(a, before, place)), ranges=ranges)
 
 
 def leave_scope(source: RangedArray, names: Sequence[int | None], sizes: Sequence[int]) -> RangedArray:
@@ -188,14 +174,10 @@ def leave_scope(source: RangedArray, names: Sequence[int | None], sizes: Sequenc
 def _leave(source: RangedArray, axis: int, name: int, size: int) -> RangedArray:
     if name not in source.ranges:
         # the same at each step
-        place = len(source.ranges) + axis
-        shape = list(source.numbers.shape)
-        shape.insert(place, size)
-        return source.move(lambda a: np.broadcast_to(np.expand_dims(a, place), shape))
+        source = repeat_steps(source, name, size)
     place = source.ranges.index(name)
     ranges = source.ranges[:place] + source.ranges[place + 1 :]
-    left = source.move(lambda a: np.moveaxis(a, place, len(ranges) + axis))
-    return replace(left, ranges=ranges)
+    return source.move(np.moveaxis, place, len(ranges) + axis, ranges=ranges)
 
 
 def join_shards(source: RangedArray, axis: int | None, device: int, count: int) -> RangedArray:
@@ -204,10 +186,100 @@ def join_shards(source: RangedArray, axis: int | None, device: int, count: int) 
     if axis is None:
         return source.take_step(device, 0)
     whole = _leave(source, axis, device, count)
-    steps = len(whole.ranges)
+    shape, place = whole.numbers.shape, len(whole.ranges) + axis
+    return whole.move(np.reshape, (*shape[:place], shape[place] * shape[place + 1], *shape[place + 2 :]))
 
-    def join(a: Numbers) -> Numbers:
-        before, after = a.shape[: steps + axis], a.shape[steps + axis + 2 :]
-        return a.reshape((*before, a.shape[steps + axis] * a.shape[steps + axis + 1], *after))
 
-    return whole.move(join)
+# *** reduces
+
+
+def reduce_value(value: RangedArray, op: str, axes: Sequence[int], keep: bool, names: Sequence[int]) -> RangedArray:
+    """Reduces a value over own axes and step ranges. Returns floats in double precision, not rounded yet.
+
+    The value must have all the step ranges: the caller repeats it over ranges that it does not depend on.
+    """
+    steps = len(value.ranges)
+    places = tuple(value.ranges.index(name) for name in names) + tuple(steps + axis for axis in axes)
+    numbers = reduce_numbers(value.numbers, op, places)
+    reduced = RangedArray(numbers, value.ranges)
+    if value.undefined is not None:
+        reduced = reduced.mark(np.asarray(value.undefined.any(places, keepdims=True)))
+    if op == "max" and numbers.dtype.kind == "f":
+        # if a number is NaN the largest differs from device to device
+        reduced = reduced.mark(np.isnan(numbers))
+    gone = places
+    if keep:
+        # the step ranges are removed in any case
+        gone = places[: len(names)]
+    return reduced.move(np.squeeze, gone, ranges=tuple(name for name in value.ranges if name not in names))
+
+
+def reduce_numbers(numbers: Numbers, op: str, axes: tuple[int, ...]) -> Numbers:
+    """Reduces axes of an array, which stay with the size 1."""
+    if not axes:
+        return numbers
+    kind = numbers.dtype.kind
+    with np.errstate(all="ignore"):
+        if kind == "b" and op == "mul":
+            return np.all(numbers, axis=axes, keepdims=True)
+        if kind == "b":
+            return np.any(numbers, axis=axes, keepdims=True)
+        if op == "max":
+            lowest = -math.inf
+            if kind != "f":
+                lowest = np.iinfo(numbers.dtype).min
+            return np.max(numbers, axis=axes, keepdims=True, initial=lowest)
+        if op == "mul":
+            return np.prod(numbers, axis=axes, keepdims=True, dtype=sum_dtype(numbers.dtype))
+        return _add(numbers, axes)
+
+
+def sum_dtype(dtype: np.dtype) -> np.dtype:
+    """Returns the dtype in which numbers are summed: double for floats, the same for integers."""
+    if dtype.kind == "f":
+        return np.dtype(np.float64)
+    return dtype
+
+
+def _add(numbers: Numbers, axes: tuple[int, ...]) -> Numbers:
+    """Adds numbers along axes: windows by running sums, and a repeated element by its count."""
+    running = _add_windows(numbers, axes)
+    if running is not None:
+        return running
+    repeated = [axis for axis in axes if numbers.strides[axis] == 0 and numbers.shape[axis] > 1]
+    times = math.prod(numbers.shape[axis] for axis in repeated)
+    total = np.sum(take_first(numbers, repeated), axis=axes, keepdims=True, dtype=sum_dtype(numbers.dtype))
+    if times == 1:
+        return total
+    return total * np.array(times).astype(total.dtype)
+
+
+def _add_windows(numbers: Numbers, axes: tuple[int, ...]) -> Numbers | None:
+    """Returns the sums of windows of integers that slide over one axis by one element a row, None for other numbers.
+    The windows have many times the elements of the axis."""
+    if len(axes) != 1 or numbers.dtype.kind not in "iu" or numbers.shape[axes[0]] < 2:
+        return None
+    (axis,) = axes
+    rows = [i for i in range(numbers.ndim) if i != axis and numbers.strides[i] == numbers.strides[axis] != 0]
+    if len(rows) != 1 or numbers.shape[rows[0]] < 2:
+        return None
+    (row,) = rows
+    # the first window, and the new element of each later window
+    head = _cut(numbers, row, slice(0, 1)).swapaxes(row, axis)
+    tail = _cut(_cut(numbers, axis, slice(-1, None)), row, slice(1, None))
+    total = np.cumsum(np.concatenate([head, tail], row), axis=row, dtype=numbers.dtype)
+    before = np.concatenate([np.zeros_like(_cut(total, row, slice(0, 1))), total], row)
+    size, count = numbers.shape[axis], numbers.shape[row]
+    return _cut(before, row, slice(size, size + count)) - _cut(before, row, slice(0, count))
+
+
+def _cut(numbers: Numbers, axis: int, part: slice) -> Numbers:
+    """Returns a part of an axis, as a view."""
+    return numbers[(*[slice(None)] * axis, part)]
+
+
+def take_first(numbers: Numbers, axes: Iterable[int]) -> Numbers:
+    """Returns a view of the first element along some axes, which stay with the size 1."""
+    for axis in axes:
+        numbers = _cut(numbers, axis, slice(0, 1))
+    return numbers

@@ -16,8 +16,7 @@ from typing import Literal
 from vmapdbg.diff import CaptureDiff, KernelChange, KernelSide, ScheduleDiff, diff_captures
 from vmapdbg.model.capture import SCHEMA, Kernel, Schedule, Versions
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.grouping import group_equal
-from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.schedule_index import group_equal, index_of
 from vmapdbg.model.vocabulary import SuiteChangeKind
 from vmapdbg.model.wording import join_counted
 from vmapdbg.suite.saved import LoadedRun, name_test

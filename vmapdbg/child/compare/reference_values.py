@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from vmapdbg.check.compare import compare, excuse_rounding
 from vmapdbg.check.result import Comparison
 from vmapdbg.model.wording import format_plural
+from vmapdbg.reference.arithmetic import InDouble, count_roundings
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import OpGraph, Unknown
-from vmapdbg.reference.rounding import InDouble, count_roundings
 from vmapdbg.reference.value import RangedArray, spread_ranges
 from vmapdbg.values.numbers import Array, decode, encode, view_elements
 from vmapdbg.values.tolerance import ITEMSIZE, is_float

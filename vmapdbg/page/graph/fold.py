@@ -1,18 +1,19 @@
 """Folds a graph into fewer boxes: layers that repeat, boxes that are alike, and boxes that follow each other.
 
-Every stage and the report fold with `fold_layers` and `gather_boxes`. A stage says by a `Look` what two nodes have in
-common. No step adds a circle that the graph does not have.
+A `Look` says what two nodes have in common. No step adds a circle that the graph does not have.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from vmapdbg.model.wording import cut_end, format_plural
+from vmapdbg.model.ops import MOVEMENT
+from vmapdbg.model.wording import cut_end, format_plural, join_first
 from vmapdbg.page.format import format_ids
+from vmapdbg.page.graph.items import DrawnSchedule
 from vmapdbg.page.graph.model import BUFFER_KINDS, COMMON, SIGNS, Graph, GraphEdge, GraphNode, measure_ranks, sort_names
 
 _LEAST_ALIKE = 3
@@ -23,6 +24,11 @@ the graph takes too long."""
 _MOST_TO_SEARCH = 3000
 _MOST_NAMED = 6
 _LONGEST, _LONGEST_TIP = 44, 600
+# these cost nothing: a view, a number, another type
+_FREE = MOVEMENT | {"CAST", "CONST"}
+_ALONE = frozenset({"vmapin", "vmapout", "repeat"})
+"""The kinds of nodes that are never gathered."""
+_PASSIVE = BUFFER_KINDS | {"input", "index", "view"}
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,7 @@ class Box:
 LookOf = Callable[[GraphNode], Look]
 LabelOf = Callable[[Box, Sequence[GraphNode]], GraphNode]
 """Returns the node to draw for a box of several nodes. Its id is the key of the box."""
+DescribeNodes = Callable[[Sequence[GraphNode]], Sequence[str]]
 
 
 class Boxes:
@@ -144,7 +151,14 @@ class Boxes:
             while limit < 2 * len(self.order) and len(self.boxes) > most:
                 self._join_pairs(most, limit, anywhere)
                 limit *= 2
-        self._join_lonely()
+        # boxes without any edge would be one very wide row
+        lonely: dict[Hashable, list[str]] = defaultdict(list)
+        for key, box in self.boxes.items():
+            if box.look.likeness is not None and not self.heads[key] and not self.tails[key]:
+                lonely[box.look.side].append(key)
+        for keys in lonely.values():
+            if len(keys) >= _LEAST_ALIKE:
+                self._join(keys)
 
     def _join_alike(self) -> bool:
         """Joins boxes that are alike and do not depend on each other, then the steps of equal chains. Returns whether
@@ -155,10 +169,15 @@ class Boxes:
             if self._are_apart(alike):
                 self._join(alike, sum(self.boxes[key].times for key in alike))
                 joined = True
-        while (pair := self._find_equal_steps()) is not None:
+        # boxes with equally many alike nodes, if one box reads the other
+        while True:
+            some = (key for key, box in self.boxes.items() if box.times > 1)
+            reads = ((tail, head) for tail in some for head in self.heads[tail])
+            pair = next((each for each in reads if self._may_join(*each) and self._is_only_way(*each)), None)
+            if pair is None:
+                return joined
             self._join(pair, self.boxes[pair[0]].times)
             joined = True
-        return joined
 
     def _find_alike(self) -> list[list[str]]:
         """The boxes that are alike, in groups of boxes that do not depend on each other."""
@@ -177,14 +196,6 @@ class Boxes:
             else:
                 group.append(key)
         return [group for groups in alike.values() for group in groups if len(group) >= _LEAST_ALIKE]
-
-    def _find_equal_steps(self) -> tuple[str, str] | None:
-        """Two boxes with equally many alike nodes, if one box reads the other."""
-        for tail, box in self.boxes.items():
-            for head in self.heads[tail]:
-                if box.times > 1 and self._may_join(tail, head) and self._is_only_way(tail, head):
-                    return tail, head
-        return None
 
     # *** what follows each other
 
@@ -210,16 +221,6 @@ class Boxes:
         if limit is not None and len(first.members) + len(second.members) > limit:
             return False
         return anywhere or first.look.place == second.look.place
-
-    def _join_lonely(self) -> None:
-        """Joins boxes without any edge: they would be one very wide row."""
-        lonely: dict[Hashable, list[str]] = defaultdict(list)
-        for key, box in self.boxes.items():
-            if box.look.likeness is not None and not self.heads[key] and not self.tails[key]:
-                lonely[box.look.side].append(key)
-        for keys in lonely.values():
-            if len(keys) >= _LEAST_ALIKE:
-                self._join(keys)
 
     # *** ways through the graph
 
@@ -264,18 +265,16 @@ def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
     best: tuple[int, int, int] | None = None
     saved = 0
     for period in range(2, len(codes) // _LEAST_ALIKE + 1):
-        for start, count in _find_runs(codes, period):
+        start = 0
+        for end in range(period, len(codes) + 1):
+            if end < len(codes) and codes[end] == codes[end - period]:
+                continue
+            # the run of equal copies ends here
+            count = (end - start) // period
             if count >= _LEAST_ALIKE and (count - 2) * period > saved:
                 best, saved = (start, period, count), (count - 2) * period
+            start = end - period + 1
     return best
-
-
-def _find_runs(codes: Sequence[int], period: int) -> Iterator[tuple[int, int]]:
-    start = 0
-    for i in range(period, len(codes) + 1):
-        if i == len(codes) or codes[i] != codes[i - period]:
-            yield start, (i - start) // period
-            start = i - period + 1
 
 
 # *** boxes of a drawing
@@ -320,6 +319,31 @@ def fold_graph(graph: Graph, look: LookOf, label: LabelOf, most: int | None = No
     return Folded(folded, contents, len(nodes) - len(shown))
 
 
+def gather_boxes(
+    graph: Graph, drawn: DrawnSchedule, describe: DescribeNodes, most: int, buffer_kind: str = ""
+) -> Folded:
+    """Returns the graph with about `most` boxes: nodes that are alike, then nodes that follow each other.
+
+    `describe` returns lines about the nodes of a box. A box of buffers has the `buffer_kind`, by default the kind of
+    its first buffer. A box names what it reads from far above; no edge is drawn for that.
+    """
+
+    def look(node: GraphNode) -> Look:
+        if node.alert or node.kind in _ALONE:
+            return Look()
+        made = drawn.list_nodes(node.members)
+        place = made[-1].line if made else None
+        side = node.mark, node.scope
+        if node.kind in _PASSIVE:
+            return Look(None, node.kind, place, side, passive=True)
+        # the number of each op, whatever its shapes
+        work = frozenset(Counter(each.op for each in made if each.op not in _FREE).items())
+        return Look(node.id, (node.kind, place, work), place, side)
+
+    gathered = fold_graph(graph, look, lambda box, nodes: _label_box(box, nodes, describe, buffer_kind), most)
+    return replace(gathered, graph=name_far_sources(gathered.graph))
+
+
 def label_layers(box: Box, nodes: Sequence[GraphNode]) -> GraphNode:
     """Returns the node of the copies of a layer."""
     kernels = [node for node in nodes if node.kind == "kernel"]
@@ -334,14 +358,8 @@ def label_layers(box: Box, nodes: Sequence[GraphNode]) -> GraphNode:
     return GraphNode(box.key, "repeat", lines, f"{lines[0]}\nnodes {format_ids(members)}", members, scope, mark)
 
 
-def label_box(
-    box: Box,
-    nodes: Sequence[GraphNode],
-    describe: Callable[[Sequence[GraphNode]], Sequence[str]],
-    buffer_kind: str = "",
-) -> GraphNode:
-    """Returns the node of a box that was gathered. `describe` returns lines about some nodes. A box of buffers has the
-    `buffer_kind`, by default the kind of its first buffer."""
+def _label_box(box: Box, nodes: Sequence[GraphNode], describe: DescribeNodes, buffer_kind: str) -> GraphNode:
+    """Returns the node of a box that was gathered."""
     buffers = [node for node in nodes if node.kind in BUFFER_KINDS]
     shown = [node for node in nodes if node.kind not in BUFFER_KINDS]
     members = list_members(nodes)
@@ -395,12 +413,9 @@ def name_far_sources(graph: Graph, rows: int = 6) -> Graph:
     for edge in graph.edges:
         if edge in far:
             names[edge.head].append(name_shortly(known[edge.tail]))
-    nodes = tuple(_add_sources(node, names[node.id]) if node.id in names else node for node in graph.nodes)
-    return replace(graph, nodes=nodes, edges=tuple(edge for edge in graph.edges if edge not in far))
-
-
-def _add_sources(node: GraphNode, names: Sequence[str]) -> GraphNode:
-    line = f"also reads {', '.join(names[:_MOST_NAMED])}"
-    if len(names) > _MOST_NAMED:
-        line += f" and {len(names) - _MOST_NAMED} more"
-    return replace(node, lines=(*node.lines, line), tooltip=f"{node.tooltip}\nalso reads {', '.join(names)}")
+    for name, read in names.items():
+        node, line = known[name], f"also reads {join_first(read, _MOST_NAMED)}"
+        tip = f"{node.tooltip}\nalso reads {', '.join(read)}"
+        known[name] = replace(node, lines=(*node.lines, line), tooltip=tip)
+    edges = tuple(edge for edge in graph.edges if edge not in far)
+    return replace(graph, nodes=tuple(known.values()), edges=edges)

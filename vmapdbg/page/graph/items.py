@@ -1,67 +1,35 @@
-"""The nodes to draw, of one schedule or of two drawn over each other."""
+"""The nodes to draw, of one schedule or of two drawn over each other, and the groups that are drawn as one.
+
+Detail 0 is for every graph: constants, index arithmetic and chains of movement ops are folded. Detail 1 joins
+elementwise ops with their only reader. Detail 2 keeps only buffers, scope borders, and nodes with several readers.
+"""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from vmapdbg.diff import Pairs, have_same_tinygrad, pair_schedules
+from vmapdbg.diff import have_same_tinygrad, pair_schedules
 from vmapdbg.model.capture import Bufferize, Capture, Node, Schedule
-from vmapdbg.model.ops import MOVEMENT
-from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.ops import ELEMENTWISE, MOVEMENT, name_op
+from vmapdbg.model.schedule_index import index_of, kernel_identity
 from vmapdbg.model.vocabulary import Mark
-from vmapdbg.page.findings import Findings
 from vmapdbg.page.format import Places
 from vmapdbg.page.graph.model import ADDED, COMMON, PALETTE, REMOVED, Graph
+from vmapdbg.page.view import Findings
 
-# these cost nothing: a view, a number, another type
-_FREE = MOVEMENT | {"CAST", "CONST"}
+LEVELS = (0, 1, 2, 3, 4)
+_DETAILS = (0, 0, 1, 2, 2)  # the detail of each level
 
-
-@dataclass(frozen=True)
-class BufferMark:
-    """A BUFFERIZE of an item: its side, and the ambient ranges that it loses."""
-
-    bufferize: Bufferize
-    lost: tuple[str, ...]
-    mark: Mark
-
-    @property
-    def kept(self) -> bool:
-        """Whether the BUFFERIZE became a buffer."""
-        return self.bufferize.outcome == "kept"
+REDUCE = frozenset({"REDUCE_AXIS", "REDUCE"})
+_CONSTANTS = frozenset({"CONST", "VCONST"})
+_HIDDEN = frozenset({"LUNIQUE", "UNIQUE", "DEVICE", "SINK"})
+_BORDERS = frozenset({"VMAPIN", "VMAPOUT"})
 
 
-@dataclass(frozen=True)
-class Item:
-    """A node to draw. `key` is its id, or `b7` for node 7 if only the baseline has it; `src` are keys.
-
-    `before` is the baseline's node if both sides have it. `ambient` ranges are outermost first. `path` has the ambient
-    ranges of its scope: its own, and for a VMAPOUT also the ranges that it ends.
-    """
-
-    key: str
-    node: Node
-    src: tuple[str, ...]
-    before: Node | None
-    mark: Mark
-    buffers: tuple[BufferMark, ...]
-    ambient: tuple[str, ...]
-    path: tuple[str, ...]
-
-    @property
-    def changed(self) -> bool:
-        """Whether the sides decided differently about it."""
-        if any(buffer.mark != COMMON for buffer in self.buffers):
-            return True
-        return self.before is not None and reason_of(self.before) != reason_of(self.node)
-
-
-def reason_of(node: Node) -> str | None:
-    """Returns why a node is realized, None if it is not."""
-    return node.realized and node.realized.reason
+# *** the schedules to draw
 
 
 class DrawnSchedule:
@@ -85,26 +53,72 @@ class DrawnSchedule:
             return ()
         return (BufferMark(bufferize, self.index.find_lost(bufferize), mark),)
 
-    def describe_buffer(self, buffer: BufferMark) -> tuple[object, ...]:
-        """Returns what two equal BUFFERIZE have in common. The numbers of their ranges may differ."""
-        made = buffer.bufferize
-        ambient = tuple(name for name in made.closed_ranges if name in self.index.vmap_names)
-        return (ambient, len(made.closed_ranges), made.size, made.addrspace, made.outcome, buffer.lost)
+
+@dataclass(frozen=True)
+class DrawnPair:
+    """Two schedules drawn over each other; the sides of one schedule are equal. `nodes` and `kernels` map ids and
+    numbers of before to their partners after."""
+
+    before: DrawnSchedule
+    after: DrawnSchedule
+    nodes: dict[int, int]
+    kernels: dict[int, int]
+
+    @classmethod
+    def of_one(cls, drawn: DrawnSchedule) -> DrawnPair:
+        """Returns one schedule as a pair."""
+        numbers = range(len(drawn.schedule.kernels))
+        return cls(drawn, drawn, {node: node for node in drawn.index.nodes}, dict(zip(numbers, numbers, strict=True)))
+
+    @classmethod
+    def of_two(cls, before: DrawnSchedule, after: DrawnSchedule) -> DrawnPair:
+        """Returns two schedules as a pair. Kernels of one tinygrad are equal if their keys and outputs are."""
+        same_tinygrad = have_same_tinygrad(before.capture.versions, after.capture.versions)
+        pairs = pair_schedules(before.schedule, after.schedule, same_tinygrad=same_tinygrad)
+        if pairs.kernels is not None:
+            return cls(before, after, pairs.nodes, pairs.kernels)
+        kernels: dict[int, int] = {}
+        free: dict[object, list[int]] = defaultdict(list)
+        for number, kernel in enumerate(after.schedule.kernels):
+            free[kernel_identity(kernel), kernel.outputs].append(number)
+        for number, kernel in enumerate(before.schedule.kernels):
+            outputs = tuple(pairs.nodes.get(node, -1) for node in kernel.outputs)
+            waiting = free.get((kernel_identity(kernel), outputs))
+            if waiting:
+                kernels[number] = waiting.pop(0)
+        return cls(before, after, pairs.nodes, kernels)
+
+    def side_of(self, mark: Mark) -> DrawnSchedule:
+        """Returns the schedule that has what is drawn with a mark."""
+        if mark == REMOVED:
+            return self.before
+        return self.after
+
+    @property
+    def is_two(self) -> bool:
+        """Whether the sides are two schedules."""
+        return self.before is not self.after
+
+    @property
+    def range_colours(self) -> dict[str, str]:
+        """A colour for each vmap range of both sides, the same for the same names. They repeat after eight."""
+        names = sorted(self.before.index.vmap_names | self.after.index.vmap_names)
+        return {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(names)}
 
 
 @dataclass(frozen=True)
 class Stage:
     """How a stage of a schedule is drawn.
 
-    `title` is its name above the drawing. `build` gets the schedule, the baseline's (None without one), the level of
-    folding and the title of the drawing. `last_level` is the most that it can be folded. `legend` says what each kind
-    of node is; `sample` is the kind that shows marks. Nodes of the `extra_kinds` show nothing that another node does
-    not show. A reader can look at `most` nodes without these; a drawing of more than `pleasant` boxes is folded.
-    `level_notes` say for each level what is folded.
+    `title` is its name above the drawing. `build` gets the pair to draw, the level of folding and the title of the
+    drawing. `last_level` is the most that it can be folded. `legend` says what each kind of node is; `sample` is the
+    kind that shows marks. Nodes of the `extra_kinds` show nothing that another node does not show. A reader can look at
+    `most` nodes without these; a drawing of more than `pleasant` boxes is folded. `level_notes` say for each level what
+    is folded.
     """
 
     title: str
-    build: Callable[[DrawnSchedule, DrawnSchedule | None, int, str], Graph]
+    build: Callable[[DrawnPair, int, str], Graph]
     last_level: int
     legend: Mapping[str, str]
     sample: str
@@ -114,37 +128,60 @@ class Stage:
     level_notes: tuple[str, ...]
 
 
-def count_work(nodes: Iterable[Node]) -> frozenset[tuple[str, int]]:
-    """Returns which ops the nodes compute and how many of each, whatever their shapes."""
-    return frozenset(Counter(node.op for node in nodes if node.op not in _FREE).items())
+# *** the nodes to draw
 
 
-def pair_drawn(before: DrawnSchedule, after: DrawnSchedule) -> Pairs:
-    """Returns what is the same in two drawn schedules."""
-    same = have_same_tinygrad(before.capture.versions, after.capture.versions)
-    return pair_schedules(before.schedule, after.schedule, same_tinygrad=same)
+@dataclass(frozen=True)
+class BufferMark:
+    """A BUFFERIZE of an item: its side, and the ambient ranges that it loses."""
+
+    bufferize: Bufferize
+    lost: tuple[str, ...]
+    mark: Mark
+
+    @property
+    def kept(self) -> bool:
+        """Whether the BUFFERIZE became a buffer."""
+        return self.bufferize.outcome == "kept"
 
 
-def colour_ranges(after: DrawnSchedule, before: DrawnSchedule | None) -> dict[str, str]:
-    """Returns a colour for each vmap range of both sides, the same for the same names. They repeat after eight."""
-    names = after.index.vmap_names
-    if before is not None:
-        names |= before.index.vmap_names
-    return {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(sorted(names))}
+@dataclass(frozen=True)
+class Item:
+    """A node to draw. `key` is its id, or `b7` for node 7 if only the baseline has it; `src` are keys.
+
+    `before` is the baseline's node if both sides have it, else the node. `ambient` ranges are outermost first. `path`
+    has the ambient ranges of its scope; for a VMAPOUT also the ranges that it ends.
+    """
+
+    key: str
+    node: Node
+    src: tuple[str, ...]
+    before: Node
+    mark: Mark
+    buffers: tuple[BufferMark, ...]
+    ambient: tuple[str, ...]
+    path: tuple[str, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Whether the sides decided differently about it."""
+        if any(buffer.mark != COMMON for buffer in self.buffers):
+            return True
+        return reason_of(self.before) != reason_of(self.node)
 
 
-def collect_items(after: DrawnSchedule, before: DrawnSchedule | None = None) -> list[Item]:
-    """Returns the items of a schedule, sources first; with `before`, the items of both, marked."""
-    order = _order_scopes(after)
+def reason_of(node: Node) -> str | None:
+    """Returns why a node is realized, None if it is not."""
+    return node.realized and node.realized.reason
+
+
+def collect_items(pair: DrawnPair) -> list[Item]:
+    """Returns the items of both sides, marked, sources first."""
+    before, after = pair.before, pair.after
+    order = _order_scopes(after) | _order_scopes(before)
     keys = {node.id: str(node.id) for node in after.schedule.nodes}
-    if before is None:
-        return [_make_item(after, node, COMMON, order, keys) for node in after.schedule.nodes]
-    order |= _order_scopes(before)
-    matched = pair_drawn(before, after).nodes
-    twins = {new: old for old, new in matched.items()}
-    old_keys = {node.id: str(matched.get(node.id, f"b{node.id}")) for node in before.schedule.nodes}
-    gone = [node for node in before.schedule.nodes if node.id not in matched]
-    removed = [_make_item(before, node, REMOVED, order, old_keys) for node in gone]
+    old_keys = {node.id: str(pair.nodes.get(node.id, f"b{node.id}")) for node in before.schedule.nodes}
+    twins = {new: old for old, new in pair.nodes.items()}
     items: list[Item] = []
     for node in after.schedule.nodes:
         twin = before.index.node(twins.get(node.id))
@@ -152,30 +189,10 @@ def collect_items(after: DrawnSchedule, before: DrawnSchedule | None = None) -> 
             items.append(_make_item(after, node, ADDED, order, keys))
         else:
             item = _make_item(after, node, COMMON, order, keys)
-            items.append(replace(item, before=twin, buffers=_join_buffers(before, twin, after, node)))
-    return _sort_items([*items, *removed])
-
-
-def _make_item(drawn: DrawnSchedule, node: Node, mark: Mark, order: dict[str, int], keys: dict[int, str]) -> Item:
-    sources = tuple(keys[source] for source in node.src if source in keys and source < node.id)
-    buffers = drawn.buffers_of(node, mark)
-    ambient = _sort_scope(drawn.index.ambient_of(node.id), order)
-    path = _sort_scope(_scope_of(drawn, node), order)
-    return Item(keys[node.id], node, sources, None, mark, buffers, ambient, path)
-
-
-def _join_buffers(before: DrawnSchedule, old: Node, after: DrawnSchedule, new: Node) -> tuple[BufferMark, ...]:
-    """The BUFFERIZE of a node that both sides have: one if they are equal, else one of each side."""
-    removed, added = before.buffers_of(old, REMOVED), after.buffers_of(new, ADDED)
-    olds = [before.describe_buffer(buffer) for buffer in removed]
-    news = [after.describe_buffer(buffer) for buffer in added]
-    if olds == news:
-        return after.buffers_of(new, COMMON)
-    return removed + added
-
-
-def _sort_items(items: list[Item]) -> list[Item]:
-    """Sources first. Each side is sorted already, and only removed items read items of the other side."""
+            items.append(replace(item, before=twin, buffers=_join_buffers(pair, twin, node)))
+    gone = (node for node in before.schedule.nodes if node.id not in pair.nodes)
+    items += (_make_item(before, node, REMOVED, order, old_keys) for node in gone)
+    # each side is sorted, but removed items read items of the other side
     known = {item.key: item for item in items}
     done: dict[str, Item] = {}
     for item in items:
@@ -188,6 +205,33 @@ def _sort_items(items: list[Item]) -> list[Item]:
             else:
                 done.setdefault(stack.pop().key, top)
     return list(done.values())
+
+
+def _make_item(drawn: DrawnSchedule, node: Node, mark: Mark, order: dict[str, int], keys: dict[int, str]) -> Item:
+    sources = tuple(keys[source] for source in node.src if source in keys and source < node.id)
+
+    def sort_scope(names: Iterable[str]) -> tuple[str, ...]:
+        """Ranges outermost first."""
+        return tuple(sorted(dict.fromkeys(names), key=lambda name: (order.get(name, 0), name)))
+
+    ambient, path = sort_scope(drawn.index.ambient_of(node.id)), sort_scope(_scope_of(drawn, node))
+    return Item(keys[node.id], node, sources, node, mark, drawn.buffers_of(node, mark), ambient, path)
+
+
+def _join_buffers(pair: DrawnPair, old: Node, new: Node) -> tuple[BufferMark, ...]:
+    """The BUFFERIZE of a node that both sides have: one if they are equal, else one of each side."""
+
+    def describe(drawn: DrawnSchedule, buffer: BufferMark) -> tuple[object, ...]:
+        # the numbers of equal ranges may differ
+        made = buffer.bufferize
+        ambient = tuple(name for name in made.closed_ranges if name in drawn.index.vmap_names)
+        return (ambient, len(made.closed_ranges), made.size, made.addrspace, made.outcome, buffer.lost)
+
+    removed, added = pair.before.buffers_of(old, REMOVED), pair.after.buffers_of(new, ADDED)
+    olds, news = [describe(pair.before, each) for each in removed], [describe(pair.after, each) for each in added]
+    if olds == news:
+        return pair.after.buffers_of(new, COMMON)
+    return removed + added
 
 
 def _scope_of(drawn: DrawnSchedule, node: Node) -> tuple[str, ...]:
@@ -210,6 +254,165 @@ def _order_scopes(drawn: DrawnSchedule) -> dict[str, int]:
     return {name: len(outer) for name, outer in around.items()}
 
 
-def _sort_scope(names: Iterable[str], order: dict[str, int]) -> tuple[str, ...]:
-    """Ranges outermost first."""
-    return tuple(sorted(dict.fromkeys(names), key=lambda name: (order.get(name, 0), name)))
+# *** the groups that are drawn as one
+
+
+@dataclass
+class Group:
+    """Items drawn as one node, with the key of the last. `constants` are operands that are not drawn."""
+
+    key: str
+    kind: str
+    items: list[Item]
+    constants: list[str] = field(default_factory=list[str])
+
+    @property
+    def last(self) -> Item:
+        """The item that the readers of the group read."""
+        return self.items[-1]
+
+
+class Folding:
+    """Items (sources first) folded to a level.
+
+    `groups` has sources first, `of` the key of each item's group (None if it is not drawn), `folded` the number of
+    folded items by reason. The groups and these numbers add up to the items.
+    """
+
+    def __init__(self, items: list[Item], level: int) -> None:
+        self.items = items
+        self.of: dict[str, str | None] = {item.key: item.key for item in items}
+        self._counts: Counter[str] = Counter()
+        # keys of index arithmetic, and values of constants by key
+        self._index: set[str] = set()
+        self._values: dict[str, str] = {}
+        self._readers: dict[str, list[Item]] = defaultdict(list)
+        for item in items:
+            for source in dict.fromkeys(item.src):
+                self._readers[source].append(item)
+        self._fold_constants()
+        self._join_index()
+        for item in reversed(items):
+            reader = self._reader_to_join(item, _DETAILS[level])
+            if reader is not None:
+                self.of[item.key] = self.of[reader.key]
+                self._counts["joined"] += 1
+        self.groups = self._list_groups()
+        self.folded = dict(+self._counts)
+
+    def _fold_constants(self) -> None:
+        """Hides constants, whose readers name them, and finds nodes that are computed from constants only."""
+        for item in self.items:
+            op, first = item.node.op, next(iter(item.src), None)
+            if op in _HIDDEN:
+                self.of[item.key] = None
+                self._counts["plumbing"] += 1
+            elif not _is_free(item, 2):
+                continue
+            elif op in _CONSTANTS:
+                self._values[item.key] = item.node.arg or "?"
+            elif first is None or (op not in REDUCE and not _is_simple(op)):
+                continue
+            elif len(item.src) == 1 and first in self._values and op not in REDUCE:
+                self._values[item.key] = self._values[first]
+            elif all(key in self._values or key in self._index for key in item.src):
+                self._index.add(item.key)
+        # a constant without readers is an output: it is drawn
+        self._values = {key: value for key, value in self._values.items() if self._readers[key]}
+        self.of |= dict.fromkeys(self._values)
+        self._counts["constants"] += len(self._values)
+
+    def _join_index(self) -> None:
+        """Makes one node of connected index arithmetic. It reads nothing else, so this makes no circle."""
+        parent = {key: key for key in self._index}
+
+        def find(key: str) -> str:
+            while parent[key] != key:
+                parent[key] = parent[parent[key]]
+                key = parent[key]
+            return key
+
+        for item in self.items:
+            for source in item.src:
+                if item.key in parent and source in parent:
+                    parent[find(source)] = find(item.key)
+        last = {find(item.key): item.key for item in self.items if item.key in parent}
+        for key in parent:
+            self.of[key] = last[find(key)]
+        self._counts["index arithmetic"] += len(parent) - len(last)
+
+    def _reader_to_join(self, item: Item, detail: int) -> Item | None:
+        """Returns the reader whose group an item joins, as far as the detail says."""
+        readers = self._readers[item.key]
+        if self.of[item.key] != item.key or item.key in self._index or not readers or not _is_free(item, detail):
+            return None
+        if not _is_joinable(item, detail) or len({self.of[reader.key] for reader in readers}) != 1:
+            return None
+        first = readers[0]
+        if self.of[first.key] is None or first.key in self._index:
+            return None
+        same = all(reader.path == item.path and reader.mark == item.mark for reader in readers)
+        if not same or not all(_is_joinable(reader, detail) for reader in readers):
+            return None
+        # at detail 0 a chain has movement ops only, or casts only
+        if detail == 0 and (item.node.op == "CAST") != (first.node.op == "CAST"):
+            return None
+        return first
+
+    def _list_groups(self) -> list[Group]:
+        groups: dict[str, Group] = {}
+        for item in self.items:
+            key = self.of[item.key]
+            if key is not None:
+                groups.setdefault(key, Group(key, "", [])).items.append(item)
+        order = {item.key: number for number, item in enumerate(self.items)}
+        places: dict[str, int] = {}
+        for group in groups.values():
+            group.kind = _kind_of(group, self._index)
+            sources = [source for item in group.items for source in item.src]
+            group.constants = list(dict.fromkeys(self._values[key] for key in sources if key in self._values))
+            # readers may read any item of index arithmetic, but only the last item of another group
+            read_first = group.last
+            if group.kind == "index":
+                read_first = group.items[0]
+            places[group.key] = order[read_first.key]
+        return sorted(groups.values(), key=lambda group: places[group.key])
+
+
+def _is_free(item: Item, detail: int = 0) -> bool:
+    """Whether an item may be folded: it has no buffer (at detail 2: no kept buffer) and no change to show."""
+    if item.changed or (item.mark != COMMON and item.buffers):
+        return False
+    if item.node.realized is not None and not item.buffers:
+        return False
+    if detail >= 2:
+        return not any(buffer.kept for buffer in item.buffers)
+    return not item.buffers
+
+
+def _is_simple(op: str) -> bool:
+    return op in MOVEMENT or name_op(op) in ELEMENTWISE
+
+
+def _is_joinable(item: Item, detail: int) -> bool:
+    if detail >= 2:
+        return item.node.op not in _BORDERS | {"BUFFER"} and bool(item.src)
+    if detail == 1:
+        return _is_simple(item.node.op)
+    return item.node.op in MOVEMENT or item.node.op == "CAST"
+
+
+def _kind_of(group: Group, index: set[str]) -> str:
+    op = group.last.node.op
+    if group.key in index:
+        return "index"
+    if op in _BORDERS:
+        return op.lower()
+    if not group.last.node.src or op == "BUFFER":
+        return "input"
+    ops = {item.node.op for item in group.items}
+    if ops <= MOVEMENT:
+        return "view"
+    if ops & REDUCE:
+        return "reduce"
+    return "op"

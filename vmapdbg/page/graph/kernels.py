@@ -5,23 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from vmapdbg.model.capture import Kernel, Node
-from vmapdbg.model.schedule_index import kernel_identity
 from vmapdbg.model.vocabulary import Mark
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import format_bytes, format_count, format_ids, format_shape, format_share
-from vmapdbg.page.graph.fold import (
-    Folded,
-    Look,
-    fold_graph,
-    label_box,
-    label_layers,
-    name_far_sources,
-    shorten,
-)
-from vmapdbg.page.graph.items import DrawnSchedule, Stage, count_work, pair_drawn
+from vmapdbg.page.graph.fold import Folded, Look, fold_graph, gather_boxes, label_layers, shorten
+from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule, Stage
 from vmapdbg.page.graph.model import (
     ADDED,
     BUFFER_KINDS,
@@ -55,35 +45,38 @@ _LEGEND = {
 _INPUTS = frozenset({"BUFFER", "COPY", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW", "MSTACK"})
 
 
-def build_kernel_graph(after: DrawnSchedule, before: DrawnSchedule | None, level: int, title: str) -> Graph:
-    """Returns the kernels of a schedule and their buffers; with `before`, both are drawn over each other.
+def build_kernel_graph(pair: DrawnPair, level: int, title: str) -> Graph:
+    """Returns the kernels of a pair of schedules and their buffers.
 
     From `level` 1 on, repeated layers are drawn once. At level 2, kernels that are alike or follow each other are one
-    box. Raises GraphError if the schedule has no kernels.
+    box. Raises GraphError if the schedules have no kernels.
     """
-    if not after.schedule.kernels and not (before and before.schedule.kernels):
-        raise GraphError(f"schedule {after.schedule.index} has no kernels, only copies or nothing")
-    new = _Part(after, COMMON if before is None else ADDED)
-    old = None if before is None else _Part(before, REMOVED)
-    if old is not None:
-        _match_parts(old, new)
+    if not pair.after.schedule.kernels and not pair.before.schedule.kernels:
+        raise GraphError(f"schedule {pair.after.schedule.index} has no kernels, only copies or nothing")
+    new, old = _Part(pair.after, ADDED), _Part(pair.before, REMOVED)
+    old.share_names(new, pair)
     nodes: dict[str, GraphNode] = {}
     edges: dict[tuple[str, str], GraphEdge] = {}
     for part in (new, old):
-        if part is not None:
-            nodes = nodes | {node.id: node for node in part.draw_nodes() if node.id not in nodes}
-            part.add_edges(edges)
+        for node in part.draw_nodes():
+            nodes.setdefault(node.id, node)
+        # an edge that both sides have is common, even if its ends are not
+        for tail, head in part.list_edges():
+            mark = part.mark
+            if (tail, head) in edges or part.marks[tail] == part.marks[head] == COMMON:
+                mark = COMMON
+            edges[tail, head] = GraphEdge(tail, head, mark=mark)
     graph = Graph("kernels", title, tuple(nodes.values()), tuple(edges.values()), (), (), {}, {})
     if level:
         graph = fold_layers(graph).graph
     if level > 1:
-        gathered = gather_kernels(graph, after)
+        gathered = gather_kernels(graph, pair.after)
         graph = replace(gathered.graph, folded={**graph.folded, "in boxes with others": gathered.count})
     return graph
 
 
 class _Part:
-    """The kernels of one side. Matching changes the names and marks of what both sides have."""
+    """The kernels of one side."""
 
     def __init__(self, drawn: DrawnSchedule, mark: Mark) -> None:
         self.drawn = drawn
@@ -93,7 +86,7 @@ class _Part:
         self.names = {number: f"{prefix}kernel{number}" for number in range(len(self.kernels))}
         self.writers = drawn.index.writers
         self.reads = [sorted(self._find_reads(kernel)) for kernel in self.kernels]
-        self.buffers = sorted(set(self.writers) | {node for reads in self.reads for node in reads})
+        self.buffers = sorted(set(self.writers).union(*self.reads))
         self.buffer_names = {node: f"{prefix}buffer{node}" for node in self.buffers}
         self.marks: dict[str, Mark] = dict.fromkeys([*self.names.values(), *self.buffer_names.values()], mark)
         self.most = max((kernel.executed_ops for kernel in self.kernels), default=0)
@@ -118,25 +111,34 @@ class _Part:
                 waiting += nodes[number].src
         return found
 
-    def share(self, other: _Part, name: str) -> str:
-        """Returns the name of what both parts have. It gets no mark."""
-        self.marks[name] = other.marks[name] = COMMON
-        return name
+    def share_names(self, after: _Part, pair: DrawnPair) -> None:
+        """Gives what both sides have the name after and no mark: equal kernels, and buffers with equal nodes, sizes and
+        lost ranges."""
+        for number in self.buffers:
+            other = pair.nodes.get(number)
+            if other in after.buffer_names and self._measure(number) == after._measure(other):
+                self.buffer_names[number] = after.buffer_names[other]
+        for number, other in pair.kernels.items():
+            self.names[number] = after.names[other]
+        for name in (*self.names.values(), *self.buffer_names.values()):
+            if name in after.marks:
+                self.marks[name] = after.marks[name] = COMMON
+
+    def _measure(self, number: int) -> object:
+        kept = self.drawn.index.find_kept(number)
+        return kept and (kept.size, kept.bytes, self.drawn.index.find_lost(kept))
 
     def draw_nodes(self) -> list[GraphNode]:
         buffers = [self._draw_buffer(number) for number in self.buffers]
         return buffers + [self._draw_kernel(number, kernel) for number, kernel in enumerate(self.kernels)]
 
-    def add_edges(self, edges: dict[tuple[str, str], GraphEdge]) -> None:
-        """Adds the edges of this side. An edge that both sides have is common, even if its ends are not."""
+    def list_edges(self) -> list[tuple[str, str]]:
+        """Returns the tail and the head of each edge."""
+        found: list[tuple[str, str]] = []
         for number, kernel in enumerate(self.kernels):
-            pairs = [(self.buffer_names[node], self.names[number]) for node in self.reads[number]]
-            pairs += [(self.names[number], self.buffer_names[node]) for node in kernel.outputs]
-            for tail, head in pairs:
-                mark = self.mark
-                if (tail, head) in edges or self.marks[tail] == self.marks[head] == COMMON:
-                    mark = COMMON
-                edges[tail, head] = GraphEdge(tail, head, mark=mark)
+            found += ((self.buffer_names[node], self.names[number]) for node in self.reads[number])
+            found += ((self.names[number], self.buffer_names[node]) for node in kernel.outputs)
+        return found
 
     def _draw_kernel(self, number: int, kernel: Kernel) -> GraphNode:
         name = self.names[number]
@@ -145,7 +147,7 @@ class _Part:
         found = self.drawn.findings.find_for_kernel(kernel, self.drawn.schedule.index, number)
         places = self.drawn.places.format_all(kernel.lines).split("; ")
         if len(places) > _MOST_LINES:
-            places = [*places[:_MOST_LINES], f"{len(places) - _MOST_LINES} more"]
+            places[_MOST_LINES:] = [f"{len(places) - _MOST_LINES} more"]
         lines = [
             f"{SIGNS[mark]}#{number} {shorten(kernel.name)}",
             *self._label_work(kernel),
@@ -203,36 +205,6 @@ def _size_input(node: Node) -> str:
     return size
 
 
-def _match_parts(old: _Part, new: _Part) -> None:
-    """Gives one name and no mark to what both sides have: kernels with equal keys and outputs, buffers with equal nodes
-    and sizes."""
-    pairs = pair_drawn(old.drawn, new.drawn)
-    for number in old.buffers:
-        other = pairs.nodes.get(number)
-        if other in new.buffer_names and _measure(old, number) == _measure(new, other):
-            old.buffer_names[number] = old.share(new, new.buffer_names[other])
-    matched = pairs.kernels
-    if matched is None:
-        matched = {}
-        free: dict[object, list[int]] = {}
-        for number, kernel in enumerate(new.kernels):
-            free.setdefault((kernel_identity(kernel), kernel.outputs), []).append(number)
-        for number, kernel in enumerate(old.kernels):
-            outputs = tuple(pairs.nodes.get(node, -1) for node in kernel.outputs)
-            waiting = free.get((kernel_identity(kernel), outputs))
-            if waiting:
-                matched[number] = waiting.pop(0)
-    for number, other in matched.items():
-        old.names[number] = old.share(new, new.names[other])
-
-
-def _measure(part: _Part, number: int) -> object:
-    """The size of a buffer and the ranges it loses: two buffers of one node may differ in these."""
-    index = part.drawn.index
-    kept = index.find_kept(number)
-    return kept and (kept.size, kept.bytes, index.find_lost(kept))
-
-
 # *** fewer boxes
 
 
@@ -251,30 +223,18 @@ def fold_layers(graph: Graph) -> Folded:
 
 
 def gather_kernels(graph: Graph, drawn: DrawnSchedule) -> Folded:
-    """Returns the graph with fewer boxes: kernels that are alike, then kernels that follow each other.
-
-    A box says what it reads from far above; no edge is drawn for it.
-    """
+    """Returns the graph with fewer boxes: kernels that are alike, then kernels that follow each other."""
     kernels = {f"kernel{number}": kernel for number, kernel in enumerate(drawn.schedule.kernels)}
     total = sum(kernel.executed_ops for kernel in kernels.values())
 
-    def look(node: GraphNode) -> Look:
-        if node.alert or node.kind not in {"kernel", *BUFFER_KINDS}:
-            return Look()
-        made = drawn.list_nodes(node.members)
-        place = made[-1].line if made else None
-        if node.kind in BUFFER_KINDS:
-            return Look(None, node.kind, place, node.mark, passive=True)
-        return Look(node.id, (place, count_work(made)), place, node.mark)
-
     def describe(nodes: Sequence[GraphNode]) -> list[str]:
         known = [kernels[node.id] for node in nodes if node.id in kernels]
-        ops = sum(kernel.executed_ops for kernel in known)
-        share = f"{format_share(ops, total)} of all ops" if ops else ""
+        ops, share = sum(kernel.executed_ops for kernel in known), ""
+        if ops:
+            share = f"{format_share(ops, total)} of all ops"
         return [share, shorten(drawn.places.format_all(line for kernel in known for line in kernel.lines))]
 
-    gathered = fold_graph(graph, look, partial(label_box, describe=describe, buffer_kind="folded"), _GATHERED)
-    return replace(gathered, graph=name_far_sources(gathered.graph))
+    return gather_boxes(graph, drawn, describe, _GATHERED, "folded")
 
 
 STAGE = Stage(

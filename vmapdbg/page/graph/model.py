@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Literal
 
 from vmapdbg.model.capture import SCHEMA
@@ -145,33 +146,31 @@ def sort_names(tails: Mapping[str, Collection[str]], heads: Mapping[str, Collect
 # *** parts of a graph
 
 
-def find_near(graph: Graph, centre: Sequence[str], depth: int) -> set[str]:
-    """Returns the ids of the nodes at most `depth` edges from `centre`, either way. A BUFFERIZE does not count as a
-    step."""
-    near = _neighbours(graph)
+def measure_steps(graph: Graph, centre: Iterable[str]) -> dict[str, int]:
+    """Returns how many edges each connected node is from `centre`, either way; near nodes come first.
+
+    A step to a BUFFERIZE does not count. In a table, the next row is one step away.
+    """
+    pairs = [(edge.tail, edge.head) for edge in graph.edges]
+    if graph.is_table:
+        pairs = list(pairwise(node.id for node in graph.nodes[1:]))
+    near: dict[str, list[str]] = defaultdict(list)
+    for tail, head in pairs:
+        near[tail].append(head)
+        near[head].append(tail)
     free = {node.id for node in graph.nodes if node.kind in BUFFERIZES}
-    found: set[str] = set()
-    front = set(centre)
-    for _ in range(depth + 1):
-        found |= front
-        steps = {other for name in front for other in near[name]}
-        buffers = steps & free - found
-        found |= buffers
-        front = steps.union(*(near[name] for name in buffers)) - found
-    return found
-
-
-def list_nearest(graph: Graph, centre: Sequence[str], most: int) -> list[str]:
-    """Returns the ids of the `most` nodes nearest to `centre`."""
-    near = _neighbours(graph)
-    found = dict.fromkeys(centre)
-    queue = list(found)
-    for name in queue:
-        queue += [other for other in near[name] if other not in found]
-        found |= dict.fromkeys(near[name])
-        if len(found) >= most:
-            break
-    return list(found)[:most]
+    steps = dict.fromkeys(centre, 0)
+    queue = deque(steps)
+    while queue:
+        name = queue.popleft()
+        for other in near[name]:
+            if other not in steps and other in free:
+                steps[other] = steps[name]
+                queue.appendleft(other)
+            elif other not in steps:
+                steps[other] = steps[name] + 1
+                queue.append(other)
+    return steps
 
 
 def list_components(graph: Graph) -> list[set[str]]:
@@ -180,17 +179,9 @@ def list_components(graph: Graph) -> list[set[str]]:
     seen: set[str] = set()
     for node in graph.nodes:
         if node.id not in seen:
-            found.append(set(list_nearest(graph, [node.id], len(graph.nodes))))
+            found.append(set(measure_steps(graph, [node.id])))
             seen |= found[-1]
     return found
-
-
-def _neighbours(graph: Graph) -> dict[str, list[str]]:
-    near: dict[str, list[str]] = defaultdict(list)
-    for edge in graph.edges:
-        near[edge.tail].append(edge.head)
-        near[edge.head].append(edge.tail)
-    return near
 
 
 def keep_nodes(graph: Graph, names: Collection[str]) -> Graph:

@@ -7,31 +7,31 @@ from dataclasses import replace
 
 from vmapdbg.page.format import format_bytes, format_shape
 from vmapdbg.page.graph.fold import shorten
-from vmapdbg.page.graph.groups import Group, fold_items
-from vmapdbg.page.graph.items import DrawnSchedule, Item, Stage, collect_items, colour_ranges
-from vmapdbg.page.graph.labels import join_ranges, make_tooltip, star_ranges
+from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule, Folding, Group, Item, Stage, collect_items
 from vmapdbg.page.graph.model import REMOVED, SIGNS, Graph, GraphEdge, GraphNode
-from vmapdbg.page.graph.tensor import fold_layers, name_node
+from vmapdbg.page.graph.tensor import fold_layers, join_ranges, list_ids, make_tooltip, name_node, star_ranges
 
 HEADS = ("id", "op", "shape", "ranges in -> out", "ambient", "decision and buffer", "kernel", "line")
 _WIDEST = (12, 34, 22, 46, 14, 90, 18, 26)
 
 
-def build_range_graph(after: DrawnSchedule, before: DrawnSchedule | None, level: int, title: str) -> Graph:
+def build_range_graph(pair: DrawnPair, level: int, title: str) -> Graph:
     """Returns one row a node: the label's only line is the row, in columns of a fixed width."""
-    folding = fold_items(collect_items(after, before), level)
-    sides = {REMOVED: before or after}
+    folding = Folding(collect_items(pair), level)
     names = {group.key: name_node(group.last) for group in folding.groups}
     nodes: list[GraphNode] = []
     edges: list[GraphEdge] = []
     for group in folding.groups:
-        nodes.append(_draw_row(group, sides.get(group.last.mark, after)))
+        last, drawn = group.last, pair.side_of(group.last.mark)
+        alert = any(buffer.lost for buffer in last.buffers if buffer.mark != REMOVED or last.mark == REMOVED)
+        cells, tip, realized = _list_cells(group, drawn), make_tooltip(group, drawn), last.node.realized is not None
+        look = last.mark, alert, realized
+        nodes.append(GraphNode(names[group.key], group.kind, cells, tip, list_ids(group), None, *look))
         makers = (folding.of.get(source) for item in group.items for source in item.src)
         edges += [GraphEdge(names[maker], nodes[-1].id) for maker in makers if maker is not None]
-    colours = colour_ranges(after, before)
-    graph = Graph("ranges", title, tuple(nodes), tuple(edges), (), (), colours, folding.folded)
+    graph = Graph("ranges", title, tuple(nodes), tuple(edges), (), (), pair.range_colours, folding.folded)
     if level:
-        graph = fold_layers(graph, after, before)
+        graph = fold_layers(graph, pair)
     return _lay_out(graph)
 
 
@@ -46,18 +46,13 @@ def _lay_out(graph: Graph) -> Graph:
             table.append(node.lines)
     columns = zip(*table, strict=True)
     widths = [min(most, max(map(len, column))) for most, column in zip(_WIDEST, columns, strict=True)]
-    head, *lines = [_join_row(row, widths) for row in table]
-    rows = [replace(node, kind="row", lines=(line,)) for node, line in zip(graph.nodes, lines, strict=True)]
-    return replace(graph, nodes=(GraphNode("head", "row-head", (head,), "the columns"), *rows), edges=())
-
-
-def _draw_row(group: Group, drawn: DrawnSchedule) -> GraphNode:
-    last = group.last
-    alert = any(buffer.lost for buffer in last.buffers if buffer.mark != REMOVED or last.mark == REMOVED)
-    members = tuple(item.node.id for item in group.items)
-    realized = last.node.realized is not None
-    cells, tip = _list_cells(group, drawn), make_tooltip(group, drawn)
-    return GraphNode(name_node(last), group.kind, cells, tip, members, None, last.mark, alert, realized)
+    lines: list[str] = []
+    for row in table:
+        cells = (shorten(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append("  ".join(cells).rstrip())
+    head = GraphNode("head", "row-head", (lines[0],), "the columns")
+    rows = [replace(node, kind="row", lines=(line,)) for node, line in zip(graph.nodes, lines[1:], strict=True)]
+    return replace(graph, nodes=(head, *rows), edges=())
 
 
 def _list_cells(group: Group, drawn: DrawnSchedule) -> tuple[str, ...]:
@@ -94,10 +89,6 @@ def _describe_decision(item: Item) -> str:
         closes = f"{SIGNS[buffer.mark]}({', '.join(made.closed_ranges)}) {format_bytes(made.bytes)} {made.outcome}"
         parts.append(closes + lost)
     return "; ".join(parts)
-
-
-def _join_row(row: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(shorten(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 STAGE = Stage(

@@ -1,4 +1,4 @@
-"""The tensor graph: nodes, scopes of vmap, the buffers between them."""
+"""The tensor graph: nodes, scopes of vmap, the buffers between them. Other stages use its labels, too."""
 
 from __future__ import annotations
 
@@ -6,36 +6,38 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 
-from vmapdbg.model.vocabulary import EdgeKind, Mark
-from vmapdbg.model.wording import format_plural
-from vmapdbg.page.format import format_bytes
+from vmapdbg.model.capture import Bufferize, Node
+from vmapdbg.model.vocabulary import EdgeKind
+from vmapdbg.model.wording import cut_end, format_plural
+from vmapdbg.page.format import format_bytes, format_ids, format_shape, star_ambient
 from vmapdbg.page.graph.fold import (
-    Folded,
     Look,
     fold_graph,
-    label_box,
+    gather_boxes,
     label_layers,
     list_members,
     name_far_sources,
     shorten,
 )
-from vmapdbg.page.graph.groups import LEVELS, Folding, Group, fold_items
-from vmapdbg.page.graph.items import BufferMark, DrawnSchedule, Item, Stage, collect_items, colour_ranges, count_work
-from vmapdbg.page.graph.labels import (
-    count_ops,
-    describe_buffer,
-    join_ranges,
-    label_buffer,
-    make_label,
-    make_tooltip,
+from vmapdbg.page.graph.items import (
+    LEVELS,
+    BufferMark,
+    DrawnPair,
+    DrawnSchedule,
+    Folding,
+    Group,
+    Item,
+    Stage,
+    collect_items,
+    reason_of,
 )
 from vmapdbg.page.graph.model import (
     BUFFERIZES,
     COMMON,
     PREFIXES,
     REMOVED,
+    SIGNS,
     Graph,
     GraphCluster,
     GraphEdge,
@@ -52,10 +54,13 @@ _LEVEL_NOTES = (
     "all but buffers and scope borders",
     "all but buffers and scope borders, and of these what is alike or hangs together",
 )
-_BORDERS = frozenset({"vmapin", "vmapout"})
 _PASSIVE = BUFFERIZES | {"input", "index"}
 _FAR_ROWS = 12
 _LARGE = 150
+_LONGEST_TIP = 600
+_MOST_OPS = 6
+_MOST_TIPS = 12
+_OPS_A_LINE = 3
 _LEGEND = {
     "input": "a buffer that comes in",
     "op": "an op",
@@ -71,40 +76,29 @@ _LEGEND = {
 }
 
 
-def build_tensor_graph(after: DrawnSchedule, before: DrawnSchedule | None, level: int, title: str) -> Graph:
-    """Returns the tensor graph of a schedule folded to `level`; with `before`, both are drawn over each other. The last
-    level gathers what is left into boxes."""
-    folding = fold_items(collect_items(after, before), level)
-    draft = _Draft(folding, after, before, with_removed=level < _BUFFERS_LEVEL)
+def build_tensor_graph(pair: DrawnPair, level: int, title: str) -> Graph:
+    """Returns the tensor graphs of a pair folded to `level`. The last level gathers what is left into boxes."""
+    folding = Folding(collect_items(pair), level)
+    draft = _Draft(folding, pair, with_removed=level < _BUFFERS_LEVEL)
     draft.draw()
-    graph = Graph(
-        stage="tensor",
-        title=title,
-        nodes=tuple(draft.nodes),
-        edges=tuple(draft.edges),
-        clusters=tuple(_make_clusters(draft.scopes, after, before)),
-        legend=(),
-        range_colours=colour_ranges(after, before),
-        folded=folding.folded,
-    )
+    clusters, colours = tuple(draft.list_clusters()), pair.range_colours
+    graph = Graph("tensor", title, tuple(draft.nodes), tuple(draft.edges), clusters, (), colours, folding.folded)
     if level:
-        graph = fold_layers(graph, after, before)
+        graph = fold_layers(graph, pair)
     if level == LEVELS[-1]:
-        gathered = name_far_sources(_gather(graph, after).graph)
-        return _count_folded(gathered, graph, "in boxes with others")
+        return _count_folded(_gather(graph, pair.after), graph, "in boxes with others")
     if len(graph.nodes) >= _LARGE:
         return name_far_sources(graph, _FAR_ROWS)
     return graph
 
 
-def fold_layers(graph: Graph, after: DrawnSchedule, before: DrawnSchedule | None) -> Graph:
+def fold_layers(graph: Graph, pair: DrawnPair) -> Graph:
     """Returns the graph with repeated layers drawn once: the layers of a network, and of its gradient."""
-    sides = {REMOVED: before or after}
 
     def look(node: GraphNode) -> Look:
         if node.kind in _PASSIVE:
             return Look(passive=True)
-        made = sides.get(node.mark, after).list_nodes(node.members)
+        made = pair.side_of(node.mark).list_nodes(node.members)
         ops = tuple(sorted(Counter(each.op for each in made).items()))
         last = made[-1]
         return Look(copy=(node.kind, ops, last.shape, last.dtype, node.mark, node.scope))
@@ -120,47 +114,31 @@ def _count_folded(graph: Graph, whole: Graph, why: str) -> Graph:
     return replace(graph, folded={**whole.folded, why: every - drawn})
 
 
-def _gather(graph: Graph, drawn: DrawnSchedule) -> Folded:
+def _gather(graph: Graph, drawn: DrawnSchedule) -> Graph:
     """Returns the graph with fewer boxes."""
-
-    def look(node: GraphNode) -> Look:
-        if node.alert or node.kind in _BORDERS or node.kind == "repeat":
-            return Look()
-        made = drawn.list_nodes(node.members)
-        place = made[-1].line if made else None
-        side = node.mark, node.scope
-        if node.kind in _PASSIVE or node.kind == "view":
-            return Look(None, node.kind, place, side, passive=True)
-        return Look(node.id, (node.kind, place, count_work(made)), place, side)
 
     def describe(nodes: Sequence[GraphNode]) -> list[str]:
         made = drawn.list_nodes(list_members(nodes))
-        kept = [drawn.index.find_kept(node.id) for node in made]
-        sizes = [buffer.bytes for buffer in kept if buffer is not None]
-        held = f"{format_plural(len(sizes), 'buffer')}, {format_bytes(sum(sizes))}" if sizes else ""
+        lines: list[str] = []
+        sizes = [kept.bytes for node in made if (kept := drawn.index.find_kept(node.id)) is not None]
+        if sizes:
+            lines.append(f"{format_plural(len(sizes), 'buffer')}, {format_bytes(sum(sizes))}")
         places = dict.fromkeys(node.line for node in made if node.line)
-        return [held, *count_ops(node.op for node in made)[:2], shorten(drawn.places.format_all(places))]
+        return [*lines, *_count_ops(node.op for node in made)[:2], shorten(drawn.places.format_all(places))]
 
-    return fold_graph(graph, look, partial(label_box, describe=describe), _GATHERED)
+    return gather_boxes(graph, drawn, describe, _GATHERED).graph
 
 
 class _Draft:
     """The nodes and edges drawn so far. Without `with_removed`, a BUFFERIZE that both sides removed is not drawn."""
 
-    def __init__(
-        self, folding: Folding, after: DrawnSchedule, before: DrawnSchedule | None, with_removed: bool
-    ) -> None:
-        self.folding, self.after, self.before, self.with_removed = folding, after, before, with_removed
+    def __init__(self, folding: Folding, pair: DrawnPair, with_removed: bool) -> None:
+        self.folding, self.pair, self.with_removed = folding, pair, with_removed
         self.nodes: list[GraphNode] = []
         self.edges: list[GraphEdge] = []
         self.groups = {group.key: group for group in folding.groups}
         self.items = {item.key: item for group in folding.groups for item in group.items}
         self.scopes: dict[tuple[str, ...], str] = {}
-
-    def drawn_of(self, mark: Mark) -> DrawnSchedule:
-        if mark == REMOVED and self.before is not None:
-            return self.before
-        return self.after
 
     def name_scope(self, path: tuple[str, ...]) -> str | None:
         """Returns the id of a scope's cluster. Makes the cluster and the clusters around it."""
@@ -174,38 +152,33 @@ class _Draft:
 
     def draw(self) -> None:
         for group in self.folding.groups:
-            self._draw_group(group)
+            last, drawn = group.last, self.pair.side_of(group.last.mark)
+            realized = last.node.realized is not None and group.kind != "index"
+            scope = self.name_scope(last.path)
+            label, tooltip, members = make_label(group, drawn), make_tooltip(group, drawn), list_ids(group)
+            name, kind = name_node(last), group.kind
+            self.nodes.append(GraphNode(name, kind, label, tooltip, members, scope, last.mark, realized=realized))
+            for buffer in self._list_drawn(last):
+                self._draw_buffer(buffer, last)
         seen: set[tuple[str, str, str]] = set()
         for group in self.folding.groups:
             for item in group.items:
                 for source in dict.fromkeys(item.src):
                     self._draw_edge(source, item, group, seen)
 
-    def _draw_group(self, group: Group) -> None:
-        last, drawn = group.last, self.drawn_of(group.last.mark)
-        realized = last.node.realized is not None and group.kind != "index"
-        members = tuple(item.node.id for item in group.items)
-        scope = self.name_scope(last.path)
-        label, tooltip = make_label(group, drawn), make_tooltip(group, drawn)
-        name, kind = name_node(last), group.kind
-        self.nodes.append(GraphNode(name, kind, label, tooltip, members, scope, last.mark, realized=realized))
-        for buffer in self._list_drawn(last):
-            self._draw_buffer(buffer, last)
-
     def _list_drawn(self, item: Item) -> list[BufferMark]:
         return [b for b in item.buffers if self.with_removed or b.kept or b.mark != COMMON or b.lost]
 
     def _draw_buffer(self, buffer: BufferMark, item: Item) -> None:
-        drawn, mark = self.drawn_of(buffer.mark), buffer.mark
-        name, kind = name_buffer(buffer), buffer.bufferize.outcome
-        label, tooltip = label_buffer(buffer, drawn), describe_buffer(buffer, drawn)
+        drawn, mark, bufferize = self.pair.side_of(buffer.mark), buffer.mark, buffer.bufferize
+        label, tooltip = _label_buffer(buffer, drawn), _describe_buffer(buffer, drawn)
         # the buffer of a VMAPOUT is outside the scope that it ends
         path = item.path
         if item.node.op == "VMAPOUT":
             path = item.ambient
-        scope = self.name_scope(path)
-        node = GraphNode(name, kind, label, tooltip, (buffer.bufferize.node,), scope, mark, alert=bool(buffer.lost))
-        self.nodes.append(node)
+        name, kind, scope = _name_buffer(buffer), bufferize.outcome, self.name_scope(path)
+        lost = bool(buffer.lost)
+        self.nodes.append(GraphNode(name, kind, label, tooltip, (bufferize.node,), scope, mark, alert=lost))
         self.edges.append(GraphEdge(name_node(item), name, "", tooltip, kind, mark))
 
     def _draw_edge(self, source: str, reader: Item, group: Group, seen: set[tuple[str, str, str]]) -> None:
@@ -215,12 +188,17 @@ class _Draft:
         maker, item = self.groups[key], self.items[source]
         tail, kind = self._find_tail(maker, item)
         head = name_node(group.last)
-        label = _label_edge(maker, item, reader)
+        # the ranges of a read, if they differ from the ranges of the value
+        asked, label = reader.node.in_ranges, ""
+        has_ranges = maker.kind not in ("input", "index")
+        if not has_ranges or asked != maker.items[0].node.in_ranges or item.buffers:
+            label = ", ".join(asked or ())
         if (tail, head, label) not in seen:
             seen.add((tail, head, label))
-            mark = reader.mark if item.mark == COMMON else item.mark
-            ranges = f"{item.node.op} {item.node.id} read with {join_ranges(reader.node.in_ranges)} by "
-            tip = f"{ranges}{reader.node.op} {reader.node.id}"
+            mark = item.mark
+            if mark == COMMON:
+                mark = reader.mark
+            tip = f"{item.node.op} {item.node.id} read with {join_ranges(asked)} by {reader.node.op} {reader.node.id}"
             self.edges.append(GraphEdge(tail, head, shorten(label, 36), tip, kind, mark))
 
     def _find_tail(self, maker: Group, item: Item) -> tuple[str, EdgeKind]:
@@ -230,7 +208,17 @@ class _Draft:
         drawn = [buffer for buffer in self._list_drawn(item) if buffer.mark != REMOVED or item.mark == REMOVED]
         if not drawn:
             return name_node(item), "data"
-        return name_buffer(drawn[0]), drawn[0].bufferize.outcome
+        return _name_buffer(drawn[0]), drawn[0].bufferize.outcome
+
+    def list_clusters(self) -> Iterable[GraphCluster]:
+        """Yields the frames of the scopes that have nodes."""
+        ranges = self.pair.before.index.ranges | self.pair.after.index.ranges
+        for path, name in self.scopes.items():
+            title = f"vmap {path[-1]}"
+            if path[-1] in ranges:
+                known = ranges[path[-1]]
+                title += f" = {known.size}, {known.axis_type}"
+            yield GraphCluster(name, self.scopes.get(path[:-1]), title, path[-1])
 
 
 def name_node(item: Item) -> str:
@@ -240,32 +228,156 @@ def name_node(item: Item) -> str:
     return f"node{item.node.id}"
 
 
-def name_buffer(buffer: BufferMark) -> str:
-    """Returns the id in the SVG of a BUFFERIZE."""
+def _name_buffer(buffer: BufferMark) -> str:
     return f"{PREFIXES[buffer.mark]}bufferize{buffer.bufferize.node}"
 
 
-def _label_edge(maker: Group, item: Item, reader: Item) -> str:
-    """Names the ranges of a read if they differ from the ranges of the value."""
-    asked = reader.node.in_ranges
-    has_ranges = maker.kind not in ("input", "index")
-    if has_ranges and asked == maker.items[0].node.in_ranges and not item.buffers:
-        return ""
-    return ", ".join(asked or ())
+def list_ids(group: Group) -> tuple[int, ...]:
+    """Returns the ids of a group's nodes."""
+    return tuple(item.node.id for item in group.items)
 
 
-def _make_clusters(
-    scopes: dict[tuple[str, ...], str], after: DrawnSchedule, before: DrawnSchedule | None
-) -> Iterable[GraphCluster]:
-    ranges = after.index.ranges
-    if before is not None:
-        ranges = before.index.ranges | ranges
-    for path, name in scopes.items():
-        title = f"vmap {path[-1]}"
-        if path[-1] in ranges:
-            known = ranges[path[-1]]
-            title += f" = {known.size}, {known.axis_type}"
-        yield GraphCluster(name, scopes.get(path[:-1]), title, path[-1])
+# *** labels and tooltips
+
+
+def make_label(group: Group, drawn: DrawnSchedule) -> tuple[str, ...]:
+    """Returns the lines of a group's node: id and op, shape and place, ambient ranges, the decision."""
+    node, sign = group.last.node, SIGNS[group.last.mark]
+    if group.kind == "index":
+        value = f"{format_shape(node.shape)} {node.dtype}, {format_plural(len(group.items), 'node')} from constants"
+        return (f"{sign}{node.id} index arithmetic", shorten(value))
+    ops = [item.node.op for item in group.items]
+    if len(ops) > _MOST_OPS or len(ops) == 1:
+        title = [f"{sign}{node.id} {_name_op(node)}", *_count_ops(ops[:-1])]
+    else:
+        parts = [" > ".join(ops[i : i + _OPS_A_LINE]) for i in range(0, len(ops), _OPS_A_LINE)]
+        first, *rest = " >\n    ".join(parts).split("\n")
+        title = [f"{sign}{format_ids(list_ids(group))} {first}", *rest]
+    return (*title, *_label_value(group, drawn), *_label_decisions(group.last))
+
+
+def _name_op(node: Node) -> str:
+    if node.op in ("REDUCE_AXIS", "REDUCE", "VMAPIN", "VMAPOUT", "COPY") and node.arg:
+        return f"{node.op} {shorten(node.arg, 24)}"
+    return node.op
+
+
+def _count_ops(ops: Iterable[str]) -> list[str]:
+    """Returns which ops there are and how many of each, the most frequent first, in lines."""
+    counts = Counter(ops).most_common()
+    parts = [f"{count} {op}" for op, count in counts[: 2 * _OPS_A_LINE]]
+    lines = [", ".join(parts[i : i + _OPS_A_LINE]) for i in range(0, len(parts), _OPS_A_LINE)]
+    lines[:1] = [f"with {line}" for line in lines[:1]]
+    left = sum(count for _, count in counts[2 * _OPS_A_LINE :])
+    if left:
+        lines.append(f"and {left} more")
+    return lines
+
+
+def _label_value(group: Group, drawn: DrawnSchedule) -> list[str]:
+    node, first = group.last.node, group.items[0]
+    shape = format_shape(node.shape)
+    if group.kind == "view":
+        source = drawn.index.node(next(iter(first.node.src), None))
+        if source is not None and source.shape is not None and first.mark != REMOVED:
+            shape = f"{format_shape(source.shape)} -> {shape}"
+        lines = [shorten(shape)]
+    else:
+        place = drawn.places.format(node.line, brief=True)
+        value = shorten(f"{shape} {node.dtype}")
+        lines = [f"{value}  {shorten(place, 30)}".strip()]
+    if group.constants:
+        lines.append(shorten("const " + ", ".join(group.constants)))
+    if group.last.ambient:
+        lines.append(star_ranges(group.last.ambient))
+    return [line for line in lines if line]
+
+
+def _label_decisions(item: Item) -> list[str]:
+    now = reason_of(item.node)
+    then = reason_of(item.before)
+    if now != then:
+        return [f"- {_name_decision(then)}", f"+ {_name_decision(now)}"]
+    if now is None:
+        return []
+    return [_name_decision(now)]
+
+
+def _name_decision(reason: str | None) -> str:
+    if reason is None:
+        return "not realized"
+    return f"realized: {reason}"
+
+
+def star_ranges(names: Iterable[str]) -> str:
+    """Returns ambient ranges as `rm1* rm2*`."""
+    return " ".join(f"{name}*" for name in names)
+
+
+def make_tooltip(group: Group, drawn: DrawnSchedule) -> str:
+    """Returns what is known of a group's nodes, the last node first."""
+    tips = [_describe_node(item, drawn) for item in reversed(group.items[-_MOST_TIPS:])]
+    left = len(group.items) - len(tips)
+    if left:
+        tips.append(f"and {format_plural(left, 'more node')}: {format_ids(i.node.id for i in group.items[:left])}")
+    return "\n".join(tips)
+
+
+def _describe_node(item: Item, drawn: DrawnSchedule) -> str:
+    """Returns one node in a few lines: id, op, shape, ranges, ambient ranges, reason, line."""
+    node = item.node
+    name = f"{SIGNS[item.mark]}node {node.id}"
+    if item.mark == REMOVED:
+        name += " of the baseline"
+    title = f"{name}: {node.op} {node.arg}".rstrip()
+    lines = [f"{title} {node.dtype} {format_shape(node.shape)}".rstrip()]
+    if node.in_ranges is not None or node.out_ranges is not None:
+        lines.append(f"  ranges {join_ranges(node.in_ranges)} -> {join_ranges(node.out_ranges)}")
+    if item.ambient:
+        lines.append(f"  ambient {star_ranges(item.ambient)}")
+    if node.realized is not None:
+        lines.append(f"  realized, {node.realized.reason}: {node.realized.detail}")
+    if node.unsplit is not None:
+        lines.append(f"  not split: {node.unsplit.detail}")
+    if item.mark == COMMON and item.changed:
+        detail = "" if item.before.realized is None else item.before.realized.detail
+        lines.append(f"  baseline {_name_decision(reason_of(item.before))}: {detail}")
+    if node.line is not None:
+        lines.append(f"  {node.line}")
+    return "\n".join(cut_end(line, _LONGEST_TIP) for line in lines)
+
+
+def join_ranges(names: Sequence[str] | None) -> str:
+    """Returns the ranges of a value's axes, `-` if it has none."""
+    return ", ".join(names or ()) or "-"
+
+
+def _label_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> tuple[str, ...]:
+    bufferize, sign = buffer.bufferize, SIGNS[buffer.mark]
+    ambient = drawn.index.ambient_of(bufferize.node)
+    closed = star_ambient(bufferize.closed_ranges, ambient)
+    lost = [f"{name} NOT closed" for name in buffer.lost]
+    space = "" if bufferize.addrspace == "GLOBAL" else f" {bufferize.addrspace}"
+    size = f"{_format_size(bufferize, drawn)}{space}, {bufferize.outcome}"
+    return (*lost, shorten(f"{sign}{drawn.schedule.buffer_op} ({closed})"), size)
+
+
+def _format_size(bufferize: Bufferize, drawn: DrawnSchedule) -> str:
+    """Returns the size of a buffer as `3x2 = 6, 48 B`."""
+    sizes = [drawn.index.size_of(name) for name in bufferize.closed_ranges]
+    if len(sizes) < 2 or None in sizes:
+        return f"{bufferize.size:,} elements, {format_bytes(bufferize.bytes)}"
+    return f"{'x'.join(map(str, sizes))} = {bufferize.size:,}, {format_bytes(bufferize.bytes)}"
+
+
+def _describe_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> str:
+    bufferize = buffer.bufferize
+    lines = [
+        f"{drawn.schedule.buffer_op} of node {bufferize.node}, {bufferize.outcome}: {bufferize.reason}",
+        f"  closes {join_ranges(bufferize.closed_ranges)}: {_format_size(bufferize, drawn)} {bufferize.addrspace}",
+        *(f"  {name} is not closed: its iterations overwrite each other" for name in buffer.lost),
+    ]
+    return "\n".join(cut_end(line, _LONGEST_TIP) for line in lines)
 
 
 STAGE = Stage(

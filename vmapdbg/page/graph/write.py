@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -13,10 +12,8 @@ from vmapdbg.model.capture import Capture, Schedule, SnippetError
 from vmapdbg.model.store import check_output, dump_document, write_output
 from vmapdbg.model.vocabulary import StageName
 from vmapdbg.model.wording import format_plural
-from vmapdbg.page.graph.dot import style_svg, write_dot
-from vmapdbg.page.graph.groups import LEVELS
-from vmapdbg.page.graph.items import DrawnSchedule, Stage, pair_drawn
-from vmapdbg.page.graph.layout import PICTURES, TooSlow, check_format, draw_dot
+from vmapdbg.page.graph.dot import PICTURES, TooSlow, check_format, draw_dot, style_svg, write_dot
+from vmapdbg.page.graph.items import LEVELS, DrawnPair, DrawnSchedule, Stage
 from vmapdbg.page.graph.model import (
     ADDED,
     BUFFERIZES,
@@ -24,9 +21,8 @@ from vmapdbg.page.graph.model import (
     Graph,
     GraphError,
     LegendEntry,
-    find_near,
     keep_nodes,
-    list_nearest,
+    measure_steps,
 )
 
 STAGES: tuple[StageName, ...] = get_args(StageName)
@@ -62,9 +58,18 @@ def write_graph(
     target = Path(path)
     kind = check_path(target)
     after, notes = _choose_schedule(capture, schedule)
-    before = _choose_baseline(other, after, notes)
-    _check_request(after, stage, around, depth, fold)
-    drawing = Drawing(after, before, import_module(f"vmapdbg.page.graph.{stage}").STAGE, around, depth, fold, notes)
+    if stage not in STAGES:
+        raise GraphError(f"there is no stage {stage}: choose from {', '.join(STAGES)}")
+    if fold is not None and fold not in LEVELS:
+        raise GraphError(f"there is no folding {fold}: choose from 0 (all) to {LEVELS[-1]}")
+    if depth is not None and depth < 0:
+        raise GraphError(f"a depth of {depth} is too small: it counts edges from 0")
+    if around is not None and around not in after.index.nodes:
+        raise GraphError(f"there is no node {around} in schedule {after.schedule.index}")
+    pair = DrawnPair.of_one(after)
+    if other is not None:
+        pair = _pair_with_baseline(other, after, notes)
+    drawing = Drawing(pair, import_module(f"vmapdbg.page.graph.{stage}").STAGE, around, depth, fold, notes)
     if kind in PICTURES:
         write_output(target, drawing.draw(kind, time_limit))
     else:
@@ -99,7 +104,13 @@ def _choose_schedule(capture: Capture, index: int | None) -> tuple[DrawnSchedule
                 return DrawnSchedule(capture, schedule), []
         last = capture.schedules[-1].index
         raise GraphError(f"there is no schedule {index}: the schedules are 0 to {last}")
-    chosen = max(capture.schedules, key=_interest)
+
+    def interest(schedule: Schedule) -> tuple[bool, int, int]:
+        """Orders schedules: with kernels, then by the number of vmap ranges, then the later one."""
+        scopes = sum(item.vmap for item in schedule.ranges)
+        return (bool(schedule.kernels), scopes, schedule.index)
+
+    chosen = max(capture.schedules, key=interest)
     notes: list[str] = []
     if len(capture.schedules) > 1:
         notes.append(f"schedule {chosen.index} of {len(capture.schedules)}: --schedule N draws another one")
@@ -110,39 +121,23 @@ def _format_error(error: SnippetError) -> str:
     return f"{error.type}: {error.message.splitlines()[0]}"
 
 
-def _interest(schedule: Schedule) -> tuple[bool, int, int]:
-    """Orders schedules: with kernels, then by the number of vmap ranges, then the later one."""
-    scopes = sum(item.vmap for item in schedule.ranges)
-    return (bool(schedule.kernels), scopes, schedule.index)
-
-
-def _choose_baseline(other: Capture | None, after: DrawnSchedule, notes: list[str]) -> DrawnSchedule | None:
-    if other is None:
-        return None
+def _pair_with_baseline(other: Capture, after: DrawnSchedule, notes: list[str]) -> DrawnPair:
+    """Returns the schedule and the schedule of the baseline that is most like it."""
+    index = after.schedule.index
     if not other.schedules:
         why = "" if other.error is None else f" ({_format_error(other.error)})"
         notes.append(f"the baseline made no schedule{why}: all is drawn as added")
-        return DrawnSchedule(other, Schedule(after.schedule.index, None, 0, (), (), (), (), (), ()))
-    index = after.schedule.index
+        return DrawnPair(DrawnSchedule(other, Schedule(index, None, 0, (), (), (), (), (), ())), after, {}, {})
 
-    def likeness(each: Schedule) -> tuple[int, bool, int]:
-        return len(pair_drawn(DrawnSchedule(other, each), after).nodes), each.index == index, -each.index
+    def likeness(pair: DrawnPair) -> tuple[int, bool, int]:
+        before = pair.before.schedule.index
+        return len(pair.nodes), before == index, -before
 
-    best = max(other.schedules, key=likeness)
-    if best.index != index:
-        notes.append(f"laid over schedule {best.index} of the baseline, which is most like it")
-    return DrawnSchedule(other, best)
-
-
-def _check_request(after: DrawnSchedule, stage: str, around: int | None, depth: int | None, fold: int | None) -> None:
-    if stage not in STAGES:
-        raise GraphError(f"there is no stage {stage}: choose from {', '.join(STAGES)}")
-    if fold is not None and fold not in LEVELS:
-        raise GraphError(f"there is no folding {fold}: choose from 0 (all) to {LEVELS[-1]}")
-    if depth is not None and depth < 0:
-        raise GraphError(f"a depth of {depth} is too small: it counts edges from 0")
-    if around is not None and around not in after.index.nodes:
-        raise GraphError(f"there is no node {around} in schedule {after.schedule.index}")
+    pairs = [DrawnPair.of_two(DrawnSchedule(other, each), after) for each in other.schedules]
+    best = max(pairs, key=likeness)
+    if best.before.schedule.index != index:
+        notes.append(f"laid over schedule {best.before.schedule.index} of the baseline, which is most like it")
+    return best
 
 
 # *** the drawing
@@ -152,8 +147,7 @@ def _check_request(after: DrawnSchedule, stage: str, around: int | None, depth: 
 class Drawing:
     """A graph at every level of folding. `drawn` and `left_out` count the nodes of the last graph that was built."""
 
-    after: DrawnSchedule
-    before: DrawnSchedule | None
+    pair: DrawnPair
     stage: Stage
     around: int | None
     depth: int | None
@@ -164,33 +158,35 @@ class Drawing:
 
     def build(self, level: int) -> Graph:
         """Returns the graph at a level of folding, cut to the part that was asked for."""
-        capture, number = self.after.capture, self.after.schedule.index
+        after = self.pair.after
+        capture, number = after.capture, after.schedule.index
         title = f"{capture.snippet}   {self.stage.title} of schedule {number}, target {capture.target}"
-        if self.before is not None:
+        if self.pair.is_two:
             title += "   - before, + after"
-        graph = self.stage.build(self.after, self.before, level, title)
+        graph = self.stage.build(self.pair, level, title)
         self.drawn = self.count_drawn(graph)
         # a table has no outputs
         if self.around is None and (self.depth is None or graph.is_table):
             return self._add_legend(graph)
-        centre = self._list_centre(graph)
-        if not centre:
+        steps = self._measure_steps(graph)
+        if not steps:
             raise GraphError(f"node {self.around} is not drawn: it is a constant, named by what reads it")
-        depth = _DEPTH if self.depth is None else self.depth
-        near = _list_rows(graph, centre, depth) if graph.is_table else find_near(graph, centre, depth)
-        part = keep_nodes(graph, near)
+        depth = self.depth
+        if depth is None:
+            depth = _DEPTH
+        part = _keep_near(graph, [name for name, count in steps.items() if count <= depth])
         self.left_out = self.drawn - self.count_drawn(part)
         return self._add_legend(part)
 
-    def _list_centre(self, graph: Graph) -> list[str]:
-        """The ids of what shows the asked node; without one, of the outputs."""
-        if self.around is None:
-            if graph.is_table:
-                return [graph.nodes[-1].id]
-            tails = {edge.tail for edge in graph.edges}
-            return [node.id for node in graph.nodes if node.id not in tails]
-        shown = [node.id for node in graph.nodes if self.around in node.members and node.kind not in BUFFERIZES]
-        return shown[:_MOST_CENTRES]
+    def _measure_steps(self, graph: Graph) -> dict[str, int]:
+        """The steps from the asked node, or without one from the outputs."""
+        if self.around is not None:
+            shown = [node.id for node in graph.nodes if self.around in node.members and node.kind not in BUFFERIZES]
+            return measure_steps(graph, shown[:_MOST_CENTRES])
+        if graph.is_table:
+            return measure_steps(graph, [graph.nodes[-1].id])
+        tails = {edge.tail for edge in graph.edges}
+        return measure_steps(graph, [node.id for node in graph.nodes if node.id not in tails])
 
     def _add_legend(self, graph: Graph) -> Graph:
         """Adds a legend of the kinds and colours in a graph."""
@@ -217,7 +213,9 @@ class Drawing:
             if self.is_too_much(graph) or (level < last and len(graph.nodes) > self.stage.pleasant):
                 continue
             # leave time for the next level, or for a part
-            share = 0.8 if level == last else 0.5
+            share = 0.5
+            if level == last:
+                share = 0.8
             picture = self._try_level(graph, kind, level, (end - time.monotonic()) * share)
             if picture is not None:
                 return picture
@@ -240,16 +238,15 @@ class Drawing:
 
     def _draw_part(self, graph: Graph, kind: str, level: int, end: float) -> bytes:
         """Returns the picture of as many nodes near the outputs as can be drawn in time."""
-        why = "be too much to look at" if self.is_too_much(graph) else "take too long"
-        where = "the outputs" if self.around is None else f"node {self.around}"
-        centre = self._list_centre(graph)
+        why, where = "take too long", "the outputs"
+        if self.is_too_much(graph):
+            why = "be too much to look at"
+        if self.around is not None:
+            where = f"node {self.around}"
+        nearest = list(self._measure_steps(graph))
         # wait longer for the last and smallest: on a busy machine the start of the layout alone takes seconds
         for most, least_seconds in ((self.stage.most, 2.0), (_PART, 2.0), (_SMALL_PART, 15.0)):
-            if graph.is_table:
-                near = _list_rows(graph, centre, most - 1 if self.around is None else most // 2)
-            else:
-                near = set(list_nearest(graph, centre, most))
-            part = self._add_legend(keep_nodes(graph, near))
+            part = self._add_legend(_keep_near(graph, nearest[:most]))
             drawn = f"only {self.count_drawn(part):,} of {self.count_drawn(graph):,} drawn, those near {where}"
             note = f"{drawn}: all would {why} (--around NODE --depth N draws others)"
             seconds = max((end - time.monotonic()) * 0.6, least_seconds)
@@ -292,8 +289,8 @@ class Drawing:
         return notes
 
 
-def _list_rows(graph: Graph, centre: Sequence[str], depth: int) -> set[str]:
-    """The ids of the rows at most `depth` rows from `centre`, and of the head."""
-    rows = {node.id: row for row, node in enumerate(graph.nodes)}
-    near = {name for name, row in rows.items() if any(abs(row - rows[middle]) <= depth for middle in centre)}
-    return near | {graph.nodes[0].id}
+def _keep_near(graph: Graph, names: list[str]) -> Graph:
+    """Returns the part of a graph that has these nodes, of a table also the head."""
+    if graph.is_table:
+        names = [graph.nodes[0].id, *names]
+    return keep_nodes(graph, names)
