@@ -94,10 +94,10 @@ def build_live_capture(schedules: list[ScheduleRecord], target: str) -> model.Ca
 
 def is_ordered(passed: PassRecord) -> bool:
     """Whether the kernels of a run of the pass use memory in the order that its graph asks for."""
-    from vmapdbg.child.capture.order import find_order
+    from vmapdbg.child.capture.order import MemoryOrder, find_order
     from vmapdbg.child.capture.view import PassView
 
-    return find_order(PassView(passed)).is_right
+    return find_order(PassView(passed)) == MemoryOrder()
 
 
 @contextmanager
