@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -77,14 +78,16 @@ class Evaluator:
         self._values.clear()
         self._held = 0
         self._plan = Plan(self.graph, asked, self.known)
-        readers = self._plan.count_readers()
+        readers = Counter(source for slot in self._plan.order for source in self._plan.list_sources(slot))
         for slot in self._plan.order:
             self._keep(slot, self._try(slot))
             for source in self._plan.list_sources(slot):
                 readers[source] -= 1
                 if not readers[source] and source not in asked:
                     self._drop(source)
-        self.known.update({slot: self._values[slot] for slot in asked if slot not in self.known})
+        for slot in asked:
+            if slot not in self.known:
+                self.known[slot] = self._values[slot]
         self._values.clear()
         self._held = 0
 
@@ -100,7 +103,7 @@ class Evaluator:
 
     def _value(self, slot: int) -> RangedArray:
         """Returns a value that has been computed. Raises Unknown."""
-        found = self.known[slot] if slot in self.known else self._values[slot]
+        found = self.known.get(slot) or self._values[slot]
         if isinstance(found, Unknown):
             raise found
         return found
@@ -206,7 +209,7 @@ class Evaluator:
 
     def _slide(self, slot: int, node: OpNode) -> RangedArray:
         windows = self._plan.windows[slot]
-        view = make_windows(windows, self._value(windows.source))
+        view = make_windows(windows, self._value(windows.source), node.shape)
         if view is not None:
             return view
         return self._compute_inside(windows.inside, lambda: self._move(node, self._value(node.src[0]), []))

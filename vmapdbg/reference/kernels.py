@@ -35,10 +35,10 @@ Part = Mapping[int, range]
 @dataclass(frozen=True)
 class Written:
     """What an argument holds after the kernel has run, and which of its elements are undefined: they come from outside
-    of a buffer, or C leaves them undefined. None: all are defined."""
+    of a buffer, or C leaves them undefined."""
 
     array: Array
-    undefined: Mask | None
+    undefined: Mask
 
 
 class LoopEvaluator(Evaluator):
@@ -50,6 +50,7 @@ class LoopEvaluator(Evaluator):
             raise Unknown(f"it takes {count:,} elements at a time")
 
     def _count_elements(self, slot: int) -> int:
+        """Returns how many elements the value of a node has at all steps together."""
         node = self.graph.nodes[slot]
         sizes: dict[int, int] = {}
         for source in self._plan.list_sources(slot):
@@ -122,17 +123,14 @@ class LoopEvaluator(Evaluator):
             if memory.ranges:
                 raise Unknown("memory depends on a step")
             if memory.undefined is not None and number not in written:
-                raise Unknown("it reads memory that nobody wrote")
+                raise Unknown("it reads memory that was never written")
             dtype = kernel.dtypes.get(number)
             if dtype is not None:
                 contents[number] = encode(memory.numbers.reshape(-1), dtype)
         found = run_kernel(kernel, contents).get(asked)
         if found is None:
             raise Unknown("the kernel does not write the buffer")
-        undefined = found.undefined
-        if undefined is not None:
-            undefined = undefined.reshape(node.shape)
-        return RangedArray(load(found.array).reshape(node.shape)).mark(undefined)
+        return RangedArray(load(found.array).reshape(node.shape)).mark(found.undefined.reshape(node.shape))
 
 
 class PartEvaluator(LoopEvaluator):
@@ -220,14 +218,7 @@ def run_kernel(kernel: ScheduledKernel, contents: Mapping[int, Array]) -> dict[i
         for store in kernel.stores:
             place, value, *gates = (found[slot] for slot in store.slots)
             write_steps(after[store.argument], undefined[store.argument], value, [place], gates)
-    written: dict[int, Written] = {}
-    for number, memory in after.items():
-        mask = undefined[number]
-        array = encode(memory, kernel.dtypes[number])
-        written[number] = Written(array, None)
-        if mask.any():
-            written[number] = Written(array, mask)
-    return written
+    return {n: Written(encode(memory, kernel.dtypes[n]), undefined[n]) for n, memory in after.items()}
 
 
 def refuse_order(kernel: ScheduledKernel) -> None:
