@@ -129,6 +129,11 @@ def make_plain(value: Any) -> float | int | str:
     return str(number)
 
 
+def wrap_integer(number: float, dtype: np.dtype[Any]) -> Numbers:
+    """Returns an integer in numpy's integer dtype, wrapped around."""
+    return np.array(int(number) % 2 ** (8 * dtype.itemsize), np.uint64).astype(dtype)
+
+
 def find_index(offset: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Returns the index of the element at an offset of the flat array."""
     return tuple(map(int, np.unravel_index(offset, shape)))
