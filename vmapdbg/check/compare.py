@@ -284,8 +284,7 @@ def _find_scaled(arrays: _Arrays) -> Iterator[Pattern]:
 
 
 def _find_base(theirs: Numbers) -> int:
-    """Returns the offset of the element that shows a factor best: the largest float, which rounds the least, or the
-    smallest integer that is not zero, which is the last to wrap around."""
+    """Returns the offset of the element that shows a factor best: the largest float, or the smallest integer but 0."""
     sizes = np.abs(theirs.astype(np.float64))
     if theirs.dtype.kind == "f":
         return int(np.where(np.isfinite(sizes), sizes, -1).argmax())

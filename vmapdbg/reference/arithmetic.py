@@ -52,8 +52,7 @@ def load(array: Array) -> Numbers:
 
 
 def cast(numbers: Numbers, source: str, dtype: str) -> Found:
-    """Casts numbers to another dtype, and returns which of the results C leaves undefined: a float out of the range of
-    the integers, or beyond the largest fp8."""
+    """Casts numbers to another dtype, and returns which results C leaves undefined: they are out of its range."""
     if dtype == "bool":
         return numbers != 0, None
     if is_float(dtype):

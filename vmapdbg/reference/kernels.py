@@ -17,7 +17,7 @@ import numpy as np
 
 from vmapdbg.reference.arithmetic import find_carrier, load
 from vmapdbg.reference.evaluate import Evaluator
-from vmapdbg.reference.graph import OpGraph, OpNode, ScheduledKernel, Unknown
+from vmapdbg.reference.graph import OpGraph, OpNode, ScheduledKernel, Unknown, ended_ranges
 from vmapdbg.reference.value import Mask, RangedArray, align, leave_scope
 from vmapdbg.values.numbers import Array, Numbers, encode
 
@@ -34,8 +34,7 @@ Part = Mapping[int, range]
 
 @dataclass(frozen=True)
 class Written:
-    """What an argument holds after the kernel has run, and which of its elements are undefined: they come from outside
-    of a buffer, or C leaves them undefined."""
+    """What an argument holds after the kernel has run, and which of its elements are undefined."""
 
     array: Array
     undefined: Mask
@@ -202,9 +201,9 @@ def write_steps(
 
 
 def run_kernel(kernel: ScheduledKernel, contents: Mapping[int, Array]) -> dict[int, Written]:
-    """Maps the number of each argument that is written to what it holds afterwards.
+    """Maps each argument that is written to what it holds afterwards; `contents` has the flat contents before.
 
-    `contents` has what the arguments hold before, flat. Raises Unknown with the reason if that cannot be computed.
+    Raises Unknown with the reason if that cannot be computed.
     """
     refuse_order(kernel)
     memories = {number: load(array) for number, array in contents.items()}
@@ -235,8 +234,7 @@ def refuse_order(kernel: ScheduledKernel) -> None:
 
 
 def split(kernel: ScheduledKernel) -> Iterator[Part]:
-    """Yields the parts in which a kernel is computed. Raises Unknown if it takes too long, or if no loop can be
-    split."""
+    """Yields the parts in which a kernel is computed. Raises Unknown if it takes too long or cannot be split."""
     graph = kernel.graph
     open_ranges = graph.find_open()
     used = [names | ended_ranges(node) for node, names in zip(graph.nodes, open_ranges, strict=True)]
@@ -252,15 +250,6 @@ def split(kernel: ScheduledKernel) -> Iterator[Part]:
         size = graph.ranges[name]
         steps.append([(name, range(start, min(start + length, size))) for start in range(0, size, length)])
     yield from map(dict, itertools.product(*steps))
-
-
-def ended_ranges(node: OpNode) -> set[int]:
-    """Returns the step ranges that a node goes through, and that its value does not depend on any more."""
-    if node.op == "reduce":
-        return set(node.arg[3])
-    if node.op == "close":
-        return set(node.arg[0]) - {None}
-    return set()
 
 
 def choose_lengths(graph: OpGraph, used: Sequence[frozenset[int]], outer: set[int]) -> dict[int, int]:

@@ -183,8 +183,7 @@ def _find_stale_reads(evidence: Evidence, wrong: WrongBuffer, kernel: ScheduledK
 
 
 def _other_versions(run: KernelRun) -> Iterator[dict[int, int]]:
-    """Yields argument -> version of other contents that the kernel could read: first of one argument, the nearest
-    versions first, then of several arguments."""
+    """Yields argument -> version of other contents: of one argument first, and the nearest versions first."""
     others: dict[int, list[int]] = {}
     for argument, held in enumerate(run.held):
         if held is None:
