@@ -15,9 +15,8 @@ from tinygrad import Tensor
 from vmapdbg.bisect.outcome import Outcomes
 from vmapdbg.child.listen.values_and_times import sample_values
 from vmapdbg.child.memory import find_changed, read_switches
-from vmapdbg.child.reduce.reducer import find_difference
-from vmapdbg.child.reduce.worker import GraphTrial
-from vmapdbg.child.reduce.wrong_alone import VALUES, find_fault
+from vmapdbg.child.reduce.reducer import VALUES, find_difference, find_fault
+from vmapdbg.child.reduce.trial import GraphTrial
 from vmapdbg.diff.values import estimate_terms
 from vmapdbg.install.job import Run
 from vmapdbg.model.capture import Output, Range

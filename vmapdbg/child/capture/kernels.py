@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from vmapdbg.child.capture.order import MemoryOrder, find_order
 from vmapdbg.child.capture.view import PassView, largest_of, size_of, sizes_of, values_of
@@ -20,6 +19,7 @@ from vmapdbg.child.program.linear_reader import read_linear, read_memories
 from vmapdbg.child.program.programs import RenderedProgram, op_weight, render_program, target_limit
 from vmapdbg.model import capture as model
 from vmapdbg.model.vocabulary import ArgumentAccess
+from vmapdbg.model.wording import split_place
 
 _MEMORY = frozenset({"BUFFER", "PARAM"})
 # the accesses and resets of a program
@@ -35,7 +35,9 @@ class KernelBuilder:
         # the layers of a network are one program many times
         self.facts: dict[tuple[bytes, frozenset[str]], Facts] = {}
         self.writers = Counter(launch.buffers[:1] for launch in view.launches)
-        self.order = MemoryOrder() if view.is_brief else find_order(view)
+        self.order = MemoryOrder()
+        if not view.is_brief:
+            self.order = find_order(view)
 
     def build_all(self, progress: Callable[[], object]) -> Iterator[model.Kernel]:
         """Yields the compute kernels in the order of the schedule; calls `progress` after each kernel or copy."""
@@ -65,6 +67,10 @@ class KernelBuilder:
         accesses, resets = self._find_facts(launch, program)
         asked = sum(map(self._count_asked, nodes))
         executed = work.ops * launch.count
+        # how often each op that the graph asks for is executed
+        redundancy = None
+        if asked:
+            redundancy = round(executed / asked, 4)
         return replace(
             kernel,
             name=compiled.name,
@@ -75,8 +81,7 @@ class KernelBuilder:
             threads=work.threads,
             executed_ops=executed,
             bytes=work.bytes * launch.count,
-            # how often each op that the graph asks for is executed
-            redundancy=round(executed / asked, 4) if asked else None,
+            redundancy=redundancy,
             buffers=tuple(_list_arguments(program.linear.buffers, compiled)),
             accesses=accesses,
             fresh=self._is_fresh(launch),
@@ -90,6 +95,10 @@ class KernelBuilder:
     def _build_launch(self, launch: Launch, nodes: list[UOp]) -> model.Kernel:
         """Returns a kernel without its program: what the scheduler says of it."""
         origins = self.view.passed.origins
+        lines = {origins[u].line for u in nodes if u in origins}
+        outputs = ()
+        if launch.node is not None:
+            outputs = (self.view.ids[launch.node],)
         return model.Kernel(
             name="(no program)",
             target=self.target,
@@ -103,8 +112,8 @@ class KernelBuilder:
             redundancy=None,
             buffers=(),
             nodes=tuple(sorted(self.view.ids[u] for u in nodes)),
-            lines=tuple(sorted({origins[u].line for u in nodes if u in origins}, key=_line_order)),
-            outputs=() if launch.node is None else (self.view.ids[launch.node],),
+            lines=tuple(sorted(lines, key=split_place)),
+            outputs=outputs,
             launches=launch.count,
             key=launch.ast.key.hex(),
             accesses=(),
@@ -156,7 +165,10 @@ class KernelBuilder:
         if _is_reduce(u):
             op, operand, shape = u.arg[0], u.dtype, u.src[0].shape
         elif u.op in GroupOp.ALU:
-            op, operand, shape = u.op, _find_operand_dtype(u), u.shape
+            # from 0.14 on a constant may have a dtype without a size and take the other operand's size
+            dtypes = [s.dtype for s in reversed(u.src)]
+            sized = (dtype for dtype in dtypes if "weak" not in str(dtype))
+            op, operand, shape = u.op, next(sized, dtypes[0]), u.shape
         else:
             return 0
         batch = math.prod(int(r.vmax) + 1 for r in self.view.passed.ambient.get(u, ()))
@@ -167,13 +179,6 @@ def _is_reduce(u: UOp) -> bool:
     """Whether a UOp is a reduce over axes: a REDUCE_AXIS, or a REDUCE from 0.13 on. Over OUTER ranges a REDUCE has only
     its op as `arg`."""
     return u.op.name in {"REDUCE_AXIS", "REDUCE"} and isinstance(u.arg, tuple)
-
-
-def _find_operand_dtype(u: UOp) -> Any:
-    """Returns the dtype of an op. From 0.14 on a constant may have a dtype without a size and take the other operand's
-    size."""
-    dtypes = [s.dtype for s in reversed(u.src)]
-    return next((dtype for dtype in dtypes if "weak" not in str(dtype)), dtypes[0])
 
 
 def _write_source(compiled: CompiledKernel) -> str:
@@ -194,8 +199,3 @@ def _list_arguments(buffers: Iterable[Buffer], compiled: CompiledKernel) -> Iter
     for buffer in sorted(arguments, key=lambda buffer: buffer.slot):
         access = _ACCESSES[buffer.slot in compiled.ins, buffer.slot in compiled.outs]
         yield model.BufferArg(buffer.name, buffer.size, buffer.dtype, access)
-
-
-def _line_order(line: str) -> tuple[str, int]:
-    file, _, number = line.rpartition(":")
-    return file, int(number)

@@ -31,16 +31,14 @@ class Unclear(Exception):
 
 @dataclass
 class MemoryOrder:
-    """The facts about one schedule, by the numbers of its compute kernels: what each reads at a wrong time, by the
-    number of the argument, still without the name of its buffer; and the id of the BUFFER or PARAM that a kernel writes
-    although nothing assigns to it."""
+    """The facts about one schedule, by the numbers of its compute kernels.
+
+    These are what each reads at a wrong time, by the number of the argument, still without the name of its buffer; and
+    the id of the BUFFER or PARAM that a kernel writes although nothing assigns to it.
+    """
 
     wrong_times: dict[int, dict[int, WrongTime]] = field(default_factory=dict[int, dict[int, WrongTime]])
     overwrites: dict[int, int] = field(default_factory=dict[int, int])
-
-    @property
-    def is_right(self) -> bool:
-        return not self.wrong_times and not self.overwrites
 
 
 def find_order(view: PassView) -> MemoryOrder:
@@ -64,15 +62,25 @@ class _OrderFinder:
         # memory -> its writes in the graph
         self.writes: dict[Any, set[UOp]] = {}
         self.writers = {launch.node: index for index, launch in enumerate(view.launches)}
+        # the nodes whose launch runs once
+        self.once = {node for node, index in self.writers.items() if view.launches[index].count == 1}
 
     def find(self) -> MemoryOrder:
-        self._read_graph()
+        for u in self.view.passed.toposort:
+            if u.op.name in _UNKNOWN:
+                raise Unclear
+            if u.op.name in _LEAVES:
+                if isinstance(u.device, tuple):
+                    raise Unclear
+                self.leaves[_memory_key(u)] = u
+            elif u.op.name in _WRITES:
+                self.writes.setdefault(_memory_key(_base_of(u.src[0])), set()).add(u)
         found = MemoryOrder()
         for index, launch in enumerate(self.view.launches):
             number = self.numbers[index]
             if number is None or not launch.buffers:
                 continue
-            memory = name_memory(launch.buffers[0])
+            memory = _memory_key(launch.buffers[0])
             if memory in self.leaves and memory not in self.writes:
                 found.overwrites[number] = self.view.ids[self.leaves[memory]]
             wrong_times = dict(self._find_wrong_times(index, launch))
@@ -80,38 +88,22 @@ class _OrderFinder:
                 found.wrong_times[number] = wrong_times
         return found
 
-    def _read_graph(self) -> None:
-        for u in self.view.passed.toposort:
-            if u.op.name in _UNKNOWN:
-                raise Unclear
-            if u.op.name in _LEAVES:
-                if isinstance(u.device, tuple):
-                    raise Unclear
-                self.leaves[name_memory(u)] = u
-            elif u.op.name in _WRITES:
-                self.writes.setdefault(name_memory(find_base(u.src[0])), set()).add(u)
-
     def _find_wrong_times(self, index: int, launch: Launch) -> Iterator[tuple[int, WrongTime]]:
         """Yields the arguments that a launch reads at a wrong time."""
         if launch.node is None or launch.count != 1:
             return
         asked = self._find_asked(launch.node)
         for argument, buffer in enumerate(launch.buffers):
-            memory = name_memory(buffer)
+            memory = _memory_key(buffer)
             versions, writes = asked.get(memory), self.writes.get(memory)
-            if not versions or not writes or not all(map(self._runs_once, writes)):
+            if not versions or not writes or not writes <= self.once:
                 continue
             done = {write for write in writes if self.writers[write] < index}
-            early = done - frozenset[UOp]().union(*versions)
-            late = versions[0].intersection(*versions[1:]) - done - {launch.node}
-            if early or late:
+            too_early = done - frozenset[UOp]().union(*versions)
+            too_late = versions[0].intersection(*versions[1:]) - done - {launch.node}
+            if too_early or too_late:
                 node = self.view.ids[self.leaves[memory]]
-                yield argument, WrongTime("", node, self._number_all(early), self._number_all(late))
-
-    def _runs_once(self, write: UOp) -> bool:
-        """Whether a write belongs to one launch, which runs once."""
-        index = self.writers.get(write)
-        return index is not None and self.view.launches[index].count == 1
+                yield argument, WrongTime("", node, self._number_all(too_early), self._number_all(too_late))
 
     def _number_all(self, writes: Iterable[UOp]) -> tuple[int, ...]:
         numbers = (self.numbers[self.writers[write]] for write in writes)
@@ -129,9 +121,9 @@ class _OrderFinder:
                 continue
             seen.add(u)
             if u.op.name in _LEAVES or u.op.name in {"ASSIGN", "AFTER"}:
-                memory = name_memory(find_base(u))
+                memory = _memory_key(_base_of(u))
                 if memory in self.leaves:
-                    found.setdefault(memory, []).append(frozenset(find_writes_before(u)))
+                    found.setdefault(memory, []).append(frozenset(_list_writes_before(u)))
             elif u not in self.writers:
                 todo += _list_read(u)
         return found
@@ -144,14 +136,14 @@ def _list_read(u: UOp) -> Iterable[UOp]:
     return values_of(u)
 
 
-def name_memory(u: UOp) -> Any:
+def _memory_key(u: UOp) -> Any:
     """Returns a key of the memory of a UOp: in 0.14 the PARAMs of kernels differ from the PARAMs of the graph."""
     if u.op.name == "PARAM":
         return getattr(u.arg, "slot", u.arg)
     return u
 
 
-def find_base(u: UOp) -> UOp:
+def _base_of(u: UOp) -> UOp:
     """Returns the memory that a view looks at. Raises Unclear if it is no view of memory."""
     while u.op.name not in _LEAVES:
         if u.op.name not in _LOOKS:
@@ -160,7 +152,7 @@ def find_base(u: UOp) -> UOp:
     return u
 
 
-def find_writes_before(u: UOp) -> Iterator[UOp]:
+def _list_writes_before(u: UOp) -> Iterator[UOp]:
     """Yields the writes to its memory that a view of it comes after."""
     while u.op.name not in _LEAVES:
         if u.op.name == "ASSIGN":
@@ -170,5 +162,5 @@ def find_writes_before(u: UOp) -> Iterator[UOp]:
                 if write.op.name not in _WRITES:
                     raise Unclear
                 yield write
-                yield from find_writes_before(write.src[0])
+                yield from _list_writes_before(write.src[0])
         u = u.src[0]

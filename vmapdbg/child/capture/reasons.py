@@ -75,8 +75,9 @@ def _explain_rule(view: PassView, node: UOp, decision: DecisionRecord, at: model
     elif node.op.name == "ASSIGN":
         return Reason("assign", at=at)
     else:
-        is_kept_scope = node.op.name == "VMAPOUT" and node.arg is not None
-        return Reason("kept-scope" if is_kept_scope else "always", (view.ids[node],), at=at)
+        if node.op.name == "VMAPOUT" and node.arg is not None:
+            return Reason("kept-scope", (view.ids[node],), at=at)
+        return Reason("always", (view.ids[node],), at=at)
     if asker is view.passed.tsink and "tsink" not in decision.operands:
         return Reason("output", at=at)
     if asker is None or asker not in view.ids:
@@ -100,7 +101,9 @@ def _explain_disagreement(view: PassView, node: UOp, decided: RealizeDecision, a
     axes = decided.axes
     known = (one for one in found if axes is None or not isinstance(one[0], int) or one[0] in axes)
     where, asked = next(known, (0, []))
-    axis = where if isinstance(where, int) else view.render(where)
+    axis = where
+    if not isinstance(where, int):
+        axis = view.render(where)
     asking = [(view.ids[consumer], view.render(r)) for consumer, r in asked if consumer in view.ids]
     first: dict[str, int] = {}
     for consumer, name in asking:
@@ -137,13 +140,7 @@ def _list_asked_in_scope(view: PassView, node: UOp, decision: DecisionRecord) ->
 
 def _ambient_of(view: PassView, node: UOp) -> dict[UOp, UOp]:
     """Returns the binding of each ambient range of the inputs of a node; empty for stock tinygrad."""
-    ranges = view.passed.range_map[node]
-    if len(ranges) > 2:
-        return ranges[2]
-    return {}
-
-
-# *** ranges that end
+    return getattr(view.passed.range_map[node], "ambient", {})
 
 
 def _explain_ending(view: PassView, node: UOp, decision: DecisionRecord, at: model.Decision) -> Reason:

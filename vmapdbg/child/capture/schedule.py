@@ -1,21 +1,30 @@
-"""The schedules of the model, from the records; and decisions that a job makes in place of the scheduler."""
+"""The schedules of the model, from the records, and decisions that a job makes in place of the scheduler."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
-from vmapdbg.child.capture.buffers import build_bufferizes
 from vmapdbg.child.capture.kernels import KernelBuilder
-from vmapdbg.child.capture.nodes import build_node, build_ranges, build_vmap_map
-from vmapdbg.child.capture.view import PassView, list_nodes
-from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, find_passes
+from vmapdbg.child.capture.reasons import FORCED, UNKNOWN, explain_realized
+from vmapdbg.child.capture.view import PassView, largest_of, list_nodes, size_of, sizes_of
+from vmapdbg.child.listen.records import BufferRecord, DecisionRecord, PassRecord, ScheduleRecord, UOp, find_passes
 from vmapdbg.child.listen.releases import stage_op
+from vmapdbg.child.memory import name_dtype
 from vmapdbg.install.job import Choice
 from vmapdbg.model import capture as model
+from vmapdbg.model.capture import Reason
+from vmapdbg.model.ops import RESHAPING, STAGE_OPS
+from vmapdbg.model.vocabulary import Outcome, Rule
 
 # the schedule of a graph that was refused before the pass could look at it
 _REFUSED = model.Schedule(0, None, 0, (), (), (), (), (), ())
+# the argument is shown as it is
+_PLAIN = frozenset({"CONST", "BUFFER", "MSELECT", "BIND", "DEFINE_VAR"})
+_READ = frozenset({"BUFFER", "PARAM", "AFTER", *STAGE_OPS})
 
 
 def build_schedules(
@@ -36,37 +45,264 @@ def build_schedules(
         view = PassView(passed, is_brief)
         kernels = tuple(KernelBuilder(view, target, keeps_failed).build_all(progress))
         built[id(passed)] = _build_schedule(view, kernels)
-    return tuple(_place(built.get(id(one.passed), _REFUSED), index, one) for index, one in enumerate(asked))
-
-
-def _place(made: model.Schedule, index: int, asked: ScheduleRecord) -> model.Schedule:
-    """Returns the schedule of one time that it was asked for."""
-    return replace(
-        made,
-        index=index,
-        line=asked.line,
-        outputs=() if made is _REFUSED else tuple(asked.outputs),
-        cached=asked.cached,
-        not_in_key={name: (str(then), str(now)) for name, (then, now) in asked.not_in_key.items()},
-        buffer_op=stage_op(),
-    )
+    schedules: list[model.Schedule] = []
+    for index, one in enumerate(asked):
+        made = built.get(id(one.passed), _REFUSED)
+        outputs = tuple(one.outputs)
+        if made is _REFUSED:
+            outputs = ()
+        made = replace(made, index=index, line=one.line, outputs=outputs, cached=one.cached, buffer_op=stage_op())
+        not_in_key = {name: (str(then), str(now)) for name, (then, now) in one.not_in_key.items()}
+        schedules.append(replace(made, not_in_key=not_in_key))
+    return tuple(schedules)
 
 
 def _build_schedule(view: PassView, kernels: tuple[model.Kernel, ...]) -> model.Schedule:
-    passed = view.passed
+    passed, ids = view.passed, view.ids
+    ambient = passed.ambient.items()
     return model.Schedule(
         index=0,
         line=None,
         copies=sum(not launch.is_compute for launch in view.launches),
-        nodes=tuple(build_node(view, u) for u in view.ids),
-        ranges=build_ranges(view),
-        vmap_map=build_vmap_map(view),
-        bufferizes=build_bufferizes(view),
+        nodes=tuple(_build_node(view, u) for u in ids),
+        ranges=_build_ranges(view),
+        vmap_map=tuple(model.VmapEntry(ids[u], view.render_all(ranges)) for u, ranges in ambient if u in ids),
+        bufferizes=tuple(_build_bufferize(view, made) for made in passed.buffers if made.node in ids),
         kernels=kernels,
         outputs=(),
-        forced=tuple(sorted(view.ids[u] for u in passed.forced)),
-        released=tuple(sorted(view.ids[u] for u in passed.released)),
+        forced=tuple(sorted(ids[u] for u in passed.forced)),
+        released=tuple(sorted(ids[u] for u in passed.released)),
     )
+
+
+def _build_ranges(view: PassView) -> tuple[model.Range, ...]:
+    """Returns the ranges that any node has, those of vmap scopes first."""
+    passed = view.passed
+    # thousands of nodes share few index expressions
+    indices = dict.fromkeys(r for ins, outs, *_ in passed.range_map.values() for r in (*ins, *outs))
+    scopes = passed.scope_ranges
+    found: dict[UOp, None] = dict.fromkeys(sorted(scopes, key=lambda r: -r.arg[0]))
+    for index in indices:
+        found.update(index.ranges)
+    for ambient in passed.ambient.values():
+        found.update(dict.fromkeys(ambient))
+    return tuple(model.Range(view.render(r), size_of(r.src[0]), r.arg[-1].name, r in scopes) for r in found)
+
+
+# *** nodes
+
+
+def _build_node(view: PassView, u: UOp) -> model.Node:
+    in_ranges, out_ranges, outside = None, None, ()
+    ranges, origin = view.passed.range_map.get(u), view.passed.origins.get(u)
+    if ranges is not None:
+        in_ranges, out_ranges = view.render_all(ranges[0]), view.render_all(ranges[1])
+        if u.src:
+            outside = _list_outside(view, view.asked_of(u, u.src[0]) or (), u.src[0]._shape)
+    return model.Node(
+        id=view.ids[u],
+        op=u.op.name,
+        dtype=name_dtype(u.dtype),
+        shape=sizes_of(u._shape),
+        src=tuple(view.ids[s] for s in u.src if s in view.ids),
+        in_ranges=in_ranges,
+        out_ranges=out_ranges,
+        ambient=view.render_all(view.passed.ambient.get(u, ())),
+        realized=explain_realized(view, u),
+        line=origin and origin.line,
+        arg=_describe_argument(view, u),
+        outside=outside,
+        method=origin and origin.method,
+        unsplit=_unsplit_of(view, u),
+    )
+
+
+def _unsplit_of(view: PassView, node: UOp) -> model.Unsplit | None:
+    """Returns why a reduce is not split in two kernels as stock tinygrad would; None for any other node."""
+    unsplit = view.passed.unsplit
+    if node.op.name != "REDUCE_AXIS" or not unsplit:
+        return None
+    # the ranges of a scope got other ids after the report: the reduce is another UOp now, with the same tag
+    tagged = (whole for u, whole in unsplit.items() if u.tag and u.tag == node.tag)
+    whole = unsplit.get(node) or next(tagged, None)
+    if whole is None:
+        return None
+    return model.Unsplit("gather", whole.axes, whole.rest, whole.source, whole.between, whole.result)
+
+
+def _list_outside(view: PassView, indices: Sequence[UOp], sizes: Sequence[Any] | None) -> tuple[model.Outside, ...]:
+    """Returns the indices that leave their axes; `sizes` are the sizes of the axes."""
+    if view.is_brief or sizes is None or len(sizes) != len(indices):
+        return ()
+    found = []
+    for axis, (index, size) in enumerate(zip(indices, sizes, strict=True)):
+        if isinstance(size, int) and (bounds := view.find_outside(index, size)) is not None:
+            found.append(model.Outside(axis, view.render(index), *bounds, size))
+    return tuple(found)
+
+
+def _describe_argument(view: PassView, u: UOp) -> str:
+    """Returns the argument of a node in words, the same for every release of tinygrad.
+
+    These are the axes of a reduce, the sizes of a movement op, the value of a constant, the slot of a PARAM, the name
+    of a variable with its bounds; empty for an op without an argument of its own.
+    """
+    name = u.op.name
+    if name in RESHAPING:
+        return "(" + ", ".join(map(_describe_sizes, u.marg)) + ")"
+    if name in {"REDUCE_AXIS", "REDUCE"} and isinstance(u.arg, tuple):
+        op, axes = u.arg[:2]
+        if isinstance(axes, int):
+            # from 0.14 on it is the number of axes, which come first
+            axes = tuple(range(axes))
+        return f"{op.name} {axes}"
+    if name in {"VMAPIN", "VMAPOUT"}:
+        return "(" + ", ".join(view.render_all(u.src[1:])) + ")"
+    # from 0.14 on variables are PARAMs, too
+    if getattr(u.arg, "name", None) is not None and hasattr(u.arg, "slot"):
+        bounds = getattr(u.arg, "vmin_vmax", None)
+        if bounds is None:
+            return u.arg.name
+        return f"{u.arg.name} {bounds[0]}..{bounds[1]}"
+    if name == "PARAM" or hasattr(u.arg, "slot"):
+        return f"slot {getattr(u.arg, 'slot', u.arg)}"
+    if name in _PLAIN and u.arg is not None:
+        # a float of tinygrad's own class is shown as a float
+        if isinstance(u.arg, float):
+            return str(float(u.arg))
+        return str(u.arg)
+    if name == "COPY":
+        return str(u.device)
+    return ""
+
+
+def _describe_sizes(part: Any) -> str:
+    if isinstance(part, tuple):
+        return "(" + ", ".join(str(size_of(s)) for s in part) + ")"
+    if isinstance(part, bool):
+        # a FLIP has a bool for each axis
+        return str(part)
+    return str(size_of(part))
+
+
+# *** buffers, and why each was kept or removed: the tests of the cost function are known by their subject
+
+
+def _build_bufferize(view: PassView, made: BufferRecord) -> model.Bufferize:
+    buffer = made.stage
+    size = math.prod(largest_of(s) for s in buffer.shape)
+    # a buffer has its ambient ranges before the ranges of its axes
+    ambient = view.passed.ambient.get(made.node, ())
+    if buffer.arg.addrspace.name != "GLOBAL" or buffer.src[1 : 1 + len(ambient)] != ambient:
+        ambient = ()
+    outcome: Outcome = "removed"
+    outside: tuple[model.Outside, ...] = ()
+    if made.stored:
+        outcome = "kept"
+        for stage, index in made.readers:
+            # the indices at which a reader leaves the buffer, from the first reader that does
+            outside = outside or _list_outside(view, index.src[1:], stage.shape)
+    return model.Bufferize(
+        node=view.ids[made.node],
+        closed_ranges=view.render_all(buffer.src[1:]),
+        ambient=view.render_all(ambient),
+        size=size,
+        bytes=size * buffer.dtype.itemsize,
+        addrspace=buffer.arg.addrspace.name,
+        outcome=outcome,
+        reason="",
+        decided=_explain_outcome(view, made),
+        outside=outside,
+        left_open=view.render_all(r for r in made.left_open if r.arg[-1].name != "OUTER"),
+    )
+
+
+def _explain_outcome(view: PassView, buffer: BufferRecord) -> Reason:
+    """Returns the rule that kept or removed a BUFFERIZE, with its numbers."""
+    passed = view.passed
+    if not passed.kernels and not buffer.stored:
+        return Reason("schedule-failed")
+    if buffer.stored and buffer.node in passed.forced:
+        return Reason(FORCED)
+    wanted = "removed"
+    if buffer.stored:
+        wanted = "kept"
+    # the last verdict that agrees with the buffer's fate
+    for verdict in reversed(buffer.verdicts.values()):
+        # only a rule that looks at a reader refuses to remove a buffer: other rules do not apply
+        if verdict.outcome != wanted or (buffer.stored and verdict.reader is None):
+            continue
+        if verdict.decision is None:
+            overlay_rule: Any = verdict.rule
+            return Reason(overlay_rule, numbers=verdict.numbers)
+        rule, numbers = _name_rule(buffer, verdict.stage, verdict.reader, verdict.decision)
+        return Reason(rule, numbers=numbers, at=view.describe_decision(verdict.decision))
+    if not buffer.stored:
+        return Reason("folded")
+    if buffer.made_by is not None:
+        return Reason("buffer-limit", at=view.describe_decision(buffer.made_by))
+    if any(source.base is buffer.node for source in passed.tsink.src):
+        return Reason("output")
+    return Reason("no-rule")
+
+
+def _name_rule(
+    buffer: BufferRecord, stage: UOp, reader: UOp | None, decision: DecisionRecord
+) -> tuple[Rule, dict[str, int | float | str]]:
+    """Returns the rule that decided about a buffer, and its numbers."""
+    value, op = stage.src[0], buffer.stage.src[0].op.name
+    if reader is None:
+        if value.op.name == "CONST":
+            return "constant", {}
+        if value.op.name == "INDEX" and value.src[1:] == stage.src[1:]:
+            return "same-index", {}
+        return UNKNOWN, {}
+    if (test := decision.find_condition("removable")) is not None:
+        if any(text.endswith("removable") and held is False for text, held in test.values.items()):
+            return "not-removable", {}
+        return "never-removed", {"op": op}
+    if decision.find_condition("out_in_ratio") is not None or decision.find_condition("is_subs") is not None:
+        return UNKNOWN, {}
+    if decision.find_condition("buffer_in_reduce") is not None:
+        # down to the buffers that the value itself reads
+        nodes = value.toposort(gate=lambda u: u.op.name not in _READ)
+        reduces = sum(u.op.name == "REDUCE" and _reads_buffer(u.src[0]) for u in nodes)
+        if buffer.stored:
+            return "reduce-reads-buffer", {"reduces": reduces}
+        return "reduce-computed-again", {"reduces": reduces}
+    if decision.find_condition("accessed_buffers") is not None:
+        return "many-buffers", _count_buffers(decision)
+    if buffer.stored:
+        return UNKNOWN, {}
+    if value.op.name == "THREEFRY":
+        return "never-buffered", {"op": op}
+    return "few-buffers", _count_buffers(decision)
+
+
+def _count_buffers(decision: DecisionRecord) -> dict[str, int | float | str]:
+    """Returns how many buffers the value reads, and the limit that a condition compares that with, if any: a number in
+    its text, or a name with a known value."""
+    values = (c.values["accessed_buffers"] for c in decision.conditions if "accessed_buffers" in c.values)
+    numbers: dict[str, int | float | str] = {"buffers": len(next(values, ()))}
+    for condition in decision.conditions:
+        compared = re.search(r"len\(accessed_buffers\) [<>]=? ([\w.]+)", condition.text)
+        if compared is None:
+            continue
+        limit = condition.values.get(compared[1])
+        if compared[1].isdecimal():
+            limit = int(compared[1])
+        if limit:
+            numbers["limit"] = limit
+            break
+    return numbers
+
+
+def _reads_buffer(value: UOp) -> bool:
+    nodes = value.toposort(gate=lambda u: u.op.name not in _READ)
+    return value.op.name in _READ or any(s.op.name in _READ for u in nodes for s in u.src)
+
+
+# *** decisions of a job
 
 
 def make_choices(choices: Sequence[Choice], passed: PassRecord, schedule: int) -> str | None:
@@ -78,11 +314,10 @@ def make_choices(choices: Sequence[Choice], passed: PassRecord, schedule: int) -
     asked = [choice for choice in choices if choice.schedule == schedule]
     if not asked:
         return None
-    nodes = dict(enumerate(list_nodes(passed)))
-    known = [(choice, nodes.get(choice.node)) for choice in asked]
-    meant = [(choice, node) for choice, node in known if node is not None and node.op.name == choice.op]
-    passed.forced = frozenset(node for choice, node in meant if choice.realized)
-    passed.released = frozenset(node for choice, node in meant if not choice.realized)
+    nodes = list_nodes(passed)
+    meant = [choice for choice in asked if choice.node < len(nodes) and nodes[choice.node].op.name == choice.op]
+    passed.forced = frozenset(nodes[choice.node] for choice in meant if choice.realized)
+    passed.released = frozenset(nodes[choice.node] for choice in meant if not choice.realized)
     if len(meant) == len(asked):
         return None
     return f"{len(asked) - len(meant)} of {len(asked)} choices: schedule {schedule} has no such nodes"

@@ -13,6 +13,7 @@ from vmapdbg.child.listen.records import DecisionRecord, Launch, PassRecord, UOp
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.reach import find_outside
 from vmapdbg.model import capture as model
+from vmapdbg.model.wording import cut_end
 
 Ranges = tuple[UOp, ...]
 
@@ -37,7 +38,8 @@ class PassView:
     def __init__(self, passed: PassRecord, is_brief: bool = False) -> None:
         self.passed, self.is_brief = passed, is_brief
         self._names: dict[UOp, str] = {}
-        self._find_outside = functools.cache(find_outside)
+        # thousands of nodes share few index expressions
+        self.find_outside = functools.cache(find_outside)
         self.ids = {u: number for number, u in enumerate(list_nodes(passed))}
         self.launches = self._join_launches()
 
@@ -55,13 +57,6 @@ class PassView:
         if broadcast is None:
             return ranges[0]
         return broadcast(consumer, node, ranges[0])
-
-    def outside_of(self, index: UOp, size: int) -> tuple[int, int] | None:
-        """Returns the bounds of an index that leaves its axis; None for any other, and if the view is brief."""
-        if self.is_brief:
-            return None
-        # thousands of nodes share few index expressions
-        return self._find_outside(index, size)
 
     def render(self, u: UOp) -> str:
         """Returns tinygrad's `render()`; it remembers the parts, because nodes share index expressions."""
@@ -93,21 +88,15 @@ class PassView:
             if isinstance(value, list):
                 return f"[{', '.join(shown)}]"
             return f"({', '.join(shown)})"
-        if hasattr(value, "op") and hasattr(value, "src"):
-            text = self._describe_uop(value)
-        else:
+        if not hasattr(value, "op") or not hasattr(value, "src"):
             text = " ".join(str(value).split())
-        if len(text) > _MOST_CHARACTERS:
-            return f"{text[: _MOST_CHARACTERS - 3]}..."
-        return text
-
-    def _describe_uop(self, u: UOp) -> str:
-        if u in self.ids:
-            return f"{u.op.name} {self.ids[u]}"
-        # an index expression
-        if name_dtype(u.dtype) in {"index", "weakint"}:
-            return self.render(u)
-        return u.op.name
+        elif value in self.ids:
+            text = f"{value.op.name} {self.ids[value]}"
+        elif name_dtype(value.dtype) in {"index", "weakint"}:
+            text = self.render(value)
+        else:
+            text = value.op.name
+        return cut_end(text, _MOST_CHARACTERS)
 
     # *** launches
 
@@ -119,14 +108,18 @@ class PassView:
             if not launch.variables:
                 key = (*key, index)
             found.setdefault(key, []).append(index)
-        return [self._join(indices) for indices in found.values()]
-
-    def _join(self, indices: list[int]) -> Launch:
-        first = self.passed.kernels[indices[0]]
-        node = first.node if first.node in self.ids else None
-        in_a_row = indices[-1] - indices[0] + 1 == len(indices)
-        varied = frozenset(first.variables if len(indices) > 1 and in_a_row else ())
-        return replace(first, node=node, count=len(indices), varied=varied)
+        joined: list[Launch] = []
+        for indices in found.values():
+            first = self.passed.kernels[indices[0]]
+            varied = frozenset[str]()
+            # launches in a row
+            if len(indices) > 1 and indices[-1] - indices[0] + 1 == len(indices):
+                varied = frozenset(first.variables)
+            node = first.node
+            if node not in self.ids:
+                node = None
+            joined.append(replace(first, node=node, count=len(indices), varied=varied))
+        return joined
 
 
 def list_nodes(passed: PassRecord) -> list[UOp]:
@@ -141,14 +134,12 @@ def list_nodes(passed: PassRecord) -> list[UOp]:
             if u.op.name == "STORE":
                 # the place that it writes to is a node, too
                 values.add(u.src[0])
-    return [u for u in passed.toposort if _is_node(u, is_value=u in values)]
-
-
-def _is_node(u: UOp, is_value: bool) -> bool:
-    scalar = name_dtype(u.dtype).partition(".")[0]
-    if u.op.name in _NOT_NODES or scalar == "index":
-        return False
-    return is_value or scalar != "weakint"
+    nodes: list[UOp] = []
+    for u in passed.toposort:
+        scalar = name_dtype(u.dtype).partition(".")[0]
+        if u.op.name not in _NOT_NODES and scalar != "index" and (u in values or scalar != "weakint"):
+            nodes.append(u)
+    return nodes
 
 
 def values_of(u: UOp) -> tuple[UOp, ...]:
@@ -198,4 +189,4 @@ def sizes_of(sizes: Iterable[Any] | None) -> tuple[int | str, ...] | None:
 
 def largest_of(s: Any) -> int:
     """Returns the size of an axis, the largest if it is symbolic."""
-    return int(s.vmax) if hasattr(s, "op") else int(s)
+    return int(getattr(s, "vmax", s))

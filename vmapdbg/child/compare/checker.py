@@ -32,7 +32,7 @@ from vmapdbg.child.compare.start import lower_thread
 from vmapdbg.child.evidence.folder import ASKED, EvidenceFolder, schedule_of
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.failures.snippet_end import hold
-from vmapdbg.child.reduce.worker import RUNS, Worker
+from vmapdbg.child.reduce.trial import RUNS, Worker
 from vmapdbg.install.job import CheckRequest, ProgramCheckRequest, load_request
 from vmapdbg.model.store import to_data, write_atomically
 from vmapdbg.model.wording import first_line, format_seconds

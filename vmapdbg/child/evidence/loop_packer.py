@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.evidence.packer import SAME, UNEXPECTED, CannotPack, Contents, Packer, UOp, name_reduce
+from vmapdbg.child.evidence.packer import SAME, UNEXPECTED, CannotPack, Contents, Packer, UOp
 from vmapdbg.child.listen.releases import kernel_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import ARITHMETIC, RESHAPING, STAGE_OPS
@@ -82,7 +82,7 @@ class LoopPacker(Packer):
         for r in axes:
             if r.op.name not in {"RANGE", "CONST"}:
                 raise CannotPack(f"a buffer is closed over {r.op.name}")
-            names.append(self._name_axis(r))
+            names.append(self.name_axis(r))
         shape = tuple(1 if name is None else self.graph.ranges[name] for name in names)
         return self.graph.add(OpNode("close", self.graph.nodes[value].dtype, shape, (value,), (tuple(names), kept)))
 
@@ -94,8 +94,6 @@ class LoopPacker(Packer):
             return [u.src[0]]
         if op == "INDEX":
             return list(u.src)
-        if op == "REDUCE" and find_ranges(u):
-            return [u.src[0]]
         if op == "AFTER" and (writes := find_writes(u)):
             return self._find_memory_sources(u, writes)
         return super()._find_sources(u)
@@ -142,19 +140,6 @@ class LoopPacker(Packer):
             raise CannotPack("a value is read with more indices than it has axes")
         return self._add("fetch", u, src, dtype=held.dtype)
 
-    def _make_reduce(self, u: UOp, src: tuple[int, ...]) -> int:
-        ranges = find_ranges(u)
-        if not ranges:
-            return super()._make_reduce(u, src)
-        axes: tuple[int, ...] = ()
-        if isinstance(u.arg, tuple):
-            # further axes, or how many of the first axes
-            axes = u.arg[1]
-            if isinstance(axes, int):
-                axes = tuple(range(axes))
-        names = tuple(map(self.name_range, ranges))
-        return self._add("reduce", u, src, (name_reduce(u), tuple(axes), False, names))
-
     def _make_after(self, u: UOp, src: tuple[int, ...]) -> int:
         writes = find_writes(u)
         if not writes:
@@ -163,13 +148,10 @@ class LoopPacker(Packer):
         memory = self._slots[base]
         for write in writes:
             memory = self._add_write(write, base, memory)
-        node = self.graph.nodes[memory]
         shape = self._find_shape(u)
-        if shape == node.shape:
-            return memory
-        if any(view.op.name != "RESHAPE" for view in list_views(u.src[0])):
+        if shape != self.graph.nodes[memory].shape and not _shows_all(u.src[0]):
             raise CannotPack("a part of memory is looked at after writes")
-        return self.graph.add(OpNode("reshape", node.dtype, shape, (memory,)))
+        return self._reshape(memory, shape)
 
     def _add_write(self, write: UOp, base: UOp, memory: int) -> int:
         """Adds the contents of memory after a store to it, or after a kernel ran."""
@@ -177,30 +159,23 @@ class LoopPacker(Packer):
         if launch is not None:
             return self._add_launch(*launch, base, memory)
         target, value = write.src[:2]
-        if target.op.name != "INDEX" or find_base(target.src[0]) is not find_base(base):
+        if target.op.name != "INDEX" or find_base(target.src[0]) is not base:
             raise CannotPack("a store goes to what is no memory")
-        if any(view.op.name != "RESHAPE" for view in list_views(target.src[0])):
+        if not _shows_all(target.src[0]):
             raise CannotPack("a store goes through a view of memory")
         held = self.graph.nodes[memory]
         shape = self._find_shape(target.src[0])
-        seen = memory
-        if shape != held.shape:
-            seen = self.graph.add(OpNode("reshape", held.dtype, shape, (memory,)))
         places = tuple(self._slots[index] for index in target.src[1:])
         if len(places) != len(shape):
             raise CannotPack("a store goes to memory with other axes than it has indices")
-        what = self._cast(self._slots[value], held.dtype)
-        put = self.graph.add(OpNode("put", held.dtype, shape, (seen, what, *places)))
-        if shape == held.shape:
-            return put
-        return self.graph.add(OpNode("reshape", held.dtype, held.shape, (put,)))
+        sources = self._reshape(memory, shape), self._cast(self._slots[value], held.dtype), *places
+        return self._reshape(self.graph.add(OpNode("put", held.dtype, shape, sources)), held.shape)
 
     def _add_launch(self, ast: UOp, given: Sequence[UOp], base: UOp, memory: int) -> int:
         """Adds the contents of memory after a kernel ran."""
         arguments = list_arguments(given)
-        buffers = [find_buffer(one) for one in arguments]
-        own = find_buffer(base)
-        if own not in buffers:
+        buffers, buffer = list(map(find_buffer, arguments)), find_buffer(base)
+        if buffer not in buffers:
             raise CannotPack("a kernel does not get the buffer that is looked at after it")
         slots = tuple(self._slots[find_base(one)] for one in arguments)
         held = self.graph.nodes[memory]
@@ -208,7 +183,7 @@ class LoopPacker(Packer):
             return self.graph.add(OpNode("copy", held.dtype, held.shape, slots[1:2]))
         if ast not in self._kernels:
             self._kernels[ast] = pack_kernel(ast, self.sizes.variables)
-        return self.add_launch(self._kernels[ast], buffers.index(own), memory, slots)
+        return self.add_launch(self._kernels[ast], buffers.index(buffer), memory, slots)
 
     def add_launch(self, kernel: ScheduledKernel, number: int, memory: int, slots: tuple[int, ...]) -> int:
         """Adds what argument `number` of a kernel holds after it ran, in the shape of `memory`. `slots` are what its
@@ -312,10 +287,16 @@ class KernelPacker(LoopPacker):
 
     def _join_places(self, index: UOp, src: Sequence[int]) -> tuple[int, ...]:
         """Returns the positions of the place in flat memory and, if there is one, of the condition."""
+        strides = [1]
+        if len(index.src) != 2:
+            sizes = list(map(self.sizes.need, index.src[0]._shape or ()))
+            strides = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+        if len(index.src) != 1 + len(strides):
+            raise CannotPack("the reference does not know its indices")
         parts = iter(src)
         places: list[int] = []
         gates: list[int] = []
-        for one, stride in zip(index.src[1:], self._find_strides(index), strict=True):
+        for one, stride in zip(index.src[1:], strides, strict=True):
             place, *gate = [next(parts) for _ in split_gate(one)]
             if stride != 1:
                 factor = self.graph.add(OpNode("const", "long", (), (), stride))
@@ -326,15 +307,6 @@ class KernelPacker(LoopPacker):
         if gates:
             joined.append(self._join("and", "bool", gates))
         return tuple(joined)
-
-    def _find_strides(self, index: UOp) -> list[int]:
-        """Returns the stride of each index, in elements. Raises CannotPack."""
-        if len(index.src) == 2:
-            return [1]
-        sizes = [self.sizes.need(size) for size in index.src[0]._shape or ()]
-        if len(index.src) != 1 + len(sizes):
-            raise CannotPack("the reference does not know its indices")
-        return [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
 
     def _join(self, op: str, dtype: str, slots: Sequence[int]) -> int:
         first, *others = slots
@@ -355,17 +327,6 @@ def split_gate(index: UOp) -> tuple[UOp, ...]:
     if index.op.name == "WHERE" and is_invalid(index.src[2]):
         return index.src[1], index.src[0]
     return (index,)
-
-
-def find_ranges(reduce: UOp) -> list[UOp]:
-    """Returns the ranges that a REDUCE ends. Raises CannotPack."""
-    found: list[UOp] = []
-    for r in reduce.src[1:]:
-        if r.op.name == "RANGE":
-            found.append(r)
-        elif r.op.name != "CONST":
-            raise CannotPack(f"the reference does not know a reduce over {r.op.name}")
-    return found
 
 
 def find_writes(after: UOp) -> list[UOp]:
@@ -391,6 +352,11 @@ def list_views(u: UOp) -> list[UOp]:
         found.append(u)
         u = u.src[0]
     return found
+
+
+def _shows_all(u: UOp) -> bool:
+    """Whether a UOp shows all of its base, in order."""
+    return all(view.op.name == "RESHAPE" for view in list_views(u))
 
 
 def find_base(u: UOp) -> UOp:

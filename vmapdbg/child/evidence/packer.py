@@ -35,12 +35,15 @@ _PLAIN = {
     "RESHAPE": "reshape",
     "EXPAND": "expand",
 }
+# ops whose operands have one dtype
+_MATCHED = {"STACK": "stack", **{op: function.name for op, function in ARITHMETIC.items()}}
 # numbers that take the dtype of the other operand; indices, which no kernel computes in a smaller dtype
 DTYPES = {"index": "long", "weakint": "long", "weakfloat": "double", "weakbool": "bool"}
 _INDICES = {"index", "weakint"}
 _WEAK = {"weakfloat", *_INDICES}
 _REDUCES = {"ADD": "add", "MUL": "mul", "MAX": "max"}
-_FIRST = {"COPY", "ALLREDUCE", "MULTI", "UNSHARD", "BITCAST", "CAST", "BIND", "REDUCE", "VMAPIN", "VMAPOUT", *SAME}
+_FIRST = SAME | {"COPY", "MULTI", "UNSHARD", "BITCAST", "CAST", "BIND", "VMAPIN", "VMAPOUT"}
+_FIRST |= {"REDUCE", "REDUCE_AXIS", "ALLREDUCE"}
 """Ops that are computed from their first source only."""
 _REFUSED = {
     "KERNEL": "a custom kernel is in its graph",
@@ -89,17 +92,18 @@ class Sizes:
         if getattr(u, "is_bound_var", False):
             return self.find(u.src[1].src[1])
         if getattr(u, "is_variable", False) or op == "PARAM":
-            # in 0.13 its last source has the name
-            last = u.src[-1].arg if u.src and u.src[-1].op.name == "NOOP" else None
-            return self.variables.get(getattr(u.arg, "name", None) or last or "")
+            name = getattr(u.arg, "name", None)
+            if not name and u.src and u.src[-1].op.name == "NOOP":
+                # in 0.13
+                name = u.src[-1].arg
+            return self.variables.get(name or "")
         if op in {"CAST", "VECTORIZE", "NOOP"} and len(u.src) == 1:
             return self.find(u.src[0])
-        compute = ARITHMETIC[op].on_integers if op in ARITHMETIC else None
-        parts = [self.find(s) for s in u.src]
-        known = [part for part in parts if part is not None]
-        if compute is None or len(known) < len(parts):
+        parts: Any = list(map(self.find, u.src))
+        if op not in ARITHMETIC or None in parts:
             return None
-        return int(compute(*known))
+        compute = ARITHMETIC[op].on_integers
+        return None if compute is None else int(compute(*parts))
 
 
 def find_variables(nodes: Iterable[UOp]) -> dict[str, int]:
@@ -202,9 +206,10 @@ class Packer:
             raise CannotPack(_REFUSED[op])
         if op in {"BUFFER", "CONST", "RANGE", "DEFINE_VAR", "PARAM"} or self._is_number(u):
             return []
-        if op in RESHAPING:
-            return [u.src[0], *(one for one in self._find_begins(u) if not isinstance(one, int))]
-        if op in _FIRST:
+        if op in {"PAD", "SHRINK"}:
+            # where it begins on an axis may depend on a step
+            return [u.src[0], *(begin for begin, _ in u.marg if self.sizes.find(begin) is None)]
+        if op in _FIRST or op in RESHAPING:
             return list(u.src[:1])
         if op in {"ASSIGN", "STORE"}:
             return list(u.src[:2])
@@ -214,14 +219,6 @@ class Packer:
         """Whether a UOp is a number that is known now: a variable with a value, or an expression of such variables."""
         return name_dtype(u.dtype) in _INDICES and self.sizes.find(u) is not None
 
-    def _find_begins(self, u: UOp) -> list[int | UOp]:
-        """Returns where a PAD or SHRINK begins on each axis: a number, or the UOp that computes it at each step."""
-        if u.op.name not in {"PAD", "SHRINK"}:
-            return []
-        begins = [begin for begin, _ in u.marg]
-        found = [self.sizes.find(begin) for begin in begins]
-        return [begin if known is None else known for begin, known in zip(begins, found, strict=True)]
-
     # *** one node
 
     def _make(self, u: UOp, src: tuple[int, ...]) -> int:
@@ -229,10 +226,13 @@ class Packer:
         op = u.op.name
         if not src and self._is_number(u):
             return self._add("const", u, (), self.sizes.find(u))
-        if op in ARITHMETIC:
-            return self._add(ARITHMETIC[op].name, u, self._match_dtypes(u, src))
+        if op in _MATCHED:
+            return self._add(_MATCHED[op], u, self._match_dtypes(u, src))
         if op in _PLAIN:
             return self._add(_PLAIN[op], u, src)
+        if op in _WITH_ARG:
+            name, find_arg = _WITH_ARG[op]
+            return self._add(name, u, src, find_arg(self, u))
         method = getattr(self, f"_make_{op.lower()}", None)
         if method is None:
             raise CannotPack(f"the reference does not know {op}")
@@ -254,16 +254,16 @@ class Packer:
     def _match_dtypes(self, u: UOp, src: tuple[int, ...]) -> tuple[int, ...]:
         """Casts numbers without a dtype of their own to the dtype of the other operand, or to the float that results:
         from 0.14 on a mean multiplies by the reciprocal of an integer."""
-        own = [s for s in u.src if _name_scalar(s) not in _WEAK and _name_scalar(s) != "bool"]
-        if len(own) == len(u.src):
-            return src
-        # its own dtype is the first of these, if it has one
-        candidates = [*own, *(s for s in (u, *u.src) if is_float(self._name_dtype(s)))]
-        if not candidates:
+        typed = [s for s in u.src if _name_scalar(s) not in {*_WEAK, "bool"}]
+        candidates = [*typed, *(s for s in (u, *u.src) if is_float(self._name_dtype(s)))]
+        if len(typed) == len(u.src) or not candidates:
             return src
         wanted = self._name_dtype(candidates[0])
-        weak = [_name_scalar(s) in _WEAK for s in u.src]
-        return tuple(self._cast(slot, wanted) if is_weak else slot for slot, is_weak in zip(src, weak, strict=True))
+        matched = list(src)
+        for position, source in enumerate(u.src):
+            if _name_scalar(source) in _WEAK:
+                matched[position] = self._cast(src[position], wanted)
+        return tuple(matched)
 
     def _cast(self, slot: int, dtype: str) -> int:
         node = self.graph.nodes[slot]
@@ -271,16 +271,24 @@ class Packer:
             return slot
         return self.graph.add(OpNode("cast", dtype, node.shape, (slot,)))
 
+    def _reshape(self, slot: int, shape: tuple[int, ...]) -> int:
+        node = self.graph.nodes[slot]
+        if node.shape == shape:
+            return slot
+        return self.graph.add(OpNode("reshape", node.dtype, shape, (slot,)))
+
     def _make_const(self, u: UOp, src: tuple[int, ...]) -> int:
         dtype = self._name_dtype(u)
         # it converts to bool, but not to a number
         if str(u.arg) == "Invalid":
             raise CannotPack("a value that is not defined (Invalid) is in its graph")
-        kinds: dict[str, Callable[[Any], Any]] = {"bool": bool}
-        if is_float(dtype):
-            kinds[dtype] = float
+        kind: type = int
+        if dtype == "bool":
+            kind = bool
+        elif is_float(dtype):
+            kind = float
         try:
-            number = kinds.get(dtype, int)(u.arg)
+            number = kind(u.arg)
         except (TypeError, ValueError):
             raise CannotPack(f"the reference does not know the constant {u.arg}") from None
         return self._add("const", u, (), number)
@@ -299,26 +307,11 @@ class Packer:
     # the pass has PARAMs instead of the snippet's BUFFERs from 0.13 on
     _make_param = _make_buffer
 
-    def _make_stack(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("stack", u, self._match_dtypes(u, src))
-
     def _make_vectorize(self, u: UOp, src: tuple[int, ...]) -> int:
         """A shift of one axis, which depends on a step."""
         if len(src) != 1:
             raise CannotPack("the reference does not know VECTORIZE")
         return src[0]
-
-    def _make_permute(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("permute", u, src, tuple(u.marg))
-
-    def _make_flip(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("flip", u, src, tuple(axis for axis, is_flipped in enumerate(u.marg) if is_flipped))
-
-    def _make_pad(self, u: UOp, src: tuple[int, ...]) -> int:
-        begins = tuple(one if isinstance(one, int) else None for one in self._find_begins(u))
-        return self._add(u.op.name.lower(), u, src, begins)
-
-    _make_shrink = _make_pad
 
     def _make_copy(self, u: UOp, src: tuple[int, ...]) -> int:
         source = self.graph.nodes[src[0]]
@@ -342,37 +335,32 @@ class Packer:
 
     # *** reduces, steps, scopes
 
-    def _make_reduce_axis(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add_reduce(u, src[:1], u.arg[1])
-
     def _make_reduce(self, u: UOp, src: tuple[int, ...]) -> int:
-        if not isinstance(u.arg, tuple):
-            # 0.12: over ranges in the tensor graph
-            names = tuple(map(self.name_range, u.src[1:]))
-            return self._add("reduce", u, src, (name_reduce(u), (), True, names))
-        # 0.14 has the number of axes, which come first
-        axes = u.arg[1] if isinstance(u.arg[1], tuple) else tuple(range(u.arg[1]))
-        return self._add_reduce(u, src, axes)
-
-    def _add_reduce(self, u: UOp, src: tuple[int, ...], axes: tuple[int, ...]) -> int:
+        """Adds a reduce over axes and step ranges. Its op is the whole `arg`, or the first item."""
+        op, axes = u.arg, ()
+        if isinstance(u.arg, tuple):
+            op, axes = u.arg[:2]
+        if u.op.name == "ALLREDUCE":
+            axes, names = (), (DEVICES,)
+        else:
+            names = tuple(map(self.name_range, find_ranges(u)))
+        if isinstance(axes, int):
+            # 0.14 has the number of axes, which come first
+            axes = range(axes)
         keep = len(self._find_shape(u)) == len(self.graph.nodes[src[0]].shape)
-        return self._add("reduce", u, src, (name_reduce(u), tuple(axes), keep, ()))
+        return self._add("reduce", u, src, (_REDUCES[op.name], tuple(axes), keep, names))
 
-    def _make_allreduce(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("reduce", u, src, (name_reduce(u), (), True, (DEVICES,)))
+    _make_reduce_axis = _make_allreduce = _make_reduce
 
     def _make_range(self, u: UOp, src: tuple[int, ...]) -> int:
         name = self.name_range(u)
         return self._add("step", u, (), (name, self.graph.ranges[name]))
 
-    def _make_vmapin(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add(u.op.name.lower(), u, src, tuple(map(self._name_axis, u.src[1:])))
-
-    _make_vmapout = _make_vmapin
-
-    def _name_axis(self, r: UOp) -> int | None:
+    def name_axis(self, r: UOp) -> int | None:
         """Returns the id of a RANGE; None for another op, which is an axis of size 1."""
-        return self.name_range(r) if r.op.name == "RANGE" else None
+        if r.op.name != "RANGE":
+            return None
+        return self.name_range(r)
 
     def name_range(self, r: UOp) -> int:
         """Returns the id of the step range that a RANGE is: its own, unless a RANGE of another size has it."""
@@ -405,9 +393,6 @@ class Packer:
         self.name_range(u.src[1])
         return self._add("shards", u, src, u.arg[0])
 
-    def _make_mselect(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("shard", u, src, u.arg)
-
     def _make_mstack(self, u: UOp, src: tuple[int, ...]) -> int:
         self.graph.ranges[DEVICES] = len(src)
         return self._add("devices", u, src)
@@ -420,15 +405,32 @@ class Packer:
         return self._add("step", u, (), (DEVICES, last + 1))
 
 
+# ops that the reference has, too, with an `arg`
+_WITH_ARG: dict[str, tuple[str, Callable[[Packer, UOp], Any]]] = {
+    "PERMUTE": ("permute", lambda packer, u: tuple(u.marg)),
+    "FLIP": ("flip", lambda packer, u: tuple(axis for axis, is_flipped in enumerate(u.marg) if is_flipped)),
+    "PAD": ("pad", lambda packer, u: tuple(packer.sizes.find(begin) for begin, _ in u.marg)),
+    "SHRINK": ("shrink", lambda packer, u: tuple(packer.sizes.find(begin) for begin, _ in u.marg)),
+    "VMAPIN": ("vmapin", lambda packer, u: tuple(map(packer.name_axis, u.src[1:]))),
+    "VMAPOUT": ("vmapout", lambda packer, u: tuple(map(packer.name_axis, u.src[1:]))),
+    "MSELECT": ("shard", lambda packer, u: u.arg),
+}
+
+
 def is_device(r: UOp) -> bool:
     """Whether a UOp is the RANGE over the devices of a sharded tensor, which 0.14 introduced."""
     return r.op.name == "RANGE" and r.arg[-1].name == "DEVICE"
 
 
-def name_reduce(u: UOp) -> str:
-    """Returns the reference's name for the op of a reduce, which is its whole `arg` or the first item."""
-    op = u.arg[0] if isinstance(u.arg, tuple) else u.arg
-    return _REDUCES[op.name]
+def find_ranges(reduce: UOp) -> list[UOp]:
+    """Returns the ranges that a REDUCE ends. Raises CannotPack."""
+    found: list[UOp] = []
+    for r in reduce.src[1:]:
+        if r.op.name == "RANGE":
+            found.append(r)
+        elif r.op.name != "CONST":
+            raise CannotPack(f"the reference does not know a reduce over {r.op.name}")
+    return found
 
 
 def _name_scalar(u: UOp) -> str:

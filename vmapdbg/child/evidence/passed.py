@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -63,7 +63,9 @@ def pack_buffers(
                 )
                 for name in kept.names
             )
-        evidence.buffers.append(parts[0] if len(parts) == 1 else _join_parts(parts, keeper))
+        if len(parts) > 1:
+            parts = [_join_parts(parts, keeper)]
+        evidence.buffers += parts
     evidence.graphs["passed"] = packer.graph
     evidence.range_names[DEVICES] = "device"
 
@@ -94,39 +96,36 @@ def find_root(packer: Packer, node: UOp) -> tuple[int, bool]:
     return graph.add(OpNode("after", memory.dtype, memory.shape, (view.base, slot))), True
 
 
-Closed = tuple[int | None, ...]
-Stored = tuple[tuple[int | None, int], ...]
-
-
-def find_closed(passed: PassRecord, kernel: Launch, size: int) -> tuple[Closed, Stored]:
+def find_closed(
+    passed: PassRecord, kernel: Launch, size: int
+) -> tuple[tuple[int | None, ...], tuple[tuple[int | None, int], ...]]:
     """Returns the ranges of the buffer that a kernel writes: see `WrittenBuffer.closed` and `stored`. `size` is the
-    size of the buffer on one device."""
+    size of the buffer on one device.
+
+    tinygrad flattens the dimensions of a buffer into one, an expression of the ranges in their order.
+    """
     node = kernel.node
     assert node is not None
     made = next((b for b in passed.buffers if b.node is node and b.buffer is kernel.buffers[0]), None)
     if made is None:
         return (None,) * len(node.shape), ((None, size),)
-    closed = tuple(find_range_id(r) if r.op.name == "RANGE" else None for r in made.stage.src[1:])
+    closed = tuple(map(range_id, made.stage.src[1:]))
     last = [verdict.stage for verdict in made.verdicts.values() if verdict.outcome == "stored"]
-    return closed, tuple(find_dimensions((last or [made.stage])[-1], closed))
+    stage = (last or [made.stage])[-1]
+    stored: list[tuple[int | None, int]] = []
+    for r, length in zip(stage.src[1:], map(int, stage.shape), strict=True):
+        sizes = {range_id(u): int(u.vmax) + 1 for u in r.ranges}
+        ordered = [(name, sizes[name]) for name in closed if name in sizes]
+        if math.prod(n for _, n in ordered) != length or len(ordered) != len(sizes):
+            ordered = [(None, length)]
+        stored += ordered
+    return closed, tuple(stored)
 
 
-def find_dimensions(stored: UOp, closed: Closed) -> Iterator[tuple[int | None, int]]:
-    """Yields the id and size of each dimension that a BUFFERIZE is stored with; the id is None if it is no range.
-
-    tinygrad flattens the dimensions of a buffer into one, an expression of the ranges in their order.
-    """
-    for r, size in zip(stored.src[1:], map(int, stored.shape), strict=True):
-        inner = {find_range_id(u): int(u.vmax) + 1 for u in r.ranges}
-        ordered = [(name, inner[name]) for name in closed if name in inner]
-        if math.prod(n for _, n in ordered) == size and len(ordered) == len(inner):
-            yield from ordered
-        else:
-            yield None, size
-
-
-def find_range_id(r: UOp) -> int:
-    """Returns the id that the step range of a RANGE has, unless another RANGE has taken it."""
+def range_id(r: UOp) -> int | None:
+    """Returns the id that the step range of a RANGE has, unless another RANGE has taken it; None for another op."""
+    if r.op.name != "RANGE":
+        return None
     return DEVICES if is_device(r) else r.arg[0]
 
 
@@ -138,23 +137,20 @@ def group_launches(passes: Sequence[PassRecord | None], asts: Sequence[UOp]) -> 
     its output. The other passes are of functions that it calls, whose kernels run between its own. None if the launches
     cannot be matched."""
     first, *others = passes or [None]
-    if first is None:
+    if first is None or None in others:
         return None
-    if not others:
-        return _group_by_devices([kernel.buffers[0] for kernel in first.kernels], len(asts))
-    called = {kernel.ast for one in others if one is not None for kernel in one.kernels}
-    own = [kernel.ast for kernel in first.kernels]
-    found = [number for number, ast in enumerate(asts) if ast in own]
-    if None in others or called & {*own} or [asts[number] for number in found] != own:
-        return None
-    return [(number,) for number in found]
-
-
-def _group_by_devices(written: Sequence[UOp], count: int) -> list[tuple[int, ...]] | None:
-    if len(written) == count:
-        return [(number,) for number in range(count)]
-    sizes = [len(u.device) if isinstance(u.device, tuple) else 1 for u in written]
-    if sum(sizes) != count:
+    if others:
+        called = {kernel.ast for one in others if one is not None for kernel in one.kernels}
+        kernels = [kernel.ast for kernel in first.kernels]
+        found = [number for number, ast in enumerate(asts) if ast in kernels]
+        if called & {*kernels} or [asts[number] for number in found] != kernels:
+            return None
+        return [(number,) for number in found]
+    sizes = [1] * len(first.kernels)
+    if len(sizes) != len(asts):
+        devices = (kernel.buffers[0].device for kernel in first.kernels)
+        sizes = [len(device) if isinstance(device, tuple) else 1 for device in devices]
+    if sum(sizes) != len(asts):
         return None
     ends = list(itertools.accumulate(sizes))
     return [tuple(range(end - size, end)) for end, size in zip(ends, sizes, strict=True)]
@@ -166,7 +162,7 @@ def number_kernels(launches: Sequence[Launch]) -> list[int | None]:
     numbers: dict[Any, int] = {}
     found: list[int | None] = [None] * len(launches)
     for index, launch in enumerate(launches):
-        own = None if launch.variables else index
+        place = None if launch.variables else index
         if launch.is_compute:
-            found[index] = numbers.setdefault((launch.ast, launch.buffers, own), len(numbers))
+            found[index] = numbers.setdefault((launch.ast, launch.buffers, place), len(numbers))
     return found

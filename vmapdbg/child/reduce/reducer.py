@@ -1,5 +1,5 @@
 """Reduces the graph of a snippet to a small one with the same fault: different outcomes with two sets of patches, or
-a wrong outcome with one set (see `wrong_alone`).
+a wrong outcome with one set.
 
 Started by `children.start_process` as `python -m vmapdbg.child.reduce.reducer REQUEST`, with the overlay. A worker
 (`trial`) for each set of patches runs the smaller graphs; a worker that hangs is killed.
@@ -7,27 +7,39 @@ Started by `children.start_process` as `python -m vmapdbg.child.reduce.reducer R
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
+import math
 import pickle
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from vmapdbg.child.compare.reference_values import ReferenceValues
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, PackedGraph, pack_graph
+from vmapdbg.child.evidence.packer import CannotPack, Packer, find_variables
 from vmapdbg.child.failures.snippet_end import hold
+from vmapdbg.child.listen.values_and_times import sample_values
 from vmapdbg.child.memory import find_changed, read_buffer
-from vmapdbg.child.reduce.trial import build_graph
-from vmapdbg.child.reduce.worker import HANGS, RUNS, GraphTrial, Worker
-from vmapdbg.child.reduce.wrong_alone import find_fault
+from vmapdbg.child.reduce.trial import HANGS, RUNS, GraphTrial, Worker, build_graph
 from vmapdbg.diff.values import compare_output
 from vmapdbg.install import overlay
 from vmapdbg.install.job import ReduceRequest, load_request
 from vmapdbg.install.patches import format_patches
+from vmapdbg.model.capture import Output
 from vmapdbg.model.store import write_atomically
+
+UOp = Any
+
+VALUES = "values"
+_SHORTEST = 4.0
+"""A graph hangs after this many seconds at least: a worker may have to start first."""
 
 
 def main() -> None:
@@ -41,10 +53,6 @@ def main() -> None:
     finally:
         reducer.close()
     write_atomically(request.output, json.dumps(result))
-
-
-_SHORTEST = 4.0
-"""A graph hangs after this many seconds at least: a worker may have to start first."""
 
 
 class Reducer:
@@ -68,7 +76,7 @@ class Reducer:
         # it needs tinygrad, which may only be imported after the overlay is installed
         from vmapdbg.child.reduce import smaller
 
-        self.smaller, self.replacements = smaller, smaller.Replacements()
+        self.smaller = smaller
 
     def close(self) -> None:
         for worker in self.workers:
@@ -82,17 +90,15 @@ class Reducer:
 
         start = self.find_start()
         if start is None:
-            reason = (
-                "all sets of patches end alike, and no single schedule fails or has wrong values when it is run by "
-                "itself"
-            )
+            reason = "all sets of patches end alike, and no single schedule fails or has wrong values"
             if self.request.other is not None:
-                reason = "no single schedule of the snippet shows the difference when it is run by itself"
-            return {"reason": reason}
+                reason = "no single schedule of the snippet shows the difference"
+            return {"reason": f"{reason} when it is run by itself"}
         schedule, whole, roots = start
-        before = self.smaller.count_nodes(whole)
+        before, _ = self.smaller.measure(whole)
         roots = self.reduce(roots)
-        facts = {"before": before, "after": self.smaller.count_nodes(roots), "tried": self.tried, "schedule": schedule}
+        after, _ = self.smaller.measure(roots)
+        facts = {"before": before, "after": after, "tried": self.tried, "schedule": schedule}
         comment = self.request.comment.format(**facts)
         try:
             tensors = [Tensor(u, device=u.device) for u in roots]
@@ -164,7 +170,7 @@ class Reducer:
         from tinygrad.uop.ops import UOp
 
         left = set(UOp.sink(*roots).toposort())
-        for u, made in self.replacements.list_all(roots):
+        for u, made in self.smaller.list_replacements(roots):
             if time.monotonic() > self.end:
                 break
             if u not in left:
@@ -191,13 +197,7 @@ class Reducer:
         """Returns how the outcomes of a graph differ between the two sets of patches, or its fault if there is one set;
         None if there is no difference or fault."""
         contents: dict[str, bytes] = {}
-
-        def keep(u: Any) -> str:
-            name = str(len(contents))
-            contents[name] = read_buffer(u.buffer)
-            return name
-
-        graph = pickle.dumps(pack_graph(roots, keep))
+        graph = pickle.dumps(pack_graph(roots, partial(_keep_content, contents)))
         self.tried += 1
         if self.tried % 10 == 0:
             write_atomically(self.request.progress, f"{self.tried} graphs tried")
@@ -207,6 +207,13 @@ class Reducer:
         if not others:
             return find_fault(one, roots, self.wanted)
         return find_difference(one, others[0], self.request.by, self.terms)
+
+
+def _keep_content(contents: dict[str, bytes], u: UOp) -> str:
+    """Keeps what a BUFFER has, and returns its name in `contents`."""
+    name = str(len(contents))
+    contents[name] = read_buffer(u.buffer)
+    return name
 
 
 def find_difference(one: GraphTrial, other: GraphTrial, kind: str, terms: int) -> Any:
@@ -233,6 +240,49 @@ def find_difference(one: GraphTrial, other: GraphTrial, kind: str, terms: int) -
     if not differ:
         return None
     return kind
+
+
+def find_fault(trial: GraphTrial, roots: Sequence[UOp], wanted: Any = None) -> Any:
+    """Returns the fault that a smaller graph must also show: how it ended and where, or `values` if it runs and its
+    values differ from the numpy reference. None if it is right or unknown, or another fault is `wanted`."""
+    if trial.end != RUNS:
+        return trial.end.partition(":")[0], trial.raised_at
+    if wanted not in (None, VALUES):
+        return None
+    # a trial reads buffers; a permuted or expanded value shares the buffer of its base
+    right = find_right([root.base for root in roots])
+    if len(right) != len(trial.values):
+        return None
+    for got, size, known in zip(trial.values, trial.sizes, right, strict=True):
+        # the buffer may not have every element
+        if got is None or known is None or size != math.prod(known[0].shape):
+            continue
+        output, terms = known
+        if compare_output(0, replace(got, shape=output.shape), output, terms).status == "different":
+            return VALUES
+    return None
+
+
+def find_right(roots: Sequence[UOp]) -> list[tuple[Output, int] | None]:
+    """Returns for each root the reference value and the number of roundings; None if it is unknown or undefined. Empty
+    if the graph cannot be packed."""
+    contents: dict[str, bytes] = {}
+    first, *others = roots
+    packer = Packer(lambda u: (_keep_content(contents, u),), find_variables(first.sink(*others).toposort()))
+    try:
+        packer.graph.roots = [packer.pack(root) for root in roots]
+    except CannotPack:
+        return []
+    values = ReferenceValues(packer.graph, contents.__getitem__)
+    right: list[tuple[Output, int] | None] = []
+    for slot, array in zip(packer.graph.roots, values.evaluate(packer.graph.roots), strict=True):
+        known = None
+        if not isinstance(array, str) and values.undefined_elements(slot) is None:
+            digest = hashlib.sha256(array.data).hexdigest()
+            output = Output(array.shape, array.dtype, digest, sample_values(array.data, array.dtype))
+            known = output, values.count_roundings(slot)
+        right.append(known)
+    return right
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Whether a smaller graph still shows the fault is decided by the reducer. Runs wi
 from __future__ import annotations
 
 import array
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -37,18 +38,17 @@ def earlier_outputs(roots: Roots) -> Iterable[Roots]:
     them. If there are many, a few that are far apart come first."""
     for index, root in enumerate(roots):
         earlier = [u for u in root.toposort() if u is not root and is_value(u) and u.op not in _LEAVES]
-        for u in spread(earlier):
-            collected = _collect(u)
-            if collected is not None and collected is not root:
+        if len(earlier) > _MANY:
+            coarse = dict.fromkeys(earlier[:: len(earlier) // _FIRST])
+            earlier = list(coarse | dict.fromkeys(earlier))
+        for u in earlier:
+            collected: Any = u
+            if ranges := open_ranges(u):
+                if not has_sizes(u):
+                    continue
+                collected = collected.vmapout((*ranges, *[0] * len(u.shape)))
+            if collected is not root:
                 yield [*roots[:index], collected, *roots[index + 1 :]]
-
-
-def spread(items: list[UOp]) -> list[UOp]:
-    """Returns a list with a coarse selection first if it is long; both parts keep their order."""
-    if len(items) <= _MANY:
-        return items
-    coarse = items[:: len(items) // _FIRST]
-    return [*coarse, *(u for u in items if u not in set(coarse))]
 
 
 def smaller_sizes(roots: Roots) -> Iterable[Roots]:
@@ -62,26 +62,21 @@ def smaller_sizes(roots: Roots) -> Iterable[Roots]:
 
 def plainer_numbers(roots: Roots) -> Iterable[Roots]:
     """Replaces the contents of an input by 1, 2, 3 ..., and a constant by 2."""
-    sink = UOp.sink(*roots)
-    for u in sink.toposort():
+    for u in UOp.sink(*roots).toposort():
         if u.op is Ops.BUFFER and isinstance(u.device, str):
             plain = count_up(u.arg, u.dtype)
             if plain is not None and plain != read_buffer(u.buffer):
-                yield list(sink.substitute({u: make_buffer(u.device, u.arg, u.dtype, plain)}).src)
+                yield replace_node(roots, u, make_buffer(u.device, u.arg, u.dtype, plain))
         elif u.op is Ops.CONST and dtypes.is_float(u.dtype) and u.arg not in (0.0, 1.0, -1.0, 2.0):
-            yield list(sink.substitute({u: u.replace(arg=2.0)}).src)
+            yield replace_node(roots, u, u.replace(arg=2.0))
 
 
 STEPS: tuple[Step, ...] = (fewer_outputs, earlier_outputs)
-"""Steps to graphs with fewer nodes; the other way to remove nodes is `Replacements`."""
+"""Steps to graphs with fewer nodes; the other way to remove nodes is `list_replacements`."""
 LAST_STEPS: tuple[Step, ...] = (smaller_sizes, plainer_numbers)
 _LEAVES = {Ops.BUFFER, Ops.CONST, Ops.COPY}
 _MANY = 100
 _FIRST = 16
-
-
-def count_nodes(roots: Roots) -> int:
-    return sum(is_value(u) for u in UOp.sink(*roots).toposort())
 
 
 def measure(roots: Roots) -> tuple[int, int]:
@@ -99,15 +94,9 @@ def open_ranges(u: UOp) -> list[UOp]:
     return sorted(u.ranges, key=lambda r: -r.arg[0])
 
 
-def _collect(u: UOp) -> UOp | None:
-    """Returns the value with its open RANGEs as its first axes."""
-    ranges = open_ranges(u)
-    if not ranges:
-        return u
-    if not all(isinstance(s, int) for s in u.shape):
-        return None
-    enters: Any = u
-    return enters.vmapout((*ranges, *[0] * len(u.shape)))
+def has_sizes(u: UOp) -> bool:
+    """Whether no size of a node's shape is symbolic."""
+    return all(isinstance(s, int) for s in u.shape)
 
 
 def count_up(size: int, dtype: Any) -> bytes | None:
@@ -135,7 +124,9 @@ def _resize(roots: Roots, size: int, smaller: int) -> Roots | None:
 
 def _resize_node(u: UOp, sources: list[UOp], size: int, smaller: int) -> UOp:
     def scale(n: Any) -> Any:
-        return n // size * smaller if isinstance(n, int) and n and n % size == 0 else n
+        if isinstance(n, int) and n % size == 0:
+            return n // size * smaller
+        return n
 
     if u.op is Ops.BUFFER:
         count = int(scale(u.arg))
@@ -149,8 +140,8 @@ def _resize_node(u: UOp, sources: list[UOp], size: int, smaller: int) -> UOp:
     if u.op in {Ops.RESHAPE, Ops.EXPAND}:
         return sources[0]._mop(u.op, tuple(map(scale, u.marg)))
     if u.op is Ops.SHRINK:
-        ends = zip(u.marg, u.src[0].shape, sources[0].shape, strict=True)
-        return sources[0]._mop(u.op, tuple(_shrink_pair(pair, old, new) for pair, old, new in ends))
+        pairs = map(_shrink_pair, u.marg, u.src[0].shape, sources[0].shape)
+        return sources[0]._mop(u.op, tuple(pairs))
     if u.op in GroupOp.Movement:
         return sources[0]._mop(u.op, u.marg)
     return u.replace(src=tuple(sources))
@@ -172,30 +163,26 @@ _MOST_SOURCES = 6
 """How many ancestors of a node are tried in its place."""
 
 
-class Replacements:
-    """Finds replacements of nodes. A node always gets the same new input."""
+def list_replacements(roots: Roots) -> Iterator[tuple[UOp, UOp]]:
+    """Yields nodes with their replacements; nodes whose removal removes most other nodes come first."""
+    gains = count_gains(roots)
+    nodes = [u for u in gains if u not in roots and is_value(u) and u.op not in _LEAVES]
+    for u in sorted(nodes, key=lambda u: -gains[u]):
+        for made in replacements_of(u):
+            yield u, made
 
-    def __init__(self) -> None:
-        self._inputs: dict[UOp, UOp | None] = {}
 
-    def list_all(self, roots: Roots) -> Iterator[tuple[UOp, UOp]]:
-        """Yields nodes with their replacements; nodes whose removal removes most other nodes come first."""
-        gains = count_gains(roots)
-        nodes = [u for u in gains if u not in roots and is_value(u) and u.op not in _LEAVES]
-        for u in sorted(nodes, key=lambda u: -gains[u]):
-            for made in self.list_for(u):
-                yield u, made
-
-    def list_for(self, u: UOp) -> Iterator[UOp]:
-        """Yields replacements of a node, with its shape and dtype."""
-        if u not in self._inputs:
-            self._inputs[u] = None if is_input(u) else make_input(u)
-        made = self._inputs[u]
-        if made is not None:
-            yield made
-        if not is_constant(u) and all(isinstance(s, int) for s in u.shape):
-            yield u.const_like(1)
-        yield from list_sources(u)
+def replacements_of(u: UOp) -> Iterator[UOp]:
+    """Yields replacements of a node, with its shape and dtype."""
+    made = make_input(u)
+    if made is not None:
+        yield made
+    source = u
+    while source.op in {Ops.RESHAPE, Ops.EXPAND}:
+        source = source.src[0]
+    if source.op is not Ops.CONST and has_sizes(u):
+        yield u.const_like(1)
+    yield from list_sources(u)
 
 
 def replace_node(roots: Roots, u: UOp, made: UOp) -> Roots:
@@ -215,25 +202,19 @@ def count_gains(roots: Roots) -> dict[UOp, int]:
     last: dict[UOp, UOp] = {sink: sink}
     depths = {sink: 0}
     for u in order[1:]:
-        first, *others = readers[u]
-        common = first
+        common, *others = readers[u]
         for other in others:
-            common = _find_common(common, other, last, depths)
+            while common is not other:
+                if depths[common] < depths[other]:
+                    other = last[other]
+                else:
+                    common = last[common]
         last[u], depths[u] = common, depths[common] + 1
     gains = dict.fromkeys(order, 1)
     for u in reversed(order[1:]):
         gains[last[u]] += gains[u]
     del gains[sink]
     return gains
-
-
-def _find_common(one: UOp, other: UOp, last: dict[UOp, UOp], depths: dict[UOp, int]) -> UOp:
-    while one is not other:
-        if depths[one] < depths[other]:
-            other = last[other]
-        else:
-            one = last[one]
-    return one
 
 
 def list_sources(u: UOp) -> list[UOp]:
@@ -279,28 +260,16 @@ def reshape_to(s: UOp, shape: tuple[Any, ...]) -> UOp | None:
     return None
 
 
-# *** inputs and constants
-
-
-def is_input(u: UOp) -> bool:
-    """Tells whether a node is a BUFFER in some shape, or a scope's slice of it."""
-    while u.op is Ops.RESHAPE or u.op.name == "VMAPIN":
-        u = u.src[0]
-    return u.op is Ops.BUFFER
-
-
-def is_constant(u: UOp) -> bool:
-    """Tells whether a node is a number in some shape."""
-    while u.op in {Ops.RESHAPE, Ops.EXPAND}:
-        u = u.src[0]
-    return u.op is Ops.CONST
-
-
+@functools.cache
 def make_input(u: UOp) -> UOp | None:
-    """Returns a new input with the shape and dtype of a node, and one more axis for each scope around the node."""
-    ranges = open_ranges(u)
-    if not all(isinstance(s, int) for s in u.shape) or not isinstance(u.device, str):
+    """Returns a new input with the shape and dtype of a node, and one more axis for each scope around the node. None if
+    it is not possible, or the node is an input already. A node always gets the same input."""
+    source = u
+    while source.op is Ops.RESHAPE or source.op.name == "VMAPIN":
+        source = source.src[0]
+    if source.op is Ops.BUFFER or not has_sizes(u) or not isinstance(u.device, str):
         return None
+    ranges = open_ranges(u)
     shape = (*(int(r.vmax) + 1 for r in ranges), *map(int, u.shape))
     data = count_up(math.prod(shape), u.dtype)
     if data is None:

@@ -8,25 +8,36 @@ form is built from its UOp.
 
 from __future__ import annotations
 
+import base64
 import math
+import re
+import textwrap
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from tinygrad.device import Buffer, Device
-from tinygrad.dtype import ImageDType, dtypes
+from tinygrad.dtype import DType, ImageDType, dtypes
 from tinygrad.tensor import Tensor
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import AxisType, UOp
 
-from vmapdbg.child.reduce.snippet_text import WriteError, write_data, write_imports, write_shape, write_switches
-
 Form = tuple[str, tuple[UOp, ...]]
 """A text with a place for each of some nodes."""
 
-WIDTH = 64
+_LONGEST = 64
 """An expression longer than this gets a name."""
+_LITERALS = 1024
+"""Buffers with more elements than this are written as packed bytes, not as numbers."""
+_LARGEST = 16 << 20
+"""The most bytes of one buffer that a snippet can hold."""
+_WIDTH = 110
+_IMPORTED = re.compile(r"\b(AxisType|Device|Ops|Tensor|UOp|dtypes|inf|nan|unpack)\b")
+_BYTES = re.compile(r'b".*"')
 
 _OPERATORS = {
     Ops.ADD: "+",
@@ -75,6 +86,13 @@ _NAMES = {"Tensor": Tensor, "UOp": UOp, "Ops": Ops, "dtypes": dtypes, "inf": mat
 """What a form may name."""
 
 
+class WriteError(ValueError):
+    """The graph cannot be written as a snippet; the message is one sentence that says why."""
+
+    def __init__(self, reason: str):
+        super().__init__(f"the graph cannot be written as a snippet: {reason}")
+
+
 def write_snippet(
     outputs: Sequence[Tensor], comment: str = "", switches: Mapping[str, int | str] = MappingProxyType({})
 ) -> str:
@@ -84,9 +102,12 @@ def write_snippet(
     set before it is imported. The Tensors are not changed, nothing is realized. Raises WriteError for kernels, shards
     and inputs over 16 MB.
     """
-    head = "".join(f"# {line}".rstrip() + "\n" for line in comment.splitlines())
+    head = [f"# {line}".rstrip() for line in comment.splitlines()]
+    if switches:
+        # before tinygrad is imported
+        head += ["import os", "", *(f'os.environ["{name}"] = "{value}"' for name, value in switches.items()), ""]
     body = _Writer([output.uop for output in outputs]).write()
-    return f"{head}{write_switches(switches)}{write_imports(body)}\n{body}"
+    return "\n".join([*head, *_write_imports(body), "", body])
 
 
 class _Writer:
@@ -112,7 +133,13 @@ class _Writer:
                 self.name_index(u)
         if self.lines:
             self.lines.append("")
-        forms, reads = self.choose_forms()
+        forms: dict[UOp, Form] = {}
+        reads = Counter(self.outputs)
+        # the readers of a node choose their forms first
+        for u in reversed(self.nodes):
+            if u in reads:
+                forms[u] = next(form for form in self.list_forms(u) if self.is_exact(u, form))
+                reads.update(forms[u][1])
         for u in self.nodes:
             if u in forms:
                 self.write_node(u, forms[u], reads[u])
@@ -123,24 +150,13 @@ class _Writer:
         if len(self.outputs) > 1:
             names = [f"out{number}" for number in range(len(self.outputs))]
         lines = [""]
+        prints: list[str] = []
         for name, u in zip(names, self.outputs, strict=True):
             lines.append(f"{name} = {self.alone[u]}")
-        lines.append(f"Tensor.realize({', '.join(names)})")
-        for name, u in zip(names, self.outputs, strict=True):
             # Python has no numbers of some dtypes
             wide = ".float()" * (u.dtype.fmt is None)
-            lines.append(f'print("{name}", {name}{wide}.tolist())')
-        return lines
-
-    def choose_forms(self) -> tuple[dict[UOp, Form], Counter[UOp]]:
-        """Returns the form of each node that is written, and how often the node is read."""
-        forms: dict[UOp, Form] = {}
-        reads = Counter(self.outputs)
-        for u in reversed(self.nodes):
-            if u in reads:
-                forms[u] = next(form for form in self.list_forms(u) if self.is_exact(u, form))
-                reads.update(forms[u][1])
-        return forms, reads
+            prints.append(f'print("{name}", {name}{wide}.tolist())')
+        return [*lines, f"Tensor.realize({', '.join(names)})", *prints]
 
     def is_exact(self, u: UOp, form: Form) -> bool:
         """Returns whether a form builds exactly this node. The form of an input, a constant or a UOp need not."""
@@ -157,7 +173,7 @@ class _Writer:
         text = alone = form[0].format(*(self.texts[s] for s in form[1])) or self.write_input(u)
         if form[0].startswith("("):
             alone = text[1:-1]
-        if not text.isidentifier() and (reads > 1 or len(alone) > WIDTH):
+        if not text.isidentifier() and (reads > 1 or len(alone) > _LONGEST):
             text = alone = self.assign("t", alone)
         self.texts[u], self.alone[u] = text, alone
 
@@ -174,25 +190,24 @@ class _Writer:
         """Yields the forms of a node, the nicest first. The text of an input is empty."""
         if isinstance(u.dtype, ImageDType) or not isinstance(u.device, str):
             raise WriteError(f"{u.op.name} is an image or sharded")
+        operands = tuple(s for s in u.src if _is_tensor(s))
         if self.input_of(u) is not None:
             yield "", ()
         elif u.op is Ops.CONST:
             yield _write_const(u), ()
         elif all(_is_tensor(s) or s.dtype.scalar() == dtypes.index or s.op is Ops.DEVICE for s in u.src):
-            yield from self.list_methods(u)
-        operands = tuple(s for s in u.src if _is_tensor(s))
+            yield from self.list_methods(u, operands)
         yield f"Tensor({self.write_uop(u, operands)})", operands
 
-    def list_methods(self, u: UOp) -> Iterator[Form]:
+    def list_methods(self, u: UOp, operands: tuple[UOp, ...]) -> Iterator[Form]:
         """Yields the forms that call an operator or a method of Tensor."""
+        dropped = u.src[0]
         if u.op in _OPERATORS:
             yield from _list_operators(u)
-        operands = tuple(s for s in u.src if _is_tensor(s))
-        dropped = u.src[0]
         if u.op is Ops.RESHAPE and dropped.op is Ops.REDUCE_AXIS and self.readers[dropped] == 1:
-            yield from ((text, dropped.src) for text in _list_reduces(dropped, ""))
+            yield from _list_reduces(dropped, "")
         if u.op is Ops.REDUCE_AXIS:
-            yield from ((text, operands) for text in _list_reduces(u, ", keepdim=True"))
+            yield from _list_reduces(u, ", keepdim=True")
         elif u.op is Ops.FLIP:
             yield f"{{0}}.flip({', '.join(str(i) for i, flipped in enumerate(u.marg) if flipped)})", operands
         elif u.op.name in {"VMAPIN", "VMAPOUT"}:
@@ -210,11 +225,10 @@ class _Writer:
         if "DEVICE" in text:
             return text.replace("DEVICE", "None" if u.device == Device.DEFAULT else repr(u.device))
         if "INDICES" in text:
-            return text.replace("INDICES", ", ".join(map(self.write_index, u.src[1:]))).replace(
-                "ARG", _write_arg(u.arg)
-            )
+            indices = ", ".join(map(self.write_index, u.src[1:]))
+            return text.replace("INDICES", indices).replace("ARG", _write_arg(u.arg))
         if "SIZES" in text:
-            return text.replace("SIZES", write_shape(map(self.write_index, u.marg)))
+            return text.replace("SIZES", _write_shape(map(self.write_index, u.marg)))
         if "PAIRS" in text:
             return text.replace("PAIRS", _write_tuple(_write_tuple(map(self.write_index, pair)) for pair in u.marg))
         return text
@@ -226,7 +240,10 @@ class _Writer:
         sources: list[str] = []
         for s in u.src:
             if s.op is Ops.DEVICE:
-                sources.append(f"UOp(Ops.DEVICE, arg={_write_device(s.arg)})")
+                device = repr(s.arg)
+                if s.arg == Device.DEFAULT:
+                    device = "Device.DEFAULT"
+                sources.append(f"UOp(Ops.DEVICE, arg={device})")
             elif s in operands:
                 sources.append(f"{{{operands.index(s)}}}.uop")
             elif s.op is Ops.CONST and s.dtype == dtypes.index:
@@ -247,7 +264,9 @@ class _Writer:
         source = u
         while source.op is Ops.RESHAPE and (source is u or self.readers[source] == 1):
             source = source.src[0]
-        if not _is_static(u._shape) or (source is not u and self.readers[source] > 1):
+        if u._shape is None or not all(isinstance(size, int) for size in u._shape):
+            return None
+        if source is not u and self.readers[source] > 1:
             return None
         if source.op is Ops.BUFFER:
             return source
@@ -259,20 +278,18 @@ class _Writer:
     def write_input(self, u: Any) -> str:
         source = self.input_of(u)
         assert source is not None
-        # without realize, it is a copy of Python's numbers to the default device
-        realize = where = ""
-        if source.op is Ops.BUFFER:
-            realize = ".realize()"
-            if source.device != Device.DEFAULT:
-                where = f", device={source.device!r}"
-        else:
-            source = source.src[0].base
+        realize, where = ".realize()", ""
+        if source.op is not Ops.BUFFER:
+            # a copy of Python's numbers to the default device
+            realize, source = "", source.src[0].base
+        elif source.device != Device.DEFAULT:
+            where = f", device={source.device!r}"
         buffer = source.buffer
         if not isinstance(buffer, Buffer):
             raise WriteError(_SHARDED)
         if not buffer.is_allocated():
-            return self.assign("x", f"Tensor.empty({write_shape(u.shape)}, dtype={source.dtype!r}{where})")
-        return self.assign("x", write_data(bytes(buffer.as_buffer()), source.dtype, u.shape, where) + realize)
+            return self.assign("x", f"Tensor.empty({_write_shape(u.shape)}, dtype={source.dtype!r}{where})")
+        return self.assign("x", _write_data(bytes(buffer.as_buffer()), source.dtype, u.shape, where) + realize)
 
     # *** indices
 
@@ -323,13 +340,13 @@ def _number_of(u: UOp) -> Any:
     return None
 
 
-def _list_reduces(u: UOp, keepdim: str) -> Iterator[str]:
+def _list_reduces(u: UOp, keepdim: str) -> Iterator[Form]:
     op, axes = u.arg
     if op in _REDUCES:
         chosen = axes[0] if len(axes) == 1 else axes
         # without a dtype, Tensor.sum and prod compute small dtypes in larger ones
         for dtype in ("", f", dtype={u.dtype!r}"):
-            yield f"{{0}}.{_REDUCES[op]}({chosen}{keepdim}{dtype})"
+            yield f"{{0}}.{_REDUCES[op]}({chosen}{keepdim}{dtype})", u.src
 
 
 def _write_const(u: UOp) -> str:
@@ -356,16 +373,6 @@ def _is_python_data(copy: UOp) -> bool:
     return base.op is Ops.BUFFER and base.device == "PYTHON" and copy.device != "PYTHON" and views
 
 
-def _is_static(shape: Any) -> bool:
-    return shape is not None and all(isinstance(size, int) for size in shape)
-
-
-def _write_device(device: Any) -> str:
-    if device == Device.DEFAULT:
-        return "Device.DEFAULT"
-    return repr(device)
-
-
 def _write_tuple(parts: Iterable[str]) -> str:
     written = list(parts)
     return f"({', '.join(written)}{',' * (len(written) == 1)})"
@@ -379,3 +386,67 @@ def _write_arg(arg: Any) -> str:
     if arg is None or isinstance(arg, (int, float, str)):
         return repr(arg)
     raise WriteError(f"it has an op with the argument {arg!r}")
+
+
+# *** the text around the graph
+
+
+def _write_shape(shape: Iterable[Any]) -> str:
+    return ", ".join(map(str, shape)) or "()"
+
+
+def _write_data(data: bytes, dtype: DType, shape: tuple[int, ...], where: str) -> str:
+    """Returns the text of a lazy Tensor of `shape` with these bytes: nested lists, or packed bytes if it is large.
+
+    `where` is the text of the argument that says its device, if it needs one. Raises WriteError.
+    """
+    count = math.prod(shape)
+    if not count:
+        return f"Tensor.empty({_write_shape(shape)}, dtype={dtype!r}{where})"
+    if count > _LITERALS or dtype.fmt is None:
+        text, stored = _write_packed(data, dtype, where), (count,)
+    else:
+        # a list cannot have shape ()
+        stored = shape or (1,)
+        numbers = _write_numbers(np.frombuffer(data, dtype.fmt).reshape(stored))
+        text = f"Tensor({numbers}, dtype={dtype!r}{where})"
+        if len(text) > _WIDTH:
+            lines = textwrap.wrap(numbers, _WIDTH, initial_indent="    ", subsequent_indent="    ")
+            text = "\n".join(["Tensor(", *lines]) + f",\n    dtype={dtype!r}{where},\n)"
+    if stored != shape:
+        text += f".reshape({_write_shape(shape)})"
+    return text
+
+
+def _write_numbers(numbers: NDArray[Any]) -> str:
+    """Returns nested lists. numpy writes the shortest text that has the same bits in the dtype."""
+    parts = map(str, numbers) if numbers.ndim == 1 else map(_write_numbers, numbers)
+    return f"[{', '.join(parts)}]"
+
+
+def _write_packed(data: bytes, dtype: DType, where: str) -> str:
+    if len(data) > _LARGEST:
+        raise WriteError(f"an input of {len(data):,} bytes is too large for a snippet, which holds {_LARGEST:,}")
+    text = base64.b85encode(zlib.compress(data, 9)).decode("ascii")
+    size = _WIDTH - 10
+    lines = [f'        b"{text[i : i + size]}"\n' for i in range(0, len(text), size)]
+    return f"Tensor(\n    unpack(\n{''.join(lines)}    ),\n    dtype={dtype!r}{where},\n)"
+
+
+def _write_imports(body: str) -> list[str]:
+    """Returns the import lines for the names that a text uses."""
+    used = {"Tensor", *_IMPORTED.findall(_BYTES.sub("", body))}
+    lines: list[str] = []
+    if "unpack" in used:
+        lines += ["import base64", "import zlib"]
+    if constants := sorted(used & {"inf", "nan"}):
+        lines.append(f"from math import {', '.join(constants)}")
+    if lines:
+        lines.append("")
+    lines.append(f"from tinygrad import {', '.join(sorted(used & {'Device', 'Tensor', 'UOp', 'dtypes'}))}")
+    if names := sorted(used & {"AxisType", "Ops"}):
+        lines.append(f"from tinygrad.uop.ops import {', '.join(names)}")
+    if "unpack" in used:
+        lines += ["", "", "def unpack(text: bytes) -> bytes:"]
+        lines += ["    return zlib.decompress(base64.b85decode(text))", ""]
+    return lines

@@ -1,18 +1,22 @@
-"""Runs graphs one after the other and reports the outcome of each: the worker of `bisect --reduce`. Runs in a child.
+"""Runs graphs of tinygrad one after the other in a process of their own, and reports the outcome of each.
 
-A Worker starts it as `python -m vmapdbg.child.reduce.trial PATCHES TARGET`. It reads pickled (pickled PackedGraph,
-contents of its buffers, switches of tinygrad) from stdin and writes a pickled Trial to stdout for each. With a third
-argument, `lint`, kernels are linted and do not run.
+A Worker starts `main` in a child, with PATCHES, TARGET and, if kernels are linted and do not run, `lint`. The child
+reads a pickled (pickled PackedGraph, contents of its buffers, switches of tinygrad) from stdin, and writes a pickled
+GraphTrial to stdout for each graph.
 """
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import os
 import pickle
+import select
+import struct
+import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import IO, Any
 
 from vmapdbg.child.evidence.graphs import PackedGraph
 from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
@@ -22,53 +26,99 @@ from vmapdbg.child.listen.rendering import make_renderer
 from vmapdbg.child.listen.values_and_times import read_output
 from vmapdbg.child.live import build_live_capture, listen
 from vmapdbg.child.memory import find_changed, make_buffer
-from vmapdbg.child.reduce.worker import RUNS, GraphTrial, read_frame, write_frame
 from vmapdbg.install import overlay
+from vmapdbg.install.job import Job
+from vmapdbg.install.patches import format_patches
+from vmapdbg.model.capture import Output
 from vmapdbg.model.wording import first_line
 
+RUNS, HANGS = "it runs", "it hangs"
+_START = "from vmapdbg.child.reduce.trial import main; main()"
 _PERIOD = 0.05
 """Seconds between two checks for a rewrite that never ends: many of the graphs have one."""
 _DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
 """Arrays of numpy are read-only, and their device runs no kernels: this device is used in its place."""
 
 
+@dataclass(frozen=True)
+class GraphTrial:
+    """The outcome of one graph: how it ended (`it runs`, or an error), the keys of its kernels, its outputs as in a
+    capture (None: no buffer), and the codes of its findings. `raised_at` says where tinygrad raised an error, see
+    `_place_of`. `sizes` are the elements of the outputs' buffers: fewer than the output has if it repeats elements."""
+
+    end: str
+    keys: tuple[str, ...]
+    values: tuple[Output | None, ...]
+    codes: tuple[str, ...] = ()
+    raised_at: tuple[str | None, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+
+class Worker:
+    """A process that runs graphs with the patches and the target of a job, or lints their kernels."""
+
+    def __init__(self, job: Job, lints: bool = False):
+        assert job.patches is not None
+        self.command = [sys.executable, "-c", _START, format_patches(job.patches), job.target]
+        if lints:
+            self.command.append("lint")
+        self.process: Any = None
+
+    def send(self, graph: bytes, contents: dict[str, bytes], switches: dict[str, int | str]) -> None:
+        """Starts a trial of a pickled PackedGraph."""
+        if self.process is None:
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        with contextlib.suppress(BrokenPipeError):
+            _write_frame(self.process.stdin, pickle.dumps((graph, contents, switches)))
+
+    def receive(self, seconds: float) -> GraphTrial:
+        """Returns the outcome of the graph that was sent. It hangs if that takes longer than `seconds`."""
+        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
+        if not ready:
+            self.close()
+            return GraphTrial(HANGS, (), ())
+        answer = _read_frame(self.process.stdout)
+        if answer is None:
+            self.close()
+            return GraphTrial("it died", (), ())
+        return pickle.loads(answer)
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+# *** in the child
+
+
 def main() -> None:
     patches, target, *lints = sys.argv[1:]
     overlay.install(patches)
-    lint = None
+    recorder = None
     if lints:
         recorder = Recorder()
         listen(recorder)
-        lint = functools.partial(lint_recorded, recorder, target)
     from tinygrad.helpers import Context
 
     # the fusion patches decide by the target
-    overlay.get_state().find_renderer = functools.partial(make_renderer, target)
+    overlay.get_state().find_renderer = partial(make_renderer, target)
     Watcher(lambda text: None, period=_PERIOD).start()
     # stdout is for answers only
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    while (asked := read_frame(sys.stdin.buffer)) is not None:
+    while (asked := _read_frame(sys.stdin.buffer)) is not None:
         graph, contents, switches = pickle.loads(asked)
         with Context(**find_changed(switches)):
-            trial = try_graph(pickle.loads(graph), contents, lint)
-        write_frame(answers, pickle.dumps(trial))
+            trial = _try_graph(pickle.loads(graph), contents, target, recorder)
+        _write_frame(answers, pickle.dumps(trial))
 
 
-def lint_recorded(recorder: Recorder, target: str) -> tuple[str, ...]:
-    """Returns the codes of the findings in the schedules since the last call."""
-    from vmapdbg.lint import lint_capture
-
-    records = recorder.schedules
-    recorder.forget()
-    findings = lint_capture(build_live_capture(records, target))
-    return tuple(sorted({finding.code for finding in findings}))
-
-
-def try_graph(
-    graph: PackedGraph, contents: dict[str, bytes], lint: Callable[[], tuple[str, ...]] | None = None
-) -> GraphTrial:
-    """Schedules the roots of a graph, together, and runs them, or lints what was scheduled."""
+def _try_graph(graph: PackedGraph, contents: dict[str, bytes], target: str, recorder: Recorder | None) -> GraphTrial:
+    """Schedules the roots of a graph, together, and runs them, or lints what `recorder` recorded."""
     from tinygrad.tensor import Tensor
 
     try:
@@ -76,18 +126,23 @@ def try_graph(
         tensors = [Tensor(u, device=u.device) for u in uops]
         items, variables = tensors[0].schedule_with_vars(*tensors[1:])
         keys = tuple(item.ast.key.hex() for item in items)
-        if lint is not None:
-            return GraphTrial(RUNS, keys, (), lint())
+        if recorder is not None:
+            from vmapdbg.lint import lint_capture
+
+            records = recorder.schedules
+            recorder.forget()
+            findings = lint_capture(build_live_capture(records, target))
+            return GraphTrial(RUNS, keys, (), tuple(sorted({finding.code for finding in findings})))
         from tinygrad.engine.realize import run_schedule
 
         run_schedule(items, variables)
         sizes = tuple(tensor.uop.base.size for tensor in tensors)
         return GraphTrial(RUNS, keys, tuple(map(read_output, tensors)), sizes=sizes)
     except (Exception, EndlessRewrite) as error:  # any error of the scheduler is an outcome
-        return GraphTrial(f"{type(error).__name__}: {first_line(error)}", (), (), raised_at=place_of(error))
+        return GraphTrial(f"{type(error).__name__}: {first_line(error)}", (), (), raised_at=_place_of(error))
 
 
-def place_of(error: BaseException) -> tuple[str | None, ...]:
+def _place_of(error: BaseException) -> tuple[str | None, ...]:
     """Returns where tinygrad raised an error; for a rewrite that never ends, only its name: it was stopped anywhere."""
     crash = diagnose(error, KnownNodes())
     if crash is None:
@@ -116,5 +171,14 @@ def build_graph(graph: PackedGraph, contents: dict[str, bytes]) -> list[Any]:
     return [built[root] for root in graph.roots]
 
 
-if __name__ == "__main__":
-    main()
+def _read_frame(stream: IO[bytes]) -> bytes | None:
+    head = stream.read(8)
+    if len(head) < 8:
+        return None
+    (length,) = struct.unpack("<q", head)
+    return stream.read(length)
+
+
+def _write_frame(stream: IO[bytes], data: bytes) -> None:
+    stream.write(struct.pack("<q", len(data)) + data)
+    stream.flush()
