@@ -36,12 +36,15 @@ class Changes:
     self.declared: list[tuple[Change, Callable[[], None]]] = []
     # changed matchers by owner and name: several rules of one matcher may change
     self.matchers: dict[tuple[int, str], Any] = {}
+    # replaced functions in rules, see replace_rule. They change at the end of the block, because a matcher also freezes the globals of the patch
+    self.in_rules: list[tuple[str, Any, str, Callable, Callable]] = []
     # owner, name, old value, new value
     self.rebound: list[tuple[Any, str, Any, Any]] = []
 
   def __enter__(self) -> Changes: return self
   def __exit__(self, error:type[BaseException]|None, *_) -> None:
     if error is not None: return
+    for self.by,owner,name,old,new in self.in_rules: self.replace_rule(owner, name, old, new)
     for change,rebind in self.declared:
       rebind()
       made[change] = None
@@ -56,10 +59,13 @@ class Changes:
     check(have == parameters, owner, name, list_parameters(parameters), shape)
     return found
 
-  def replace(self, owner:Any, name:str, new:Callable, *parameters:str) -> Any:
-    """Replaces a function or a method by `new`. Returns the old one."""
+  def replace(self, owner:Any, name:str, new:Callable, *parameters:str, rules:Iterable[str]=()) -> Any:
+    """Replaces a function or a method by `new`, which has the same parameters, or else the expected `parameters` are given. Also in the rules of
+    `owner`'s matchers `rules`. Returns the old one."""
+    parameters = parameters or find_parameters(new) or ()
     old = self.expect(owner, name, *parameters)
-    self.declare(owner, name, "replaced", list_parameters(parameters), lambda: self.set_attribute(owner, name, new))
+    self.declare(owner, name, "replaced", list_parameters(parameters), new)
+    self.in_rules += [(self.by, owner, matcher, old, new) for matcher in rules]
     return old
 
   def wrap(self, owner:Any, name:str, around:Callable, *parameters:str) -> None:
@@ -67,7 +73,7 @@ class Changes:
     stock = self.expect(owner, name, *parameters)
     @functools.wraps(stock)
     def calling(*args, **kwargs): return around(stock, *args, **kwargs)
-    self.declare(owner, name, "wrapped", list_parameters(parameters), lambda: self.set_attribute(owner, name, calling))
+    self.declare(owner, name, "wrapped", list_parameters(parameters), calling)
 
   # *** values, known by their type
 
@@ -75,20 +81,20 @@ class Changes:
     """Replaces a value by `make(value)`. Returns the old value."""
     old = getattr(owner, name, None)
     check(isinstance(old, kind), owner, name, kind.__name__, describe(owner, name))
-    self.declare(owner, name, "value", kind.__name__, lambda: self.set_attribute(owner, name, make(old)))
+    self.declare(owner, name, "value", kind.__name__, make(old))
     return old
 
   def add(self, owner:Any, name:str, new:Any, bind:Callable[[Any, str, Any], None]|None=None) -> None:
     """Adds a name that tinygrad does not have. Pass `bind` if it takes more than setting the attribute."""
     check(not hasattr(owner, name), owner, name, "nothing", describe(owner, name))
-    self.declare(owner, name, "added", "nothing", lambda: (bind or self.set_attribute)(owner, name, new))
+    self.declare(owner, name, "added", "nothing", new, bind)
 
   def add_entry(self, owner:Any, name:str, key:Any, value:Any) -> None:
     """Adds a new key to a dict, in place."""
     found: Any = getattr(owner, name, None)
     expected = f"dict without {key}"
     check(isinstance(found, dict) and key not in found, owner, name, expected, describe(owner, name))
-    self.declare(owner, name, "entry", expected, lambda: found.__setitem__(key, value))
+    self.declare(owner, name, "entry", expected, value, lambda *_: found.__setitem__(key, value))
 
   # *** rules of a PatternMatcher. It freezes its functions and their globals when it is built, so a changed rule needs a new matcher
 
@@ -101,7 +107,7 @@ class Changes:
     expected = f"a PatternMatcher with a rule that calls {old.__name__}"
     matcher = self.find_matcher(owner, name, expected)
     check(any(is_old(function) for _,function in matcher.patterns), owner, name, expected, "one with no such rule")
-    return self.rebuild(owner, name, f"rule {old.__name__}", expected, replace_rules(matcher, is_old, new))
+    return self.declare(owner, name, f"rule {old.__name__}", expected, replace_rules(matcher, is_old, new))
 
   def add_rules(self, owner:Any, name:str, rules:Any, at:int|None=None) -> Any:
     """Inserts the matcher `rules` before rule number `at` (None: after the last rule). Returns the new matcher."""
@@ -109,7 +115,7 @@ class Changes:
     matcher = self.find_matcher(owner, name, expected)
     at = len(matcher.patterns) if at is None else at
     check(len(matcher.patterns) >= at, owner, name, expected, f"one with {len(matcher.patterns)}")
-    return self.rebuild(owner, name, "rules added", expected, type(matcher)(matcher.patterns[:at]+rules.patterns+matcher.patterns[at:]))
+    return self.declare(owner, name, "rules added", expected, type(matcher)(matcher.patterns[:at]+rules.patterns+matcher.patterns[at:]))
 
   def find_matcher(self, owner:Any, name:str, expected:str) -> Any:
     found = self.matchers.get((id(owner), name), getattr(owner, name, None))
@@ -117,15 +123,12 @@ class Changes:
     check(hasattr(found, "patterns"), owner, name, expected, describe(owner, name))
     return found
 
-  def rebuild(self, owner:Any, name:str, kind:str, expected:str, matcher:Any) -> Any:
-    self.matchers[(id(owner), name)] = matcher
-    self.declare(owner, name, kind, expected, lambda: self.set_attribute(owner, name, matcher))
-    return matcher
-
   # *** rebinding
 
-  def declare(self, owner:Any, name:str, kind:str, expected:str, rebind:Callable[[], None]) -> None:
-    self.declared.append((Change(self.by, locate(owner), name, kind, expected), rebind))
+  def declare(self, owner:Any, name:str, kind:str, expected:str, new:Any, bind:Callable[[Any, str, Any], None]|None=None) -> Any:
+    self.declared.append((Change(self.by, locate(owner), name, kind, expected), lambda: (bind or self.set_attribute)(owner, name, new)))
+    if kind.startswith("rule"): self.matchers[(id(owner), name)] = new
+    return new
 
   def set_attribute(self, owner:Any, name:str, new:Any) -> None:
     # not getattr: it unpacks a staticmethod and finds inherited names

@@ -33,7 +33,7 @@ def unwatched() -> Iterator[None]:
 # returns the renderer whose limits the scheduler respects; None: the device's renderer. The tool also renders for targets that are not installed
 find_renderer: Callable[[], Any]|None = None
 
-# *** state of the whole process. The state of one run of the scheduler's stages is in its Pass (schedule/_pass.py)
+# *** state of the whole process. The state of one run of the scheduler's stages is an Attempt (schedule/_pass.py)
 
 @dataclass
 class Process:
@@ -93,8 +93,6 @@ class Within:
   def __enter__(self) -> None: self.token = self.others.set((*self.others.get(), self.last))
   def __exit__(self, *error) -> None: self.others.reset(self.token)
 
-def run_function(function:Running) -> Within: return Within(running, function)
-
 # *** the modules that tinygrad.func.functional_call calls now, in this thread
 
 @dataclass
@@ -104,8 +102,6 @@ class StateCall:
   written: set[int] = field(default_factory=set)
 
 state_calls: ContextVar[tuple[StateCall, ...]] = ContextVar("state_calls", default=())
-
-def run_state_call(call:StateCall) -> Within: return Within(state_calls, call)
 
 def find_state_call(x:Any) -> StateCall|None:
   """Returns the innermost call whose state includes `x`."""

@@ -9,11 +9,8 @@
 
 All are lazy: they build a graph, and work under each other, under TinyJit and with `Tensor.gradient`.
 """
-from tinygrad_overlay._func.coloring import Coloring, color
-from tinygrad_overlay._func.jacobian import hessian, jacfwd, jacobian, jacrev
-from tinygrad_overlay._func.jvp import jvp, jvp_of, linearize
-from tinygrad_overlay._func.pattern import SparsityPattern
-from tinygrad_overlay._func.reverse import grad, value_and_grad, vjp
+from tinygrad_overlay._func.derivatives import grad, hessian, jacfwd, jacobian, jacrev, jvp, jvp_of, linearize, value_and_grad, vjp
+from tinygrad_overlay._func.pattern import Coloring, SparsityPattern, color
 from tinygrad_overlay._func.sparse import SparseCOO, SparseCSR, jacobian_sparsity, sparse_jacobian
 from tinygrad_overlay._func.state import functional_call, stack_module_state
 from tinygrad_overlay._func.tree import register_pytree

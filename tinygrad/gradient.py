@@ -6,9 +6,13 @@ from tinygrad.uop.ops import Ops, PatternMatcher, UOp, UPat, all_metadata
 from tinygrad_overlay._patching import Changes
 from tinygrad_overlay.schedule._scopes import collect_batch, vmap_ranges
 
-def leave_scope(ctx:UOp, ret:UOp) -> tuple:
-  # each step of the RANGE read one slice: collect the slices of the gradient
-  return (UOp(Ops.VMAPOUT, ctx.dtype, (ctx,)+ret.src[1:]),)+(None,)*(len(ret.src)-1)
+def only_first(node:UOp, grad:UOp) -> tuple: return (grad,)+(None,)*(len(node.src)-1)
+
+# each step of the RANGE read one slice: collect the slices of the gradient
+def leave_scope(ctx:UOp, ret:UOp) -> tuple: return only_first(ret, UOp(Ops.VMAPOUT, ctx.dtype, (ctx,)+ret.src[1:]))
+def enter_scope(ctx:UOp, ret:UOp) -> tuple: return only_first(ret, UOp(Ops.VMAPIN, ctx.dtype, (ctx,)+ret.src[1:]))
+# stock never uses the gradient of an ASSIGN
+def pass_to_value(ctx:UOp, ret:UOp) -> tuple: return (None, ctx)+(None,)*(len(ret.src)-2)
 
 def put_slice_back(grad:UOp, vmapin:UOp, around:dict) -> UOp:
   """Returns the gradient of a VMAPIN's source if the whole gradient is inside that scope: this step's slice in its place, zero elsewhere."""
@@ -19,11 +23,6 @@ def put_slice_back(grad:UOp, vmapin:UOp, around:dict) -> UOp:
   grad = grad.reshape(tuple(1 if a in around else s for a,s in zip(varg, shape)))
   # a buffer, because codegen wrongly folds a reduce over offsets that depend on a RANGE
   return grad.pad(tuple((a, s-1-a) if a in around else (0, 0) for a,s in zip(varg, shape))).contiguous()
-
-def enter_scope(ctx:UOp, ret:UOp) -> tuple: return (UOp(Ops.VMAPIN, ctx.dtype, (ctx,)+ret.src[1:]),)+(None,)*(len(ret.src)-1)
-
-# stock never uses the gradient of an ASSIGN
-def pass_to_value(ctx:UOp, ret:UOp) -> tuple: return (None, ctx)+(None,)*(len(ret.src)-2)
 
 vmap_gradient = PatternMatcher([(UPat(Ops.VMAPIN, name="ret"), leave_scope), (UPat(Ops.VMAPOUT, name="ret"), enter_scope),
                                 (UPat(Ops.ASSIGN, name="ret"), pass_to_value)])
@@ -53,23 +52,16 @@ def compute_gradient(root:UOp, root_grad:UOp, targets:set[UOp]) -> dict[UOp, UOp
   grads = {root: root_grad}
   for node in reversed(find_path(root, targets, named)):
     if node not in grads: continue
-    of_srcs = gradients_of_sources(node, grads[node], around)
+    if node.op is Ops.VMAPIN and any(a in around for a in node.src[1:]): of_srcs = only_first(node, put_slice_back(grads[node], node, around))
+    elif (of_srcs:=pm_gradient.rewrite(node, ctx=grads[node])) is None: raise RuntimeError(f"failed to compute gradient for {node.op}: there is no rule for it")
     for src,grad in zip(node.src, of_srcs, strict=True):
       if grad is None: continue
       grad = sum_over(grad, [r for r in grad.ranges if r in named and r not in src.ranges and r not in around])
       mark_backward(node, grad, grads[node])
       grads[src] = grads[src]+grad if src in grads else grad
-  return {node:end_other_ranges(grad, named, around) for node,grad in grads.items()}
-
-def gradients_of_sources(node:UOp, grad:UOp, around:dict) -> tuple:
-  if node.op is Ops.VMAPIN and any(a in around for a in node.src[1:]): return (put_slice_back(grad, node, around),)+(None,)*(len(node.src)-1)
-  if (found:=pm_gradient.rewrite(node, ctx=grad)) is None: raise RuntimeError(f"failed to compute gradient for {node.op}: there is no rule for it")
-  return found
-
-def end_other_ranges(grad:UOp, named:frozenset[UOp], around:dict) -> UOp:
   # like stock, for ranges that belong to no vmap scope
-  others = [r for r in grad.ranges if r not in named and r not in around]
-  return grad.reduce(*others, arg=Ops.ADD) if others else grad
+  others = {node:[r for r in grad.ranges if r not in named and r not in around] for node,grad in grads.items()}
+  return {node:grad.reduce(*others[node], arg=Ops.ADD) if others[node] else grad for node,grad in grads.items()}
 
 def mark_backward(node:UOp, grad:UOp, upstream_grad:UOp) -> None:
   if not (forward:=all_metadata.get(node, ())): return
@@ -81,4 +73,4 @@ def patch(module:ModuleType) -> None:
   global pm_gradient, stock_compute_gradient
   with Changes("vmap-ops") as changes:
     pm_gradient = changes.add_rules(module, "pm_gradient", vmap_gradient, at=0)
-    stock_compute_gradient = changes.replace(module, "compute_gradient", compute_gradient, "root", "root_grad", "targets")
+    stock_compute_gradient = changes.replace(module, "compute_gradient", compute_gradient)

@@ -7,11 +7,10 @@ from tinygrad.dtype import dtypes, least_upper_dtype
 from tinygrad.helpers import PROFILE, TRACEMETA, Metadata, argfix
 from tinygrad.uop.ops import GroupOp, Ops, UOp, sint
 from tinygrad_overlay import _state
-from tinygrad_overlay._callers import called_methods
 from tinygrad_overlay._func.graph import is_mark
 from tinygrad_overlay._patching import Changes
 from tinygrad_overlay._state import Running
-from tinygrad_overlay.schedule._scopes import VmapScopeError, name_ranges, open_vmap_ranges
+from tinygrad_overlay.schedule._scopes import VmapScopeError, called_methods, name_ranges, open_vmap_ranges
 from tinygrad_overlay.uop.ops import axis_varg, render_shape, render_size, vmapin_axis, vmapout_axis
 
 def vmapin(self, varg:tuple[UOp, ...]):
@@ -238,13 +237,13 @@ def patch(module:ModuleType) -> None:
     note = changes.expect(module, "_metadata_wrapper", "fn")
     # tinygrad wraps each method to record which method made a UOp
     def noted(method): return functools.wraps(method)(note(method)) if TRACEMETA >= 1 else method
-    stock_cpu_profile = changes.replace(module, "cpu_profile", cpu_profile, "name", "device", "is_copy", "display")
+    stock_cpu_profile = changes.replace(module, "cpu_profile", cpu_profile)
     changes.add(Tensor, "vmapin", noted(vmapin))
     changes.add(Tensor, "vmapout", noted(vmapout))
-    stock_assign = changes.replace(Tensor, "assign", noted(assign), "self", "x")
-    stock_replace = changes.replace(Tensor, "replace", noted(replace), "self", "x", "allow_shape_mismatch")
-    stock_clone = changes.replace(Tensor, "clone", noted(clone), "self")
-    stock_setitem = changes.replace(Tensor, "__setitem__", noted(setitem), "self", "indices", "v")
-    stock_bool = changes.replace(Tensor, "__bool__", refuse_truth, "self")
-    stock_rand = changes.replace(Tensor, "rand", staticmethod(noted(rand)), "shape", "device", "dtype", "contiguous", "kwargs")
+    stock_assign = changes.replace(Tensor, "assign", noted(assign))
+    stock_replace = changes.replace(Tensor, "replace", noted(replace))
+    stock_clone = changes.replace(Tensor, "clone", noted(clone))
+    stock_setitem = changes.replace(Tensor, "__setitem__", noted(setitem))
+    stock_bool = changes.replace(Tensor, "__bool__", refuse_truth)
+    stock_rand = changes.replace(Tensor, "rand", staticmethod(noted(rand)))
   Tensor.rand.__doc__ = stock_rand.__doc__

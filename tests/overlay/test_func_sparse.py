@@ -244,7 +244,7 @@ def test_bad_colourings() -> None:
 @pytest.mark.parametrize("package", ["numpy", "scipy"])
 def test_missing_packages_are_named(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """tinygrad needs neither; who has them not gets a sentence that says what to install."""
-    lazy, stock_import = importlib.import_module("tinygrad_overlay._func.lazy_numpy"), importlib.import_module
+    lazy, stock_import = importlib.import_module("tinygrad_overlay._func.index_sets"), importlib.import_module
 
     def refuse(name: str, *rest: Any) -> Any:
         if name.split(".")[0] == package:

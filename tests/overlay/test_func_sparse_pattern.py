@@ -15,7 +15,7 @@ from tinygrad.func import SparsityPattern, color, jacobian_sparsity, jvp, sparse
 from tinygrad.uop.ops import KernelInfo, Ops, UOp
 from tinygrad_overlay._func import pattern as places
 from tinygrad_overlay._func import sparsity
-from tinygrad_overlay._func.few_ids import FewIds, move_few
+from tinygrad_overlay._func.set_ids import FewIds, move_few
 
 F64 = np.float64
 Step = Callable[[Tensor], Tensor]

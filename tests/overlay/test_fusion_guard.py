@@ -13,8 +13,8 @@ from tinygrad.renderer.cstyle import MetalRenderer
 from tinygrad.uop.ops import Ops
 from tinygrad_overlay import _state
 from tinygrad_overlay.schedule import _fusion, _guard
+from tinygrad_overlay.schedule._parts import DisjointSets
 from tinygrad_overlay.schedule._pass import Attempt
-from tinygrad_overlay.schedule._sets import DisjointSets
 
 
 def test_joined_things_are_in_one_set() -> None:

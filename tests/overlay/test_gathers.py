@@ -17,7 +17,7 @@ from tinygrad.nn import Embedding
 from tinygrad.schedule import rangeify
 from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
-from tinygrad_overlay.schedule._split import find_gathered
+from tinygrad_overlay.schedule.rangeify import find_gathered
 
 from vmapdbg.install.overlay import Observer
 

@@ -1,6 +1,23 @@
 """Hash-consed sets of columns: equal sets are stored once and share an id, so an array can hold a set for each of its elements."""
 from __future__ import annotations
-from tinygrad_overlay._func.lazy_numpy import np
+import importlib
+from typing import Any
+
+class LazyNumpy:
+  """Imports numpy on first use: only the sparse part of tinygrad.func needs it."""
+  def __getattr__(self, name:str) -> Any:
+    try: numpy = importlib.import_module("numpy")
+    except ImportError: raise ImportError("the sparse Jacobians of tinygrad.func need numpy, which is not installed: pip install numpy") from None
+    # cached for the next access
+    setattr(self, name, value:=getattr(numpy, name))
+    return value
+
+np: Any = LazyNumpy()
+
+def need_scipy(what:str) -> Any:
+  """Returns scipy.sparse. Raises ImportError if it is not installed."""
+  try: return importlib.import_module("scipy.sparse")
+  except ImportError: raise ImportError(f"{what} needs scipy, which is not installed: pip install scipy") from None
 
 # two ids are not sets: ZERO, an element that is zero for every x; and NONE, an element with any value but no derivative.
 # All other ids are larger, so max() is the union if one of two ids is not a set.

@@ -1,11 +1,15 @@
-"""Arrays with the set ids of a node, and movement ops on them, as numpy views if possible."""
+"""Arrays with the set ids of a node, and movement ops on them: SetIds has an id for each element, and moves them as numpy views if possible; FewIds has
+only the ids that are not ZERO, with their positions.
+
+A gather or a scatter is a sum over `where(index == arange, x, 0)`. The summed array has rows * columns elements, but only as many nonzero elements as
+the index has entries.
+"""
 from __future__ import annotations
 import itertools, math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Iterator
 from tinygrad.uop.ops import Ops, UOp
-from tinygrad_overlay._func.index_sets import ZERO
-from tinygrad_overlay._func.lazy_numpy import np
+from tinygrad_overlay._func.index_sets import NONE, ZERO, IndexSets, np
 from tinygrad_overlay.schedule._scopes import describe_place
 
 @dataclass(frozen=True)
@@ -100,3 +104,149 @@ def vmapout(u:UOp, value:SetIds) -> SetIds:
 
 MOVEMENT = {Ops.RESHAPE:reshape, Ops.EXPAND:expand, Ops.PERMUTE:permute, Ops.FLIP:flip, Ops.SHRINK:shrink, Ops.PAD:pad,
             Ops.VMAPIN:vmapin, Ops.VMAPOUT:vmapout}
+
+# *** arrays that are nearly all ZERO
+
+@dataclass(frozen=True)
+class FewIds:
+  """An array of `shape` with the nonzero `ids` at the positions `at`, and ZERO elsewhere.
+
+  `at` has for each axis the positions of all ids, or None if the array repeats along the axis (always None for an axis of size 1).
+  """
+  shape: tuple[int, ...]
+  at: tuple[Any, ...]
+  ids: Any
+
+  def dense(self) -> Any:
+    sizes = [1 if p is None else size for size,p in zip(self.shape, self.at)]
+    ret = np.full(math.prod(sizes), ZERO, np.int32)
+    ret[self.number([a for a,p in enumerate(self.at) if p is not None])] = self.ids
+    return np.broadcast_to(ret.reshape(sizes), self.shape)
+
+  def number(self, axes:list[int]) -> Any:
+    """Returns a number for each element, equal for equal positions on `axes`."""
+    if not axes: return np.zeros(len(self.ids), np.int64)
+    return np.ravel_multi_index([self.at[a] for a in axes], [self.shape[a] for a in axes])
+
+  def keep(self, chosen) -> FewIds:
+    """Returns the elements that a bool mask or an index array chooses."""
+    return replace(self, at=tuple(p if p is None else p[chosen] for p in self.at), ids=self.ids[chosen])
+
+  def spread(self, axes) -> FewIds:
+    """Returns the same array with explicit positions for `axes`, except axes of size 1."""
+    ret = self
+    for a in axes:
+      if ret.at[a] is not None or (size:=self.shape[a]) == 1: continue
+      each = ret.keep(np.repeat(np.arange(len(ret.ids)), size))
+      ret = replace(each, at=each.at[:a]+(np.tile(np.arange(size), len(ret.ids)),)+each.at[a+1:])
+    return ret
+
+def of_array(array:Any, ids:Any) -> FewIds:
+  """Returns all elements of an array with their ids; `array` repeats along axes of stride 0."""
+  at = np.indices(array.shape).reshape(array.ndim, -1) if array.ndim else ()
+  return FewIds(array.shape, tuple(None if size == 1 else p for size,p in zip(array.shape, at)), ids)
+
+def find_pairs(a:Any, b:Any) -> tuple[Any, Any]:
+  """Returns (i, j): all pairs with a[i] == b[j]. `a` and `b` are integers."""
+  order = np.argsort(b, kind="stable")
+  first, end = (np.searchsorted(b[order], a, side=side) for side in ("left", "right"))
+  counts = end-first
+  step = np.arange(counts.sum())-np.repeat(np.cumsum(counts)-counts, counts)
+  return np.repeat(np.arange(len(a)), counts), order[np.repeat(first, counts)+step]
+
+def count_pairs(a:Any, b:Any) -> int:
+  b = np.sort(b)
+  return int((np.searchsorted(b, a, side="right")-np.searchsorted(b, a, side="left")).sum())
+
+def pair(a:FewIds, b:FewIds, i:Any, j:Any, ids:Any) -> FewIds:
+  """Combines the elements i of `a` with the elements j of `b`, which agree on positions that both have."""
+  at = tuple(p[i] if p is not None else None if q is None else q[j] for p,q in zip(a.at, b.at))
+  return FewIds(a.shape, at, ids)
+
+def shared_axes(a:FewIds, b:FewIds) -> list[int]: return [axis for axis,(p,q) in enumerate(zip(a.at, b.at)) if p is not None and q is not None]
+
+def find_equal(a:Any, b:Any, most:int) -> FewIds|None:
+  """Returns NONE wherever two integer arrays of one shape are equal; None if that are more than `most` places."""
+  shape = a.shape
+  small_a, small_b = (smallest(v) for v in (a, b))
+  if max(small_a.size, small_b.size) > most: return None
+  few_a, few_b = (replace(of_array(v, v.reshape(-1)), shape=shape) for v in (small_a, small_b))
+  axes = shared_axes(few_a, few_b)
+  _, codes = np.unique(np.concatenate([few_a.ids, few_b.ids]), return_inverse=True)
+  places = math.prod(shape[axis] for axis in axes)
+  keys_a, keys_b = codes[:small_a.size]*places+few_a.number(axes), codes[small_a.size:]*places+few_b.number(axes)
+  if count_pairs(keys_a, keys_b) > most: return None
+  i, j = find_pairs(keys_a, keys_b)
+  return pair(few_a, few_b, i, j, np.full(len(i), NONE, np.int32))
+
+def multiply(sets:IndexSets, few:FewIds, other:FewIds|Any) -> FewIds:
+  """Returns the union where neither is ZERO. `other` is an array of ids, or a FewIds."""
+  if isinstance(other, FewIds):
+    axes = shared_axes(few, other)
+    i, j = find_pairs(few.number(axes), other.number(axes))
+    return pair(few, other, i, j, sets.join(few.ids[i], other.ids[j]))
+  few = few.spread(axis for axis,stride in enumerate(other.strides) if stride)
+  ids = other[tuple(0 if p is None else p for p in few.at)]
+  ids = np.broadcast_to(ids, few.ids.shape)
+  return replace(few, ids=sets.join(few.ids, ids)).keep(ids != ZERO)
+
+def reduce_few(sets:IndexSets, few:FewIds, axes:tuple[int, ...]) -> FewIds:
+  """Returns the union along `axes`, which get size 1."""
+  shape = tuple(1 if a in axes else size for a,size in enumerate(few.shape))
+  kept = [a for a,p in enumerate(few.at) if p is not None and a not in axes]
+  sizes = [shape[a] for a in kept]
+  different, row_of = np.unique(few.number(kept), return_inverse=True)
+  order = np.lexsort((few.ids, row_of))
+  # an element without derivative is in no union
+  order = order[few.ids[order] > NONE]
+  ids = sets.unite(row_of[order], few.ids[order], len(different))
+  found = dict(zip(kept, np.unravel_index(different, sizes))) if kept else {}
+  return FewIds(shape, tuple(found.get(a) for a in range(len(shape))), ids)
+
+def move_few(few:FewIds, op:Ops, marg:Any, shape:tuple[int, ...]) -> FewIds:
+  """Applies a movement op with integer bounds; the result has `shape`."""
+  match op:
+    case Ops.RESHAPE: return reshape_few(few, shape)
+    case Ops.EXPAND: return replace(few, shape=shape)
+    case Ops.PERMUTE: return FewIds(shape, tuple(few.at[a] for a in marg), few.ids)
+    case Ops.FLIP:
+      return replace(few, at=tuple(size-1-p if f and p is not None else p for size,p,f in zip(few.shape, few.at, marg)))
+    case Ops.PAD: return pad_few(few, marg, shape)
+    case Ops.SHRINK: return shrink_few(few, marg, shape)
+  raise AssertionError(f"{op} is not a movement op")
+
+def pad_few(few:FewIds, bounds:Any, shape:tuple[int, ...]) -> FewIds:
+  few = few.spread(a for a,(low,high) in enumerate(bounds) if low or high)
+  # a padded axis of size 1 gets positions
+  at = [np.zeros(len(few.ids), np.int64) if p is None and (low or high) else p for p,(low,high) in zip(few.at, bounds)]
+  return FewIds(shape, tuple(None if p is None else p+low for p,(low,_) in zip(at, bounds)), few.ids)
+
+def shrink_few(few:FewIds, bounds:Any, shape:tuple[int, ...]) -> FewIds:
+  inside = np.ones(len(few.ids), bool)
+  for p,(low,high) in zip(few.at, bounds):
+    if p is not None: inside &= (low <= p) & (p < high)
+  few = few.keep(inside)
+  at = tuple(None if p is None or size == 1 else p-low for p,(low,_),size in zip(few.at, bounds, shape))
+  return FewIds(shape, at, few.ids)
+
+def reshape_few(few:FewIds, shape:tuple[int, ...]) -> FewIds:
+  groups = list(group_axes(few.shape, shape))
+  for old,new in groups:
+    # an array that repeats along only some axes of a group does not repeat along the new axes
+    if any(few.at[a] is not None for a in old) and [few.shape[a] for a in old] != [shape[a] for a in new]: few = few.spread(old)
+  at: dict[int, Any] = {}
+  for old,new in groups:
+    if [few.shape[a] for a in old] == [shape[a] for a in new]: at.update((b, few.at[a]) for a,b in zip(old, new))
+    elif any(few.at[a] is not None for a in old):
+      at.update(zip(new, np.unravel_index(few.number(old), [shape[a] for a in new])))
+  return FewIds(shape, tuple(at.get(a) for a in range(len(shape))), few.ids)
+
+def group_axes(old:tuple[int, ...], new:tuple[int, ...]) -> Iterator[tuple[list[int], list[int]]]:
+  """Yields the smallest groups of axes with equally many elements in both shapes, without axes of size 1."""
+  waiting_old, waiting_new = ([a for a,size in enumerate(shape) if size != 1] for shape in (old, new))
+  while waiting_old:
+    from_old, from_new = [waiting_old.pop(0)], [waiting_new.pop(0)]
+    while (a:=math.prod(old[i] for i in from_old)) != (b:=math.prod(new[i] for i in from_new)):
+      if a < b: from_old.append(waiting_old.pop(0))
+      else: from_new.append(waiting_new.pop(0))
+    yield from_old, from_new

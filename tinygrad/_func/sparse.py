@@ -4,13 +4,12 @@ from dataclasses import dataclass, field
 from typing import Any, Callable
 from tinygrad.tensor import Tensor
 from tinygrad_overlay._state import process
-from tinygrad_overlay._func.coloring import Coloring, color, find_clash
-from tinygrad_overlay._func.jvp import check_inputs, push_forward
-from tinygrad_overlay._func.lazy_numpy import need_scipy, np
-from tinygrad_overlay._func.marked import call_differentiated, unmark
-from tinygrad_overlay._func.pattern import SparsityPattern
-from tinygrad_overlay._func.sparsity import find_rows
-from tinygrad_overlay._func.tree import STATIC, is_node, leaves
+from tinygrad_overlay._func.derivatives import check_inputs
+from tinygrad_overlay._func.index_sets import need_scipy, np
+from tinygrad_overlay._func.jvp import push_forward
+from tinygrad_overlay._func.pattern import Coloring, SparsityPattern, color, find_clash
+from tinygrad_overlay._func.sparsity import Propagation
+from tinygrad_overlay._func.tree import STATIC, call_differentiated, flatten, is_node, unmark
 from tinygrad_overlay._func.vmap import vmap
 
 FORMATS = ("coo", "csr", "dense")
@@ -115,11 +114,11 @@ def check_coloring(pattern:SparsityPattern, coloring:Any) -> None:
 def call(name:str, fn:Callable, x:Tensor) -> tuple[Tensor, Tensor]:
   """Returns (the marked x, the elements of the result as one flat Tensor)."""
   (marked,), out, _ = call_differentiated(name, fn, (x,))
-  if not (found:=[y.reshape(-1) for _,y in leaves(out)]): raise TypeError(f"{name}: the function returned no Tensor")
+  if not (found:=[y.reshape(-1) for y in flatten(out)]): raise TypeError(f"{name}: the function returned no Tensor")
   return marked, found[0] if len(found) == 1 else Tensor.cat(*found)
 
 def pattern_of(y:Tensor, marked:Tensor) -> SparsityPattern:
-  return SparsityPattern((int(y.shape[0]), int(marked.numel())), *find_rows(y.uop, marked.uop))
+  return SparsityPattern((int(y.shape[0]), int(marked.numel())), *Propagation(marked.uop, y.uop).find_rows(y.uop))
 
 def compress(y:Tensor, x:Tensor, coloring:Coloring) -> Tensor:
   """Returns (colours, m): the sum of the Jacobian's columns of each colour. For rows (colours, n)."""

@@ -3,7 +3,7 @@
 The value of a node is an array with a set id for each element. The set (`index_sets.py`) holds the elements of x on which it depends. Movement ops
 move the ids, as numpy views if possible; elementwise ops unite sets, each distinct pair once; a reduce unites sets along its axes. Inside a vmap
 scope the first axes are the RANGEs over which a value varies, so VMAPIN and VMAPOUT only name and place axes. For a large product with a one-hot, as
-in a gather or a scatter, only the nonzero elements are stored (`few_ids.py`).
+in a gather or a scatter, only the nonzero elements are stored (FewIds).
 
 ZERO marks elements that are zero for every x: PAD adds them, constants contain them, and a product with ZERO depends on nothing.
 """
@@ -15,15 +15,10 @@ from tinygrad.dtype import dtypes
 from tinygrad.engine import realize
 from tinygrad.tensor import Tensor
 from tinygrad.uop.ops import GroupOp, Ops, UOp
-from tinygrad_overlay._func.few_ids import FewIds, find_equal, move_few, multiply, reduce_few
-from tinygrad_overlay._func.index_sets import NONE, ZERO, IndexSets
-from tinygrad_overlay._func.lazy_numpy import np
-from tinygrad_overlay._func.set_ids import MOVEMENT, SetIds, align, along_strides, batch_shape, everywhere, fixed, has_zero, prod, smallest, with_ones
+from tinygrad_overlay._func.index_sets import NONE, ZERO, IndexSets, np
+from tinygrad_overlay._func.set_ids import (MOVEMENT, FewIds, SetIds, align, along_strides, batch_shape, everywhere, find_equal, fixed, has_zero, move_few,
+                                            multiply, prod, reduce_few, smallest, with_ones)
 from tinygrad_overlay.schedule._scopes import collect_batch, describe_place
-
-def find_rows(out:UOp, x:UOp) -> tuple[Any, Any]:
-  """Returns (rows, cols), sorted: for each element of `out`, by offset, the elements of `x` on which it can depend."""
-  return Propagation(x, out).find_rows(out)
 
 # FewIds are used for values with at least MANY elements, of which at most one in PART is nonzero
 MANY, PART = 1<<12, 8
@@ -40,7 +35,11 @@ class Propagation:
     self.numbers: dict[UOp, Any] = {}
 
   def find_rows(self, out:UOp) -> tuple[Any, Any]:
-    moving = self.find_moving()
+    """Returns (rows, cols), sorted: for each element of `out`, by offset, the elements of `x` on which it can depend."""
+    # the nodes that depend on x, with or without a derivative
+    moving = {self.x}
+    for u in self.toposort:
+      if any(s in moving for s in u.src): moving.add(u)
     if out not in moving: return np.zeros(0, np.int64), np.zeros(0, np.int64)
     # each array is dropped after its last reader
     last = {s:u for u in self.toposort for s in u.src}
@@ -48,14 +47,11 @@ class Propagation:
       if u in moving and u not in self.found: self.found[u] = self.without_derivative(u, self.push(u))
       for s in set(u.src):
         if last[s] is u and s is not out: self.found.pop(s, None)
-    return self.sets.gather_rows(self.over_steps(self.of(out)).reshape(-1))
-
-  def find_moving(self) -> set[UOp]:
-    """Returns the nodes that depend on x, with or without a derivative."""
-    moving = {self.x}
-    for u in self.toposort:
-      if any(s in moving for s in u.src): moving.add(u)
-    return moving
+    value = self.of(out)
+    ids = value.ids
+    # the union over the steps of the scopes around x and the result: a constant can differ from step to step
+    if value.ranges: ids = self.sets.reduce(ids.reshape(math.prod(batch_shape(value)), -1).T, False)
+    return self.sets.gather_rows(ids.reshape(-1))
 
   def without_derivative(self, u:UOp, value:SetIds|FewIds) -> SetIds|FewIds:
     # integers, bools and TRUNC are step functions
@@ -78,10 +74,6 @@ class Propagation:
       return SetIds(ids.ranges, along_strides(lambda v: np.maximum(v, NONE), ids.ids))
     raise NotImplementedError(f"jacobian_sparsity: {describe_place(u)} moves with x, and there is no rule for what its elements depend on")
 
-  def over_steps(self, value:SetIds) -> Any:
-    """Returns the union over the steps of the scopes around x and the result: a constant can differ from step to step."""
-    return self.sets.reduce(value.ids.reshape(math.prod(batch_shape(value)), -1).T, False) if value.ranges else value.ids
-
   # *** constants
 
   def of(self, u:UOp, exact:bool=False) -> SetIds:
@@ -95,8 +87,6 @@ class Propagation:
     if not exact or u._shape is None: return everywhere(NONE, u)
     if u not in self.constants: self.constants[u] = evaluate(u)
     return self.constants[u]
-
-  def of_factor(self, u:UOp) -> SetIds: return self.of(u, exact=True)
 
   # *** arrays that are nearly all zero
 
@@ -167,7 +157,7 @@ class Propagation:
   def product(self, u:UOp) -> SetIds:
     # a division, a shift and a MULACC are zero only if their first sources are
     factors = u.src[:PRODUCT[u.op]]
-    value = self.mask(self.unite(*[self.of_factor(s) for s in u.src[:2]]), [self.of_factor(s) for s in factors])
+    value = self.mask(self.unite(*[self.of(s, exact=True) for s in u.src[:2]]), [self.of(s, exact=True) for s in factors])
     return self.unite(value, self.of(u.src[2])) if u.op is Ops.MULACC else value
 
   def mask(self, value:SetIds, factors:list[SetIds]) -> SetIds:
@@ -178,8 +168,8 @@ class Propagation:
     return SetIds(ranges, arrays[0])
 
   def select(self, u:UOp) -> SetIds:
-    condition, *branches = u.src
-    ranges, (chosen, yes, no) = align([self.of_factor(condition), *[self.of(b, exact=True) for b in branches]])
+    condition = u.src[0]
+    ranges, (chosen, yes, no) = align([self.of(s, exact=True) for s in u.src])
     # for a condition that depends on x only zeros are known
     def pick(chosen, yes, no): return np.where(chosen == ZERO, no, yes if condition not in self.found else self.sets.join(yes, no))
     return SetIds(ranges, along_strides(pick, chosen, yes, no))

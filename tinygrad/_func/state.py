@@ -3,8 +3,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, Callable, Iterator
 from tinygrad.tensor import Tensor
-from tinygrad_overlay._func.values import as_tensor, describe
-from tinygrad_overlay._state import StateCall, run_state_call
+from tinygrad_overlay._func.tree import as_tensor, describe
+from tinygrad_overlay._state import StateCall, Within, state_calls
 from tinygrad_overlay.uop.ops import render_shape
 
 State = dict[str, Tensor]
@@ -27,7 +27,7 @@ def functional_call(module:Any, state:Any, args:Any=(), kwargs:dict|None=None, m
   call = StateCall({id(s.tensor):s.tensor for s in swapped})
   try:
     for s in swapped: s.put_in()
-    with run_state_call(call): out = module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
+    with Within(state_calls, call): out = module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
     written = {name:Tensor(now.uop, device=now.device) for name,x,now in find_written(module, slots, call)}
   finally:
     for s in swapped: s.put_back()

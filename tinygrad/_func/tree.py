@@ -1,8 +1,11 @@
 """Trees of values like in jax and torch.func: tuples, lists, dicts, dataclasses, registered classes. None is an empty tree, any other value a
-leaf."""
+leaf. Converts the leaves to Tensors, and calls a function on marked Tensors (explained in graph.py)."""
 from __future__ import annotations
 import copy, dataclasses, functools
 from typing import Any, Callable, Iterable, Iterator
+from tinygrad.tensor import Tensor
+from tinygrad_overlay._func import graph
+from tinygrad_overlay._state import Running, Within, running
 
 # class -> (what gives its children and the rest, what makes one of the rest and children)
 registered: dict[type, tuple[Callable[[Any], tuple], Callable[[Any, tuple], Any]]] = {}
@@ -74,7 +77,6 @@ def leaves(tree:Any, path:str="") -> list[tuple[str, Any]]:
   return [found for below,child in children(tree) for found in leaves(child, path+below)]
 
 def flatten(tree:Any) -> list:
-  """Returns the leaves of a tree."""
   if not is_node(tree): return [tree]
   return [leaf for child in child_values(tree) for leaf in flatten(child)]
 
@@ -97,9 +99,8 @@ def are_alike(a:Any, b:Any) -> bool:
   if isinstance(a, dict) or isinstance(b, dict): return isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys()
   if a is None or b is None: return a is b
   if not is_node(a) or not is_node(b): return False
-  return are_one_kind(a, b) and len(children(a)) == len(children(b))
-
-def are_one_kind(a:Any, b:Any) -> bool: return type(a) is type(b) or (isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)))
+  are_sequences = isinstance(a, (tuple, list)) and isinstance(b, (tuple, list))
+  return (type(a) is type(b) or are_sequences) and len(children(a)) == len(children(b))
 
 def is_axis(axes:Any) -> bool: return axes is None or (isinstance(axes, int) and not isinstance(axes, bool))
 
@@ -117,3 +118,47 @@ def describe_node(tree:Any) -> str:
   if isinstance(tree, dict): return f"a dict with the keys {', '.join(repr(k) for k in tree) or '(none)'}"
   if isinstance(tree, (tuple, list)): return f"a {type(tree).__name__} of {len(tree)}"
   return "None" if tree is None else f"a {type(tree).__name__}"
+
+# *** leaves as Tensors
+
+def as_tensor(x:Any) -> Any:
+  """Converts a number or numpy array to a Tensor; returns other values unchanged. Python numbers get tinygrad's default dtype."""
+  if isinstance(x, Tensor): return x
+  # numpy's float64 is a Python float, too
+  if is_numpy(x): return Tensor(x if x.shape else x.item(), dtype=x.dtype.name)
+  return Tensor(x) if isinstance(x, (bool, int, float)) else x
+
+def is_numpy(x:Any) -> bool: return type(x).__module__ == "numpy" and getattr(getattr(x, "dtype", None), "kind", "") in set("biuf")
+
+def as_tensors(tree:Any) -> Any: return tree if isinstance(tree, Tensor) else map_leaves(as_tensor, tree)
+
+def describe(x:Any) -> str: return f"{x!r} of type {type(x).__name__}" if isinstance(x, (bool, int, float, str)) else f"of type {type(x).__name__}"
+
+def check_results(name:str, tree:Any) -> None:
+  for path,y in leaves(tree, "the result"):
+    if not isinstance(y, Tensor): raise TypeError(f"{name}: {path} is {describe(y)}, not a Tensor")
+
+# *** marked Tensors
+
+def call_differentiated(name:str, fn:Callable, trees:Iterable[Any], args:Callable[[list], tuple]=tuple, kwargs:dict|None=None,
+                        has_aux:bool=False) -> tuple[list[Any], Any, Any]:
+  """Marks the Tensors of `trees` and calls fn(*args(marked trees), **kwargs). Returns (the marked trees, the result, aux or None)."""
+  def mark(x:Any) -> Any: return Tensor(graph.mark(x.uop), device=x.device, requires_grad=x.requires_grad) if isinstance(x, Tensor) else x
+  marked = [map_leaves(mark, tree) for tree in trees]
+  inputs = [leaf for leaf in flatten(marked) if isinstance(leaf, Tensor)]
+  with Within(running, Running(tuple(x.uop for x in inputs), inputs[0] if inputs else None)): out, aux = fn(*args(marked), **(kwargs or {})), None
+  if has_aux:
+    if not isinstance(out, (tuple, list)) or len(out) != 2:
+      raise TypeError(f"{name}: with has_aux the function returns a pair (result, aux), not {describe(out)}")
+    out, aux = out
+  check_results(name, out:=as_tensors(out))
+  return marked, out, aux
+
+def unmark(tree:Any, marked:Any) -> Any:
+  """Returns the tree with the marks of `marked` replaced by the marked nodes, in each Tensor."""
+  marks = graph.find_marks([leaf.uop for leaf in flatten(marked) if isinstance(leaf, Tensor)])
+  new = graph.replace_nodes([leaf.uop for leaf in flatten(tree) if isinstance(leaf, Tensor)], marks)
+  def unmarked(x:Any) -> Any:
+    if not isinstance(x, Tensor) or new[x.uop] is x.uop: return x
+    return Tensor(new[x.uop], device=x.device, requires_grad=x.requires_grad)
+  return map_leaves(unmarked, tree)

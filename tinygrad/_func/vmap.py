@@ -6,16 +6,14 @@ from typing import Any, Callable
 from tinygrad.dtype import dtypes
 from tinygrad.tensor import Tensor
 from tinygrad.uop.ops import AxisType, Ops, UOp, sint
-from tinygrad_overlay._func.tree import flatten, is_axis, leaves, replace_leaves, spread_axes
-from tinygrad_overlay._func.values import as_tensor, as_tensors, describe, is_numpy
-from tinygrad_overlay._state import Running, run_function
+from tinygrad_overlay._func.tree import as_tensor, as_tensors, describe, flatten, is_axis, is_numpy, leaves, replace_leaves, spread_axes
+from tinygrad_overlay._state import Running, Within, running
 from tinygrad_overlay.schedule import _scopes
 from tinygrad_overlay.tensor import ENTERING, LEAVING, NotedAs, enter_axis, leave_axis
 from tinygrad_overlay.uop.ops import render_shape, render_size
 
 AXIS_TYPES = {"loop": AxisType.LOOP, "outer": AxisType.OUTER}
-METHODS = ("ranges", "pad_reduce")
-RANDOMNESS = ("error", "different", "same")
+METHODS, RANDOMNESS = ("ranges", "pad_reduce"), ("error", "different", "same")
 
 @dataclass(eq=False, slots=True)
 class Scope:
@@ -36,12 +34,11 @@ class Scope:
     padded = padded.pad(tuple((self.rng, self.size-1-self.rng) if i == axis else None for i in range(padded.ndim)))
     return Tensor(padded.uop.reduce(self.rng, arg=Ops.ADD), device=x.device, requires_grad=x.requires_grad).cast(x.dtype)
 
-  def is_open_in(self, x:Tensor) -> bool: return _scopes.is_open(self.rng, x.uop)
-
   def spread(self, x:Tensor, axis:int) -> Tensor:
     """(6,) with axis 0 -> (3, 6): the same value for each step."""
-    x = x.unsqueeze(axis)
-    return x.expand(tuple(self.size if i == axis else s for i,s in enumerate(x.shape)))
+    return (x:=x.unsqueeze(axis)).expand(with_size(x, axis, self.size))
+
+def with_size(x:Tensor, axis:int, size:sint) -> tuple[sint, ...]: return (*x.shape[:axis], size, *x.shape[axis+1:])
 
 def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|None=None, axis_type:str="loop", method:str="ranges",
          randomness:str="error", chunk_size:int|None=None) -> Callable:
@@ -68,11 +65,11 @@ def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|
     return functools.partial(vmap, in_axes=in_axes, out_axes=out_axes, axis_size=axis_size, axis_type=axis_type, method=method, randomness=randomness,
                              chunk_size=chunk_size)
   if not callable(fn): raise TypeError(f"vmap: the function is {describe(fn)}, which cannot be called")
-  if axis_type not in AXIS_TYPES: raise ValueError(f"vmap: axis_type is one of {', '.join(map(repr, AXIS_TYPES))}, not {axis_type!r}")
-  if method not in METHODS: raise ValueError(f"vmap: method is one of {', '.join(map(repr, METHODS))}, not {method!r}")
-  if randomness not in RANDOMNESS: raise ValueError(f"vmap: randomness is one of {', '.join(map(repr, RANDOMNESS))}, not {randomness!r}")
-  check_positive("axis_size", axis_size)
-  check_positive("chunk_size", chunk_size)
+  for option,value,known in (("axis_type", axis_type, AXIS_TYPES), ("method", method, METHODS), ("randomness", randomness, RANDOMNESS)):
+    if value not in known: raise ValueError(f"vmap: {option} is one of {', '.join(map(repr, known))}, not {value!r}")
+  for option,value in (("axis_size", axis_size), ("chunk_size", chunk_size)):
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+      raise ValueError(f"vmap: {option} is a positive int, not {value!r}")
 
   @functools.wraps(fn)
   def mapped(*args:Any, **kwargs:Any) -> Any:
@@ -109,7 +106,7 @@ def run_part(fn:Callable, args:tuple, kwargs:dict, scope:Scope, out_axes:Any, ra
   inner_args = replace_leaves(args, inner)
   inner_kwargs = replace_leaves(kwargs, inner) if kwargs else kwargs
   first = next((x for x,(_,axis,_) in zip(entered, inputs) if axis is not None), None)
-  with run_function(Running((scope.rng,), first, scope.size, randomness, scope.enter)): results = as_tensors(fn(*inner_args, **inner_kwargs))
+  with Within(running, Running((scope.rng,), first, scope.size, randomness, scope.enter)): results = as_tensors(fn(*inner_args, **inner_kwargs))
   found = flatten(results)
   outs = find_axes(out_axes, found, results, "vmap: out_axes", "the result")
   def name(i:int, tree:Any=results) -> str: return leaves(tree, "the result")[i][0]
@@ -133,24 +130,18 @@ def cut(x:Any, axis:int|None, start:int, end:int) -> Any:
 
 def join(parts:list[tuple[Any, list[int|None]]]) -> Any:
   """Concatenates the results of the parts along their axes; a result without axis is the same in all parts."""
-  (first, outs), columns = parts[0], zip(*[[y for _,y in leaves(results)] for results,_ in parts])
-  return replace_leaves(first, iter([ys[0] if axis is None else ys[0].cat(*ys[1:], dim=axis) for ys,axis in zip(columns, outs)]))
+  (first, outs), columns = parts[0], zip(*[flatten(results) for results,_ in parts])
+  return replace_leaves(first, (ys[0] if axis is None else ys[0].cat(*ys[1:], dim=axis) for ys,axis in zip(columns, outs)))
 
 def first_of_none(x:Any, axis:int|None) -> Any:
   """Returns a batch of one element, all ones, for an empty batch: only the shapes of the results are used."""
-  if axis is None: return x
-  return Tensor.ones(tuple(1 if i == axis else s for i,s in enumerate(x.shape)), dtype=x.dtype, device=x.device)
+  return x if axis is None else Tensor.ones(with_size(x, axis, 1), dtype=x.dtype, device=x.device)
 
 def cut_to_none(results:Any, outs:list[int|None]) -> Any:
-  def empty(y:Tensor, axis:int) -> Tensor:
-    return Tensor.zeros(tuple(0 if i == axis % y.ndim else s for i,s in enumerate(y.shape)), dtype=y.dtype, device=y.device)
-  return replace_leaves(results, iter([y if axis is None else empty(y, axis) for (_,y),axis in zip(leaves(results), outs)]))
+  def cut(y:Tensor, axis:int|None) -> Tensor: return y if axis is None else Tensor.zeros(with_size(y, axis % y.ndim, 0), dtype=y.dtype, device=y.device)
+  return replace_leaves(results, map(cut, flatten(results), outs))
 
 # *** checks
-
-def check_positive(name:str, value:Any) -> None:
-  if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-    raise ValueError(f"vmap: {name} is a positive int, not {value!r}")
 
 def find_axes(axes:Any, found:list, tree:Any, name:str, path:str) -> list[int|None]:
   """Returns the axis of each leaf of `tree`; `found` has these leaves."""
@@ -183,7 +174,7 @@ def find_size(inputs:list[Input], axis_size:int|None, name:Name) -> sint:
 
 def collect(scope:Scope, y:Any, axis:int|None, name:Name, i:int) -> Tensor:
   if not isinstance(y, Tensor): raise TypeError(f"vmap: {name(i)} is {describe(y)}; a mapped function returns Tensors, in tuples, lists and dicts")
-  depends = scope.is_open_in(y)
+  depends = _scopes.is_open(scope.rng, y.uop)
   if axis is None:
     if depends:
       raise ValueError(f"vmap: {name(i)} of shape {render_shape(y.shape)} depends on the batch of {render_size(scope.size)}, so it needs an axis for it in"

@@ -1,19 +1,83 @@
-"""Counts what a kernel will execute, from its AST after the target's opts. The cost of that is in _cost.py.
+"""The cost model: counts what a kernel will execute, from its AST after the target's opts, and predicts how long that takes.
 
-Lowering a kernel to a linear program takes several times as long as optimizing it, and lowering changes no trip count. So ops, threads and chains of
-dependent adds are counted in the optimized AST, from the ranges that each UOp is in; tests/fusion compares the counts with real programs.
+`fusion-guard` (schedule/_guard.py) compares a fusion with the kernels it replaces; `realize-reused` (schedule/_reuse.py) compares storing a value
+with computing it again. Lowering a kernel to a linear program takes several times as long as optimizing it, and lowering changes no trip count. So ops,
+threads and chains of dependent adds are counted in the optimized AST, from the ranges that each UOp is in; tests/fusion compares the counts with real
+programs, `bench/cost_model.py` predicted with measured times. Nothing is timed while tinygrad schedules.
 """
 from __future__ import annotations
 import contextlib, math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from tinygrad.dtype import AddrSpace, PtrDType, dtypes
+from tinygrad.device import Device
+from tinygrad.dtype import AddrSpace, DType, PtrDType, dtypes
 from tinygrad.helpers import Context
 from tinygrad.renderer import Renderer
+from tinygrad.uop.decompositions import get_late_rewrite_patterns
 from tinygrad.uop.ops import AxisType, GroupOp, KernelInfo, Ops, UOp, graph_rewrite
+from tinygrad_overlay import _state
 from tinygrad_overlay._state import process
-from tinygrad_overlay.codegen._cost import find_machine, op_weight
+
+def find_renderer(device:str|tuple[str, ...]) -> Renderer:
+  """Returns the renderer whose limits count: the tool's target if it has one, otherwise the (first) device."""
+  if _state.find_renderer is not None: return _state.find_renderer()
+  return Device[device if isinstance(device, str) else device[0]].renderer
+
+def size(r:UOp) -> int: return int(r.vmax)+1
+def count_steps(ranges:Iterable[UOp]) -> int: return math.prod(map(size, ranges))
+def count_elements(x:UOp, axes:Iterable[int]) -> int: return math.prod(int(s.vmax) if isinstance(s:=x.shape[i], UOp) else s for i in axes)
+
+# *** what an op costs
+
+# ops that may become several ops of the target
+LOWERED = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.THREEFRY}
+# cost in adds if the target has an instruction: its unit is slower, and large numbers need extra ops
+NATIVE_COSTS = {Ops.EXP2: 4, Ops.LOG2: 4, Ops.SIN: 16, Ops.POW: 8}
+
+def op_cost(u:UOp, ren:Renderer) -> int:
+  """Returns the cost of an op, in adds."""
+  return NATIVE_COSTS.get(u.op, 1) if u.op in ren.code_for_op else op_weight(u, ren)
+
+def op_weight(u:UOp, ren:Renderer) -> int:
+  """Returns the number of the target's ops that an op becomes."""
+  if u.op is Ops.MULACC: return 2
+  if u.op is Ops.POW: return sum(find_weight(op, u.dtype.scalar(), ren) for op in (Ops.EXP2, Ops.LOG2))
+  return find_weight(u.op, u.dtype.scalar(), ren) if u.op in LOWERED else 1
+
+def find_weight(op:Ops, dtype:DType, ren:Renderer) -> int:
+  """Counts the ops that codegen makes from an op that the target lacks: a polynomial, or the rounds of a hash. Cached."""
+  if op in ren.code_for_op: return 1
+  known = process.op_weights
+  if (key:=(op, dtype, type(ren).__name__)) not in known:
+    sources = tuple(UOp(Ops.DEFINE_VAR, dtype, arg=(name, 0, 1<<30)) for name in ("x", "y")[:2 if op is Ops.THREEFRY else 1])
+    lowered = graph_rewrite(UOp(op, dtype, sources), get_late_rewrite_patterns(tuple(ren.code_for_op), False), ctx=ren.device)
+    known[key] = sum(u.op in GroupOp.ALU for u in lowered.toposort())
+  return known[key]
+
+# *** a simple roofline
+
+@dataclass(frozen=True)
+class Machine:
+  """A target's speed to an order of magnitude, in nanoseconds: enough to compare two schedules."""
+  units: int         # threads that run at once
+  op_ns: float       # one op of one thread, if ops do not wait for each other
+  chain_ns: float    # one add that waits for the previous add
+  byte_ns: float     # one byte of GLOBAL memory, for the whole machine
+  launch_ns: float   # one kernel: its launch, and the wait for the previous kernel
+
+  def predict(self, ops:int, chain:int, size:int, threads:int) -> float:
+    """Returns the nanoseconds of one launch: launch time plus the longest of ops, chains of adds, and memory traffic (`size` bytes)."""
+    return self.launch_ns + max(ops*self.op_ns/min(threads, self.units), chain*self.chain_ns, size*self.byte_ns)
+
+def find_machine(ren:Renderer) -> Machine:
+  # a GPU of about 1.5 GHz: 16384 threads at once, 10 TFLOP/s, 400 GB/s, 5 us for a launch
+  if ren.has_local: return Machine(16384, op_ns=1.6, chain_ns=0.0, byte_ns=0.0025, launch_ns=5000.0)
+  # a core of about 3 GHz: 4 float adds a cycle, 4 cycles latency; 20 GB/s; a launch starts the threads
+  cores = ren.global_max[0] if ren.has_threads and ren.global_max is not None else 1
+  return Machine(cores, op_ns=0.08, chain_ns=1.3, byte_ns=0.05, launch_ns=2000.0)
+
+# *** what a kernel executes
 
 @dataclass(frozen=True)
 class Work:
@@ -31,56 +95,64 @@ UNROLLED_AXES = {AxisType.UPCAST, AxisType.UNROLL}
 
 def estimate_work(ast:UOp, ren:Renderer) -> Work:
   """Returns the work of a kernel's AST on the target of `ren`; cached."""
-  key = (ast.key, type(ren).__name__, ren.device)
   known = process.kernel_works
-  if key not in known: known[key] = count_work(optimize(ast, ren), ren)
+  if (key:=(ast.key, type(ren).__name__, ren.device)) not in known: known[key] = count_work(optimize(ast, ren), ren)
   return known[key]
+
+def predict_ns(work:Work, ren:Renderer) -> float: return find_machine(ren).predict(work.ops, work.chain, work.bytes, work.threads)
+
+def is_cheap_again(value:UOp, ren:Renderer) -> bool:
+  """Whether computing one element again takes less time than writing and reading it, not counting its reduces."""
+  m = find_machine(ren)
+  ops = sum(op_weight(u, ren) for u in value.toposort(gate=lambda u: u.op not in {Ops.REDUCE, Ops.INDEX, Ops.RANGE}) if is_arithmetic(u))
+  return ops*m.op_ns/m.units < 2*value.dtype.itemsize*m.byte_ns
 
 class CannotLower(Exception):
   """Codegen fails on the kernel; it would also fail when the kernel runs."""
 
 @contextlib.contextmanager
 def tried(ast:UOp) -> Iterator[UOp]:
-  """Yields the AST for a trial of codegen, with the heuristics instead of BEAM, which would time kernels on the device.
-
-  Raises CannotLower if codegen raises an error.
-  """
+  """Yields the AST for a trial of codegen, with the heuristics instead of BEAM, which would time kernels. Raises CannotLower if codegen fails."""
   try:
     # a kernel with a name takes no number from tinygrad's counter of kernel names
     with Context(BEAM=0, DEBUG=0): yield ast.replace(arg=replace(ast.arg or KernelInfo(), name="estimate"))
   # rules that undo each other raise RuntimeError, codegen's checks AssertionError or any other error
   except Exception as e: raise CannotLower(f"{type(e).__name__}: {e}") from e
 
+def collapse_loads(u:UOp) -> UOp:
+  from tinygrad import codegen  # it imports the scheduler, which imports this
+  return graph_rewrite(graph_rewrite(u, codegen.pm_mops+codegen.pm_syntactic_sugar, bottom_up=True), codegen.pm_load_collapse)
+
 def optimize(ast:UOp, ren:Renderer) -> UOp:
   """Runs the first stages of stock's lowering, up to the target's opts. Raises CannotLower."""
-  from tinygrad import codegen  # it imports the scheduler, which imports this
-  stages = ((codegen.pm_mops+codegen.pm_syntactic_sugar, None, True), (codegen.pm_load_collapse, None, False),
-            (codegen.pm_split_ranges+codegen.pm_flatten_range, {}, False), (codegen.sym+codegen.pm_flatten_range, None, False),
-            (codegen.pm_simplify_ranges, None, False), (codegen.pm_split_store, ren.device, False))
+  from tinygrad import codegen
+  stages = ((codegen.pm_split_ranges+codegen.pm_flatten_range, {}), (codegen.sym+codegen.pm_flatten_range, None), (codegen.pm_simplify_ranges, None),
+            (codegen.pm_split_store, ren.device))
   with tried(ast) as u:
-    for rules, ctx, bottom_up in stages: u = graph_rewrite(u, rules, ctx=ctx, bottom_up=bottom_up)
+    u = collapse_loads(u)
+    for rules, ctx in stages: u = graph_rewrite(u, rules, ctx=ctx)
     return codegen.apply_opts(u, ren)
 
 def try_to_lower(ast:UOp, ren:Renderer) -> None:
   """Lowers the kernel completely if codegen may give one loop two ends: if a loop is compared with a number (padding), or if several reduces share a
   loop. Other kernels are skipped: lowering takes several times as long as estimating the work. Raises CannotLower."""
   from tinygrad import codegen
-  if not (is_loop_compared(ast) or is_loop_shared(ast)): return
+  compared = any(u.op is Ops.CMPLT and (u.src[0].op, u.src[1].op) == (Ops.RANGE, Ops.CONST) for u in ast.toposort())
+  if not compared and most_of_a_loop(ast, Ops.REDUCE) <= 1: return
   with tried(ast) as u: sink = codegen.full_rewrite_to_sink(u, ren)
-  most = max(count_loops(sink, Ops.END).values(), default=0)
   # codegen may not fail on such a loop, but the rendered C does not compile
-  if most > 1: raise CannotLower(f"a loop has {most} ends")
+  if (most:=most_of_a_loop(sink, Ops.END)) > 1: raise CannotLower(f"a loop has {most} ends")
+
+def most_of_a_loop(ast:UOp, op:Ops) -> int:
+  """Returns the largest number of ENDs, or REDUCEs, of one loop."""
+  return max(Counter(r for u in ast.toposort() if u.op is op for r in u.src[1:] if r.op is Ops.RANGE).values(), default=0)
 
 def count_reduces(ast:UOp) -> Counter[tuple[Ops, tuple[int, ...]]]:
-  """Counts the reduces that codegen leaves in a kernel, by op and sizes: a gather's reduce becomes the index of a load. Cached."""
+  """Counts the reduces that codegen leaves in a kernel, by op and sizes: a gather's reduce becomes the index of a load. Cached. Raises CannotLower."""
   known = process.kernel_reduces
   if (key:=ast.key) not in known:
     if any(map(may_gather, ast.toposort())):
-      from tinygrad import codegen  # it imports the scheduler, which imports this
-      with tried(ast) as u:
-        for rules, bottom_up in ((codegen.pm_mops+codegen.pm_syntactic_sugar, True), (codegen.pm_load_collapse, False)):
-          u = graph_rewrite(u, rules, bottom_up=bottom_up)
-        ast = u
+      with tried(ast) as u: ast = collapse_loads(u)
     known[key] = Counter((u.arg, tuple(sorted(map(size, u.src[1:])))) for u in ast.toposort() if u.op is Ops.REDUCE)
   return known[key]
 
@@ -90,22 +162,20 @@ def may_gather(u:UOp) -> bool:
   compared = [x for x in u.src[0].toposort() if x.op in {Ops.CMPNE, Ops.CMPEQ} and x.src[0].dtype != dtypes.bool and u.src[1] in x.ranges]
   return any(y.op is Ops.INDEX for x in compared for y in x.toposort())
 
-def is_loop_compared(ast:UOp) -> bool:
-  return any(u.op is Ops.CMPLT and (u.src[0].op, u.src[1].op) == (Ops.RANGE, Ops.CONST) for u in ast.toposort())
-
-def is_loop_shared(ast:UOp) -> bool: return any(n > 1 for n in count_loops(ast, Ops.REDUCE).values())
-
-def count_loops(ast:UOp, op:Ops) -> Counter[UOp]:
-  """Returns the number of ENDs, or REDUCEs, of each loop."""
-  return Counter(r for u in ast.toposort() if u.op is op for r in u.src[1:] if r.op is Ops.RANGE)
+# *** counting in an optimized AST
 
 def count_work(ast:UOp, ren:Renderer) -> Work:
-  """Counts the optimized AST: each op times the sizes of its loops times all threads, even threads that compute the same."""
-  values = find_values(ast)
+  """Counts each op times the sizes of its loops times all threads, even threads that compute the same."""
+  nodes, values = ast.toposort(), find_values(ast)
   around = find_loops_around(values)
-  threads = math.prod(size(r) for r in {x for x in ast.toposort() if x.op is Ops.RANGE and x.arg[-1] in THREAD_AXES})
+  threads = count_steps(x for x in nodes if x.op is Ops.RANGE and x.arg[-1] in THREAD_AXES)
   counted = [count_op(u, around, ren) for u in values]
-  return Work(sum(ops for ops,_ in counted)*threads, sum(chain for _,chain in counted), count_bytes(ast), count_local_bytes(values), threads)
+  accessed = sum(u.ptrdtype.size*u.dtype.base.itemsize for u in nodes if u.op is Ops.DEFINE_GLOBAL and isinstance(u.dtype, PtrDType))
+  held = int(sum(math.prod(u.shape)*u.dtype.base.itemsize for u in values if u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL))
+  held += sum(group_bytes(u) for u in values if u.op is Ops.REDUCE)
+  return Work(sum(ops for ops,_ in counted)*threads, sum(chain for _,chain in counted), accessed, held, threads)
+
+def is_arithmetic(u:UOp) -> bool: return u.op in GroupOp.ALU and u.dtype.scalar() != dtypes.index
 
 def count_op(u:UOp, around:dict[UOp, set[UOp]], ren:Renderer) -> tuple[int, int]:
   """Returns the ops of one thread for a value, and the length of their chain: ops that wait for each other."""
@@ -114,12 +184,7 @@ def count_op(u:UOp, around:dict[UOp, set[UOp]], ren:Renderer) -> tuple[int, int]
     # without MAX on the target, a maximum is a comparison and a choice
     return n*(1 if u.arg in ren.code_for_op else 2), steps
   if u.op is Ops.WMMA: return loops(u.ranges, around) * 2*math.prod(u.arg[1])//u.arg[5], 0
-  if u.op in GroupOp.ALU and u.dtype.scalar() != dtypes.index: return loops(u.ranges, around) * op_weight(u, ren), 0
-  return 0, 0
-
-def count_local_bytes(values:list[UOp]) -> int:
-  held = sum(math.prod(u.shape)*u.dtype.base.itemsize for u in values if is_local(u))
-  return int(held) + sum(group_bytes(u) for u in values if u.op is Ops.REDUCE)
+  return (loops(u.ranges, around)*op_weight(u, ren) if is_arithmetic(u) else 0), 0
 
 def find_values(ast:UOp) -> list[UOp]:
   """Returns the UOps of the AST that compute values, without address computations."""
@@ -129,13 +194,9 @@ def find_values(ast:UOp) -> list[UOp]:
     u = stack.pop()
     if u in found or u.op is Ops.RANGE: continue
     found[u] = None
-    if u.op is Ops.INDEX: stack += u.src[:1]
-    elif u.op in {Ops.END, Ops.BUFFERIZE}: stack.append(u.src[0])
-    elif u.op is Ops.REDUCE: stack.append(u.src[0])
-    else: stack += u.src
+    stack += u.src[:1] if u.op in {Ops.INDEX, Ops.END, Ops.BUFFERIZE, Ops.REDUCE} else u.src
   return list(found)
 
-def size(r:UOp) -> int: return int(r.vmax)+1
 def is_loop(r:UOp) -> bool: return r.arg[-1] not in THREAD_AXES|UNROLLED_AXES
 
 def find_loops_around(values:list[UOp]) -> dict[UOp, set[UOp]]:
@@ -155,35 +216,18 @@ def find_loops_around(values:list[UOp]) -> dict[UOp, set[UOp]]:
   for r in nests: enclose(r)
   return around
 
-def loops(ranges, around:dict[UOp, set[UOp]]) -> int:
+def loops(ranges:Iterable[UOp], around:dict[UOp, set[UOp]]) -> int:
   """Returns how often a thread computes a value that depends on `ranges`, counting each element of unrolled axes."""
-  return math.prod(size(r) for r in set(ranges).union(*(around.get(r, ()) for r in ranges)) if r.arg[-1] not in THREAD_AXES)
-def is_local(u:UOp) -> bool: return u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL
+  return count_steps(r for r in set(ranges).union(*(around.get(r, ()) for r in ranges)) if r.arg[-1] not in THREAD_AXES)
+
+def count_groups(reduce:UOp) -> int: return count_steps(r for r in UOp.sink(*reduce.src[1:]).ranges if r.arg[-1] is AxisType.GROUP_REDUCE)
 
 def count_reduce(u:UOp, around:dict[UOp, set[UOp]]) -> tuple[int, int]:
   """Returns the ops of one thread, and how many wait for each other. At the end of a GROUP_REDUCE each thread adds all partial results."""
-  inside = {**u.src[0].ranges, **UOp.sink(*u.src[1:]).ranges}
-  side_by_side = math.prod(size(r) for r in u.ranges if r.arg[-1] in UNROLLED_AXES)
-  groups = math.prod(size(r) for r in UOp.sink(*u.src[1:]).ranges if r.arg[-1] is AxisType.GROUP_REDUCE)
-  steps = loops(inside, around) + (groups*loops(u.ranges, around) if groups > 1 else 0)
-  return steps, steps//side_by_side
+  steps = loops({**u.src[0].ranges, **UOp.sink(*u.src[1:]).ranges}, around)
+  if (groups:=count_groups(u)) > 1: steps += groups*loops(u.ranges, around)
+  return steps, steps//count_steps(r for r in u.ranges if r.arg[-1] in UNROLLED_AXES)
 
 def group_bytes(u:UOp) -> int:
-  groups = math.prod(size(r) for r in UOp.sink(*u.src[1:]).ranges if r.arg[-1] is AxisType.GROUP_REDUCE)
-  if groups == 1: return 0
-  beside = math.prod(size(r) for r in u.ranges if r.arg[-1] in UNROLLED_AXES|{AxisType.LOCAL})
-  return groups*beside*u.dtype.itemsize
-
-def count_bytes(ast:UOp) -> int:
-  return sum(u.ptrdtype.size*u.dtype.base.itemsize for u in ast.toposort() if u.op is Ops.DEFINE_GLOBAL and isinstance(u.dtype, PtrDType))
-
-# *** how long that takes
-
-def predict_ns(work:Work, ren:Renderer) -> float: return find_machine(ren).predict(work.ops, work.chain, work.bytes, work.threads)
-
-def is_cheap_again(value:UOp, ren:Renderer) -> bool:
-  """Whether computing one element again takes less time than writing and reading it, not counting its reduces."""
-  m = find_machine(ren)
-  gate = lambda u: u.op not in {Ops.REDUCE, Ops.INDEX, Ops.RANGE}
-  ops = sum(op_weight(u, ren) for u in value.toposort(gate=gate) if u.op in GroupOp.ALU and u.dtype.scalar() != dtypes.index)
-  return ops*m.op_ns/m.units < 2*value.dtype.itemsize*m.byte_ns
+  if (groups:=count_groups(u)) == 1: return 0
+  return groups*count_steps(r for r in u.ranges if r.arg[-1] in UNROLLED_AXES|{AxisType.LOCAL})*u.dtype.itemsize

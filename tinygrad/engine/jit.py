@@ -16,4 +16,4 @@ def apply_graph_to_jit(jit_cache:list[ExecItem], input_buffers, var_vals, max_ba
 def patch(module:ModuleType) -> None:
   global stock_apply_graph_to_jit
   with Changes("vmap-ops, close-ranges") as changes:
-    stock_apply_graph_to_jit = changes.replace(module, "apply_graph_to_jit", apply_graph_to_jit, "jit_cache", "input_buffers", "var_vals", "max_batch_size")
+    stock_apply_graph_to_jit = changes.replace(module, "apply_graph_to_jit", apply_graph_to_jit)

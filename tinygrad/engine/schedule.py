@@ -20,11 +20,10 @@ def create_schedule(sched_sink:UOp) -> tuple[list[ExecItem], UOp]:
   """
   items, buffers = stock_create_schedule(sched_sink)
   outer = {outer_variable_name(r) for r in _pass.current.scope_ranges if r.arg[-1] == AxisType.OUTER}
-  if outer and "close-ranges" in _state.patches:
-    _state.process.outer_variables.update(outer)
-    expanded = [(step, bufs) for item,bufs in zip(items, buffers.src) for step in expand_steps(item, outer)]
-    items, buffers = [step for step,_ in expanded], UOp.sink(*[bufs for _,bufs in expanded])
-  return items, buffers
+  if not outer or "close-ranges" not in _state.patches: return items, buffers
+  _state.process.outer_variables.update(outer)
+  expanded = [(step, bufs) for item,bufs in zip(items, buffers.src) for step in expand_steps(item, outer)]
+  return [step for step,_ in expanded], UOp.sink(*[bufs for _,bufs in expanded])
 
 def expand_steps(item:ExecItem, outer:set[str]) -> list[ExecItem]:
   variables = [v for v in item.ast.variables() if v.expr in outer]
@@ -84,22 +83,15 @@ def graph_rewrite(sink:UOp, pm:PatternMatcher, ctx=None, bottom_up=False, name=N
   The walk reaches the leaves in another order, so they have other numbers in the key. With a listening observer stock's rewrite runs.
   """
   if (ids:=key_ids.get()) is not None and not TRACK_MATCH_STATS and not _state.observer.listens:
-    if name == MAKES_KEY: return make_key(sink, pm, ctx, ids)
-    if name == LEADS_BACK and ids.graph is not None: return lead_back(sink, pm, ctx, ids, ids.graph)
+    if name == "rewrite for sched cache":
+      new = rewrite_leaves(sink, pm, ctx, {})
+      # the rewrite back starts from these
+      ids.nodes, ids.graph = {found:u for u,found in new.items()}, new.get(sink, sink)
+      return ids.graph
+    if name == "unrewrite combined" and ids.graph is not None:
+      if (kept:=sink.__dict__.get(KEPT)) is None: kept = vars(sink)[KEPT] = (leave_out_kernels(sink, ids.graph), ids.graph)
+      return rewrite_leaves(kept[0], pm, ctx, ids.nodes).get(kept[0], kept[0])
   return stock_graph_rewrite(sink, pm, ctx, bottom_up, name, bpm)
-
-MAKES_KEY, LEADS_BACK = "rewrite for sched cache", "unrewrite combined"
-
-def make_key(sink:UOp, pm:PatternMatcher, ctx, ids:KeyIds) -> UOp:
-  new = rewrite_leaves(sink, pm, ctx, {})
-  # the rewrite back starts from these
-  ids.nodes = {found:u for u,found in new.items()}
-  ids.graph = new.get(sink, sink)
-  return ids.graph
-
-def lead_back(combined:UOp, pm:PatternMatcher, ctx, ids:KeyIds, graph:UOp) -> UOp:
-  if (kept:=combined.__dict__.get(KEPT)) is None: kept = vars(combined)[KEPT] = (leave_out_kernels(combined, graph), graph)
-  return rewrite_leaves(kept[0], pm, ctx, ids.nodes).get(kept[0], kept[0])
 
 # attribute of a cached schedule: the smaller graph to walk, and the key's graph. Keeping the graph alive keeps the key's UOps alive
 KEPT = "_KEPT"
@@ -126,12 +118,10 @@ def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx, known:dict[UOp, UOp]) -> di
     else:
       srcs = tuple([new.get(s, s) for s in u.src])
       ret = u if srcs == u.src else UOp(u.op, u.dtype, srcs, u.arg, u.tag)
-      if is_leaf(u): new[u] = ret if (leaf:=pm.rewrite(ret, ctx)) is None else leaf
+      if u.op in LEAVES or (u.op is Ops.CONST and len(u.src) == 2): new[u] = ret if (leaf:=pm.rewrite(ret, ctx)) is None else leaf
       elif ret is not u or any([s in new for s in u.src]): new[u] = ret
       else: vars(u)[HAS_NO_LEAF] = True
   return new
-
-def is_leaf(u:UOp) -> bool: return u.op in LEAVES or (u.op is Ops.CONST and len(u.src) == 2)
 
 # ops that the key of a schedule replaces, besides constants with a number (unique constants)
 LEAVES = {Ops.BUFFER, Ops.BIND, Ops.RANGE}
@@ -156,8 +146,8 @@ def refuse_marked(big_sink:UOp) -> None:
 def patch(module:ModuleType) -> None:
   global stock_create_schedule, stock_complete_create_schedule_with_vars, stock_graph_rewrite
   with Changes("vmap-ops, close-ranges") as changes:
-    stock_create_schedule = changes.replace(module, "create_schedule", create_schedule, "sched_sink")
-    stock_complete_create_schedule_with_vars = changes.replace(module, "complete_create_schedule_with_vars", complete_create_schedule_with_vars, "big_sink")
-    stock_graph_rewrite = changes.replace(module, "graph_rewrite", graph_rewrite, "sink", "pm", "ctx", "bottom_up", "name", "bpm")
+    stock_create_schedule = changes.replace(module, "create_schedule", create_schedule)
+    stock_complete_create_schedule_with_vars = changes.replace(module, "complete_create_schedule_with_vars", complete_create_schedule_with_vars)
+    stock_graph_rewrite = changes.replace(module, "graph_rewrite", graph_rewrite)
     changes.add_rules(module, "pm_pre_sched_cache", pm_take_key_id)
     changes.add_rules(module, "pm_post_sched_cache", pm_take_own_id)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from tinygrad.dtype import dtypes
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
 from tinygrad_overlay import _state
-from tinygrad_overlay.schedule._ranges import NodeRanges, Ranges, VmapContext
+from tinygrad_overlay.schedule._pass import NodeRanges, Ranges, VmapContext
 from tinygrad_overlay.uop.ops import range_size
 
 BINDING_PATCHES = {"ambient-ranges", "nested-ranges"}
@@ -17,10 +17,8 @@ def find_free_ranges(consumers:dict[UOp, dict[UOp, None]], scope_ranges:frozense
   return frozenset(r for r in scope_ranges if r.arg[-1] == AxisType.LOOP and all(c.op in GroupOp.VMap for c in consumers[r]))
 
 def find_ambient_ranges(toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -> dict[UOp, Ranges]:
-  """Returns vmap_map. A node has the union of its sources' ambient ranges, without the ranges that it ends.
-
-  Propagation is forward: a constant used inside the scope has no ambient range, because it does not vary and its buffer has no batch axis.
-  """
+  """Returns vmap_map. A node has the union of its sources' ambient ranges, without the ranges that it ends. Propagation is forward: a constant used
+  inside the scope has no ambient range, because it does not vary and its buffer has no batch axis."""
   if "nested-ranges" not in _state.patches: return find_first_ambient(toposort)
   vmap_map: dict[UOp, Ranges] = {}
   for x in toposort:
@@ -30,8 +28,7 @@ def find_ambient_ranges(toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -
   return vmap_map
 
 def find_first_ambient(toposort:dict[UOp, None]) -> dict[UOp, Ranges]:
-  """Returns vmap_map without nested-ranges: the first source with ambient ranges decides, and VMAPOUT has none. Right for one level only (seed
-  001)."""
+  """Without nested-ranges the first source with ambient ranges decides, and VMAPOUT has none. Right for one level only (seed 001)."""
   vmap_map: dict[UOp, Ranges] = {}
   for x in toposort:
     if x.op is Ops.VMAPIN: vmap_map[x] = tuple(a for a in x.src[1:] if a.op is Ops.RANGE)
@@ -58,9 +55,8 @@ class BatchLoops:
     self.loops[loop:=self.ctx.new_range(range_size(r))] = r
     return loop
 
-  def new_loops(self, x:UOp) -> dict[UOp, UOp]:
-    """Binds each ambient range of x, a GLOBAL buffer, to a new loop."""
-    return {r:self.new_loop(r) for r in self.ambient_of(x)}
+  # for a GLOBAL buffer
+  def new_loops(self, x:UOp) -> dict[UOp, UOp]: return {r:self.new_loop(r) for r in self.ambient_of(x)}
 
   def axes_of(self, vmapout:UOp) -> Ranges:
     """Returns the ranges of a realized VMAPOUT: its batch axes keep their RANGEs, the other axes get new ranges.
@@ -73,12 +69,10 @@ class BatchLoops:
     outside = {i:self.new_loop(a) for i,a in enumerate(varg) if a.op is Ops.RANGE and (i < leading or a in self.reduced or a not in self.free_ranges)}
     return tuple(outside[i] if i in outside else self.ctx.new_range(s) for i,s in enumerate(vmapout.shape))
 
-  def name(self, u:UOp) -> UOp: return u.substitute(self.loops) if any(r in self.loops for r in u.ranges) else u
-
   def name_all(self) -> None:
     """Replaces the loops by their RANGEs in all of range_map."""
     if not self.loops: return
+    def name(u:UOp) -> UOp: return u.substitute(self.loops) if any(r in self.loops for r in u.ranges) else u
     for x,(ins,outs,ambient) in self.ctx.range_map.items():
-      named = {r:self.name(bound) for r,bound in ambient.items()}
-      self.ctx.range_map[x] = NodeRanges(tuple(map(self.name, ins)), tuple(map(self.name, outs)), named)
+      self.ctx.range_map[x] = NodeRanges(tuple(map(name, ins)), tuple(map(name, outs)), {r:name(bound) for r,bound in ambient.items()})
     _state.observer.loops_bound(self.loops)

@@ -1,16 +1,13 @@
 """Stage 5 of the rangeify pass (indexing.py): puts BUFFERIZE and INDEX where the ranges and the realize map say (upstream's indexing.py:57-82)."""
 from __future__ import annotations
 from dataclasses import dataclass, field
-from operator import attrgetter
 from tinygrad.dtype import AddrSpace
 from tinygrad.schedule.indexing import ALWAYS_CONTIGUOUS, BufferizeOpts
 from tinygrad.uop.ops import GroupOp, Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay.schedule import _pass
-from tinygrad_overlay.schedule._ranges import Ranges, VmapContext
+from tinygrad_overlay.schedule._pass import IS_BUFFER, Ranges, VmapContext
 from tinygrad_overlay.schedule._scopes import is_kept
-
-stock_fields = attrgetter("device", "addrspace", "removable")
 
 @dataclass(frozen=True)
 class NodeOpts(BufferizeOpts):
@@ -19,26 +16,20 @@ class NodeOpts(BufferizeOpts):
   It never equals plain BufferizeOpts: equal UOps are one object, and the UOp of an attempt without guard has no node."""
   node: UOp|None = field(default=None, compare=False, repr=False)
   # pickled as stock's BufferizeOpts, because kernel ASTs go to other processes
-  def __reduce__(self): return BufferizeOpts, stock_fields(self)
+  def __reduce__(self): return BufferizeOpts, (self.device, self.addrspace, self.removable)
 
 NodeOpts.__name__ = NodeOpts.__qualname__ = "BufferizeOpts"
 
 NOT_INDEXED = {Ops.BUFFERIZE, Ops.INDEX, Ops.AFTER}
-IS_BUFFER = {Ops.BUFFER, Ops.BUFFER_VIEW, Ops.MSTACK, Ops.MSELECT, Ops.AFTER}
 
 def create_bufferize_and_index(ctx:VmapContext, x:UOp) -> UOp|None:
   """Puts BUFFERIZE and INDEX between x and each realized source; only INDEX if the source is a buffer already."""
   if x.op in NOT_INDEXED: return None
   new_srcs = tuple(index_source(ctx, x, s) if s.op in IS_BUFFER or s in ctx.realize_map else s for s in x.src)
-  if x.op in GroupOp.VMap: return dissolve_vmap_op(ctx, x, new_srcs[0])
-  return x.replace(src=new_srcs) if new_srcs != x.src else None
-
-def dissolve_vmap_op(ctx:VmapContext, x:UOp, value:UOp) -> UOp:
-  """Removes a VMAPIN or VMAPOUT: the ranges express the scope now. A kept VMAPOUT becomes a CONTIGUOUS."""
-  if not is_kept(x): return value
-  # a buffer read in order is contiguous already
-  if x.src[0].op is Ops.CONTIGUOUS and value.src[1:] == ctx.range_map[x][1]: return value
-  return UOp(Ops.CONTIGUOUS, x.dtype, (value,))
+  if x.op not in GroupOp.VMap: return x.replace(src=new_srcs) if new_srcs != x.src else None
+  # the ranges express the scope now. A kept VMAPOUT becomes a CONTIGUOUS, but a buffer read in order is contiguous already
+  is_contiguous = x.src[0].op is Ops.CONTIGUOUS and new_srcs[0].src[1:] == ctx.range_map[x].outs
+  return UOp(Ops.CONTIGUOUS, x.dtype, new_srcs[:1]) if is_kept(x) and not is_contiguous else new_srcs[0]
 
 def index_source(ctx:VmapContext, x:UOp, s:UOp) -> UOp:
   if s.op in IS_BUFFER: return s.index(*ctx.range_map[x][0]) if x in ctx.range_map else s
@@ -62,14 +53,14 @@ def make_bufferize(ctx:VmapContext, x:UOp, s:UOp, closed:Ranges) -> tuple[UOp, R
   ambient = ctx.vmap_map.get(s, ()) if "ambient-ranges" in _state.patches else ()
   # a value inside a scope is not a user's tensor: its tag must not map a (4,) tensor to the (3, 4) buffer
   tag = s.tag if s not in ctx.vmap_map else None
+  opts = BufferizeOpts(s.device, AddrSpace.GLOBAL, removable)
   # the guard asks for the node
-  is_judged = _pass.current.attempt.is_judged
-  opts = NodeOpts(s.device, AddrSpace.GLOBAL, removable, s) if is_judged else BufferizeOpts(s.device, AddrSpace.GLOBAL, removable)
+  if _pass.current.is_judged: opts = NodeOpts(s.device, AddrSpace.GLOBAL, removable, s)
   return UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+ambient+closed, arg=opts, tag=tag), ambient
 
 def make_local(s:UOp, closed:Ranges, removable:bool) -> UOp:
   """A LOCAL buffer has no ambient ranges: it lives inside one step of their loops."""
-  _pass.current.attempt.local_ranges.update((r.arg[0], s) for r in closed if r.op is Ops.RANGE)
+  _pass.current.local_ranges.update((r.arg[0], s) for r in closed if r.op is Ops.RANGE)
   # stock's LOCAL buffers have no device. A constant without a device has no shape, and could not be indexed after folding
   device = s.device if "fuse-broadcast" in _state.patches else None
   return UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+closed, arg=BufferizeOpts(device, AddrSpace.LOCAL, removable))

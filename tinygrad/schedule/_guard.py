@@ -7,15 +7,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Iterator
+from typing import NamedTuple
 from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import UOp
 from tinygrad_overlay._state import process
-from tinygrad_overlay.codegen._work import CannotLower, estimate_work, predict_ns, try_to_lower
-from tinygrad_overlay.schedule._local import find_renderer
+from tinygrad_overlay.codegen._work import CannotLower, estimate_work, find_renderer, predict_ns, try_to_lower
+from tinygrad_overlay.schedule._parts import DisjointSets
 from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
 from tinygrad_overlay.schedule._refusals import Refusal
-from tinygrad_overlay.schedule._sets import DisjointSets
 
 # a row reduce repeated by each thread multiplies the work; memory traffic may hide twice the work, but not more
 MAX_REDUNDANCY = 2.0
@@ -42,17 +41,14 @@ def find_losses(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
   """Returns the nodes that get their realize point back, with the numbers."""
   refused: dict[UOp, Refusal] = {}
   for group in find_groups(made, stock):
-    if lost:=find_lost_kernels(group): refused.update(lost)
-    elif group.causes and (loss:=explain_loss(group.fused, group.stock)) is not None:
-      refused.update(dict.fromkeys(choose_refused(group, made), loss))
-  return refused
-
-def find_lost_kernels(group:Group) -> dict[UOp, Refusal]:
-  """Returns the fusions of kernels that lose against all kernels they help to replace: these lose whatever their group gains."""
-  refused: dict[UOp, Refusal] = {}
-  for k in group.fused:
-    if not (causes:=[x for x,writers in group.causes.items() if k.node in writers]): continue
-    if k.node is not None and (loss:=explain_loss([k], group.replaced[k.node])) is not None: refused.update(dict.fromkeys(causes, loss))
+    lost: dict[UOp, Refusal] = {}
+    # a kernel that loses against all kernels it helps to replace loses whatever its group gains
+    for k in group.fused:
+      causes = [x for x,writers in group.causes.items() if k.node in writers]
+      if causes and k.node is not None and (loss:=explain_loss([k], group.replaced[k.node])) is not None: lost.update(dict.fromkeys(causes, loss))
+    if not lost and group.causes and (loss:=explain_loss(group.fused, group.stock)) is not None:
+      lost = dict.fromkeys(choose_refused(group, made), loss)
+    refused.update(lost)
   return refused
 
 def choose_refused(group:Group, made:Attempt) -> list[UOp]:
@@ -72,7 +68,10 @@ def predict_kernel(k:MadeKernel) -> float:
 def find_groups(made:Attempt, stock:Attempt) -> list[Group]:
   """Returns the groups of kernels that differ, with the fusions in each."""
   fused_at, stock_at = by_node(made.kernels), by_node(stock.kernels)
-  common = find_common(made, fused_at, stock, stock_at)
+  # (node of a fused kernel, node of a stock kernel): both write one node, or one computes the node that the other writes
+  common = [(x, x) for x in fused_at if x in stock_at]
+  common += [(w, x) for x in stock_at if x not in fused_at for w in find_writers(x, fused_at, made)]
+  common += [(x, w) for x in fused_at if x not in stock_at for w in find_writers(x, stock_at, stock)]
   sets = DisjointSets()
   for f,s in common: sets.join(("fused", f), ("stock", s))
   found: dict[object, Group] = defaultdict(Group)
@@ -81,21 +80,11 @@ def find_groups(made:Attempt, stock:Attempt) -> list[Group]:
   for f,s in common: found[sets.find(("fused", f))].replaced.setdefault(f, []).extend(stock_at[s])
   changed = {root: g for root,g in found.items() if asts(g.fused) != asts(g.stock)}
   unchanged = {x for x in fused_at if x in stock_at and asts(fused_at[x]) == asts(stock_at[x])}
-  for x,writers in find_fusions(made, fused_at):
+  for x in reversed(made.toposort):
+    if x not in made.fused: continue
+    writers = find_writers(x, fused_at, made)
     for root in {sets.find(("fused", w)) for w in writers-unchanged} & changed.keys(): changed[root].causes[x] = writers
   return list(changed.values())
-
-def find_fusions(made:Attempt, fused_at:Kernels) -> Iterator[tuple[UOp, set[UOp]]]:
-  """Yields (fused node, the nodes whose kernels contain it), outputs of the graph first."""
-  for x in reversed(made.toposort):
-    if x in made.fused: yield x, find_writers(x, fused_at, made)
-
-def find_common(made:Attempt, fused_at:Kernels, stock:Attempt, stock_at:Kernels) -> list[tuple[UOp, UOp]]:
-  """Returns (node of a fused kernel, node of a stock kernel) for each pair with common values: both write one node, or one computes the node that the
-  other writes."""
-  common = [(x, x) for x in fused_at if x in stock_at]
-  common += [(w, x) for x in stock_at if x not in fused_at for w in find_writers(x, fused_at, made)]
-  return common + [(x, w) for x in fused_at if x not in stock_at for w in find_writers(x, stock_at, stock)]
 
 # node -> the kernels that write its buffer
 Kernels = dict[UOp, list[MadeKernel]]
@@ -124,8 +113,7 @@ def find_writers(x:UOp, kernels:Kernels, made:Attempt) -> set[UOp]:
 
 # *** the verdict
 
-@dataclass(frozen=True)
-class Totals:
+class Totals(NamedTuple):
   """Sums over a group's kernels of one schedule. `least_threads`: the minimum over kernels with more work than a launch; None if there are none."""
   kernels: int
   ops: int
@@ -139,33 +127,28 @@ def measure(kernels:list[MadeKernel]) -> Totals:
   return Totals(len(works), sum(w.ops for w in works), min(threads, default=None), sum(predict_ns(w, ren) for w in works))
 
 def explain_loss(fused:list[MadeKernel], stock:list[MadeKernel]) -> Refusal|None:
-  """Returns the loss with its numbers; None if the fusion pays."""
+  """Returns the loss with its numbers; None if the fusion pays. Cached."""
   if not fused or not stock: return None
-  ren = find_renderer(fused[0].device)
-  key = (type(ren).__name__, *asts(fused), None, *asts(stock))
-  verdicts = process.kernel_verdicts
-  if key not in verdicts:
+  ren, verdicts = find_renderer(fused[0].device), process.kernel_verdicts
+  if (key:=(type(ren).__name__, *asts(fused), None, *asts(stock))) not in verdicts:
     # if codegen fails without fusion too, the device reports the error
     try: verdicts[key] = compare_kernels(fused, measure(stock), ren)
     except CannotLower: verdicts[key] = None
   return verdicts[key]
 
-def compare_kernels(fused:list[MadeKernel], stock:Totals, ren:Renderer) -> Refusal|None:
-  try:
-    found = compare(measure(fused), stock, type(ren).__name__.removesuffix("Renderer"))
-    if found is None:
-      for k in fused: try_to_lower(k.ast, ren)
-    return found
-  except CannotLower as e: return Refusal("fusion-guard", "codegen-fails", {"kernels": len(fused), "stock_kernels": stock.kernels, "error": str(e)})
-
-def compare(fused:Totals, stock:Totals, target:str) -> Refusal|None:
+def compare_kernels(kernels:list[MadeKernel], stock:Totals, ren:Renderer) -> Refusal|None:
   def loss(rule:str, **numbers) -> Refusal:
-    return Refusal("fusion-guard", rule, {"kernels": fused.kernels, "stock_kernels": stock.kernels, **numbers})
-  if fused.kernels > stock.kernels: return loss("no-kernel-saved")
-  if fused.ops > SMALL_OPS and fused.ops > MAX_REDUNDANCY*max(stock.ops, 1):
-    return loss("more-work", ops=fused.ops, stock_ops=stock.ops, limit=MAX_REDUNDANCY)
-  if fused.least_threads is not None and stock.least_threads is not None and fused.least_threads < MIN_THREADS*stock.least_threads:
-    return loss("fewer-threads", threads=fused.least_threads, stock_threads=stock.least_threads, limit=MIN_THREADS)
-  if fused.ns > (1-MIN_GAIN)*stock.ns:
-    return loss("slower" if fused.ns > stock.ns else "no-faster", ns=fused.ns, stock_ns=stock.ns, target=target)
+    return Refusal("fusion-guard", rule, {"kernels": len(kernels), "stock_kernels": stock.kernels, **numbers})
+  try:
+    fused = measure(kernels)
+    if fused.kernels > stock.kernels: return loss("no-kernel-saved")
+    if fused.ops > SMALL_OPS and fused.ops > MAX_REDUNDANCY*max(stock.ops, 1):
+      return loss("more-work", ops=fused.ops, stock_ops=stock.ops, limit=MAX_REDUNDANCY)
+    if fused.least_threads is not None and stock.least_threads is not None and fused.least_threads < MIN_THREADS*stock.least_threads:
+      return loss("fewer-threads", threads=fused.least_threads, stock_threads=stock.least_threads, limit=MIN_THREADS)
+    if fused.ns > (1-MIN_GAIN)*stock.ns:
+      target = type(ren).__name__.removesuffix("Renderer")
+      return loss("slower" if fused.ns > stock.ns else "no-faster", ns=fused.ns, stock_ns=stock.ns, target=target)
+    for k in kernels: try_to_lower(k.ast, ren)
+  except CannotLower as e: return loss("codegen-fails", error=str(e))
   return None

@@ -1,22 +1,19 @@
 """Decides for each part of a graph separately, and once for equal parts, such as the layers of a network (patches fusion-guard, realize-reused).
 
-Comparing a fusion takes kernels with it and without it (_fusion.py). They are made only for the part of the graph around the fusion: the nodes
-between values that are buffers in any case, such as the result of a matmul. A part is scheduled as a graph whose inputs are those buffers. An equal
-part has the same nodes at the same positions, so it takes over the decisions. Then the whole graph is scheduled once.
+A part has the nodes between values that are buffers in any case, such as the result of a matmul. It is scheduled as a graph whose inputs are those
+buffers. An equal part has the same nodes at the same positions, so it takes over the decisions. Then the whole graph is scheduled once.
 """
 from __future__ import annotations
 import math
 from dataclasses import dataclass, field
-from typing import Callable
+from typing import Any
 from tinygrad.uop.ops import GroupOp, Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay._state import process
+from tinygrad_overlay.codegen._work import find_renderer
 from tinygrad_overlay.schedule import _pass
-from tinygrad_overlay.schedule._apply import IS_BUFFER
-from tinygrad_overlay.schedule._local import find_renderer
-from tinygrad_overlay.schedule._pass import Attempt, Decisions, SettlePart
+from tinygrad_overlay.schedule._pass import IS_BUFFER, Attempt, Decisions, SettlePart
 from tinygrad_overlay.schedule._refusals import Refusal
-from tinygrad_overlay.schedule._sets import DisjointSets
 
 # limit for the nodes of all different parts that are scheduled: a constant, or a share of a large graph's nodes
 FREE_NODES, SHARE = 1500, 0.2
@@ -25,10 +22,21 @@ FREE_NODES, SHARE = 1500, 0.2
 PLAIN = GroupOp.Elementwise|GroupOp.Movement|{Ops.REDUCE_AXIS, Ops.CONTIGUOUS, Ops.CONST, Ops.DETACH, Ops.CONTIGUOUS_BACKWARD, Ops.NOOP}
 # nodes that parts may share without becoming one part
 LEAVES = {Ops.DEVICE, Ops.UNIQUE, Ops.LUNIQUE, Ops.CONST, Ops.DEFINE_VAR, Ops.BIND, Ops.RANGE, Ops.BUFFER}
-# the reads of a node that reads no buffer
 NOTHING: frozenset[UOp] = frozenset()
 # stock keeps the buffer of a value that reads more buffers
 MAX_BUFFERS = 3
+
+class DisjointSets:
+  """Disjoint sets. Each set is represented by one of its elements."""
+  def __init__(self): self.parent: dict[Any, Any] = {}
+  def find(self, x:Any) -> Any:
+    # `is`, because != of two UOps is a UOp
+    root = self.parent.setdefault(x, x)
+    while (up:=self.parent[root]) is not root: root = up
+    # path compression: a graph may be a chain of thousands
+    while self.parent[x] is not root: self.parent[x], x = root, self.parent[x]
+    return root
+  def join(self, a:Any, b:Any) -> None: self.parent[self.find(a)] = self.find(b)
 
 @dataclass
 class Part:
@@ -38,8 +46,8 @@ class Part:
   is_plain: bool = True
   is_asked: bool = False
 
-class NoParts(Exception):
-  """A part cannot be scheduled by itself."""
+# a part cannot be scheduled by itself
+class NoParts(Exception): pass
 
 class Values:
   """The buffers that each node's value reads."""
@@ -67,16 +75,6 @@ class Parts:
     self.limit = self.budget = max(FREE_NODES, int(SHARE*len(walked.toposort)))
     self.seen: set[tuple] = set()
 
-  def decide(self) -> Decisions:
-    realize_points: dict[UOp, Refusal] = {}
-    reused: dict[UOp, Refusal] = {}
-    # the smallest first: many small parts need as much as one large part
-    for part in sorted(self.find_parts(), key=lambda p: len(p.nodes)):
-      points, again = self.decide_part(part)
-      realize_points.update(points)
-      reused.update(again)
-    return realize_points, reused
-
   # *** the parts
 
   def find_parts(self) -> list[Part]:
@@ -100,27 +98,23 @@ class Parts:
     self.together = DisjointSets()
     for x in self.walked.toposort:
       is_kept = [values.note(x) for values in (self.fused, unfused)]
-      if self.is_buffer(x, all(is_kept) and not self.may_be_computed_again(x)):
+      axes = self.realize_map.get(x)
+      # forced by rule, or realized and kept by stock's cost function
+      is_realized = axes is not None and len(axes) == len(x.shape) and x.op is not Ops.THREEFRY and all(is_kept) and not self.may_be_computed_again(x)
+      if x in self.walked.forced or x.op in IS_BUFFER or is_realized:
         self.cuts.add(x)
         unfused.buffers.add(x)
       for s in x.src:
         if s not in self.cuts and s.op not in LEAVES and not self.is_constant(s): self.together.join(s, x)
 
   def may_be_computed_again(self, x:UOp) -> bool:
-    """Whether x is a value of a row with reduces, all over whole rows (_row_values.py)."""
+    """Whether x is a value of a row with reduces, all over whole rows (_policy.py)."""
     if x not in self.walked.row_values or not self.fused.reduces[x]: return False
     range_map, along = self.walked.ctx.range_map, set(self.walked.row_values[x])
     reduces = [u for u in x.toposort(gate=lambda u: u is x or u not in self.cuts) if u.op is Ops.REDUCE_AXIS and u in range_map]
     return not any(along.intersection(UOp.sink(*range_map[u].outs).ranges) for u in reduces)
 
   def is_constant(self, x:UOp) -> bool: return x not in self.cuts and self.fused.reads[x] == NOTHING
-
-  def is_buffer(self, x:UOp, is_kept:bool) -> bool:
-    """Whether a node is a buffer with and without fusions: forced by rule, or realized and kept by stock's cost function."""
-    if x in self.walked.forced or x.op in IS_BUFFER: return True
-    if x not in self.realize_map or x.op is Ops.THREEFRY: return False
-    axes = self.realize_map[x]
-    return axes is not None and len(axes) == len(x.shape) and is_kept
 
   # *** the decisions of a part
 
@@ -148,7 +142,7 @@ class Parts:
 
   def cut_out(self, part:Part) -> tuple[UOp, dict[UOp, UOp]]:
     """Returns the part as a separate graph, and node -> its node there. Equal parts give the same graph: input buffers and unique constants are
-    numbered in the order in which the walk meets them."""
+    numbered in the order in which the walk meets them. Raises NoParts if a size is a variable."""
     numbers: dict[UOp, int] = {}
     new: dict[UOp, UOp] = {}
     def number(x:UOp) -> UOp: return UOp(Ops.LUNIQUE, arg=numbers.setdefault(x, len(numbers)))
@@ -156,14 +150,12 @@ class Parts:
     for x in root.toposort(gate=lambda u: u is root or u in inside or u.op in LEAVES or self.is_constant(u)):
       if x is root: continue
       for s in x.src:
-        if s not in new: new[s] = self.stand_in(s, number)
+        if s in new: continue
+        # a BUFFER replaces a node of another part
+        if s._shape is None or not all(isinstance(n, int) for n in s.shape) or s._device is None: raise NoParts
+        new[s] = UOp(Ops.BUFFER, s.dtype, (number(s), UOp(Ops.DEVICE, arg=s.device)), math.prod(s.shape)).reshape(s.shape)
       new[x] = number(x) if x.op in {Ops.UNIQUE, Ops.LUNIQUE} else x.replace(src=tuple(new[s] for s in x.src), tag=None)
     return UOp.sink(*[new[x] for x in part.outputs]), {x:new[x] for x in new if x in inside or self.is_constant(x)}
-
-  def stand_in(self, x:UOp, number:Callable[[UOp], UOp]) -> UOp:
-    """Returns a BUFFER that replaces the node `x` of another part. Raises NoParts if its size is a variable."""
-    if x._shape is None or not all(isinstance(s, int) for s in x.shape) or x._device is None: raise NoParts
-    return UOp(Ops.BUFFER, x.dtype, (number(x), UOp(Ops.DEVICE, arg=x.device)), math.prod(x.shape)).reshape(x.shape)
 
   def place(self, decisions:Decisions, nodes:list[UOp]) -> tuple[dict[int, Refusal], dict[int, Refusal]]|None:
     """Returns the decisions by the positions of their nodes; None if a node is not in the part."""
@@ -182,6 +174,15 @@ def find_tagged(x:UOp, tagged:list[UOp], memo:dict[UOp, UOp]) -> UOp:
 def decide(walked:Attempt, settle:SettlePart) -> Decisions|None:
   """Returns the decisions for a graph that was walked once with every fusion that the ranges allow; None if it cannot be decided in parts."""
   around = _pass.current
-  try: return Parts(walked, settle).decide()
+  realize_points: dict[UOp, Refusal] = {}
+  reused: dict[UOp, Refusal] = {}
+  parts = Parts(walked, settle)
+  try:
+    # the smallest first: many small parts need as much as one large part
+    for part in sorted(parts.find_parts(), key=lambda p: len(p.nodes)):
+      points, again = parts.decide_part(part)
+      realize_points.update(points)
+      reused.update(again)
+    return realize_points, reused
   except NoParts: return None
-  finally: _pass.current = around
+  finally: _pass.begin(around)

@@ -1,22 +1,39 @@
-"""The current pass: the state of one run of the stages from tensor graph to kernels. There is one at a time.
+"""The state of one run of the stages from tensor graph to kernels. There is one at a time.
 
 A stage reads the notes of earlier stages here and adds notes for later stages. If a fusion does not pay, the stages run again (_fusion.py), each time
-with a new Pass. `current` is the last Pass, also after it has ended: the schedule of its kernels needs its scopes.
+as a new Attempt.
 """
 from __future__ import annotations
 from dataclasses import dataclass, field
-from typing import Callable
-from tinygrad.uop.ops import UOp
-from tinygrad_overlay.schedule._ranges import VmapContext
+from typing import Callable, NamedTuple
+from tinygrad.schedule.indexing import IndexingContext
+from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay.schedule._refusals import Refusal
 
+Ranges = tuple[UOp, ...]
 # node -> why it keeps its realize point, and node -> the cost of storing a value that is computed again
 Decisions = tuple[dict[UOp, Refusal], dict[UOp, Refusal]]
 # schedules a part of a graph, and returns its decisions
 SettlePart = Callable[[UOp], Decisions]
+# ops whose result is a buffer
+IS_BUFFER = {Ops.BUFFER, Ops.BUFFER_VIEW, Ops.MSTACK, Ops.MSELECT, Ops.AFTER}
 
-@dataclass(frozen=True)
-class MadeKernel:
+class NodeRanges(NamedTuple):
+  """Stock's pair (ranges on the inputs, ranges on the output), and what each ambient range of the inputs is bound to."""
+  ins: Ranges
+  outs: Ranges
+  ambient: dict[UOp, UOp]
+
+@dataclass
+class VmapContext(IndexingContext):
+  """What stock's context holds, and `vmap_map`: node -> the ambient ranges it depends on."""
+  # stock's pairs, with a third member
+  range_map: dict[UOp, NodeRanges] = field(default_factory=dict)  # pyright: ignore[reportIncompatibleVariableOverride]
+  vmap_map: dict[UOp, Ranges] = field(default_factory=dict)
+  # nodes in a scope that are a LOCAL buffer although all their axes are realized: their batch is not
+  local_in_scope: set[UOp] = field(default_factory=set)
+
+class MadeKernel(NamedTuple):
   """A kernel of an attempt: the node that it writes (None: added later), its AST, and the bytes of its LOCAL buffers by node."""
   node: UOp|None
   ast: UOp
@@ -25,7 +42,7 @@ class MadeKernel:
 
 @dataclass
 class Attempt:
-  """The fusions that a pass may make, and the results of the fusions that it makes.
+  """The fusions that a run of the stages may make, and the results of the fusions that it makes.
 
   No fusion may remove the realize points of `realize_points`; with `keeps_all` no realize point is removed, as in stock. `is_judged`: the guard will
   compare the kernels. `rounds`: attempts before this one.
@@ -42,6 +59,10 @@ class Attempt:
   forced: frozenset[UOp] = frozenset()
   consumers: dict[UOp, dict[UOp, None]] = field(default_factory=dict)
   ctx: VmapContext = field(default_factory=VmapContext)
+  # the vmap RANGEs of the graph
+  scope_ranges: frozenset[UOp] = frozenset()
+  # the nodes of the original graph: a node's tag is an index into this list
+  tagged: list[UOp] = field(default_factory=list)
   # node that stock lets its readers compute again -> the cost of storing it (_reuse.py); stored nodes are in `realize_points` too
   reused: dict[UOp, Refusal] = field(default_factory=dict)
   # fused node -> its realized axes: none, or the axes of a LOCAL buffer
@@ -58,34 +79,16 @@ class Attempt:
   buffers: dict[UOp, UOp] = field(default_factory=dict)
   kernels: list[MadeKernel] = field(default_factory=list)
 
-@dataclass
-class Pass:
-  """One run of the stages. `ctx` has the maps of the rangeify pass, if `has_maps`; `scope_ranges` are the vmap RANGEs of the graph."""
-  attempt: Attempt
-  ctx: VmapContext = field(default_factory=VmapContext)
-  scope_ranges: frozenset[UOp] = frozenset()
-  has_maps: bool = False
-  # the nodes of the original graph: a node's tag is an index into this list
-  tagged: list[UOp] = field(default_factory=list)
+current = Attempt()
 
-current = Pass(Attempt())
-
-def begin(attempt:Attempt) -> Pass:
+def begin(attempt:Attempt) -> Attempt:
   global current
-  current = Pass(attempt)
-  return current
+  current = attempt
+  return attempt
 
-def begin_rangeify(ctx:VmapContext, scope_ranges:frozenset[UOp]) -> Pass:
-  """Gives the current Pass its maps. If it has maps already, rangeify was called directly, without the other stages, and a new Pass begins."""
-  this = begin(Attempt()) if current.has_maps else current
-  this.ctx, this.scope_ranges, this.has_maps = ctx, scope_ranges, True
-  return this
-
-def begin_again(ctx:VmapContext) -> None:
-  """Forgets the notes of the first walk: the second walk uses the decisions made after it."""
-  attempt = current.attempt
-  current.ctx = attempt.ctx = ctx
-  for noted in (attempt.fused, attempt.refused, attempt.local_ranges, attempt.row_values): noted.clear()
+def end(attempt:Attempt) -> None:
+  """Forgets the attempt, which holds the whole graph, but not its scopes and tags: the schedule of its kernels needs them."""
+  begin(Attempt(scope_ranges=attempt.scope_ranges, tagged=attempt.tagged))
 
 def node_of(buf:UOp) -> UOp|None:
   """Returns the node of a BUFFERIZE; None if it was not recorded (_apply.py)."""

@@ -2,7 +2,7 @@
 
 Stock removes the buffer of a value without reduces that reads few buffers (rangeify.py:156-213). It ignores how often the value is then computed: a
 matmul computes a sine that it reads for each element of the product. This module counts that on the result of an attempt: the loops of each kernel,
-and the ranges that each value depends on. A roofline of the target (codegen/_cost.py) compares the kernels with the kernels there would be if the
+and the ranges that each value depends on. A roofline of the target (codegen/_work.py) compares the kernels with the kernels there would be if the
 value had a buffer: one more kernel, and loads instead of computations.
 """
 from __future__ import annotations
@@ -14,12 +14,8 @@ from typing import Iterable, NamedTuple
 from tinygrad.dtype import dtypes
 from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
-from tinygrad_overlay.codegen._cost import find_machine, op_cost
-from tinygrad_overlay.codegen._work import CannotLower, count_reduces
-from tinygrad_overlay.schedule._apply import IS_BUFFER
-from tinygrad_overlay.schedule._local import count_elements, find_renderer
-from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
-from tinygrad_overlay.schedule._ranges import Ranges
+from tinygrad_overlay.codegen._work import CannotLower, count_elements, count_reduces, count_steps, find_machine, find_renderer, op_cost, size
+from tinygrad_overlay.schedule._pass import IS_BUFFER, Attempt, MadeKernel, Ranges
 from tinygrad_overlay.schedule._refusals import Refusal
 
 # opts unroll up to two output loops; unrolled steps share values that do not depend on these loops
@@ -31,8 +27,7 @@ MIN_GAIN, MIN_LAUNCHES = 0.25, 10
 FREE_BYTES = 64 << 20
 
 class Env:
-  """Maps the ranges that inlined values close to the kernel's loops in their index. A value read at two indices has two Envs, and is computed
-  twice."""
+  """Maps the ranges that inlined values close to the kernel's loops in their index. A value read at two indices has two Envs, and is computed twice."""
   def __init__(self, loops:dict[UOp, frozenset[UOp]]): self.loops = loops
 
   def enter(self, own:Ranges, at:Ranges) -> Env:
@@ -61,14 +56,13 @@ class Region:
   inlined: Counter[UOp] = field(default_factory=Counter)
   read: set[UOp] = field(default_factory=set)
 
-def size(r:UOp) -> int: return int(r.vmax)+1
-def count_steps(ranges:Iterable[UOp]) -> int: return math.prod(map(size, ranges))
 def in_order(ranges:Iterable[UOp]) -> Ranges: return tuple(sorted(ranges, key=lambda r: r.arg))
 
 class Reuse:
   """The regions of an attempt's kernels, and the regions they would have with more buffers."""
   def __init__(self, made:Attempt, ren:Renderer):
     self.made, self.ren, self.machine = made, ren, find_machine(ren)
+    self.least_ns = MIN_LAUNCHES*self.machine.launch_ns
     self.range_map, self.realize_map = made.ctx.range_map, made.ctx.realize_map
     self.reduces = {k.node: find_reduces(k) for k in made.kernels if k.node is not None and k.node in self.range_map}
     # nodes with a buffer, and nodes that should have one, with the numbers
@@ -93,7 +87,7 @@ class Reuse:
       visit = stack.pop()
       if visit.x not in self.range_map or visit in seen: continue
       seen.add(visit)
-      region.ops += self.count_ops(visit)
+      if visit.x.op in GroupOp.ALU: region.ops += op_cost(visit.x, self.ren)*count_executed(self.find_depending(visit), visit.around, self.ren)
       if visit.x.op is Ops.REDUCE_AXIS: visit = self.enter_reduce(visit, region, left)
       for s in visit.x.src:
         if s.dtype.scalar() == dtypes.index: continue
@@ -122,10 +116,6 @@ class Reuse:
     _, outs, ambient = self.range_map[visit.x]
     return visit.env.find_loops((*outs, *ambient.values()))
 
-  def count_ops(self, visit:Visit) -> int:
-    if visit.x.op not in GroupOp.ALU: return 0
-    return op_cost(visit.x, self.ren)*count_executed(self.find_depending(visit), visit.around, self.ren)
-
   # *** how long it takes
 
   def count_all(self, x:UOp) -> int:
@@ -134,26 +124,20 @@ class Reuse:
 
   def count_bytes(self, x:UOp) -> int: return self.count_all(x)*x.dtype.itemsize if x._shape is not None else 0
 
-  def predict(self, roots:Iterable[UOp]) -> float: return sum(map(self.predict_kernel, roots))
-
-  def predict_kernel(self, root:UOp) -> float:
-    region = self.find_region(root)
-    return self.machine.predict(region.ops, 0, sum(map(self.count_bytes, {root, *region.read})), self.count_all(root))
+  def predict(self, roots:Iterable[UOp]) -> float:
+    regions = [(root, self.find_region(root)) for root in roots]
+    return sum(self.machine.predict(r.ops, 0, sum(map(self.count_bytes, {root, *r.read})), self.count_all(root)) for root,r in regions)
 
   # *** the choice
 
   def choose(self) -> dict[UOp, Refusal]:
     """Stores values that pay, nearest to the outputs first; then takes back values that no longer pay because of the others."""
     for x in reversed(self.made.toposort):
-      if self.may_store(x) and (roots:=self.find_readers(x)): self.try_to_store(x, roots)
+      # stock must have removed the buffer of x; computing a value of a row twice pays (_policy.py)
+      if x not in self.made.inlined or x in self.stored or x in self.made.fused or x.op is Ops.THREEFRY: continue
+      if roots:=[root for root in self.computed_in.get(x, ()) if x in self.find_region(root).inlined]: self.try_to_store(x, roots)
     for x in [x for x in self.made.toposort if x in self.found and x in self.stored]: self.try_to_take_back(x)
     return self.found
-
-  def may_store(self, x:UOp) -> bool:
-    """Whether stock removed the buffer of x. Computing a value of a row twice pays (_row_values.py)."""
-    return x in self.made.inlined and x not in self.stored and x not in self.made.fused and x.op is not Ops.THREEFRY
-
-  def find_readers(self, x:UOp) -> list[UOp]: return [root for root in self.computed_in.get(x, ()) if x in self.find_region(root).inlined]
 
   def try_to_store(self, x:UOp, roots:list[UOp]) -> None:
     times, elements, needs = sum(self.find_region(root).inlined[x] for root in roots), self.count_all(x), self.count_bytes(x)
@@ -167,10 +151,9 @@ class Reuse:
     after = self.predict([*roots, x])
     is_gain, is_too_large = before-after >= max(MIN_GAIN*before, self.least_ns), self.stored_bytes+needs > self.most_bytes
     if is_gain:
-      numbers = {"evaluations": times, "elements": elements, "kernels": len(roots), "bytes": needs, "ns": after, "stock_ns": before,
-                 "target": type(self.ren).__name__.removesuffix("Renderer")}
-      self.found[x] = Refusal("realize-reused", "stored-once", numbers)
-      if is_too_large: self.found[x] = Refusal("realize-reused", "over-memory", {**numbers, "limit": self.most_bytes})
+      self.found[x] = Refusal("realize-reused", "over-memory" if is_too_large else "stored-once", {
+        "evaluations": times, "elements": elements, "kernels": len(roots), "bytes": needs, "ns": after, "stock_ns": before,
+        "target": type(self.ren).__name__.removesuffix("Renderer"), **({"limit": self.most_bytes} if is_too_large else {})})
     if not is_gain or is_too_large:
       self.stored.discard(x)
       del self.regions[x]
@@ -198,9 +181,6 @@ class Reuse:
     for root in self.stored:
       for x in self.find_region(root).inlined: found.setdefault(x, []).append(root)
     return found
-
-  @property
-  def least_ns(self) -> float: return MIN_LAUNCHES*self.machine.launch_ns
 
   @cached_property
   def most_bytes(self) -> int: return max(FREE_BYTES, sum(self.count_bytes(x) for x in self.made.toposort if x in self.stored or x.op is Ops.BUFFER))

@@ -1,10 +1,9 @@
 """Prepares vmap scopes for the rangeify pass: gives each RANGE a unique id, and refuses ops that cannot be inside a scope."""
 from __future__ import annotations
-import itertools
+import itertools, sys
 from typing import Iterable, Iterator
 from tinygrad.dtype import dtypes
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, consumer_map_from_toposort, range_start, sint, sint_to_uop
-from tinygrad_overlay._callers import called_methods
 from tinygrad_overlay._state import FIRST_OWN_ID, FIRST_PADDED_ID, process, remember
 
 class VmapScopeError(RuntimeError):
@@ -12,6 +11,8 @@ class VmapScopeError(RuntimeError):
 
 # arg of a VMAPOUT that replaces CONTIGUOUS over VMAPOUT: its buffer is never removed
 KEEP = "contiguous"
+
+def is_kept(x:UOp) -> bool: return x.op is Ops.VMAPOUT and x.arg == KEEP
 
 # in a schedule, the ids of pad_reduce's RANGEs start here and go down: no VMAP op names these RANGEs
 SCHEDULED_PADDED_ID = -10001
@@ -30,6 +31,7 @@ def vmap_ranges(toposort) -> frozenset[UOp]:
 
 def is_padded(x:UOp) -> bool: return x.op is Ops.RANGE and (x.arg[0] <= FIRST_PADDED_ID or FIRST_OWN_ID < x.arg[0] <= SCHEDULED_PADDED_ID)
 def is_own(x:UOp) -> bool: return x.op is Ops.RANGE and x.arg[0] <= FIRST_OWN_ID
+def with_id(r:UOp, number:int) -> UOp: return r.replace(arg=(number,)+r.arg[1:])
 
 def name_own_ranges(toposort) -> dict[UOp, UOp]:
   """Returns small ids for tinygrad.func's RANGEs, in graph order: the same program always gives the same graph.
@@ -38,7 +40,7 @@ def name_own_ranges(toposort) -> dict[UOp, UOp]:
   """
   if not (own:=[x for x in toposort if is_own(x)]): return {}
   ids, padded = free_ids(toposort, -1), free_ids(toposort, SCHEDULED_PADDED_ID)
-  return {r:r.replace(arg=(next(padded if is_padded(r) else ids),)+r.arg[1:]) for r in reversed(own)}
+  return {r:with_id(r, next(padded if is_padded(r) else ids)) for r in reversed(own)}
 
 def open_vmap_ranges(*us:UOp) -> list[UOp]:
   """Returns the vmap RANGEs that are open in any of the values; empty outside of all scopes."""
@@ -81,7 +83,7 @@ def describe_place(x:UOp) -> str:
   if not x.metadata: return name
   return f"{name} ({x.metadata[0].name} at {x.metadata[0].caller})" if x.metadata[0].caller else f"{name} ({x.metadata[0].name})"
 
-def prepare_scopes(tsink:UOp, toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -> UOp:
+def prepare_scopes(tsink:UOp, toposort:dict[UOp, None]) -> UOp:
   """Returns the graph with scopes that the pass can schedule. Raises VmapScopeError if it cannot.
 
    0. a REDUCE over a RANGE of pad_reduce gets a new RANGE if a step of that RANGE reads its result
@@ -92,28 +94,28 @@ def prepare_scopes(tsink:UOp, toposort:dict[UOp, None], scope_ranges:frozenset[U
    5. a VMAPOUT of a RESHAPE that is an output becomes the RESHAPE of a VMAPOUT: as by hand, the buffer has the axes of the computation
    6. a value that leaves its scope as an output is a buffer: its other readers in the scope read that buffer
   """
-  if (separated:=separate_reduces(tsink, toposort)) is not tsink:
-    toposort = (tsink:=separated).toposort()
-    scope_ranges = vmap_ranges(toposort)
-  if names:=rename_ranges(toposort, scope_ranges):
-    toposort = (tsink:=tsink.substitute(names)).toposort()
-    scope_ranges = vmap_ranges(toposort)
+  toposort = (tsink:=separate_reduces(tsink, toposort)).toposort()
+  toposort = (tsink:=tsink.substitute(rename_ranges(toposort, vmap_ranges(toposort)))).toposort()
+  scope_ranges = vmap_ranges(toposort)
   for x in toposort: check_op(x, [r for r in x.ranges if r in scope_ranges])
-  consumers = consumer_map_from_toposort(toposort)
-  if reshaped:=find_reshaped_outputs(consumers):
-    toposort = (tsink:=tsink.replace(src=tuple(reshaped.get(s, s) for s in tsink.src))).toposort()
-    consumers = consumer_map_from_toposort(toposort)
-  return rebuild(tsink, toposort, consumers, scope_ranges)
+  reshaped = find_reshaped_outputs(consumer_map_from_toposort(toposort))
+  tsink = tsink.replace(src=tuple(reshaped.get(s, s) for s in tsink.src))
+  return rebuild(tsink, tsink.toposort(), scope_ranges)
 
-def rebuild(tsink:UOp, toposort:dict[UOp, None], consumers:dict[UOp, dict[UOp, None]], scope_ranges:frozenset[UOp]) -> UOp:
+def rebuild(tsink:UOp, toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -> UOp:
   """Steps 2, 3, 4 and 6 of prepare_scopes, in one walk."""
-  kept, leaving = find_kept(toposort), find_leaving(tsink, consumers)
+  consumers = consumer_map_from_toposort(toposort)
+  (tags, removed), leaving = find_kept(toposort, consumers), find_leaving(tsink, consumers)
   new: dict[UOp, UOp] = {}
+  def source(x:UOp, s:UOp) -> UOp:
+    if (vmapout:=leaving.get(s)) is None or x is vmapout: return new[s]
+    return UOp(Ops.VMAPIN, s.dtype, (new[vmapout], *new[vmapout].src[1:]))
   for x in toposort if not leaving else order_leaving(tsink, leaving):
-    srcs = tuple(new[s] if (vmapout:=leaving.get(s)) is None or x is vmapout else enter_again(new[vmapout]) for s in x.src)
+    srcs = tuple(source(x, s) for s in x.src)
     new[x] = x.replace(src=srcs) if srcs != x.src else x
-    if x in kept: new[x] = kept[x](new[x])
-    elif outer:=reduced_outer_ranges(x, scope_ranges): new[x] = reduce_whole_batch(new[x], outer)
+    if x in tags: new[x] = new[x].replace(arg=KEEP, tag=tags[x] or None)
+    elif x in removed: new[x] = srcs[0].replace(tag=x.tag) if removed[x] else srcs[0]
+    elif x.op is Ops.REDUCE and (outer:=[r for r in x.src[1:] if r in scope_ranges and r.arg[-1] == AxisType.OUTER]): new[x] = reduce_whole_batch(new[x], outer)
     elif x.op is Ops.COPY and (open_ranges:=[r for r in x.ranges if r in scope_ranges]): new[x] = copy_whole_batch(new[x], open_ranges)
   return new[tsink]
 
@@ -129,9 +131,8 @@ def separate_reduces(tsink:UOp, toposort:dict[UOp, None]) -> UOp:
   for x in toposort:
     srcs = tuple(new[s] for s in x.src)
     new[x] = x.replace(src=srcs) if srcs != x.src else x
-    for r in padded_ranges(x):
-      if r not in reused: continue
-      if (key:=(r, nested[x][r])) not in names: names[key] = r.replace(arg=(next(free),)+r.arg[1:])
+    for r in (r for r in padded_ranges(x) if r in reused):
+      if (key:=(r, nested[x][r])) not in names: names[key] = with_id(r, next(free))
       new[x] = new[x].substitute({r:names[key]})
   return new[tsink]
 
@@ -160,7 +161,7 @@ def rename_ranges(toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -> dict
   free = itertools.count(min([0, *taken, *(r.arg[0] for r in scope_ranges)])-1, -1)
   names: dict[UOp, UOp] = {}
   for r in (x for x in toposort if x in scope_ranges):
-    if r.arg[0] >= 0 or r.arg[0] in taken: names[r] = r.replace(arg=(next(free),)+r.arg[1:])
+    if r.arg[0] >= 0 or r.arg[0] in taken: names[r] = with_id(r, next(free))
     else: taken.add(r.arg[0])
   return names
 
@@ -189,26 +190,20 @@ def is_batch_first(vmapout:UOp) -> bool:
   ranges = sum(a.op is Ops.RANGE for a in vmapout.src[1:])
   return all(a.op is Ops.RANGE for a in vmapout.src[1:1+ranges])
 
-def find_kept(toposort:dict[UOp, None]) -> dict:
-  """Returns node -> a function of its new form, for each VMAPOUT under a CONTIGUOUS and for that CONTIGUOUS."""
-  kept: dict = {}
-  consumers = consumer_map_from_toposort(toposort)
+def find_kept(toposort:dict[UOp, None], consumers:dict[UOp, dict[UOp, None]]) -> tuple[dict[UOp, tuple], dict[UOp, bool]]:
+  """Returns VMAPOUT under a CONTIGUOUS -> its tag, and CONTIGUOUS -> whether its source takes over its tag."""
+  tags: dict[UOp, tuple] = {}
+  removed: dict[UOp, bool] = {}
   for x in toposort:
     # a CONTIGUOUS with opts asks for a kernel of its own
     if x.op is not Ops.CONTIGUOUS or x.arg is not None or len(x.src) != 1: continue
-    if (vmapout:=below_reshapes(x.src[0])).op is not Ops.VMAPOUT: continue
-    if x.src[0] is vmapout:
-      tag = (kept[vmapout].tag if vmapout in kept else vmapout.tag or ())+(x.tag or ())
-      kept[vmapout], kept[x] = Keep(tag), take_source
-    elif all(c.op is Ops.SINK for c in consumers[x]):
-      # only an output may be the RESHAPE itself: with other consumers it would be dissolved into their indices
-      kept.setdefault(vmapout, Keep(vmapout.tag or ()))
-      kept[x] = take_tagged_source
-  return kept
-
-def below_reshapes(x:UOp) -> UOp:
-  while x.op is Ops.RESHAPE: x = x.src[0]
-  return x
+    vmapout = x.src[0]
+    while vmapout.op is Ops.RESHAPE: vmapout = vmapout.src[0]
+    if vmapout.op is not Ops.VMAPOUT: continue
+    if x.src[0] is vmapout: tags[vmapout], removed[x] = tags.get(vmapout, vmapout.tag or ())+(x.tag or ()), False
+    # only an output may be the RESHAPE itself: with other consumers it would be dissolved into their indices
+    elif all(c.op is Ops.SINK for c in consumers[x]): tags[vmapout], removed[x] = tags.get(vmapout, vmapout.tag or ()), True
+  return tags, removed
 
 def find_leaving(tsink:UOp, consumers:dict[UOp, dict[UOp, None]]) -> dict[UOp, UOp]:
   """Returns value -> its VMAPOUT that is an output, for each value that a kernel computes and other nodes use too."""
@@ -236,17 +231,6 @@ def is_computed(x:UOp) -> bool:
   while x.op in GroupOp.Movement | GroupOp.VMap | {Ops.CONTIGUOUS}: x = x.src[0]
   return x.op not in {Ops.BUFFER, Ops.CONST, Ops.AFTER, Ops.BUFFER_VIEW}
 
-def enter_again(vmapout:UOp) -> UOp: return UOp(Ops.VMAPIN, vmapout.dtype, (vmapout, *vmapout.src[1:]))
-
-class Keep:
-  def __init__(self, tag:tuple): self.tag = tag
-  def __call__(self, vmapout:UOp) -> UOp: return vmapout.replace(arg=KEEP, tag=self.tag or None)
-
-def is_kept(x:UOp) -> bool: return x.op is Ops.VMAPOUT and x.arg == KEEP
-
-def take_source(contiguous:UOp) -> UOp: return contiguous.src[0]
-def take_tagged_source(contiguous:UOp) -> UOp: return contiguous.src[0].replace(tag=contiguous.tag)
-
 def collect_batch(u:UOp, ranges:list[UOp]) -> UOp:
   """(4,) inside a scope of size 3 -> (3, 4): collects a value along new first axes, one for each RANGE."""
   return UOp(Ops.VMAPOUT, u.dtype, (u, *ranges, *[UOp.const(ranges[0].dtype, 0)]*len(u.shape)))
@@ -256,9 +240,6 @@ def copy_whole_batch(copy:UOp, ranges:list[UOp]) -> UOp:
   batch = collect_batch(source, ranges)
   # the copy has another shape, so it does not keep the tag of the tensor inside the scope
   return UOp(Ops.VMAPIN, copy.dtype, (copy.replace(src=(batch, device), tag=None), *batch.src[1:]))
-
-def reduced_outer_ranges(x:UOp, scope_ranges:frozenset[UOp]) -> list[UOp]:
-  return [r for r in x.src[1:] if r in scope_ranges and r.arg[-1] == AxisType.OUTER] if x.op is Ops.REDUCE else []
 
 def reduce_whole_batch(reduce:UOp, outer:list[UOp]) -> UOp:
   value = reduce.src[0]
@@ -276,6 +257,22 @@ CANNOT_BE_IN_SCOPE = {
   Ops.MSELECT: "selects a device inside the vmap scope of {}: sharded tensors cannot be in a scope",
   Ops.MSTACK: "stacks devices inside the vmap scope of {}: sharded tensors cannot be in a scope",
 }
+
+# an observer's frames may be between tinygrad's frames
+INSIDE = ("tinygrad.", "tinygrad_overlay.", "contextlib", "functools", "vmapdbg.")
+
+def called_methods() -> list[str]:
+  """Returns the Tensor methods (and TinyJit) on the stack, innermost first: the last name is the method that the user called.
+
+  tinygrad's _METADATA has only the method that the user called, and never TinyJit.
+  """
+  frame, names = sys._getframe(1), []
+  while frame is not None and (module:=frame.f_globals.get("__name__", "")).startswith(INSIDE):
+    name = frame.f_code.co_name
+    if module == "tinygrad.tensor" and hasattr(frame.f_globals["Tensor"], name): names.append(f"Tensor.{name}")
+    if module == "tinygrad.engine.jit" and name == "__call__": names.append("TinyJit")
+    frame = frame.f_back
+  return names
 
 def name_caller() -> str:
   """Returns the method that realizes a value, unless it is `realize`, as the end of a sentence."""

@@ -16,9 +16,7 @@ The numbers are lines of tinygrad/schedule/indexing.py in tinygrad 0.12.0, here 
 """
 from __future__ import annotations
 import functools, operator
-from dataclasses import dataclass
 from types import ModuleType
-from typing import Callable
 from tinygrad.dtype import dtypes
 from tinygrad.helpers import all_same, cpu_profile
 from tinygrad.schedule.indexing import IndexingContext, apply_movement_op, pm_generate_realize_map, render_ranges
@@ -29,10 +27,9 @@ from tinygrad_overlay._patching import Changes
 from tinygrad_overlay.schedule import _parts, _pass
 from tinygrad_overlay.schedule._ambient import BatchLoops, find_ambient_ranges, find_free_ranges
 from tinygrad_overlay.schedule._apply import create_bufferize_and_index
-from tinygrad_overlay.schedule._policy import EndingNode, choose_policy, realize_all
-from tinygrad_overlay.schedule._ranges import NodeRanges, Ranges, VmapContext
+from tinygrad_overlay.schedule._pass import Attempt, NodeRanges, Ranges, VmapContext
+from tinygrad_overlay.schedule._policy import EndingNode, Policy, RowValues
 from tinygrad_overlay.schedule._refusals import Refusal
-from tinygrad_overlay.schedule._row_values import RowValues, may_compute_again
 from tinygrad_overlay.schedule._scopes import is_kept, prepare_scopes, vmap_ranges
 
 # ranges on the output of a node, and the bindings of its ambient ranges
@@ -54,10 +51,10 @@ class RangeAssignment:
    5. rows.values[x], if present, says that x is realized because its readers differ along a row, and which of its axes are not along the row
    6. rows.row_of maps the ranges of such an x that are not along the row to the ranges of all its readers, through any number of such nodes
   """
-  def __init__(self, toposort:dict[UOp, None], ctx:VmapContext, consumers:dict[UOp, dict[UOp, None]], free_ranges:frozenset[UOp], attempt:_pass.Attempt):
-    self.toposort, self.ctx, self.consumers, self.attempt = toposort, ctx, consumers, attempt
-    self.policy = choose_policy(attempt)
-    self.batch = BatchLoops(ctx, toposort, free_ranges)
+  def __init__(self, attempt:Attempt, free_ranges:frozenset[UOp]):
+    self.toposort, self.ctx, self.consumers, self.attempt = attempt.toposort, attempt.ctx, attempt.consumers, attempt
+    self.policy = Policy(attempt)
+    self.batch = BatchLoops(attempt.ctx, attempt.toposort, free_ranges)
     self.rows = RowValues()
     self.ending: dict[UOp, dict[UOp, UOp]] = {}
 
@@ -69,7 +66,9 @@ class RangeAssignment:
       if (found:=self.output_ranges(x)) is None: continue
       out_rngs, ambient = found
       if self.ending[x] and x.op in ENDS_RANGES: out_rngs, ambient = self.end_ranges(x, out_rngs, ambient)
-      if x in self.rows.values: self.note_row_value(x, out_rngs, ambient)
+      if x in self.rows.values:
+        along = self.rows.note_ranges(x, out_rngs, ambient)
+        if self.policy.may_compute_again: self.attempt.row_values[x] = [self.batch.loops.get(r, r) for r in along]
       rngs = self.input_ranges(x, out_rngs, ambient)
       self.ctx.range_map[x] = NodeRanges(rngs, out_rngs, input_ambient(x, out_rngs, ambient))
       if debug: self.print_node(x, rngs, out_rngs)
@@ -112,23 +111,22 @@ class RangeAssignment:
   def merge_consumers(self, x:UOp, readers:list[NodeRanges]) -> Output:
     """Consumers with equal ranges, except for valids, share them; otherwise x is realized on the axes that differ (indexing.py:205-229)."""
     mine = self.batch.ambient_of(x)
-    merged = merge_readers(readers, mine)
-    differ, batch_differs = merged.differ, merged.batch_differs
-    if not differ and not batch_differs: return merged.outs, merged.ambient
+    agree, outs = merge_ranges([n.ins for n in readers])
+    batch_agrees, batch = merge_ranges([tuple(n.ambient.get(r, r) for r in mine) for n in readers])
+    ambient = dict(zip(mine, batch))
+    differ, batch_differs = [i for i,same in enumerate(agree) if not same], [r for r,same in zip(mine, batch_agrees) if not same]
+    if not differ and not batch_differs: return tuple(outs), ambient
     partial = not batch_differs and self.policy.may_be_partial(x)
     if partial and (refusal:=self.policy.find_refusal(x, differ)) is not None:
       self.report_refused(x, refusal)
       partial = False
     axes = self.ctx.realize_map[x] = differ if partial else list(range(len(x.shape)))
-    ambient = merged.ambient if len(axes) < len(x.shape) else self.batch.new_loops(x)
-    own = self.own_ranges(x) if x.op is Ops.VMAPOUT else self.renew(x, merged.outs, axes)
-    # readers that share the rows and differ along them: the reduce of a row, and its elements
-    if not partial and asks_for_loops(readers, merged): self.rows.note_readers(x, readers, mine)
+    if len(axes) == len(x.shape): ambient = self.batch.new_loops(x)
+    own = self.own_ranges(x) if x.op is Ops.VMAPOUT else self.renew(x, tuple(outs), axes)
+    # readers that share the rows and differ along them, only in plain loops: the reduce of a row, and its elements
+    asked = [n.ins[i] for n in readers for i in differ]+[n.ambient.get(r, r) for n in readers for r in batch_differs]
+    if not partial and all(r.get_idx().op is Ops.RANGE for r in asked): self.rows.note_readers(x, readers, mine)
     return own, ambient
-
-  def note_row_value(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> None:
-    along = self.rows.note_ranges(x, out_rngs, ambient)
-    if may_compute_again(self.attempt): self.attempt.row_values[x] = [self.batch.loops.get(r, r) for r in along]
 
   def end_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> Output:
     """If a range ends below x, in an EXPAND, x is realized, so that it is not computed again for each element of the EXPAND (indexing.py:231-241)."""
@@ -136,7 +134,7 @@ class RangeAssignment:
     choice = self.policy.choose_axes(node)
     if (refusal:=self.policy.find_refusal_at(node, choice, self.batch.ambient_of(x))) is not None:
       self.report_refused(x, refusal)
-      choice = realize_all(node)
+      choice = node.realize_all()
     axes = node.realized+choice.axes
     if choice.fuses: self.attempt.fused[x] = axes
     if choice.is_local_in_scope: self.ctx.local_in_scope.add(x)
@@ -149,10 +147,9 @@ class RangeAssignment:
 
   def describe_ending(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> EndingNode:
     realized = list(self.ctx.realize_map.get(x) or [])
-    rest = [i for i in range(len(out_rngs)) if i not in realized]
     # a scalar has no axis, and stock computes it again each time; inside a scope it has the batch
     is_batch_alone = out_rngs == () and x in self.ctx.vmap_map and "ambient-ranges" in _state.patches
-    return EndingNode(x, out_rngs, ambient, self.ending[x], realized, rest, is_batch_alone)
+    return EndingNode(x, out_rngs, ambient, self.ending[x], realized, is_batch_alone)
 
   def report_refused(self, x:UOp, refusal:Refusal) -> None:
     self.attempt.refused[x] = refusal
@@ -199,21 +196,6 @@ def input_ambient(x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> dict[UOp, U
 
 # *** readers that share a node
 
-@dataclass(frozen=True)
-class Merged:
-  """The merged index of a node's readers, with all their valids, for each axis and each ambient range; and the axes and RANGEs on which they
-  differ."""
-  outs: Ranges
-  ambient: dict[UOp, UOp]
-  differ: list[int]
-  batch_differs: list[UOp]
-
-def merge_readers(readers:list[NodeRanges], mine:Ranges) -> Merged:
-  agree, outs = merge_ranges([n.ins for n in readers])
-  batch_agrees, batch = merge_ranges([tuple(n.ambient.get(r, r) for r in mine) for n in readers])
-  differ = [i for i,same in enumerate(agree) if not same]
-  return Merged(tuple(outs), dict(zip(mine, batch)), differ, [r for r,same in zip(mine, batch_agrees) if not same])
-
 def merge_ranges(asked:list[Ranges]) -> tuple[list[bool], list[UOp]]:
   """Returns for each axis whether all consumers have one index, and that index: valid if any consumer's is (indexing.py:207-222)."""
   agree, merged = [], []
@@ -226,11 +208,6 @@ def merge_ranges(asked:list[Ranges]) -> tuple[list[bool], list[UOp]]:
       merged[-1] = graph_rewrite(valid.where(idxs[0], UOp.invalid()), symbolic, name="minimum_valid")
   return agree, merged
 
-def asks_for_loops(readers:list[NodeRanges], merged:Merged) -> bool:
-  """Whether the readers differ only in plain loops."""
-  asked = [n.ins[i] for n in readers for i in merged.differ]+[n.ambient.get(r, r) for n in readers for r in merged.batch_differs]
-  return all(r.get_idx().op is Ops.RANGE for r in asked)
-
 # *** the pass
 
 @profile_matches
@@ -241,27 +218,33 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
   """
   ctx, scope_ranges = VmapContext(), vmap_ranges(toposort:=tsink.toposort())
   if scope_ranges:
-    toposort = (tsink:=prepare_scopes(tsink, toposort, scope_ranges)).toposort()
+    toposort = (tsink:=prepare_scopes(tsink, toposort)).toposort()
     scope_ranges = vmap_ranges(toposort)
     ctx.vmap_map = find_ambient_ranges(toposort, scope_ranges)
-  attempt = _pass.begin_rangeify(ctx, scope_ranges).attempt
+  # an attempt with a graph has ended: rangeify was called directly, without the other stages
+  attempt = _pass.begin(Attempt()) if _pass.current.toposort else _pass.current
   with cpu_profile("consumer map in rangeify", "TINY"): consumers = consumer_map_from_toposort(toposort)
-  attempt.toposort, attempt.consumers, attempt.ctx = toposort, consumers, ctx
+  attempt.toposort, attempt.consumers, attempt.ctx, attempt.scope_ranges = toposort, consumers, ctx, scope_ranges
   free_ranges = find_free_ranges(consumers, scope_ranges)
-  def walk(ctx:VmapContext) -> None:
+  def walk() -> None:
     for x in toposort:
-      if x.op is Ops.VMAPOUT: realize_vmapout(ctx.realize_map, x, free_ranges)
-    graph_rewrite(tsink, pm_generate_realize_map, ctx=ctx.realize_map, name="get realize")
-    attempt.forced = frozenset(ctx.realize_map)
-    RangeAssignment(toposort, ctx, consumers, free_ranges, attempt).run(debug)
+      if x.op is Ops.VMAPOUT: realize_vmapout(attempt.ctx.realize_map, x, free_ranges)
+    graph_rewrite(tsink, pm_generate_realize_map, ctx=attempt.ctx.realize_map, name="get realize")
+    attempt.forced = frozenset(attempt.ctx.realize_map)
+    RangeAssignment(attempt, free_ranges).run(debug)
   if attempt.settle_part is not None and not scope_ranges:
-    with _state.unwatched(): decide_in_parts(walk, attempt)
+    with _state.unwatched():
+      # with every fusion that the ranges allow
+      walk()
+      if (decisions:=_parts.decide(attempt, attempt.settle_part)) is not None:
+        attempt.realize_points, attempt.reused = decisions
+        attempt.is_decided = True
     # if all fusions pay the first walk is the result, unless an observer must see it
     if not attempt.realize_points and not _state.observer.listens: return apply_rangeify(tsink, ctx), ctx
-    ctx = VmapContext()
-    _pass.begin_again(ctx)
+    attempt.ctx = ctx = VmapContext()
+    for noted in (attempt.fused, attempt.refused, attempt.local_ranges, attempt.row_values): noted.clear()
   _state.observer.pass_starts(tsink, toposort, consumers, ctx, scope_ranges)
-  walk(ctx)
+  walk()
   return apply_rangeify(tsink, ctx), ctx
 
 def apply_rangeify(tsink:UOp, ctx:VmapContext) -> UOp:
@@ -271,14 +254,6 @@ def realize_vmapout(realize_map:dict[UOp, None|list[int]], x:UOp, free_ranges:fr
   """A VMAPOUT whose RANGE cannot be bound to a reader's index must be a buffer."""
   if is_kept(x) or any(a.op is Ops.RANGE and a not in free_ranges for a in x.src[1:]): realize_map[x] = None
 
-def decide_in_parts(walk:Callable[[VmapContext], None], attempt:_pass.Attempt) -> None:
-  """Walks the graph with every fusion that its ranges allow, and decides in parts which fusions pay, if the graph has parts."""
-  assert attempt.settle_part is not None
-  walk(attempt.ctx)
-  if (decisions:=_parts.decide(attempt, attempt.settle_part)) is not None:
-    attempt.realize_points, attempt.reused = decisions
-    attempt.is_decided = True
-
 pm_apply_rangeify: PatternMatcher
 
 def patch(module:ModuleType) -> None:
@@ -286,4 +261,4 @@ def patch(module:ModuleType) -> None:
   with Changes("vmap-ops, ambient-ranges, nested-ranges, fuse-broadcast") as changes:
     stock = changes.expect(module, "create_bufferize_and_index_based_on_ranges", "ctx", "x")
     pm_apply_rangeify = changes.replace_rule(module, "pm_apply_rangeify", stock, create_bufferize_and_index)
-    changes.replace(module, "run_rangeify", run_rangeify, "tsink", "debug")
+    changes.replace(module, "run_rangeify", run_rangeify)

@@ -1,23 +1,110 @@
 """The stages around the pass: which reduces are split before it (patch whole-gathers), and which BUFFERIZEs are removed or stored after it (patches
 close-ranges, vmap-ops; seeds 003, 004)."""
 from __future__ import annotations
+import itertools
+from dataclasses import dataclass, field
 from types import ModuleType
-from tinygrad.dtype import AddrSpace
+from typing import Iterator
+from tinygrad.codegen.simplify import pm_reduce_simplify
+from tinygrad.dtype import AddrSpace, dtypes
 from tinygrad.schedule import indexing, rangeify as upstream
-from tinygrad.uop.ops import AxisType, Ops, PatternMatcher, UOp, UPat, range_str
+from tinygrad.schedule.indexing import apply_movement_op
+from tinygrad.uop.ops import AxisType, GroupOp, Ops, PatternMatcher, UOp, UPat, graph_rewrite, range_str, resolve, sint
+from tinygrad.uop.symbolic import symbolic
 from tinygrad_overlay import _state
 from tinygrad_overlay._func import graph
 from tinygrad_overlay._patching import Changes, check
+from tinygrad_overlay.codegen.simplify import pick_elements
 from tinygrad_overlay.schedule import _fusion, _pass, _scopes
-from tinygrad_overlay.schedule._row_values import is_computed_again
-from tinygrad_overlay.schedule._split import leave_whole
+from tinygrad_overlay.schedule._policy import is_computed_again
 
 # *** splitting a reduce
 
+# number of nodes to search for a comparison with an index: a gather has a few dozen
+MAX_NODES = 500
+# a BITCAST may have another shape than its source
+ELEMENTWISE = GroupOp.Elementwise-{Ops.BITCAST}
+
+@dataclass(frozen=True)
+class LeftWhole:
+  """A gather along `axes` in a reduce of a `source` shape. Stock would store the shape `between`, and reduce it to `result` in a second kernel.
+  `rest`: the other axes of the reduce, which become a separate reduce here."""
+  axes: tuple[int, ...]
+  rest: tuple[int, ...]
+  source: tuple[sint, ...]
+  between: tuple[sint, ...]
+  result: tuple[sint, ...]
+
 def split_reduceop(reduce:UOp, x:UOp) -> UOp|None:
-  """Stock splits a large reduce in two kernels; a gather stays whole."""
-  if (split:=stock_split_reduceop(reduce, x)) is None or (whole:=leave_whole(reduce, x, split)) is None: return split
-  return None if whole is reduce else whole
+  """Stock splits a REDUCE_AXIS whose result is 32,768 times smaller than its source in two kernels (rangeify.py:32). A gather, the sum over all r of
+  `where(r == i, x[r], 0)`, stays whole: unsplit it is one load (codegen/simplify.py), split it is 256 loads, all but one useless, stored and added up.
+
+  A gather along only some of its axes becomes two reduces: the gather, and the sum along the other axes, which may be split.
+  """
+  split = stock_split_reduceop(reduce, x)
+  if split is None or "whole-gathers" not in _state.patches or reduce.arg[0] is not Ops.ADD: return split
+  if not (gathered:=find_gathered(reduce, x)): return split
+  rest = tuple(a for a in reduce.arg[1] if a not in gathered and resolve(x.shape[a] != 1))
+  gather = x.r(Ops.ADD, gathered) if rest else reduce
+  # the CONTIGUOUS between the two kernels of stock's split (rangeify.py:58)
+  between = split.src[0].src[0]
+  _state.observer.split_left_out(gather, LeftWhole(gathered, rest, x.shape, between.shape, reduce.shape))
+  return gather.r(Ops.ADD, rest).replace(tag=reduce.tag) if rest else None
+
+def find_gathered(reduce:UOp, x:UOp) -> tuple[int, ...]:
+  """Returns the reduce axes along which all elements of `x` but one are zero."""
+  if not any(u.op is Ops.CMPNE for u in itertools.islice(walk_values(x), MAX_NODES)): return ()
+  indexed = Indexed(x.ndim)
+  ranges = [UOp.range(s, a, AxisType.REDUCE if a in reduce.arg[1] else AxisType.LOOP) if s != 1 else UOp.const(dtypes.index, 0)
+            for a,s in enumerate(x.shape)]
+  value = graph_rewrite(indexed.value(x, tuple(ranges)), symbolic+pm_reduce_simplify, name="find gathers")
+  summed = [ranges[a] for a in reduce.arg[1] if ranges[a].op is Ops.RANGE]
+  _, left = pick_elements(value, summed)
+  return tuple(a for a in reduce.arg[1] if ranges[a] in summed and ranges[a] not in left)
+
+def walk_values(x:UOp) -> Iterator[UOp]:
+  """Yields `x` and the nodes below it that a kernel computes element by element."""
+  seen, waiting = {x}, [x]
+  while waiting:
+    yield (u:=waiting.pop())
+    new = [s for s in (u.src if u.op in ELEMENTWISE else u.src[:1] if u.op in GroupOp.Movement else ()) if s not in seen]
+    seen.update(new)
+    waiting += new
+
+@dataclass
+class Indexed:
+  """Writes elements of tensors as expressions of ranges, like the rangeify pass. A possible buffer becomes a placeholder."""
+  next_range: int
+  made: dict[tuple[UOp, tuple[UOp, ...]], UOp] = field(default_factory=dict)
+
+  def value(self, u:UOp, ranges:tuple[UOp, ...]) -> UOp:
+    if (known:=self.made.get((u, ranges))) is None: known = self.made[(u, ranges)] = self.make(u, ranges)
+    return known
+
+  def make(self, u:UOp, ranges:tuple[UOp, ...]) -> UOp:
+    if u.op is Ops.CONST: return UOp.const(u.dtype, u.arg)
+    if len(self.made) < MAX_NODES:
+      if u.op in GroupOp.Movement: return self.move(u, ranges)
+      if u.op in ELEMENTWISE: return UOp(u.op, u.dtype, tuple(self.value(s, ranges) for s in u.src), u.arg)
+      if u.op is Ops.REDUCE_AXIS and is_counted(u): return self.count(u, ranges)
+    return UOp(Ops.NOOP, u.dtype, arg=len(self.made)).index(*ranges)
+
+  def move(self, u:UOp, ranges:tuple[UOp, ...]) -> UOp:
+    moved = apply_movement_op(u.op, u.src[0].shape, u.marg, ranges)
+    if u.op is not Ops.PAD: return self.value(u.src[0], moved)
+    inside = UOp.const(dtypes.bool, True).prod(*[r.get_valid() for r in moved])
+    return inside.where(self.value(u.src[0], tuple(r.get_idx() for r in moved)), UOp.const(u.dtype, 0))
+
+  def count(self, u:UOp, ranges:tuple[UOp, ...]) -> UOp:
+    """Writes an arange, a sum of ones, as a REDUCE over new ranges."""
+    op, axes = u.arg
+    own = {a:UOp.range(u.src[0].shape[a], self.next_range+i, AxisType.REDUCE) for i,a in enumerate(axes)}
+    self.next_range += len(own)
+    return self.value(u.src[0], tuple(own.get(a, r) for a,r in enumerate(ranges))).reduce(*own.values(), arg=op)
+
+def is_counted(u:UOp) -> bool:
+  """Whether a REDUCE_AXIS depends on constants alone."""
+  return all(s.op in ELEMENTWISE or s.op in GroupOp.Movement or s.op is Ops.CONST for s in walk_values(u.src[0]))
 
 # *** removing a buffer
 
@@ -28,7 +115,7 @@ def remove_bufferize(src:UOp, buf:UOp, idx:UOp) -> UOp|None:
   Both sides of the buffer may have the same vmap RANGEs, so these are separated first.
   """
   if (apart:=set_ranges_apart(buf, idx)) is not buf: src, buf, idx = apart.src[0], apart, idx.replace(src=(apart,)+idx.src[1:])
-  attempt = _pass.current.attempt
+  attempt = _pass.current
   reused = attempt.reused.get(node) if (node:=_pass.node_of(buf)) is not None else None
   ret = None if reused is not None and reused.rule == "stored-once" else stock_remove_bufferize(src, buf, idx)
   again = ret is None and is_computed_again(attempt, src, buf, idx)
@@ -72,7 +159,7 @@ def bufferize_to_store(ctx, x:UOp, idx:UOp, allow_locals=True) -> UOp|None:
   ret = stock_bufferize_to_store(ctx, x, idx, allow_locals)
   if ret is None or x.arg.addrspace != AddrSpace.GLOBAL: return ret
   if _pass.current.scope_ranges and "close-ranges" in _state.patches and is_plain_store(x.src[0]): ret = close_ranges(ret, x)
-  if (node:=_pass.node_of(x)) is not None: _pass.current.attempt.buffers[ret.base.buf_uop] = node
+  if (node:=_pass.node_of(x)) is not None: _pass.current.buffers[ret.base.buf_uop] = node
   _state.observer.store_closed(x, ret)
   return ret
 
@@ -106,20 +193,17 @@ def tag_uop(ctx:list[UOp], x:UOp) -> UOp|None:
 
 def split_store(ctx:list[UOp], x:UOp) -> UOp|None:
   ret = stock_split_store(ctx, x)
-  if ret is not None: _fusion.note_kernel(_pass.current.attempt, x, ret)
+  if ret is not None: _fusion.note_kernel(_pass.current, x, ret)
   return ret
 
 def get_rangeify_map(sink:UOp) -> dict[UOp, UOp]:
   """Runs all stages from tensor graph to kernels, again if a fusion does not pay (patches fusion-guard, local-budget)."""
-  if not _state.process.own_ranges or not (names:=_scopes.name_own_ranges(sink.toposort())): return settle(sink)
-  new = graph.replace_nodes([sink], names)
-  becomes_map = settle(new[sink])
-  return {old:becomes_map[u] for old,u in new.items() if u in becomes_map}
-
-def settle(sink:UOp) -> dict[UOp, UOp]:
-  try: return _fusion.settle(sink, stock_get_rangeify_map)
+  names = _scopes.name_own_ranges(sink.toposort()) if _state.process.own_ranges else {}
+  new = graph.replace_nodes([sink], names) if names else {}
+  try: becomes_map = _fusion.settle(new.get(sink, sink), stock_get_rangeify_map)
   # they hold the user's graph
   finally: _pass.current.tagged = []
+  return {old:becomes_map[u] for old,u in new.items() if u in becomes_map} if names else becomes_map
 
 def strip_device(c:UOp) -> UOp|None:
   # a constant folded under a LOCAL buffer takes over its device, but constants in kernels have none
@@ -130,26 +214,18 @@ def patch(module:ModuleType) -> None:
   with Changes("vmap-ops, fuse-broadcast, fusion-guard") as changes:
     # rangeify.py imports it from indexing.py, which is patched already
     check(module.run_rangeify is indexing.run_rangeify, module, "run_rangeify", "that of indexing.py", "another one")
-    stock_remove_bufferize = changes.replace(module, "remove_bufferize", remove_bufferize, "src", "buf", "idx")
-    stock_remove_noop_bufferize = changes.replace(module, "remove_noop_bufferize", remove_noop_bufferize, "idx", "b2")
-    changes.replace_rule(module, "pm_const_buffer_folding", stock_remove_noop_bufferize, remove_noop_bufferize)
-    changes.replace_rule(module, "pm_const_buffer_folding", stock_remove_bufferize, remove_bufferize)
-    changes.replace_rule(module, "pm_remove_bufferize", stock_remove_bufferize, remove_bufferize)
+    stock_remove_bufferize = changes.replace(module, "remove_bufferize", remove_bufferize, rules=("pm_const_buffer_folding", "pm_remove_bufferize"))
+    stock_remove_noop_bufferize = changes.replace(module, "remove_noop_bufferize", remove_noop_bufferize, rules=("pm_const_buffer_folding",))
     changes.add_rules(module, "rangeify_codegen", PatternMatcher([(UPat(Ops.CONST, name="c"), strip_device)]))
     changes.by = "close-ranges"
-    stock_bufferize_to_store = changes.replace(module, "bufferize_to_store", bufferize_to_store, "ctx", "x", "idx", "allow_locals")
-    stock_renumber_range = changes.replace(module, "renumber_range", renumber_range, "ctx", "r")
+    stock_bufferize_to_store = changes.replace(module, "bufferize_to_store", bufferize_to_store, rules=("pm_add_buffers_local",))
     # stock calls it in a lambda with allow_locals=False
     changes.replace_rule(module, "pm_add_buffers", stock_bufferize_to_store, add_buffers)
-    changes.replace_rule(module, "pm_add_buffers_local", stock_bufferize_to_store, bufferize_to_store)
-    changes.replace_rule(module, "to_define_global", stock_renumber_range, renumber_range)
+    stock_renumber_range = changes.replace(module, "renumber_range", renumber_range, rules=("to_define_global",))
     changes.by = "local-budget, fusion-guard"
-    stock_split_store = changes.replace(module, "split_store", split_store, "ctx", "x")
-    stock_get_rangeify_map = changes.replace(module, "get_rangeify_map", get_rangeify_map, "sink")
-    changes.replace_rule(module, "split_kernels", stock_split_store, split_store)
+    stock_split_store = changes.replace(module, "split_store", split_store, rules=("split_kernels",))
+    stock_get_rangeify_map = changes.replace(module, "get_rangeify_map", get_rangeify_map)
     changes.by = "whole-gathers"
-    stock_split_reduceop = changes.replace(module, "split_reduceop", split_reduceop, "reduce", "x")
-    changes.replace_rule(module, "earliest_rewrites", stock_split_reduceop, split_reduceop)
+    stock_split_reduceop = changes.replace(module, "split_reduceop", split_reduceop, rules=("earliest_rewrites",))
     changes.by = "vmap-ops"
-    stock_tag_uop = changes.replace(module, "tag_uop", tag_uop, "ctx", "x")
-    changes.replace_rule(module, "add_tags", stock_tag_uop, tag_uop)
+    stock_tag_uop = changes.replace(module, "tag_uop", tag_uop, rules=("add_tags",))

@@ -17,8 +17,6 @@ def describe_varg(varg:tuple) -> str:
 @functools.cache
 def zero() -> UOp: return UOp.const(dtypes.index, 0)
 
-def is_zero(u:UOp) -> bool: return u.op is Ops.CONST and u.arg == 0
-
 def check_varg(name:str, varg:tuple, shape:tuple) -> list[UOp]:
   """Checks that each entry of a varg is a RANGE (a mapped axis) or CONST 0 (an axis that stays). Returns the RANGEs; raises ValueError with the
   shape."""
@@ -29,22 +27,18 @@ def check_varg(name:str, varg:tuple, shape:tuple) -> list[UOp]:
       got = f"{v.op} of dtype {v.dtype}" if isinstance(v, UOp) else repr(v)
       raise ValueError(f"{name}: each varg must be a RANGE or CONST 0 of dtypes.index, not {got} in {describe_varg(varg)} for shape {render_shape(shape)}")
     if v.op is not Ops.RANGE: continue
-    check_range(name, v, shape)
+    # a tuple: a set would ask each Enum for its hash
+    if v.arg[-1] not in (AxisType.LOOP, AxisType.OUTER):
+      raise ValueError(f"{name}: RANGE {v.render(simplify=False)} must be LOOP or OUTER, not {v.arg[-1].name}, for shape {render_shape(shape)}")
+    # a symbolic size is known only at run time
+    if v.vmax < 0:
+      raise ValueError(f"{name}: the size of RANGE {v.render(simplify=False)} must be a positive number, not {v.src[0].render()}, for shape {render_shape(shape)}")
     ranges.append(v)
   if not ranges: raise ValueError(f"{name}: the varg {describe_varg(varg)} names no RANGE, so it maps no axis of shape {render_shape(shape)}")
   if len(set(ranges)) != len(ranges): raise ValueError(f"{name}: the varg {describe_varg(varg)} names a RANGE twice for shape {render_shape(shape)}")
   return ranges
 
-def is_varg_entry(v) -> bool:
-  return isinstance(v, UOp) and v.dtype == dtypes.index and (v.op is Ops.RANGE or is_zero(v))
-
-def check_range(name:str, r:UOp, shape:tuple) -> None:
-  # a tuple: a set would ask each Enum for its hash
-  if r.arg[-1] not in (AxisType.LOOP, AxisType.OUTER):
-    raise ValueError(f"{name}: RANGE {r.render(simplify=False)} must be LOOP or OUTER, not {r.arg[-1].name}, for shape {render_shape(shape)}")
-  # a symbolic size is known only at run time
-  if r.vmax < 0:
-    raise ValueError(f"{name}: the size of RANGE {r.render(simplify=False)} must be a positive number, not {r.src[0].render()}, for shape {render_shape(shape)}")
+def is_varg_entry(v) -> bool: return isinstance(v, UOp) and v.dtype == dtypes.index and (v.op is Ops.RANGE or (v.op is Ops.CONST and v.arg == 0))
 
 def range_size(r:UOp) -> sint: return r.src[0].sintify()
 
@@ -96,11 +90,7 @@ def to_varg(name:str, varg) -> tuple:
   return tuple([UOp.const(dtypes.index, v) if isinstance(v, int) and not isinstance(v, bool) else v for v in varg])
 
 def vmapin(self:UOp, varg:tuple) -> UOp:
-  """Enters a vmap scope: one slice of this value for each step of the RANGEs in `varg`.
-
-  `varg` has one entry for each axis: a RANGE (LOOP or OUTER, as large as the axis) maps the axis, CONST 0 keeps it.
-  (3, 6) with (RANGE(3), 0) -> (6,). Raises ValueError when they do not fit, or when the RANGE is open in this value.
-  """
+  """Like Tensor.vmapin; also raises ValueError when the RANGE is open in this value."""
   ranges = check_varg("VMAPIN", varg:=to_varg("VMAPIN", varg), shape:=self.shape)
   check_device(self)
   opened = self.ranges
@@ -115,11 +105,7 @@ def check_device(u:UOp) -> None:
     raise ValueError(f"VMAPIN: a tensor of shape {render_shape(u.shape)} on {device} cannot enter a vmap scope, copy it to a compute device first")
 
 def vmapout(self:UOp, varg:tuple) -> UOp:
-  """Leaves a vmap scope: collects the slices of the RANGEs in `varg` along new axes.
-
-  `varg` has one entry for each axis of the result: a RANGE puts its axis there, CONST 0 takes the next axis of this value.
-  (6,) with (RANGE(3), 0) -> (3, 6). Raises ValueError when they do not fit.
-  """
+  """Like Tensor.vmapout."""
   check_varg("VMAPOUT", varg:=to_varg("VMAPOUT", varg), shape:=self.shape)
   return made(Ops.VMAPOUT, self, varg, vmapout_shape(varg, shape))
 

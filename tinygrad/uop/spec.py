@@ -1,13 +1,12 @@
 """Allows VMAPIN and VMAPOUT in the tensor graph (patch vmap-ops, seed 004 section 2)."""
 from __future__ import annotations
 from types import ModuleType
-from tinygrad.dtype import dtypes
-from tinygrad.uop import GroupOp, Ops
+from tinygrad.uop import GroupOp
 from tinygrad.uop.ops import PatternMatcher, UPat, UOp
 from tinygrad_overlay._patching import Changes
+from tinygrad_overlay.uop.ops import is_varg_entry
 
-def is_vmap_op(x:UOp) -> bool:
-  return all(v.dtype == dtypes.index and (v.op is Ops.RANGE or (v.op is Ops.CONST and v.arg == 0)) for v in x.src[1:]) and x.dtype == x.src[0].dtype
+def is_vmap_op(x:UOp) -> bool: return all(map(is_varg_entry, x.src[1:])) and x.dtype == x.src[0].dtype
 
 vmap_spec = PatternMatcher([(UPat(GroupOp.VMap, name="x"), is_vmap_op)])
 

@@ -27,4 +27,4 @@ def count_local_bytes(ast:UOp) -> int:
 def patch(module:ModuleType) -> None:
   global stock_apply_opt
   with Changes("local-budget") as changes:
-    stock_apply_opt = changes.replace(module.Scheduler, "apply_opt", apply_opt, "self", "opt", "append_opt")
+    stock_apply_opt = changes.replace(module.Scheduler, "apply_opt", apply_opt)
