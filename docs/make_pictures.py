@@ -36,8 +36,7 @@ from vmapdbg.install.job import Job
 from vmapdbg.install.patches import parse_patches
 from vmapdbg.model.capture import Capture
 from vmapdbg.page.graph.write import write_graph
-from vmapdbg.page.text.capture import print_capture
-from vmapdbg.page.text.diff import print_diff
+from vmapdbg.page.text.run import print_capture, print_diff
 
 FOLDER = Path(__file__).parent
 SAMPLE = "samples/lost_range.py"

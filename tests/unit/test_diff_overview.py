@@ -12,8 +12,7 @@ from vmapdbg.diff import diff_captures
 from vmapdbg.model.capture import Capture, Kernel, Measured, Node, Realized, Reason
 from vmapdbg.model.failure import Failure
 from vmapdbg.page.overview import count_lines, count_rules, group_kernels, is_long, sum_kernels
-from vmapdbg.page.text.diff import print_diff
-from vmapdbg.page.text.overview import print_diff_overview
+from vmapdbg.page.text.run import print_diff, print_overview
 from vmapdbg.page.view import View, select_kernels, select_line, select_schedules
 
 LAYERS = 3
@@ -49,7 +48,7 @@ def compare(before: Capture = BEFORE, after: Capture = AFTER, lines: dict[str, s
 
 
 def show(comparison: View, width: int = 80) -> str:
-    return print_to_text(lambda console: print_diff_overview(comparison, console, "more"), width)
+    return print_to_text(lambda console: print_overview(comparison, console, "more"), width)
 
 
 def test_equal_changes_of_layers_are_one_and_count_together() -> None:

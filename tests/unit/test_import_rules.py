@@ -116,7 +116,7 @@ def test_parent_runs_without_tinygrad() -> None:
     """Two saved captures can be read where tinygrad is not installed, and --help is quick."""
     code = (
         "import sys\nsys.modules['tinygrad'] = None\n"
-        f"import {EVERY_COMMAND}, vmapdbg.page.text.capture\n"
+        f"import {EVERY_COMMAND}, vmapdbg.page.text.run\n"
         "print([name for name in sys.modules if name.startswith('numpy')])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)

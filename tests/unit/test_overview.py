@@ -21,7 +21,7 @@ from vmapdbg.page.overview import (
     group_kernels,
     is_long,
 )
-from vmapdbg.page.text.capture import print_capture, print_overview
+from vmapdbg.page.text.run import print_capture, print_overview
 from vmapdbg.page.view import Selected, View, select_kernels, select_line
 from vmapdbg.page.why import explain
 

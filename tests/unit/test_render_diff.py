@@ -33,8 +33,7 @@ from vmapdbg.model.capture import Capture, Finding, Output, SnippetError
 from vmapdbg.model.store import load_capture
 from vmapdbg.page.sections import SECTIONS
 from vmapdbg.page.text import buffers
-from vmapdbg.page.text.capture import print_capture
-from vmapdbg.page.text.diff import print_diff
+from vmapdbg.page.text.run import print_capture, print_diff
 from vmapdbg.page.text.view import ScheduleView
 
 GOLDEN = Path(__file__).parent.parent / "golden"

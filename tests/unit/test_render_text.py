@@ -38,8 +38,9 @@ from rich.console import Console
 
 from vmapdbg.install.patches import PATCHES
 from vmapdbg.model.capture import Bufferize, Capture, Finding, Range, SnippetError, VmapEntry
+from vmapdbg.model.failure import Failure
 from vmapdbg.page.sections import SECTIONS
-from vmapdbg.page.text.capture import print_capture, print_patches
+from vmapdbg.page.text.run import print_capture, print_patches
 
 WIDTHS = (60, 80, 200)
 CAPTURES = {
@@ -392,7 +393,7 @@ def test_few_schedules_one_schedule_and_all_schedules_are_shown_whole() -> None:
 
 
 def test_a_schedule_or_section_that_is_not_there_is_an_error_before_any_output() -> None:
-    with pytest.raises(ValueError, match=r"no schedule 9: the capture has 0, 1, 2, ... 6"):
+    with pytest.raises(Failure, match="there is no schedule 9: there are 7"):
         render(many_schedules(7), schedule=9)
     with pytest.raises(ValueError, match=r"unknown section 'rangs'"):
         render(lost_range(), only=("rangs",))

@@ -16,7 +16,7 @@ from vmapdbg.install.patches import parse_patches
 from vmapdbg.model.capture import Capture, Kernel, Measured, SnippetError
 from vmapdbg.model.schedule_index import sum_programs
 from vmapdbg.page.overview import group_kernels, sum_kernels
-from vmapdbg.page.text.diff import print_diff
+from vmapdbg.page.text.run import print_diff
 from vmapdbg.page.view import View
 
 DIED = SnippetError("ChildDied", "it died", None)

@@ -158,15 +158,14 @@ def print_part(view: View, part: options.Part, output: Path | None, unified: boo
     """Prints a diff, or a part of it; an overview of a long diff; with a page, only the verdict. Raises Failure for a
     part that the diff does not have."""
     from vmapdbg.page.overview import is_long
-    from vmapdbg.page.text.diff import print_diff, print_verdict
-    from vmapdbg.page.text.overview import print_diff_overview
+    from vmapdbg.page.text.run import print_diff, print_head, print_overview
     from vmapdbg.page.view import Selected, select_schedules
 
     if output is not None:
-        print_verdict(view.diff, console.make_console())
+        print_head(view.diff, console.make_console())
         return
     if part.is_whole and is_long(view):
-        print_diff_overview(view, console.make_console(), _SEE_MORE)
+        print_overview(view, console.make_console(), _SEE_MORE)
         return
     selected = part.select(view)
     if selected is None and part.number is not None:
@@ -197,7 +196,7 @@ def diff_folders(
     """Prints how two saved runs differ, or like a diff of two captures, how a `test` of them does. Returns whether
     they are equal. Lists damaged files on stderr; with `exit_code` these end the tool with 2, because the comparison is
     not complete."""
-    from vmapdbg.page.text.diff import print_diff
+    from vmapdbg.page.text.run import print_diff
     from vmapdbg.page.text.suite import dump_suite_github, print_suite
     from vmapdbg.suite.compare import compare_runs, diff_test
     from vmapdbg.suite.saved import load_run

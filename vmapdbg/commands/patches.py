@@ -18,6 +18,6 @@ def patches(patches: Patches) -> None:
     Example:
       vmapdbg patches --patches all,-nested-ranges
     """
-    from vmapdbg.page.text.capture import print_patches
+    from vmapdbg.page.text.run import print_patches
 
     print_patches(PATCHES, patch_states(patches), console.make_console())

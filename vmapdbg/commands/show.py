@@ -80,7 +80,7 @@ def print_report(capture: Capture, only: tuple[str, ...] | None, part: options.P
         console.report_no_schedule(capture)
         return
     from vmapdbg.page.overview import is_long
-    from vmapdbg.page.text.capture import print_capture, print_overview
+    from vmapdbg.page.text.run import print_capture, print_overview
     from vmapdbg.page.view import View
 
     view = View.of_one(capture)

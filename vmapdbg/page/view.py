@@ -15,13 +15,13 @@ To draw a page, make a `View`, ask `is_pair` for the layout, and walk its `sched
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from vmapdbg.diff import BufferizeChange, CaptureDiff, KernelChange, KernelSide, NodeChange, ScheduleDiff
 from vmapdbg.diff.result import VmapChange
-from vmapdbg.model.capture import Capture, Schedule
+from vmapdbg.model.capture import Capture, Finding, Kernel, Node, Schedule
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import index_of, is_line, kernel_identity
 from vmapdbg.model.wording import join_first
@@ -114,8 +114,10 @@ def select_schedules(view: View, schedule: int | None) -> list[ScheduleDiff]:
     found = [item for item in view.schedules if item.after == schedule]
     found = found or [item for item in view.schedules if item.after is None and item.before == schedule]
     if not found:
-        before, after = len(view.before.schedules), len(view.after.schedules)
-        raise Failure(f"there is no schedule {schedule}: {before} before, {after} after")
+        count = f"there are {len(view.after.schedules)}"
+        if view.is_pair:
+            count = f"{len(view.before.schedules)} before, {len(view.after.schedules)} after"
+        raise Failure(f"there is no schedule {schedule}: {count}")
     return found
 
 
@@ -207,3 +209,57 @@ def _select(
         folded_before=(),
         folded_after=(),
     )
+
+
+# *** findings
+
+
+class Findings:
+    """The findings of a capture. Each is printed at its kernel or node; the rest are printed at the end."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self._all = tuple(findings)
+        self._placed: set[int] = set()
+
+    def take_for_kernel(self, kernel: Kernel, schedule: int, numbers: Sequence[int]) -> list[Finding]:
+        """Returns the findings about equal kernels of a schedule, given by their numbers."""
+        return self._take(
+            i for i, found in enumerate(self._all) if any(_is_about_kernel(found, kernel, schedule, n) for n in numbers)
+        )
+
+    def take_for_node(self, node: Node, schedule: int) -> list[Finding]:
+        """Returns the findings about a node of a schedule and no kernel."""
+        return self._take(i for i, found in enumerate(self._all) if _is_about_node(found, node, schedule))
+
+    def has_for_node(self, node: Node, schedule: int) -> bool:
+        """Tells whether `take_for_node` would return any."""
+        return any(_is_about_node(found, node, schedule) for found in self._all)
+
+    def find_for_kernel(self, kernel: Kernel, schedule: int, number: int) -> list[Finding]:
+        """Returns the findings about one kernel; they still count as not printed."""
+        return [found for found in self._all if _is_about_kernel(found, kernel, schedule, number)]
+
+    def take_rest(self) -> list[Finding]:
+        """Returns the findings that no section has printed."""
+        return self._take(i for i in range(len(self._all)) if i not in self._placed)
+
+    def _take(self, numbers: Iterable[int]) -> list[Finding]:
+        taken = list(numbers)
+        self._placed |= set(taken)
+        return [self._all[i] for i in taken]
+
+
+def _is_about_node(found: Finding, node: Node, schedule: int) -> bool:
+    """Ids repeat in each schedule. If a finding names no schedule, the line must agree."""
+    if found.kernel is not None or found.node != node.id:
+        return False
+    if found.schedule is not None:
+        return found.schedule == schedule
+    return found.line is None or node.line is None or found.line == node.line
+
+
+def _is_about_kernel(found: Finding, kernel: Kernel, schedule: int, number: int) -> bool:
+    """Names repeat in each schedule, but a finding of an older capture has only the name."""
+    if found.schedule is None or found.number is None:
+        return found.kernel == kernel.name
+    return (found.schedule, found.number) == (schedule, number)

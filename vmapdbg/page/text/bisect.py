@@ -12,8 +12,8 @@ from vmapdbg.install.patches import Patches, spell_patches
 from vmapdbg.model.wording import format_known, format_plural, join_first
 from vmapdbg.page.documents import Decided, DecisionsDocument, DecisionTrial, History
 from vmapdbg.page.format import format_shape
-from vmapdbg.page.text.diff import print_diff
 from vmapdbg.page.text.layout import Page, Piece
+from vmapdbg.page.text.run import print_diff
 
 _MOST_LISTED = 6
 

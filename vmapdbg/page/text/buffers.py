@@ -1,4 +1,4 @@
-"""The BUFFERIZEs of a schedule as text, with two runs only the changed ones; and the alert for a lost ambient range."""
+"""The BUFFERIZEs of a schedule as text, with two runs only the changed ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from vmapdbg.page.sentences import say_reason
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Piece, Row
 from vmapdbg.page.text.view import MARKS, STATUS_STYLES, ScheduleView
 
-_MOST_ALERTS = 3
 _STYLES = {"kept": ("green", ""), "removed": ("", "dim")}
 """The style of an outcome, and of its row."""
 _ONLY = {"only-before": "only before, ", "only-after": "only after, "}
@@ -44,17 +43,6 @@ def print_bufferizes(view: ScheduleView) -> None:
         if items:
             names = ", ".join(f"{_any_side(item).node} {item.op}" for item in items)
             page.add((f"~ {what}: {names}", "dim"), indent=2)
-
-
-def print_alerts(view: ScheduleView) -> None:
-    """Prints one line for each BUFFERIZE that loses an ambient range, for the top of the schedule."""
-    lost = [item for item in view.pair.bufferizes if item.lost_after and item.after is not None]
-    for item in lost[:_MOST_ALERTS]:
-        about = f"node {_any_side(item).node} {item.op}: ambient {', '.join(item.lost_after)}"
-        view.page.add((f"!! BUFFERIZE of {about} is NOT closed", ALERT), indent=2, hang=3)
-    if len(lost) > _MOST_ALERTS:
-        more = format_plural(len(lost) - _MOST_ALERTS, "BUFFERIZE", "BUFFERIZEs")
-        view.page.add((f"!! and {more} more, see BUFFERIZE below", ALERT), indent=2)
 
 
 def _count_kept(items: Sequence[BufferizeChange]) -> str:

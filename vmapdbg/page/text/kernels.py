@@ -8,7 +8,7 @@ from itertools import zip_longest
 from rich.text import Text
 
 from vmapdbg.diff import KernelChange, KernelSide
-from vmapdbg.model.capture import BufferArg, Kernel, Schedule
+from vmapdbg.model.capture import BufferArg, Kernel
 from vmapdbg.model.schedule_index import group_equal, kernel_identity
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.crash_sentences import describe_error
@@ -22,10 +22,11 @@ from vmapdbg.page.format import (
     format_redundancy,
     format_seconds,
     format_share,
+    format_short,
     join_change,
 )
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Piece, Row
-from vmapdbg.page.text.view import MARKS, STATUS_STYLES, ScheduleView, format_short
+from vmapdbg.page.text.view import MARKS, STATUS_STYLES, ScheduleView, describe_copies
 
 _BAR = 6
 MUCH_REDUNDANCY = 2.0
@@ -49,7 +50,7 @@ def print_kernels(view: ScheduleView) -> None:
     sides = [change.after[0] for change in view.pair.kernels]
     kernels = [side.kernel for side in sides]
     if not kernels:
-        view.page.head("Kernels", f"none, {describe_copies(view.schedule)}")
+        view.page.head("Kernels", f"none, {describe_copies(view.schedule.copies)}")
         return
     groups = group_equal(sides, lambda side: side.number if view.page.show_all else _identify(side.kernel))
     count = format_plural(len(kernels), "kernel")
@@ -60,13 +61,6 @@ def print_kernels(view: ScheduleView) -> None:
     moved = f"{format_bytes(sum(kernel.bytes for kernel in kernels))} moved"
     view.page.head("Kernels", f"{count}, {total}, {moved}")
     view.page.table([_format_kernel(view, kernels, group) for group in groups])
-
-
-def describe_copies(schedule: Schedule) -> str:
-    """Returns `1 copy`, `no copies`."""
-    if not schedule.copies:
-        return "no copies"
-    return format_plural(schedule.copies, "copy", "copies")
 
 
 def name_kernel(side: KernelSide) -> str:

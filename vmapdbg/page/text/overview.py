@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rich.console import Console
 from rich.text import Text
 
 from vmapdbg.diff import KernelChange, ScheduleDiff
@@ -34,11 +33,9 @@ from vmapdbg.page.overview import (
     sum_kernels,
 )
 from vmapdbg.page.sentences import say_left_whole
-from vmapdbg.page.text.diff import print_head
 from vmapdbg.page.text.kernels import MUCH_REDUNDANCY
 from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
-from vmapdbg.page.text.schedule import describe_time, describe_totals, format_output
-from vmapdbg.page.text.view import MARKS
+from vmapdbg.page.text.view import MARKS, describe_time, describe_totals, format_output
 from vmapdbg.page.view import View
 
 _MOST_ROWS = 10
@@ -48,13 +45,6 @@ _MOST_NAMES = 4
 _MOST_OUTPUTS = 3
 _NEAR = 0.75
 """From this part of a limit on, a kernel gets a note."""
-
-
-def print_diff_overview(view: View, console: Console, hidden: str) -> None:
-    """Prints the verdict, the sides, and what changed most; `hidden` says how to see the rest."""
-    page = print_head(view.diff, console)
-    add_overview(view, page, hidden)
-    page.print()
 
 
 def add_overview(view: View, page: Page, hidden: str) -> None:

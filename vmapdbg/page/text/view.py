@@ -1,23 +1,32 @@
-"""One schedule of a page, of one run or of two, with what every section of the text output looks up."""
+"""One schedule of a page, of one run or of two: what its sections look up, and what is printed around them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from difflib import SequenceMatcher
 from functools import cached_property
 
 from rich.text import Text
 
-from vmapdbg.diff import CaptureDiff, ScheduleDiff
-from vmapdbg.diff.pairing import Renaming
+from vmapdbg.diff import CaptureDiff, ScheduleDiff, Totals, ValueDiff
+from vmapdbg.diff.pairing import Renaming, find_ranges
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
-from vmapdbg.model.wording import format_known
-from vmapdbg.page.findings import Findings
-from vmapdbg.page.format import scale_down
+from vmapdbg.model.wording import format_known, format_plural, inflect
+from vmapdbg.page.format import (
+    format_bytes,
+    format_ratio,
+    format_seconds,
+    format_shape,
+    format_short,
+    join_change,
+    star_ambient,
+)
+from vmapdbg.page.sections import SECTIONS, load_section
 from vmapdbg.page.sentences import Names
-from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, CHANGED, Page
+from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, CHANGED, Page, Piece
+from vmapdbg.page.view import Findings
 
 VMAP = "magenta"
 MARKS = {
@@ -32,7 +41,8 @@ MARKS = {
 STATUS_STYLES = {"unchanged": "dim", "different": ALERT}
 """The style of a row or word with a status; most have none."""
 
-_UNITS = ("k", "M", "G", "T", "P")
+_MOST_ALERTS = 3
+_MOST_OUTPUTS = 8
 _VMAP_NAME = re.compile(r"(?<!\w)rm\d\w*'?\*?")
 
 
@@ -54,9 +64,12 @@ class RunView:
     ) -> None:
         self.page, self.diff = page, diff
         self.copies_source, self.unified = copies_source, unified
-        self.schedules = {} if capture is None else {schedule.index: schedule for schedule in capture.schedules}
-        self.patches = {} if capture is None else capture.patches
-        self.findings = Findings(() if capture is None else capture.findings)
+        self.schedules: dict[int, Schedule] = {}
+        self.patches: dict[str, bool] = {}
+        self.findings = Findings(())
+        if capture is not None:
+            self.schedules = {schedule.index: schedule for schedule in capture.schedules}
+            self.patches, self.findings = capture.patches, Findings(capture.findings)
         self.printed_sources: dict[tuple[str, str], str] = {}
         """Source before and after -> the name of the first kernel that it was printed for."""
 
@@ -136,33 +149,243 @@ class ScheduleView:
         names += [self.pair.buffer_op_after] * (self.pair.after is not None)
         return "/".join(dict.fromkeys(names))
 
-    def names(self, names: Iterable[str], *, ambient: Iterable[str] = (), style: str = "") -> Text:
+    def names(self, names: Iterable[str], *, ambient: Collection[str] = ()) -> Text:
         """Returns range names as `rm1*, r4`: vmap ranges coloured, the `ambient` ones with a `*`."""
-        starred = set(ambient)
-        whole = Text(", ").join(self.page.text(name + "*" * (name in starred), style) for name in names)
+        whole = self.page.text(star_ambient(names, ambient))
         for match in _VMAP_NAME.finditer(whole.plain):
             whole.stylize(VMAP, *match.span())
         return whole
 
-    def merge_names(self, before: Iterable[str], after: Iterable[str], ambient: Iterable[str] = ()) -> Text:
+    def merge_names(self, before: Iterable[str], after: Iterable[str], ambient: Collection[str]) -> Text:
         """Returns the ranges of both sides in one tuple: `(+rm1*, r2, -r4')`. The names of before are translated."""
-        left, right, starred = list(map(self.renaming.translate, before)), list(after), set(ambient)
+        left, right = list(map(self.renaming.translate, before)), list(after)
         parts: list[Text] = []
         for tag, i, end, j, end_after in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
             if tag == "equal":
-                parts += [self.names([name], ambient=starred) for name in right[j:end_after]]
+                parts += [self.names([name], ambient=ambient) for name in right[j:end_after]]
                 continue
             for sign, style, names in (("-", BEFORE, left[i:end]), ("+", AFTER, right[j:end_after])):
-                parts += [self.page.text(f"{sign}{name}{'*' * (name in starred)}", f"bold {style}") for name in names]
+                for name in names:
+                    parts.append(self.page.text(sign + star_ambient([name], ambient), f"bold {style}"))
         return self.page.join("(", Text(", ").join(parts), ")")
 
 
-def format_short(count: int) -> str:
-    """Returns a number of ops in few characters: `950`, `9,500`, `5.6M`."""
-    if abs(count) < 10_000:
-        return f"{count:,}"
-    # 999.5 would be rounded to 1000
-    value, power = scale_down(count, 1000, 999.5, len(_UNITS))
-    if abs(value) < 999.5:
-        return f"{value:.3g}{_UNITS[power]}"
-    return f"{value:,.0f}{_UNITS[power]}"
+# *** a schedule
+
+
+def print_schedule(view: ScheduleView, only: Collection[str] = SECTIONS) -> None:
+    """Prints a schedule with the sections in `only`; of two runs what changed in it."""
+    view.page.rule(*describe_schedule(view, "=="))
+    if view.is_pair:
+        before, after = view.pair.totals_before, view.pair.totals_after
+        if before is not None and after is not None and before != after and len(view.diff.schedules) > 1:
+            view.page.add(Text(", ").join(describe_totals(view.page, before, after)), indent=2)
+        _print_ranges(view)
+        _print_values(view)
+    else:
+        _print_alerts(view)
+    for name in SECTIONS:
+        if name in only:
+            load_section(name)(view)
+    if view.is_pair:
+        _print_same(view)
+    view.page.print()
+
+
+def name_schedule(pair: ScheduleDiff) -> str:
+    """Returns the index of a schedule, `3 -> 2` if it differs."""
+    return join_change(format_known("{}", pair.before), format_known("{}", pair.after))
+
+
+def name_only_side(pair: ScheduleDiff) -> str:
+    """Returns which side has a schedule that has no partner."""
+    return "only before" if pair.after is None else "only after"
+
+
+def describe_schedule(view: ScheduleView, sign: str) -> list[Piece]:
+    """Returns `== schedule 3`, its line, and its kernels, copies and cache, or that only one side has it."""
+    pair = view.pair
+    parts: list[Piece] = [(f"{sign} schedule {name_schedule(pair)}", "bold")]
+    if view.is_pair:
+        line = view.line(pair.line_before, pair.line_after)
+        if line.plain:
+            parts += ["  ", line]
+        if not pair.is_pair:
+            parts.append((f"  {name_only_side(pair)}", "bold"))
+        return parts
+    schedule = view.schedule
+    parts += [view.places.format(schedule.line, "  {}"), f"  {format_plural(len(schedule.kernels), 'kernel')}"]
+    if schedule.copies:
+        parts.append(f" + {describe_copies(schedule.copies)}")
+    if schedule.cached:
+        parts.append(", from tinygrad's schedule cache")
+    return parts
+
+
+def describe_copies(copies: int) -> str:
+    """Returns `1 copy`, `no copies`."""
+    if not copies:
+        return "no copies"
+    return format_plural(copies, "copy", "copies")
+
+
+def _print_alerts(view: ScheduleView) -> None:
+    """Warns of a cached schedule that was made with other switches than now, and of lost ambient ranges."""
+    changed = view.schedule.not_in_key
+    if changed:
+        then = ", ".join(f"{name}={values[0]}" for name, values in changed.items())
+        now = ", ".join(f"{name}={values[1]}" for name, values in changed.items())
+        it = inflect(len(changed), "it", "them")
+        alert = f"!! made with {then}, now {now}: tinygrad's schedule cache ignores {it}"
+        view.page.add((alert, ALERT), indent=2, hang=3)
+    lost = [(item, item.after) for item in view.pair.bufferizes if item.lost_after and item.after is not None]
+    for item, made in lost[:_MOST_ALERTS]:
+        about = f"node {made.node} {item.op}: ambient {', '.join(item.lost_after)}"
+        view.page.add((f"!! BUFFERIZE of {about} is NOT closed", ALERT), indent=2, hang=3)
+    if len(lost) > _MOST_ALERTS:
+        more = format_plural(len(lost) - _MOST_ALERTS, "BUFFERIZE", "BUFFERIZEs")
+        view.page.add((f"!! and {more} more, see BUFFERIZE below", ALERT), indent=2)
+
+
+# *** two runs
+
+
+def describe_totals(page: Page, before: Totals, after: Totals) -> list[Text]:
+    """Returns `kernels 3 -> 2`, `moved 1.0 MiB -> 0.8 MiB (0.80x)`: only what changed."""
+    parts: list[Text] = []
+    for label, name, write in (
+        ("kernels", "kernels", str),
+        ("copies", "copies", str),
+        ("executed ops", "executed_ops", format_short),
+        ("moved", "bytes", format_bytes),
+        ("buffers", "buffer_bytes", format_bytes),
+        ("LOCAL", "local_bytes", format_bytes),
+        ("threads", "threads", format_short),
+    ):
+        one, other = getattr(before, name), getattr(after, name)
+        ratio = ""
+        if name in ("executed_ops", "bytes", "buffer_bytes"):
+            ratio = format_ratio(one, other)
+        if one != other:
+            parts.append(page.join(f"{label} ", (write(one), BEFORE), " -> ", (write(other), AFTER), ratio))
+    return parts
+
+
+def describe_time(page: Page, before: Totals, after: Totals) -> list[Text]:
+    """Returns `time in kernels 1.2 ms -> 0.8 ms (0.67x)`, nothing if a side was not timed."""
+    if not before.seconds or not after.seconds:
+        return []
+    one, other = format_seconds(before.seconds), format_seconds(after.seconds)
+    ratio = format_ratio(before.seconds, after.seconds)
+    return [page.join("time in kernels ", (one, BEFORE), " -> ", (other, AFTER), ratio)]
+
+
+def _print_ranges(view: ScheduleView) -> None:
+    """Names the ranges that the sides call differently, if something that is shown has them."""
+    pair = view.pair
+    if not pair.is_pair or not (pair.nodes or pair.removed_ranges or pair.added_ranges):
+        return
+    shown = set(pair.renamed)
+    if pair.folded_before or not view.diff.same_snippet:
+        # with two tinygrads or two snippets, one more realize point gives all later ranges another number
+        shown = _list_changed_ranges(pair)
+    renamed = [f"{one} -> {other}" for one, other in pair.renamed.items() if one in shown - {other}]
+    removed = [f"{item.name}'={item.size} {item.axis_type}" for item in pair.removed_ranges]
+    added = [f"{item.name}={item.size} {item.axis_type}" for item in pair.added_ranges]
+    for label, style, names in (
+        ("ranges renamed ", "dim", renamed),
+        ("- ranges only before ", BEFORE, removed),
+        ("+ ranges only after ", AFTER, added),
+    ):
+        if names:
+            view.page.add((label, style), ", ".join(names), indent=2)
+
+
+def _list_changed_ranges(pair: ScheduleDiff) -> set[str]:
+    """Returns the ranges of before that changed nodes and BUFFERIZEs have."""
+    texts: list[str] = []
+    for node in (*(item.before for item in pair.nodes), *pair.nodes_only_before):
+        texts += [*(node.in_ranges or ()), *(node.out_ranges or ())]
+    for item in pair.bufferizes:
+        if item.before is not None and item.status != "unchanged":
+            texts += item.before.closed_ranges
+    return {name for text in texts for name in find_ranges(text)}
+
+
+def _print_same(view: ScheduleView) -> None:
+    """Says what did not change."""
+    pair = view.pair
+    buffers = sum(item.status == "unchanged" for item in pair.bufferizes)
+    kernels = sum(item.status == "unchanged" for item in pair.kernels)
+    parts: list[str] = []
+    if pair.same_nodes:
+        parts.append(format_plural(len(pair.same_nodes), "node"))
+    modes = {view.diff.before.mode, view.diff.after.mode}
+    if pair.is_pair and not pair.vmap_map and modes != {"observe"}:
+        parts.append("vmap_map")
+    if buffers:
+        parts.append(f"{buffers} {view.buffer_op}")
+    if kernels:
+        parts.append(format_plural(kernels, "kernel"))
+    sentences: list[str] = []
+    if parts:
+        sentences.append(f"= unchanged: {', '.join(parts)}")
+    if pair.folded_before or pair.folded_after:
+        many = f"{len(pair.folded_before)} -> {len(pair.folded_after)} nodes"
+        what = "that only write a value in another way: broadcasts, permutations, stores of outputs"
+        sentences.append(f"= not compared: {many} {what}")
+    if sentences:
+        view.page.add()
+    for sentence in sentences:
+        view.page.add((sentence, "dim"))
+
+
+# *** values
+
+
+def _print_values(view: ScheduleView) -> None:
+    page, outputs = view.page, view.pair.outputs
+    shown = [item for item in outputs if page.show_all or item.status in ("different", "close")]
+    if not shown:
+        return
+    statuses = [item.status for item in outputs]
+    kinds = [name for name in ("different", "close", "equal", "unknown") if name in statuses]
+    page.head("Values", ", ".join(f"{statuses.count(name)} {name}" for name in kinds))
+    for item in page.first(shown, _MOST_OUTPUTS, "... {} more: --all shows them"):
+        page.add(format_output(page, item), indent=2, hang=4)
+
+
+def format_output(page: Page, item: ValueDiff) -> Text:
+    """Returns how an output differs: `output 0 (4,) float: different at [0]: 1 -> 2; ...`."""
+    if item.dtype_before is None or item.dtype_after is None:
+        return page.text(f"output {item.number}: not compared (it exists on one side only)")
+    style = STATUS_STYLES.get(item.status, "")
+    shape = page.change(format_shape(item.shape_before) or "none", format_shape(item.shape_after) or "none")
+    dtype = page.change(item.dtype_before, item.dtype_after)
+    difference = _describe_difference(page, item)
+    return page.join(f"output {item.number} ", shape, " ", dtype, ": ", (item.status, style), *difference)
+
+
+def _describe_difference(page: Page, item: ValueDiff) -> Iterator[Piece]:
+    errors = ""
+    if item.max_absolute is not None:
+        errors = f", by up to {_format_value(item.max_absolute)} ({_format_value(item.max_relative)} relative)"
+    if item.first is not None:
+        where = f"sample {item.first}"
+        if item.index is not None:
+            where = f"[{', '.join(map(str, item.index))}]"
+        yield f" at {where}: "
+        yield page.change(_format_value(item.value_before), _format_value(item.value_after))
+        yield f"; {item.different} of {item.sampled} sampled differ{errors}"
+    elif item.status == "close":
+        yield f" within rtol {item.rtol:.1g}{errors}, {item.sampled} sampled"
+    elif item.status == "different" and item.sampled:
+        yield f" outside of the {item.sampled} sampled elements"
+
+
+def _format_value(value: float | str | None) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        return value
+    return f"{value:.7g}"

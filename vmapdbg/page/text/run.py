@@ -1,0 +1,455 @@
+"""Prints one run or two on a terminal or into a pipe: the head, then each schedule section by section. Of two runs the
+head is the verdict and the two sides, and only what changed is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Literal
+
+from rich.console import Console
+from rich.text import Text
+
+from vmapdbg.diff import CaptureDiff, ScheduleDiff, Side
+from vmapdbg.diff.source import align_sources
+from vmapdbg.install.patches import Patch
+from vmapdbg.model.capture import Capture, Schedule, SnippetError
+from vmapdbg.model.schedule_index import count_kernels, find_distinct, group_equal
+from vmapdbg.model.wording import format_known, format_plural, inflect, shorten_commit
+from vmapdbg.page.crash_sentences import describe_crash
+from vmapdbg.page.format import Places, format_ids, label_patches
+from vmapdbg.page.sections import SECTIONS
+from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Page, Piece, Row
+from vmapdbg.page.text.overview import add_overview
+from vmapdbg.page.text.source import add_one_column
+from vmapdbg.page.text.view import (
+    STATUS_STYLES,
+    RunView,
+    ScheduleView,
+    describe_schedule,
+    describe_time,
+    describe_totals,
+    name_only_side,
+    name_schedule,
+    print_schedule,
+)
+from vmapdbg.page.view import Findings, Selected, View, select_schedules
+
+_MANY_SCHEDULES = 4
+_MOST_FINDINGS = 5
+_DIED = "ChildDied"
+_BRIEF_SIGNS = {"unchanged": ("=", "dim"), "only before": ("-", BEFORE), "only after": ("+", AFTER)}
+
+
+def print_capture(
+    capture: Capture,
+    console: Console,
+    *,
+    only: Collection[str] = SECTIONS,
+    schedule: int | Literal["all"] | None = None,
+    show_all: bool = False,
+    selected: Sequence[Selected] | None = None,
+) -> None:
+    """Prints a capture: header, schedules, and the findings that belong to nothing printed.
+
+    `only` chooses sections. `schedule` is the index of one schedule, or `all`. None prints all schedules, but if there
+    are more than four, a schedule with nothing new (only copies, or the kernels of an earlier one) gets one line.
+    `show_all` prints every node and every kernel in a row of its own. `selected` are the parts of schedules to print;
+    None prints everything. Raises ValueError for an unknown section, Failure for an unknown index.
+    """
+    if unknown := sorted(set(only) - set(SECTIONS)):
+        raise ValueError(f"unknown section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
+    page = Page(console, Places.of(capture), show_all=show_all)
+    run = RunView(page, capture=capture, copies_source=selected is not None)
+    reasons: dict[int, str] = {}
+    has_rest = selected is None and not isinstance(schedule, int)
+    if selected is None:
+        number = schedule if isinstance(schedule, int) else None
+        pairs = select_schedules(View.of_one(capture), number)
+        if schedule is None and len(pairs) > _MANY_SCHEDULES:
+            reasons = _list_repeated(capture, run.findings)
+        selected = [Selected(pair, pair) for pair in pairs]
+    _print_header(capture, page)
+    _print_schedules(run, [(item, reasons.get(item.part.index, "")) for item in selected], only)
+    if has_rest:
+        _print_rest(run)
+    page.print()
+
+
+def print_diff(
+    diff: CaptureDiff,
+    console: Console,
+    *,
+    selected: Sequence[Selected] | None = None,
+    show_all: bool = False,
+    unified: bool = False,
+) -> None:
+    """Prints a diff: first the verdict in one line, then only what changed.
+
+    `show_all` prints equal parts, too, and folds nothing. Changed source is side by side from 100 columns on; below
+    that, or if one side has none, it is in one column; with `unified` it is printed as hunks. `selected` are the parts
+    to print; None prints all schedules.
+    """
+    page = print_head(diff, console, show_all=show_all)
+    items = [(item, "") for item in selected or ()]
+    if selected is None:
+        items = [(Selected(pair, pair), reason) for pair, reason in _list_brief(diff, show_all=show_all)]
+    _print_schedules(RunView(page, diff=diff, unified=unified), items)
+    page.print()
+
+
+def print_overview(view: View, console: Console, hidden: str) -> None:
+    """Prints the head and the overview of one run or of two; `hidden` says how to see the rest."""
+    if view.is_pair:
+        page = print_head(view.diff, console)
+    else:
+        page = Page(console, Places.of(view.after))
+        _print_header(view.after, page)
+    add_overview(view, page, hidden)
+    page.print()
+
+
+def _print_schedules(run: RunView, items: Iterable[tuple[Selected, str]], only: Collection[str] = SECTIONS) -> None:
+    """Prints parts of schedules, in one line if they have a reason for that. No blank line is between such lines."""
+    for is_brief, group in groupby(items, key=lambda item: bool(item[1])):
+        if is_brief:
+            run.page.add()
+            _print_brief(run, [(item.part, reason) for item, reason in group])
+            continue
+        for item, _ in group:
+            print_schedule(ScheduleView(run, item.part, item.whole), only)
+
+
+def _print_brief(run: RunView, items: Sequence[tuple[ScheduleDiff, str]]) -> None:
+    """Adds a line for each schedule of one run; of two runs, schedules with the same reason share a line."""
+    page = run.page
+    if run.diff is None:
+        for pair, reason in items:
+            option = (f"  ({reason}; --schedule {pair.index})", "dim")
+            page.add(*describe_schedule(ScheduleView(run, pair), "--"), option, hang=3)
+        return
+    for group in group_equal(items, lambda item: item[1]):
+        pairs, reason = [pair for pair, _ in group], group[0][1]
+        totals = [item for pair in pairs if (item := pair.totals_after or pair.totals_before)]
+        held = format_plural(sum(item.kernels for item in totals), "kernel")
+        if copies := sum(item.copies for item in totals):
+            held += f" + {format_plural(copies, 'copy', 'copies')}"
+        sign, style = _BRIEF_SIGNS.get(reason, ("~", "dim"))
+        names = format_ids(pair.index for pair in pairs)
+        if any(pair.is_pair and pair.before != pair.after for pair in pairs):
+            names = ", ".join(map(name_schedule, pairs))
+        name = f"{sign} {inflect(len(pairs), 'schedule')} {names}"
+        page.add((name, style), f"  {reason}", (f"  ({held})", "dim"))
+
+
+# *** one run
+
+
+def _print_header(capture: Capture, page: Page) -> None:
+    kernels = count_kernels(capture.schedules)
+    summary = f"{format_plural(len(capture.schedules), 'schedule')}, {format_plural(kernels, 'kernel')}"
+    if capture.findings:
+        summary += f", {format_plural(len(capture.findings), 'finding')}"
+    page.add((capture.snippet, "bold"), f"  {summary}", hang=12)
+    for label, fact in _list_facts(capture, page.places):
+        page.add((f"{label:<12}", "dim"), fact, hang=12)
+    why = "the snippet computed no tensor"
+    if capture.error is not None:
+        why = "it failed before its first"
+        where = page.places.format(capture.error.line, " at {}")
+        page.add((f"the snippet failed{where}: {capture.error.type}", ALERT))
+        for part in [*capture.error.message.splitlines(), *describe_crash(capture.error.crash)]:
+            page.add(part, indent=2)
+    if not capture.schedules:
+        page.add((f"no schedule: {why}", "bold"))
+    page.print()
+
+
+def _list_facts(capture: Capture, places: Places) -> Iterator[tuple[str, Piece]]:
+    """Yields the target, the patches or what was observed, and the files, each with its label."""
+    versions = capture.versions
+    with_what = f"tinygrad {versions.tinygrad}, Python {versions.python}, vmapdbg {versions.vmapdbg}"
+    yield "target", f"{capture.target}   ({with_what})"
+    if capture.mode == "observe":
+        # which tinygrad was observed, and what could not be observed
+        names = dict.fromkeys(filter(None, (versions.tinygrad, versions.tree, versions.commit)))
+        where = format_known("  {}", ", ".join([*names][1:]))
+        yield "tinygrad", f"{versions.tinygrad}, observed (nothing replaced){where}"
+        for sentence in capture.missing:
+            yield "missing", (sentence, "bold yellow")
+    else:
+        states = {True: list[str](), False: list[str]()}
+        for name, state in capture.patches.items():
+            states[state].append(name)
+        yield "patches on", ", ".join(states[True]) or "none"
+        if states[False]:
+            yield "patches off", (", ".join(states[False]), "bold yellow")
+    for short, path in places.full.items():
+        if path != capture.snippet and not path.endswith("/" + capture.snippet):
+            yield "file", f"{short} is {path}"
+
+
+def _list_repeated(capture: Capture, findings: Findings) -> dict[int, str]:
+    """Returns index -> reason for each schedule with nothing new."""
+    brief: dict[int, str] = {}
+    first: dict[int, int] = {}
+    for index, again in find_distinct(capture).items():
+        first |= dict.fromkeys(again, index)
+    for schedule in capture.schedules:
+        if schedule.copies and not schedule.kernels:
+            brief[schedule.index] = "only copies"
+        elif not schedule.kernels:
+            brief[schedule.index] = "nothing to run"
+        elif schedule.index in first and not schedule.not_in_key and not _has_findings(schedule, findings):
+            brief[schedule.index] = f"the kernels of schedule {first[schedule.index]} again"
+    return brief
+
+
+def _has_findings(schedule: Schedule, findings: Findings) -> bool:
+    for number, kernel in enumerate(schedule.kernels):
+        found = findings.find_for_kernel(kernel, schedule.index, number)
+        if any(finding.schedule is not None for finding in found):
+            return True
+    return any(findings.has_for_node(node, schedule.index) for node in schedule.nodes)
+
+
+def _print_rest(run: RunView) -> None:
+    """Prints the findings that belong to nothing printed."""
+    page, rest = run.page, run.findings.take_rest()
+    if rest:
+        page.head("Findings")
+    for found in rest:
+        kernel, node = format_known("kernel {}", found.kernel), format_known("node {}", found.node)
+        about = ", ".join(filter(None, (kernel, node, page.places.format(found.line))))
+        page.add((found.code, ALERT), f" {found.message}", format_known(" ({})", about), indent=2)
+
+
+def print_patches(patches: Sequence[Patch], states: Mapping[str, bool], console: Console) -> None:
+    """Prints the table of patches: name, `on`, `off` or `always`, what each does, and the seed it is from.
+
+    `states` maps a patch's name to whether it is on; a switchable patch that it does not name is off.
+    """
+    page = Page(console)
+    rows: list[Row] = []
+    for patch in patches:
+        state = ("off", ALERT)
+        if not patch.switchable:
+            state = ("always", "green")
+        elif states.get(patch.name, False):
+            state = ("on", "green")
+        cells = [
+            Cell("patch", (patch.name, "bold"), comfort=16),
+            Cell("state", state, comfort=6),
+            Cell("what it does", patch.summary, comfort=30, most=100, leaves=2, label="", own_line=True),
+            Cell("seed", patch.seed, comfort=8, leaves=1),
+        ]
+        rows.append(Row(cells))
+    page.table(rows, indent=0)
+    page.print()
+
+
+# *** two runs
+
+
+def print_head(diff: CaptureDiff, console: Console, *, show_all: bool = False) -> Page:
+    """Prints the verdict, the sides, and what they printed; returns the page for the rest."""
+    page = Page(console, Places(_collect_places(diff), diff.after.snippet), show_all=show_all)
+    page.add(_format_verdict(page, diff))
+    _print_sides(page, diff)
+    _print_errors(page, diff)
+    _print_printed(page, diff)
+    _print_findings(page, diff)
+    page.print()
+    return page
+
+
+def _collect_places(diff: CaptureDiff) -> Iterator[str | None]:
+    for side in (diff.before, diff.after):
+        yield side.error and side.error.line
+    yield from (found.line for found in (*diff.findings_gone, *diff.findings_new))
+    for schedule in diff.schedules:
+        yield from (schedule.line_before, schedule.line_after)
+        yield from (item.line for item in schedule.same_nodes)
+        for item in schedule.nodes:
+            yield from (item.before.line, item.after.line)
+        yield from (node.line for node in (*schedule.nodes_only_before, *schedule.nodes_only_after))
+        for change in schedule.kernels:
+            for side in (*change.before, *change.after):
+                yield from side.kernel.lines
+
+
+def _list_brief(diff: CaptureDiff, *, show_all: bool) -> list[tuple[ScheduleDiff, str]]:
+    """Pairs each schedule with the reason why it gets only one line; no reason: it is printed whole."""
+    seen: dict[str, ScheduleDiff] = {}
+    found: list[tuple[ScheduleDiff, str]] = []
+    for schedule in diff.schedules:
+        reason = ""
+        if show_all:
+            pass
+        elif schedule.is_empty:
+            reason = "unchanged"
+        elif not schedule.is_pair:
+            reason = name_only_side(schedule)
+        else:
+            # layers of a network change alike, except for their place and their values
+            nameless = replace(schedule, before=0, after=0, line_before=None, line_after=None, outputs=())
+            first = seen.setdefault(repr(nameless), schedule)
+            if first is not schedule:
+                reason = f"the changes of schedule {name_schedule(first)} again"
+        found.append((schedule, reason))
+    return found
+
+
+# *** the head
+
+
+def _print_findings(page: Page, diff: CaptureDiff) -> None:
+    """Prints the findings of lint that only one side has."""
+    gone, new = len(diff.findings_gone), len(diff.findings_new)
+    counts = [f"{count} {word}" for count, word in ((gone, "gone"), (new, "new")) if count]
+    if counts:
+        page.head("Findings", ", ".join(counts))
+    for sign, style, findings in (("-", BEFORE, diff.findings_gone), ("+", AFTER, diff.findings_new)):
+        for found in findings[:_MOST_FINDINGS]:
+            sentence = f" {found.message}{page.places.format(found.line, ' ({})')}"
+            page.add((f"{sign} {found.code}", style), sentence, hang=4)
+        if len(findings) > _MOST_FINDINGS:
+            more = format_plural(len(findings) - _MOST_FINDINGS, "finding")
+            page.add((f"{sign} {more} more", style))
+
+
+# *** the verdict
+
+
+def _format_verdict(page: Page, diff: CaptureDiff) -> Text:
+    """Returns the verdict in one line."""
+    before, after = diff.before, diff.after
+    if before.error is not None and after.error is not None and not before.schedules + after.schedules:
+        ends = f"{_describe_failure(before.error)} before, {_describe_failure(after.error)} after"
+        return page.text(f"nothing to compare: {ends}", ALERT)
+    if before.error != after.error:
+        parts = [page.text(f"before {_describe_end(before)}; after {_describe_end(after)}")]
+    else:
+        parts = describe_totals(page, before.totals, after.totals)
+        parts = _describe_counts(page, diff, parts) + parts + describe_time(page, before.totals, after.totals)
+    if diff.values != "unknown":
+        parts.append(page.text(f"values {diff.values}", STATUS_STYLES.get(diff.values, "")))
+    if diff.printed is not None and not diff.printed.equal:
+        parts.append(page.text("printed differently", ALERT))
+    verdict = Text(", ").join(parts)
+    if diff.is_empty:
+        return page.join(("no change", "bold green"), ": ", verdict)
+    verdict.stylize_before("bold")
+    return verdict
+
+
+def _describe_end(side: Side) -> str:
+    if side.error is None:
+        return f"made {format_plural(side.schedules, 'schedule')}, {format_plural(side.totals.kernels, 'kernel')}"
+    if side.error.type == _DIED:
+        return "DIED"
+    when = "before its first schedule"
+    if side.schedules:
+        when = f"after {format_plural(side.schedules, 'schedule')}"
+    return f"{_describe_failure(side.error)} {when}"
+
+
+def _describe_failure(error: SnippetError) -> str:
+    return "DIED" if error.type == _DIED else f"RAISED {error.type}"
+
+
+def _describe_counts(page: Page, diff: CaptureDiff, totals: list[Text]) -> list[Text]:
+    """Returns the counts for two runs with the same number of kernels."""
+    if diff.before.totals.kernels != diff.after.totals.kernels:
+        return []
+    kernels = [item for schedule in diff.schedules for item in schedule.kernels]
+    # a kernel of one side is not a changed kernel of the other
+    changed = sum(item.status not in ("unchanged", "only-before") for item in kernels)
+    every = format_plural(diff.after.totals.kernels, "kernel")
+    if changed:
+        return [page.text(f"{changed} of {every} changed")]
+    same = [page.text(f"{every} the same")]
+    if diff.is_empty or totals:
+        return same
+    nodes = sum(len(item.nodes) for item in diff.schedules)
+    buffers = sum(part.status != "unchanged" for item in diff.schedules for part in item.bufferizes)
+    if nodes:
+        same.append(page.text(f"{format_plural(nodes, 'node')} changed"))
+    if buffers:
+        same.append(page.text(f"{buffers} {diff.schedules[-1].buffer_op_after} changed"))
+    return same
+
+
+# *** the sides
+
+
+def _print_sides(page: Page, diff: CaptureDiff) -> None:
+    """Prints what both sides have in common, and what only one side has."""
+    before, after = diff.before, diff.after
+    both, only_before, only_after = list[str](), list[str](), list[str]()
+    if before.name != after.name:
+        only_before, only_after = [before.name], [after.name]
+    for one, other in zip(_label_side(before), _label_side(after), strict=True):
+        if one == other:
+            both.append(one)
+        else:
+            only_before.append(one)
+            only_after.append(other)
+    if on := [name for name, state in after.patches.items() if state and before.patches.get(name, False)]:
+        both.append(f"patches on {', '.join(on)}")
+    only_before += label_patches(before.patches, after.patches)
+    only_after += label_patches(after.patches, before.patches)
+    for label, style, parts in (
+        ("before", BEFORE, only_before),
+        ("after ", AFTER, only_after),
+        ("both  ", "dim", both),
+    ):
+        if parts:
+            page.add((f"{label}  ", style), ", ".join(parts), hang=8)
+    if not diff.same_snippet:
+        page.add(("different snippets: compared as far as their graphs agree", "bold yellow"))
+
+
+def _label_side(side: Side) -> list[str]:
+    versions = side.versions
+    tinygrad = f"tinygrad {versions.tinygrad}"
+    if versions.commit is not None:
+        tinygrad += f" ({shorten_commit(versions.commit)})"
+    if side.mode == "observe":
+        tinygrad += ", observed"
+    python, vmapdbg = f"Python {versions.python}", f"vmapdbg {versions.vmapdbg}"
+    return [side.snippet, f"target {side.target}", tinygrad, python, vmapdbg]
+
+
+def _print_errors(page: Page, diff: CaptureDiff) -> None:
+    """Prints how the sides that failed ended."""
+    errors = {"before": diff.before.error, "after": diff.after.error}
+    if errors["before"] == errors["after"]:
+        errors = {"both sides": diff.after.error}
+    for name, error in errors.items():
+        if error is None:
+            continue
+        what = "died" if error.type == _DIED else f"raised {error.type}"
+        page.add()
+        page.add((f"!! {name} {what}{page.places.format(error.line, ' at {}')}", ALERT), hang=3)
+        for part in error.message.splitlines():
+            page.add(part, indent=3)
+
+
+def _print_printed(page: Page, diff: CaptureDiff) -> None:
+    """Prints the first line that the snippets printed differently."""
+    printed = diff.printed
+    if printed is None or (printed.equal and not page.show_all):
+        return
+    if printed.equal:
+        page.head("Printed", "the same")
+        return
+    page.head("Printed", f"the first difference is in line {printed.line}")
+    if printed.before is not None and printed.after is not None:
+        pair = align_sources(page.text(printed.before).plain, page.text(printed.after).plain, ())[0]
+        if pair.before is not None and pair.after is not None:
+            add_one_column(page, [pair], ([Text(pair.before)], [Text(pair.after)]))
+            return
+    for sign, style, line in (("-", BEFORE, printed.before), ("+", AFTER, printed.after)):
+        page.add((f"{sign} ", style), ("it printed no more", "dim") if line is None else line)
