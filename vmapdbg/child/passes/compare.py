@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from vmapdbg.check.value_path import Difference
+from vmapdbg.check.result import Difference
 from vmapdbg.reference.arithmetic import InDouble, count_roundings
 from vmapdbg.reference.graph import OpGraph, Unknown
 from vmapdbg.reference.kernels import LoopEvaluator
@@ -43,12 +43,7 @@ class Judge:
     def _evaluate(self, slots: Sequence[int], in_double: bool) -> list[RangedArray]:
         """Returns values. Raises Unknown."""
         rounding = InDouble(self.graph) if in_double else None
-        found: list[RangedArray] = []
-        for value in LoopEvaluator(self.graph, self.read, rounding).evaluate(slots):
-            if isinstance(value, Unknown):
-                raise value
-            found.append(value)
-        return found
+        return LoopEvaluator(self.graph, self.read, rounding).evaluate_all(slots)
 
     def _count_roundings(self, slot: int) -> int:
         if len(self._roundings) <= slot:

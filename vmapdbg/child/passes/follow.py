@@ -8,8 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vmapdbg.check.result import Comparison, OutputCheck
-from vmapdbg.check.value_path import Difference, OutputPath, PassKind, PassValue, SchedulePath, WrongRewrite
+from vmapdbg.check.result import (
+    Comparison,
+    Difference,
+    OutputCheck,
+    OutputPath,
+    PassKind,
+    PassValue,
+    SchedulePath,
+    WrongRewrite,
+)
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.loop_packer import LoopPacker

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vmapdbg.check.value_path import WrongRead
+from vmapdbg.check.result import WrongRead
 from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack, UOp
 from vmapdbg.child.evidence.passed import number_kernels

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
+from vmapdbg.check.result import Difference, RewriteKind, WrongRewrite
 from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.failures.diagnose import KnownNodes

@@ -11,7 +11,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from vmapdbg.check.value_path import OutputPath, SchedulePath, ValueReport
+from vmapdbg.check.result import OutputPath, SchedulePath, ValueReport
 from vmapdbg.child.failures.diagnose import KnownNodes
 from vmapdbg.child.failures.endless import Watcher
 from vmapdbg.child.failures.snippet_end import hold

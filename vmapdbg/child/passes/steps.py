@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
+from vmapdbg.check.result import Difference, RewriteKind, WrongRewrite
 from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.failures.diagnose import KnownNodes
