@@ -18,7 +18,7 @@ from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import DocumentKind
 from vmapdbg.page.check_sentences import add_pattern_sentences
 from vmapdbg.page.graph.model import Graph
-from vmapdbg.suite.result import SuiteDiff
+from vmapdbg.suite.compare import SuiteDiff
 
 
 @dataclass(frozen=True)
