@@ -63,7 +63,9 @@ def pack_buffers(
                 )
                 for name in kept.names
             )
-        evidence.buffers.append(parts[0] if len(parts) == 1 else _join_parts(parts, keeper))
+        if len(parts) > 1:
+            parts = [_join_parts(parts, keeper)]
+        evidence.buffers += parts
     evidence.graphs["passed"] = packer.graph
     evidence.range_names[DEVICES] = "device"
 
@@ -107,12 +109,12 @@ def find_closed(
     made = next((b for b in passed.buffers if b.node is node and b.buffer is kernel.buffers[0]), None)
     if made is None:
         return (None,) * len(node.shape), ((None, size),)
-    closed = tuple(find_range_id(r) if r.op.name == "RANGE" else None for r in made.stage.src[1:])
+    closed = tuple(map(range_id, made.stage.src[1:]))
     last = [verdict.stage for verdict in made.verdicts.values() if verdict.outcome == "stored"]
     stage = (last or [made.stage])[-1]
     stored: list[tuple[int | None, int]] = []
     for r, length in zip(stage.src[1:], map(int, stage.shape), strict=True):
-        sizes = {find_range_id(u): int(u.vmax) + 1 for u in r.ranges}
+        sizes = {range_id(u): int(u.vmax) + 1 for u in r.ranges}
         ordered = [(name, sizes[name]) for name in closed if name in sizes]
         if math.prod(n for _, n in ordered) != length or len(ordered) != len(sizes):
             ordered = [(None, length)]
@@ -120,8 +122,10 @@ def find_closed(
     return closed, tuple(stored)
 
 
-def find_range_id(r: UOp) -> int:
-    """Returns the id that the step range of a RANGE has, unless another RANGE has taken it."""
+def range_id(r: UOp) -> int | None:
+    """Returns the id that the step range of a RANGE has, unless another RANGE has taken it; None for another op."""
+    if r.op.name != "RANGE":
+        return None
     return DEVICES if is_device(r) else r.arg[0]
 
 

@@ -213,7 +213,7 @@ class ReplayWatcher:
             except BlobsFull:
                 known.reason = "there was no room for what they wrote"
                 return
-            for output, buffer in enumerate(call.find_buffers()):
+            for output, buffer in enumerate(call.buffers):
                 if not known.is_final(index, buffer) and evidence.outputs.pop(output, None) is not None:
                     evidence.unchecked.append(f"output {output}: a later schedule of the call writes it again")
             if not evidence.outputs:
