@@ -15,24 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-<<<<<<< HEAD
 from vmapdbg.check.result import (
     Comparison,
     Difference,
     OutputCheck,
-=======
-from vmapdbg.check.result import Comparison, OutputCheck
-from vmapdbg.check.result import (
-    Difference,
->>>>>>> main
     OutputPath,
     PassKind,
     PassValue,
     SchedulePath,
-<<<<<<< HEAD
-=======
     ValueReport,
->>>>>>> main
     WrongRewrite,
 )
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
