@@ -99,10 +99,8 @@ class Changes:
   # *** rules of a PatternMatcher. It freezes its functions and their globals when it is built, so a changed rule needs a new matcher
 
   def replace_rule(self, owner:Any, name:str, old:Callable, new:Callable) -> Any:
-    """Replaces `old` by `new` in each rule that calls it, directly or in a lambda. Returns the new matcher.
-
-    `new` must be a plain module-level function: matchers refuse closures and bypass wrappers.
-    """
+    """Replaces `old` by `new` in each rule that calls it, directly or in a lambda. Returns the new matcher. `new` must be a plain module-level
+    function: matchers refuse closures and bypass wrappers."""
     def is_old(function:Callable) -> bool: return function is old or (function.__name__ == "<lambda>" and old.__name__ in function.__code__.co_names)
     expected = f"a PatternMatcher with a rule that calls {old.__name__}"
     matcher = self.find_matcher(owner, name, expected)

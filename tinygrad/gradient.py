@@ -41,11 +41,9 @@ def sum_over(grad:UOp, ranges:list[UOp]) -> UOp:
   return collect_batch(grad, ranges).r(Ops.ADD, tuple(range(len(ranges)))).reshape(grad.shape)
 
 def compute_gradient(root:UOp, root_grad:UOp, targets:set[UOp]) -> dict[UOp, UOp]:
-  """Returns node -> gradient like stock, also for graphs with vmap scopes.
-
-  Every step of a scope uses a value from outside, so its gradient is summed over the RANGE at the edge of the scope, before it meets gradients from
-  outside. Ranges open in root or root_grad belong to a scope around the whole gradient: each of its steps has a separate gradient.
-  """
+  """Returns node -> gradient like stock, also for graphs with vmap scopes. Every step of a scope uses a value from outside, so its gradient is summed
+  over the RANGE at the edge of the scope, before it meets gradients from outside. Ranges open in root or root_grad belong to a scope around the whole
+  gradient: each of its steps has a separate gradient."""
   named = vmap_ranges(UOp.sink(root, root_grad).toposort())
   if not named: return stock_compute_gradient(root, root_grad, targets)
   around = {**root.ranges, **root_grad.ranges}

@@ -109,10 +109,8 @@ MOVEMENT = {Ops.RESHAPE:reshape, Ops.EXPAND:expand, Ops.PERMUTE:permute, Ops.FLI
 
 @dataclass(frozen=True)
 class FewIds:
-  """An array of `shape` with the nonzero `ids` at the positions `at`, and ZERO elsewhere.
-
-  `at` has for each axis the positions of all ids, or None if the array repeats along the axis (always None for an axis of size 1).
-  """
+  """An array of `shape` with the nonzero `ids` at the positions `at`, and ZERO elsewhere. `at` has for each axis the positions of all ids, or None if
+  the array repeats along the axis (always None for an axis of size 1)."""
   shape: tuple[int, ...]
   at: tuple[Any, ...]
   ids: Any

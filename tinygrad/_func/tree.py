@@ -105,10 +105,8 @@ def are_alike(a:Any, b:Any) -> bool:
 def is_axis(axes:Any) -> bool: return axes is None or (isinstance(axes, int) and not isinstance(axes, bool))
 
 def spread_axes(axes:Any, tree:Any, name:str, path:str) -> list[int|None]:
-  """Returns the axis of each leaf of `tree`. `axes` is an int or None for all leaves, or a node with the structure of `tree`.
-
-  `name` is the option with `axes`, for errors. Raises TypeError for an axis of another type, ValueError for a structure that does not fit.
-  """
+  """Returns the axis of each leaf of `tree`. `axes` is an int or None for all leaves, or a node with the structure of `tree`. `name` is the option
+  with `axes`, for errors. Raises TypeError for an axis of another type, ValueError for a structure that does not fit."""
   if is_axis(axes): return [axes]*len(leaves(tree))
   if not is_node(axes): raise TypeError(f"{name}: an axis is an int or None, not {axes!r}, for {path}")
   if not are_alike(axes, tree): raise ValueError(f"{name}: {axes!r} does not fit {path}, which is {describe_node(tree)}")

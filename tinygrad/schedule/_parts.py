@@ -125,7 +125,10 @@ class Parts:
     key = (_state.patches, type(find_renderer(sink.src[0].device)).__name__, sink.key)
     # a part known from another graph counts too: a schedule must not depend on earlier schedules
     if key not in self.seen:
-      if len(nodes) > self.budget: return self.leave(part)
+      if len(nodes) > self.budget:
+        if "fusion-guard" not in _state.patches: return {}, {}
+        refusal = Refusal("fusion-guard", "not-tried", {"nodes": len(part.nodes), "limit": self.limit})
+        return {x:refusal for x in part.nodes if x in self.walked.fused or x in self.walked.row_values}, {}
       self.budget -= len(nodes)
       self.seen.add(key)
     if key not in process.parts: process.parts[key] = self.place(self.settle(sink), list(nodes.values()))
@@ -133,12 +136,6 @@ class Parts:
     order = list(nodes)
     points, again = ({order[i]:refusal for i,refusal in places.items()} for places in found)
     return points, again
-
-  def leave(self, part:Part) -> Decisions:
-    """Leaves the part unfused if fusion-guard is on."""
-    if "fusion-guard" not in _state.patches: return {}, {}
-    refusal = Refusal("fusion-guard", "not-tried", {"nodes": len(part.nodes), "limit": self.limit})
-    return {x:refusal for x in part.nodes if x in self.walked.fused or x in self.walked.row_values}, {}
 
   def cut_out(self, part:Part) -> tuple[UOp, dict[UOp, UOp]]:
     """Returns the part as a separate graph, and node -> its node there. Equal parts give the same graph: input buffers and unique constants are
