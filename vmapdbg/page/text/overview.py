@@ -33,7 +33,7 @@ from vmapdbg.page.overview import (
     sum_kernels,
 )
 from vmapdbg.page.sentences import say_left_whole
-from vmapdbg.page.text.kernels import MUCH_REDUNDANCY
+from vmapdbg.page.text.kernels import MUCH_REDUNDANCY, list_parts
 from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
 from vmapdbg.page.text.view import MARKS, describe_time, describe_totals, format_output
 from vmapdbg.page.view import View
@@ -192,13 +192,10 @@ class _Overview:
             Cell("lines", self.name_places(row.lines), comfort=16, most=40, leaves=3),
         ]
         notes: list[Text] = []
-        for status, word, sides in (
-            ("fused-from", "fused from ", change.before),
-            ("split-into", "split into ", change.after),
-        ):
-            if change.status == status:
-                names = join_first([side.kernel.name for side in sides], _MOST_NAMES)
-                notes.append(page.join((word, "bold"), names))
+        words, parts = list_parts(change)
+        if parts:
+            names = join_first([side.kernel.name for side in parts], _MOST_NAMES)
+            notes.append(page.join((words, "bold"), names))
         return Row(cells, notes=notes)
 
     def name_change(self, change: KernelChange) -> Text:
