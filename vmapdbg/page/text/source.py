@@ -94,7 +94,7 @@ def _print_kernel(view: ScheduleView, side: KernelSide) -> None:
         text = highlight(code, kernel.target)
     # line of the source (from 1) -> the codes of the findings about it
     marks: dict[int | None, list[str]] = {}
-    for found in view.findings.find_for_kernel(kernel, view.pair.index, side.number):
+    for found in view.findings.about_kernel(kernel, view.pair.index, [side.number]):
         codes = marks.setdefault(found.source_line, [])
         codes.append(found.code)
     if view.run.copies_source:
