@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
+from vmapdbg.check.result import Difference, RewriteKind, WrongRewrite
 from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.failures.diagnose import KnownNodes

@@ -156,9 +156,9 @@ class _Drawer:
         parts: list[tuple[str, str, str]] = []
         try:
             plan = _Plan(drawn).plan(build_kernel_graph(DrawnPair.of_one(drawn), 0, title))
-            made = draw_dots([write_dot(self._label_nodes(part.graph, drawn)) for part in plan], _SECONDS)
+            made = draw_dots([write_dot(self._label_nodes(part.graph, drawn)) for part in plan], "svg", _SECONDS)
             for part, svg in zip(plan, made, strict=True):
-                parts.append((part.title, clean_svg(svg, self._list_attributes(part, index)), part.note))
+                parts.append((part.title, clean_svg(svg.decode(), self._list_attributes(part, index)), part.note))
         except GraphError as error:
             parts.append(("", "", str(error)))
         except TooSlow:
