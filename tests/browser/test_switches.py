@@ -13,8 +13,8 @@ from opened import EVIL, Opened, open_in_notebook, open_page
 
 from vmapdbg.install.patches import SWITCHABLE, PatchState, list_states
 from vmapdbg.model.capture import Capture
+from vmapdbg.page.html.page import render_states
 from vmapdbg.page.html.source import SourceFile, list_lines
-from vmapdbg.page.html.states import render_states
 
 pytestmark = pytest.mark.browser
 FAULTY, FAILED = "fuse-broadcast", "close-ranges"

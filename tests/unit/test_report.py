@@ -18,9 +18,16 @@ from click.testing import CliRunner
 from vmapdbg.commands.cli import main
 from vmapdbg.model.capture import Access, BufferArg, Capture, Finding, Measured, Realized, Reason, SnippetError
 from vmapdbg.model.store import save_capture
-from vmapdbg.page.html.code import split_python
 from vmapdbg.page.html.page import render_report
-from vmapdbg.page.html.source import SourceFile, SourceView, collect_notes, list_lines, read_sources, view_files
+from vmapdbg.page.html.source import (
+    SourceFile,
+    SourceView,
+    collect_notes,
+    list_lines,
+    read_sources,
+    split_code,
+    view_files,
+)
 from vmapdbg.page.view import View
 
 EVIL = "</script></style><img src=x onerror=alert(1)>\"'{{ 7*7 }}<!--\x00\x1b[31m\u202e\ud800"
@@ -266,7 +273,7 @@ def test_a_long_file_is_cut_to_what_made_something() -> None:
 def test_lines_of_source_stay_as_they_are(text: str) -> None:
     """Line numbers are Python's: only its own ends of lines cut."""
     plain = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
-    assert ["".join(part for _, part in line) for line in split_python(text)] == plain
+    assert ["".join(part for _, part in line) for line in split_code(text, "python")] == plain
 
 
 def test_every_line_that_is_named_is_known() -> None:

@@ -12,9 +12,8 @@ from test_report import read_data
 
 from vmapdbg.install.patches import ALL, SWITCHABLE, PatchState, list_states, parse_patches
 from vmapdbg.model.capture import Capture, Finding, Measured
-from vmapdbg.page.html.page import render_report
+from vmapdbg.page.html.page import render_report, render_states
 from vmapdbg.page.html.source import SourceFile, list_lines
-from vmapdbg.page.html.states import render_states
 from vmapdbg.page.view import View
 
 NAMES = ["all", "none", *SWITCHABLE]

@@ -17,9 +17,7 @@ from vmapdbg.model.capture import Schedule, Versions
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import to_data
 from vmapdbg.page.text.suite import dump_suite_github, name_change, print_suite
-from vmapdbg.suite.compare import compare_runs, diff_test
-from vmapdbg.suite.kinds import estimate_cost, join_related
-from vmapdbg.suite.result import SuiteDiff
+from vmapdbg.suite.compare import SuiteDiff, compare_runs, diff_test, estimate_cost, join_related
 from vmapdbg.suite.saved import end_run, load_run, name_test, new_folder, prepare_folder, start_run, strip_schedule
 
 

@@ -14,21 +14,20 @@ from tinygrad_overlay.schedule import _pass, _scopes
 from tinygrad_overlay.schedule.rangeify import outer_variable_name
 
 def create_schedule(sched_sink:UOp) -> tuple[list[ExecItem], UOp]:
-  """Repeats each kernel of an OUTER scope in stock's schedule: once for each step, with the step bound to its variable.
-
-  All steps of a kernel run before the next kernel starts. Its buffers hold the whole batch.
-  """
+  """Repeats each kernel of an OUTER scope in stock's schedule: once for each step, with the step bound to its variable. All steps of a kernel run
+  before the next kernel starts. Its buffers hold the whole batch."""
   items, buffers = stock_create_schedule(sched_sink)
   outer = {outer_variable_name(r) for r in _pass.current.scope_ranges if r.arg[-1] == AxisType.OUTER}
   if not outer or "close-ranges" not in _state.patches: return items, buffers
   _state.process.outer_variables.update(outer)
-  expanded = [(step, bufs) for item,bufs in zip(items, buffers.src) for step in expand_steps(item, outer)]
-  return [step for step,_ in expanded], UOp.sink(*[bufs for _,bufs in expanded])
-
-def expand_steps(item:ExecItem, outer:set[str]) -> list[ExecItem]:
-  variables = [v for v in item.ast.variables() if v.expr in outer]
-  steps = itertools.product(*[range(int(v.vmax)+1) for v in variables])
-  return [ExecItem(item.ast, [], item.metadata, {**item.fixedvars, **{v.expr:i for v,i in zip(variables, step)}}) for step in steps]
+  expanded: list[ExecItem] = []
+  written: list[UOp] = []
+  for item,bufs in zip(items, buffers.src):
+    variables = [v for v in item.ast.variables() if v.expr in outer]
+    for step in itertools.product(*[range(int(v.vmax)+1) for v in variables]):
+      expanded.append(ExecItem(item.ast, [], item.metadata, {**item.fixedvars, **{v.expr:i for v,i in zip(variables, step)}}))
+      written.append(bufs)
+  return expanded, UOp.sink(*written)
 
 def complete_create_schedule_with_vars(big_sink:UOp) -> tuple[dict[UOp, UOp], list[ExecItem], dict[str, int]]:
   """Calls stock without the parts of a graph that only tinygrad.func knows: marks, and RANGEs whose ids are unique in the process."""
@@ -78,10 +77,8 @@ pm_take_key_id = PatternMatcher([(UPat(Ops.RANGE, name="r"), take_key_id)])
 pm_take_own_id = PatternMatcher([(UPat(Ops.RANGE, name="r"), take_own_id)])
 
 def graph_rewrite(sink:UOp, pm:PatternMatcher, ctx=None, bottom_up=False, name=None, bpm=None) -> UOp:
-  """Replaces stock's rewrite in the two cases above by a walk that visits each node once: stock's waits at each node for its RANGEs.
-
-  The walk reaches the leaves in another order, so they have other numbers in the key. With a listening observer stock's rewrite runs.
-  """
+  """Replaces stock's rewrite in the two cases above by a walk that visits each node once: stock's waits at each node for its RANGEs. The walk reaches
+  the leaves in another order, so they have other numbers in the key. With a listening observer stock's rewrite runs."""
   if (ids:=key_ids.get()) is not None and not TRACK_MATCH_STATS and not _state.observer.listens:
     if name == "rewrite for sched cache":
       new = rewrite_leaves(sink, pm, ctx, {})
@@ -98,7 +95,6 @@ KEPT = "_KEPT"
 
 def leave_out_kernels(combined:UOp, graph:UOp) -> UOp:
   """Returns the cached schedule (pairs of a node and its replacement; the kernels' buffers) with each kernel replaced by the buffer that it writes.
-
   No other graph holds these kernels: tinygrad makes new ones for each call, and replaces them at once."""
   tensor_map, buffers = combined.src
   pairs, known = list(zip(tensor_map.src[::2], tensor_map.src[1::2])), graph.toposort()
@@ -107,9 +103,8 @@ def leave_out_kernels(combined:UOp, graph:UOp) -> UOp:
   return UOp.sink(UOp.sink(*left).substitute(written), buffers)
 
 def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx, known:dict[UOp, UOp]) -> dict[UOp, UOp]:
-  """Returns node -> changed node like graph_rewrite, for rules that replace leaves only. `known` has some results already.
-
-  A node without such leaves below it is remembered in the node, and skipped the next time."""
+  """Returns node -> changed node like graph_rewrite, for rules that replace leaves only. `known` has some results already. A node without such leaves
+  below it is remembered in the node, and skipped the next time."""
   new, stack = dict(known), [sink]
   while stack:
     u = stack[-1]

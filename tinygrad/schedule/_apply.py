@@ -11,9 +11,8 @@ from tinygrad_overlay.schedule._scopes import is_kept
 
 @dataclass(frozen=True)
 class NodeOpts(BufferizeOpts):
-  """BufferizeOpts with the buffer's node, for the guard. Hash and repr are stock's.
-
-  It never equals plain BufferizeOpts: equal UOps are one object, and the UOp of an attempt without guard has no node."""
+  """BufferizeOpts with the buffer's node, for the guard. Hash and repr are stock's. It never equals plain BufferizeOpts: equal UOps are one object,
+  and the UOp of an attempt without guard has no node."""
   node: UOp|None = field(default=None, compare=False, repr=False)
   # pickled as stock's BufferizeOpts, because kernel ASTs go to other processes
   def __reduce__(self): return BufferizeOpts, (self.device, self.addrspace, self.removable)

@@ -1,8 +1,5 @@
-"""The state of one run of the stages from tensor graph to kernels. There is one at a time.
-
-A stage reads the notes of earlier stages here and adds notes for later stages. If a fusion does not pay, the stages run again (_fusion.py), each time
-as a new Attempt.
-"""
+"""The state of one run of the stages from tensor graph to kernels: a stage reads the notes of earlier stages, and adds notes for later stages. There is
+one at a time. If a fusion does not pay, the stages run again (_fusion.py), each time as a new Attempt."""
 from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Callable, NamedTuple
@@ -42,11 +39,9 @@ class MadeKernel(NamedTuple):
 
 @dataclass
 class Attempt:
-  """The fusions that a run of the stages may make, and the results of the fusions that it makes.
-
-  No fusion may remove the realize points of `realize_points`; with `keeps_all` no realize point is removed, as in stock. `is_judged`: the guard will
-  compare the kernels. `rounds`: attempts before this one.
-  """
+  """The fusions that a run of the stages may make, and the results of the fusions that it makes. No fusion may remove the realize points of
+  `realize_points`; with `keeps_all` no realize point is removed, as in stock. `is_judged`: the guard will compare the kernels. `rounds`: attempts
+  before this one."""
   realize_points: dict[UOp, Refusal] = field(default_factory=dict)
   keeps_all: bool = False
   # set: the pass decides in parts (_parts.py); `is_decided` says whether it could

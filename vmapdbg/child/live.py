@@ -63,22 +63,20 @@ def build_capture(
         from vmapdbg.child.capture.schedule import build_schedules
 
         built = build_schedules(schedules, target, progress, keeps_failed, is_brief)
-    found = _observed_version() if patches is None else _installed_version()
-    versions = model.Versions(__version__, found, platform.python_version())
+    versions = model.Versions(__version__, _tinygrad_version(patches is None), platform.python_version())
     what = (model.SCHEMA, versions, snippet, target, dict(patches or {}), error, built, ())
     mode = "observe" if patches is None else "overlay"
     return model.Capture(*what, mode=mode, missing=tuple(missing))
 
 
-def _installed_version() -> str:
-    try:
-        return version("tinygrad")
-    except PackageNotFoundError:
-        return "none"
-
-
-def _observed_version() -> str:
-    """Returns the version of the tinygrad that is imported, from the files next to it; `none` if none is imported."""
+def _tinygrad_version(is_observed: bool) -> str:
+    """Returns the version of tinygrad, `none` without tinygrad. If it is observed, the files next to the imported
+    tinygrad say its version."""
+    if not is_observed:
+        try:
+            return version("tinygrad")
+        except PackageNotFoundError:
+            return "none"
     module = sys.modules.get("tinygrad")
     if module is None or module.__file__ is None:
         return "none"

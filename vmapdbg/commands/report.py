@@ -44,7 +44,7 @@ def report(snippet: str | None, output: Path, times: bool, switches: bool, given
     # before the snippet runs
     check_page(output, jobs.name_of(snippet, given))
     if switches:
-        from vmapdbg.page.html.states import render_states
+        from vmapdbg.page.html.page import render_states
 
         states = capture_states(snippet, given, times)
         files = _read_files([capture for _, capture in states], None)

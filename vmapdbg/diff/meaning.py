@@ -17,10 +17,10 @@ from vmapdbg.model.capture import Node, Schedule
 from vmapdbg.model.ops import ELEMENTWISE, RESHAPING, SAME_VALUE, name_op
 from vmapdbg.model.schedule_index import index_of
 
-LEAVES = frozenset({"PARAM"})
-"""Memory that exists before the schedule."""
-TYPED = frozenset({"PARAM", "CAST", "BITCAST"})
-"""Ops whose dtype does not follow from their sources."""
+# memory that exists before the schedule
+_LEAVES = frozenset({"PARAM"})
+# ops whose dtype does not follow from their sources
+_TYPED = frozenset({"PARAM", "CAST", "BITCAST"})
 
 Size = int | str
 Shape = tuple[Size, ...]
@@ -69,15 +69,24 @@ class Meanings:
         op = name_op(node.op)
         sources = [source for source in node.src if source in self.views]
         if op == "CONST":
-            return self._add_head(node, (False,) * len(_shape_of(node)), (), _read_number(node.arg), constant=True)
-        if not sources or op in LEAVES:
-            return self._add_head(node, (True,) * len(_shape_of(node)), ())
+            return self._add_head(node, (), [False] * len(_shape_of(node)), _read_number(node.arg), constant=True)
+        if not sources or op in _LEAVES:
+            return self._add_head(node, ())
         if op in SAME_VALUE:
             return self._read_copy(node, sources[0])
         if op in ("STORE", "AFTER") and len(sources) > 1:
             return self._read_store(node, op, sources)
+        if op == "EXPAND":
+            view = self.views[sources[0]]
+            # the value does not vary along a new axis, nor along an axis of one element
+            return HeadView(view.head, (None,) * (len(_shape_of(node)) - len(view.axes)) + view.axes)
+        if op == "PERMUTE":
+            view = self.views[sources[0]]
+            return HeadView(view.head, tuple(view.axes[int(number)] for number in re.findall(r"-?\d+", node.arg)))
+        if op == "RESHAPE":
+            return self._reshape(node, sources[0])
         if op in RESHAPING:
-            return self._move(node, op, sources[0])
+            return self._cut(node, op, sources[0])
         if op == "REDUCE":
             return self._reduce(node, sources[0])
         if op == "CAST" and self._is_mere_cast(node, sources[0]):
@@ -86,88 +95,78 @@ class Meanings:
 
     # *** views
 
-    def _move(self, node: Node, op: str, source: int) -> HeadView:
-        view = self.views[source]
-        if op == "EXPAND":
-            # the value does not vary along a new axis, nor along an axis of one element
-            return HeadView(view.head, (None,) * (len(_shape_of(node)) - len(view.axes)) + view.axes)
-        if op == "PERMUTE":
-            return HeadView(view.head, tuple(view.axes[int(number)] for number in re.findall(r"-?\d+", node.arg)))
-        if op == "RESHAPE":
-            return self._reshape(node, source)
-        return self._cut(node, op, source)
-
     def _reshape(self, node: Node, source: int) -> HeadView:
         """Axes of one element are added or removed without changing the value; any other reshape is a head."""
         view, before, after = self.views[source], self._shape(source), _shape_of(node)
         if all(axis is None for axis in view.axes):
             return HeadView(view.head, (None,) * len(after))
         kept = [axis for axis, size in zip(view.axes, before, strict=True) if size != 1]
-        if _drop_ones(before) == _drop_ones(after):
+        if [size for size in before if size != 1] == [size for size in after if size != 1]:
             return HeadView(view.head, _spread(kept, [size != 1 for size in after]))
         head = self.heads[view.head]
         if head.op == "RESHAPE" and view.axes == self.views[head.id].axes:
             # two reshapes are one, and may restore the first shape
             return self._reshape(node, self._origins[head.id])
-        made = self._add_head(node, (True,) * len(after), (source,), op="RESHAPE")
+        made = self._add_head(node, (source,), op="RESHAPE")
         self._origins[made.head] = source
         return made
 
     def _read_store(self, node: Node, op: str, sources: Sequence[int]) -> HeadView:
         """The stored value is the value, except for a store to a part of a buffer."""
         target, value = sources[0], sources[1]
-        if op == "STORE" and not self._is_whole(target):
-            return self._combine(node, op, sources)
-        if op == "AFTER" and name_op(self.index.op(value)) != "STORE":
+        if op == "STORE":
+            buffer = self.heads[self.views[target].head]
+            while buffer.op == "RESHAPE":
+                buffer = self.heads[buffer.sources[0]]
+            if buffer.op not in _LEAVES or _count(self._shape(target)) != _count(buffer.shape):
+                return self._combine(node, op, sources)
+        elif name_op(self.index.op(value)) != "STORE":
             return self._reshape(node, target)
         return self._read_copy(node, value)
 
     def _read_copy(self, node: Node, source: int) -> HeadView:
         """A copy has the value of its source, but a buffer that holds a constant is not a constant."""
-        if node.realized is not None and self.heads[self.views[source].head].constant:
-            return self._add_head(node, (True,) * len(_shape_of(node)), (source,), op="STORE")
+        if node.realized is not None and self._is_constant(source):
+            return self._add_head(node, (source,), op="STORE")
         return self._reshape(node, source)
 
-    def _is_whole(self, target: int) -> bool:
-        head = self.heads[self.views[target].head]
-        while head.op == "RESHAPE":
-            head = self.heads[head.sources[0]]
-        return head.op in LEAVES and _count(self._shape(target)) == _count(head.shape)
+    def _is_constant(self, node_id: int) -> bool:
+        return self.heads[self.views[node_id].head].constant
 
     def _is_mere_cast(self, node: Node, source: int) -> bool:
         """Returns whether a CAST keeps the value: of a weak number, of a constant that the dtype can hold, or of a bool
         that is cast back to bool."""
-        below, head = self.index.nodes[source], self.heads[self.views[source].head]
-        if below.dtype.startswith("weak") or (head.op == "CONST" and _holds(node.dtype, head.arg)):
+        head = self.heads[self.views[source].head]
+        if self.index.nodes[source].dtype.startswith("weak") or (head.op == "CONST" and _holds(node.dtype, head.arg)):
             return True
-        if self.index.nodes[head.id].dtype != "bool":
-            return False
-        return node.dtype == "bool" or self._is_only_cast_back(node)
+        return self.index.nodes[head.id].dtype == "bool" and self._is_cast_back(node)
 
-    def _is_only_cast_back(self, node: Node) -> bool:
+    def _is_cast_back(self, node: Node) -> bool:
+        """Returns whether a node is a cast to bool, or a cast or movement op that only such casts read."""
+        if node.op == "CAST" and node.dtype == "bool":
+            return True
         readers = self.index.readers[node.id]
-        return bool(readers) and all(map(self._casts_back, readers))
-
-    def _casts_back(self, reader: Node) -> bool:
-        if reader.op in RESHAPING:
-            return self._is_only_cast_back(reader)
-        return (reader.op, reader.dtype) == ("CAST", "bool")
+        return bool(readers) and all(
+            (reader.op == "CAST" and reader.dtype == "bool") or (reader.op in RESHAPING and self._is_cast_back(reader))
+            for reader in readers
+        )
 
     # *** heads
 
     def _cut(self, node: Node, op: str, source: int) -> HeadView:
         """Reads PAD, SHRINK and FLIP: only the axes that change count, and where they begin."""
-        before, after = self._shape(source), _shape_of(node)
-        begins = _read_begins(node.arg, len(after))
-        touched = [old != new or op == "FLIP" for old, new in zip(before, after, strict=True)]
-        axes = self.views[source].axes
-        varies = [axis is not None for axis in axes]
-        if op == "SHRINK" and not any(is_touched for is_touched, it in zip(touched, varies, strict=True) if it):
-            return self.views[source]
-        if op == "PAD":
-            varies = [it or is_touched for it, is_touched in zip(varies, touched, strict=True)]
-        arg = [begin if is_touched else "" for begin, is_touched in zip(begins, touched, strict=True)]
-        return self._add_head(node, varies, (source,), arg)
+        before, after, axes = self._shape(source), _shape_of(node), self.views[source].axes
+        # `((1, 3), (0, 2))` has pairs of begin and end (or size)
+        begins = re.findall(r"\(\s*([^(),]+),[^()]*\)", node.arg)
+        if len(begins) != len(after):
+            begins = [node.arg] * len(after)
+        varies: list[bool] = []
+        arg: list[str] = []
+        for old, new, axis, begin in zip(before, after, axes, begins, strict=True):
+            is_cut = old != new or op == "FLIP"
+            varies.append(axis is not None or (is_cut and op == "PAD"))
+            arg.append(begin if is_cut else "")
+        return self._add_head(node, (source,), varies, arg)
 
     def _reduce(self, node: Node, source: int) -> HeadView:
         """Names the axes as the head of the source has them, so that earlier movement ops do not matter."""
@@ -179,25 +178,24 @@ class Meanings:
         repeated = [sizes[i] for i in reduced if axes[i] is None]
         left = [axis for i, axis in enumerate(axes) if i not in reduced]
         arg = [name, known, repeated, [axis for axis in left if axis is not None]]
-        varies = [axis is not None for axis in left]
+        # tinygrad 0.13 has no shape for a reduce over an OUTER range
+        varies = None
         rank = len(_shape_of(node))
         if rank == len(axes):
             # the reduced axes remain, with one element
             varies = [axis is not None and i not in reduced for i, axis in enumerate(axes)]
-        elif rank != len(left):
-            # tinygrad 0.13 has no shape for a reduce over an OUTER range
-            varies = [True] * rank
-        return self._add_head(node, varies, (source,), arg, places=False)
+        elif rank == len(left):
+            varies = [axis is not None for axis in left]
+        return self._add_head(node, (source,), varies, arg, places=False)
 
     def _combine(self, node: Node, op: str, sources: Sequence[int]) -> HeadView:
         """Reads an elementwise op, its sources broadcast; the value of any other op varies along all axes."""
         shape = _shape_of(node)
         aligned = [self._align(source, shape) for source in sources]
         if op not in ELEMENTWISE or None in aligned:
-            return self._add_head(node, (True,) * len(shape), sources)
+            return self._add_head(node, sources)
         varies = [any(axes[i] is not None for axes in aligned if axes) for i in range(len(shape))]
-        constant = all(self.heads[self.views[source].head].constant for source in sources)
-        return self._add_head(node, varies, sources, constant=constant)
+        return self._add_head(node, sources, varies, constant=all(map(self._is_constant, sources)))
 
     def _align(self, source: int, shape: Shape) -> tuple[int | None, ...] | None:
         """Returns the axes of a source broadcast to a shape, None if it cannot be broadcast."""
@@ -210,29 +208,30 @@ class Meanings:
     def _add_head(
         self,
         node: Node,
-        varies: Sequence[bool],
         sources: Sequence[int],
+        varies: Sequence[bool] | None = None,
         arg: object = None,
         *,
         op: str = "",
         constant: bool = False,
         places: bool = True,
     ) -> HeadView:
-        """Adds a head and returns its view. `varies` says for each axis whether the value may vary along it; `arg`
-        replaces the node's argument."""
+        """Adds a head and returns its view. `varies` says for each axis whether the value may vary along it (default:
+        along all). `arg` replaces the node's argument. With `places` the positions of the sources' axes are compared.
+        """
         op, shape = op or name_op(node.op), _shape_of(node)
-        differs = [it and size != 1 for it, size in zip(varies, shape, strict=True)]
-        axes = _spread(range(len(shape)), differs)
+        varies = varies or [True] * len(shape)
+        axes = _spread(range(len(shape)), [it and size != 1 for it, size in zip(varies, shape, strict=True)])
         if arg is None and op not in RESHAPING:
             arg = node.arg
         # the argument of a PARAM is a slot, the argument of a BUFFER its size, which the shape has
-        parts = [] if op in LEAVES else [arg]
+        parts = [] if op in _LEAVES else [arg]
         if places:
             parts += [self._describe_axes(source, shape, axes) for source in sources]
         head = Head(
             id=node.id,
             op=op,
-            dtype=node.dtype if op in TYPED else "",
+            dtype=node.dtype if op in _TYPED else "",
             shape=tuple(size for size, axis in zip(shape, axes, strict=True) if axis is not None),
             arg=repr(parts),
             sources=tuple(self.views[source].head for source in sources),
@@ -266,22 +265,15 @@ def _shape_of(node: Node) -> Shape:
     return node.shape or ()
 
 
-def _drop_ones(shape: Shape) -> Shape:
-    return tuple(size for size in shape if size != 1)
-
-
 def _spread(values: Iterable[int | None], places: Iterable[bool]) -> tuple[int | None, ...]:
     """Puts the values into the marked places, in order, and None into the other places."""
     rest = iter(values)
     return tuple(next(rest) if is_marked else None for is_marked in places)
 
 
-def _count(shape: Shape) -> int | None:
-    """Returns the number of elements, None if it is symbolic."""
-    sizes = [size for size in shape if isinstance(size, int)]
-    if len(sizes) < len(shape):
-        return None
-    return math.prod(sizes)
+def _count(shape: Shape) -> tuple[int, list[str]]:
+    """Returns the number of elements: the product of the known sizes, and the symbolic sizes."""
+    return math.prod(size for size in shape if isinstance(size, int)), [s for s in shape if isinstance(s, str)]
 
 
 def _holds(dtype: str, number: str) -> bool:
@@ -302,9 +294,3 @@ def _read_number(arg: str) -> str:
         return repr(float(arg)).removesuffix(".0")
     except ValueError:
         return arg
-
-
-def _read_begins(arg: str, rank: int) -> list[str]:
-    """Returns the begin of each axis of a PAD or SHRINK. `((1, 3), (0, 2))` has pairs of begin and end (or size)."""
-    pairs = re.findall(r"\(\s*([^(),]+),[^()]*\)", arg)
-    return pairs if len(pairs) == rank else [arg] * rank

@@ -5,7 +5,7 @@ Only the comparison uses this form. The diff that the user sees has the nodes an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -97,55 +97,49 @@ class _Neutral:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.index = index_of(schedule)
-        self.meanings = Meanings(schedule)
+        meanings = Meanings(schedule)
+        self.heads, self.views = meanings.heads, meanings.views
+        groups: dict[int, list[Node]] = {}
+        for node in schedule.nodes:
+            if node.realized is not None:
+                groups.setdefault(self.views[node.id].head, []).append(node)
         # for each head the node that is realized for it; other realized nodes of a head that have their own buffers
         self.realized: dict[int, Node] = {}
         self.again: list[Node] = []
-        for head, nodes in self._group_realized().items():
-            self.realized[head], *others = sorted(nodes, key=self._rank_realized)
-            self.again += [node for node in others if self.index.find_kept(node.id) is not None]
-
-    def view(self, node_id: int) -> HeadView:
-        return self.meanings.views[node_id]
-
-    def _group_realized(self) -> dict[int, list[Node]]:
-        groups: dict[int, list[Node]] = {}
-        for node in self.schedule.nodes:
-            if node.realized is not None:
-                groups.setdefault(self.view(node.id).head, []).append(node)
-        return groups
-
-    def _rank_realized(self, node: Node) -> tuple[bool, bool]:
-        """Sorts nodes that decide something before removed buffers, and these before copies."""
-        return name_op(node.op) in _STORES, self.index.find_kept(node.id) is None
+        for head, nodes in groups.items():
+            # nodes that decide something, then removed buffers, then copies
+            nodes.sort(key=lambda node: (name_op(node.op) in _STORES, self.index.find_kept(node.id) is None))
+            self.realized[head] = nodes[0]
+            self.again += [node for node in nodes[1:] if self.index.find_kept(node.id) is not None]
 
     def read(self) -> Reading:
-        live = self._find_live()
-        nodes = [self._read_node(self.meanings.heads[head]) for head in live]
+        nodes = [self._read_node(self.heads[head]) for head in self._find_live()]
         nodes = sorted([*nodes, *map(self._read_again, self.again)], key=lambda node: node.id)
         buffers = [made for item in self.schedule.bufferizes if (made := self._read_bufferize(item)) is not None]
-        used = _find_used(nodes, buffers)
-        ranges = [item for item in self.schedule.ranges if item.name in used]
+        # the ranges that the compared nodes and buffers name
+        texts = [name for item in buffers for name in item.closed_ranges]
+        for node in nodes:
+            texts += [*(node.in_ranges or ()), *(node.out_ranges or ()), *node.ambient]
+        used = {name for text in texts for name in find_ranges(text)}
         compared = replace(
             self.schedule,
             nodes=tuple(nodes),
-            ranges=tuple(ranges),
+            ranges=tuple(item for item in self.schedule.ranges if item.name in used),
             bufferizes=tuple(buffers),
-            kernels=tuple(self._read_kernel(item) for item in self.schedule.kernels),
+            kernels=tuple(map(self._read_kernel, self.schedule.kernels)),
         )
         return Reading(self.schedule, compared, {head: node.id for head, node in self.realized.items()})
 
     def _find_live(self) -> set[int]:
         """Returns the heads that are realized or have no readers, and all their sources."""
-        heads = self.meanings.heads
-        ends = {self.view(node.id).head for node in self.schedule.nodes if not self.index.readers[node.id]}
-        waiting = [*self.realized, *(head for head in ends if heads[head].op not in _MOVES)]
+        ends = {self.views[node.id].head for node in self.schedule.nodes if not self.index.readers[node.id]}
+        waiting = [*self.realized, *(head for head in ends if self.heads[head].op not in _MOVES)]
         live: set[int] = set()
         while waiting:
             head = waiting.pop()
             if head not in live:
                 live.add(head)
-                waiting += heads[head].sources
+                waiting += self.heads[head].sources
         return live
 
     # *** nodes
@@ -155,10 +149,10 @@ class _Neutral:
         outs = None
         if not head.constant and (made is not None or head.op not in _MOVES):
             where = made or node
-            outs = self._pick(where.out_ranges, self.view(where.id))
+            outs = self._pick(where.out_ranges, self.views[where.id])
         ins = None
         if head.op == "REDUCE" and node.src:
-            ins = self._pick(node.in_ranges, self.view(node.src[0]))
+            ins = self._pick(node.in_ranges, self.views[node.src[0]])
         realized = None
         if made is not None and made.realized is not None and not head.constant:
             realized = self._read_realized(made, made.realized)
@@ -177,7 +171,7 @@ class _Neutral:
         )
 
     def _read_again(self, node: Node) -> Node:
-        view = self.view(node.id)
+        view = self.views[node.id]
         realized = node.realized and self._read_realized(node, node.realized)
         return replace(node, op="AGAIN", src=(view.head,), in_ranges=None, out_ranges=None, realized=realized)
 
@@ -196,7 +190,7 @@ class _Neutral:
         return tuple(filter(find_ranges, [*picked, *rest]))
 
     def _read_realized(self, node: Node, realized: Realized) -> Realized:
-        view = self.view(node.id)
+        view = self.views[node.id]
         own = sorted(axis for i in realized.axes if i < len(view.axes) and (axis := view.axes[i]) is not None)
         reason = realized.reason
         if self._is_stored(node):
@@ -214,8 +208,8 @@ class _Neutral:
     # *** buffers and kernels
 
     def _read_bufferize(self, made: Bufferize) -> Bufferize | None:
-        node, view = self.index.nodes[made.node], self.view(made.node)
-        head = self.meanings.heads[view.head]
+        node, view = self.index.nodes[made.node], self.views[made.node]
+        head = self.heads[view.head]
         is_main, is_again = self.realized.get(view.head) is node, node in self.again
         if not (is_main or is_again):
             return None
@@ -235,16 +229,8 @@ class _Neutral:
         )
 
     def _read_kernel(self, kernel: Kernel) -> Kernel:
-        outputs = tuple(dict.fromkeys(self.view(node).head for node in kernel.outputs))
+        outputs = tuple(dict.fromkeys(self.views[node].head for node in kernel.outputs))
         # the head of a view is in the kernel that writes the buffer
-        own = [node for node in kernel.nodes if self.view(node).head == node]
+        own = [node for node in kernel.nodes if self.views[node].head == node]
         # the key of the AST is different in each release
         return replace(kernel, nodes=tuple(dict.fromkeys([*own, *outputs])), outputs=outputs, key="")
-
-
-def _find_used(nodes: Iterable[Node], buffers: Iterable[Bufferize]) -> set[str]:
-    """Returns the ranges that the compared nodes and buffers name."""
-    texts = [name for item in buffers for name in item.closed_ranges]
-    for node in nodes:
-        texts += [*(node.in_ranges or ()), *(node.out_ranges or ()), *node.ambient]
-    return {name for text in texts for name in find_ranges(text)}

@@ -37,18 +37,14 @@ def find_large_local_memory(capture: Capture, baseline: Capture | None) -> Itera
             f"kernel {kernel.name} needs {kernel.local_bytes:,} bytes of LOCAL memory, a group of threads has "
             f"{kernel.local_limit:,} on {kernel.target}"
         )
-        parts = {a.buffer: a.size for a in kernel.accesses or () if a.addrspace == "LOCAL"}
+        parts = [f"{a.buffer} {a.size:,} elements" for a in kernel.accesses or () if a.addrspace == "LOCAL"]
         if parts:
-            listed = ", ".join(f"{name} {size:,} elements" for name, size in parts.items())
-            message += f" ({listed})"
-        yield kernel_finding("VD102", schedule, number, message, _advise_local(capture))
-
-
-def _advise_local(capture: Capture) -> str:
-    advice = "keep the buffer in GLOBAL memory with .contiguous()"
-    if capture.patches.get("fuse-broadcast"):
-        advice += ", or --patches all,-fuse-broadcast"
-    return advise_patches(capture, "local-budget") or advice
+            message += f" ({', '.join(dict.fromkeys(parts))})"
+        advice = "keep the buffer in GLOBAL memory with .contiguous()"
+        if capture.patches.get("fuse-broadcast"):
+            advice += ", or --patches all,-fuse-broadcast"
+        advice = advise_patches(capture, "local-budget") or advice
+        yield kernel_finding("VD102", schedule, number, message, advice)
 
 
 @rule("VD103", "parallelism lost", "warning", compares=True)
@@ -118,16 +114,12 @@ def find_redundant_work(capture: Capture, baseline: Capture | None) -> Iterator[
         )
         if executed:
             message += f" (the baseline's kernels execute {executed:,})"
-        advice = advise_patches(capture, *_redundancy_patches(capture)) or advise_apart(capture, baseline, others)
+        # the patches that make a buffer if computing its value again costs more
+        patches = ["realize-reused"]
+        if capture.patches.get("fuse-broadcast"):
+            patches = ["fusion-guard", "realize-reused"]
+        advice = advise_patches(capture, *patches) or advise_apart(capture, baseline, others)
         yield kernel_finding("VD104", schedule, number, message, advice)
-
-
-def _redundancy_patches(capture: Capture) -> tuple[str, ...]:
-    """Returns the patches that make a buffer if computing its value again costs more."""
-    if capture.patches.get("fuse-broadcast"):
-        return "fusion-guard", "realize-reused"
-    # without a fusion there is nothing to refuse
-    return ("realize-reused",)
 
 
 # *** the baseline
@@ -156,16 +148,11 @@ def _pair_kernels(capture: Capture, baseline: Capture) -> Iterator[tuple[Schedul
             continue
         else:
             kernels, kernels_before = _read_neutrally(schedule, other)
-        for number, inside in _kernels_inside(kernels, kernels_before):
-            yield schedule, number, inside
-
-
-def _kernels_inside(kernels: Sequence[Kernel], before: Sequence[Kernel]) -> Iterator[tuple[int, list[Kernel]]]:
-    writers = {kernel.outputs[0]: kernel for kernel in before if kernel.outputs}
-    for number, kernel in enumerate(kernels):
-        inside = [writers[node] for node in kernel.nodes if node in writers]
-        if inside and set(kernel.outputs) & writers.keys():
-            yield number, inside
+        writers = {kernel.outputs[0]: kernel for kernel in kernels_before if kernel.outputs}
+        for number, kernel in enumerate(kernels):
+            inside = [writers[node] for node in kernel.nodes if node in writers]
+            if inside and writers.keys() & kernel.outputs:
+                yield schedule, number, inside
 
 
 def _read_neutrally(schedule: Schedule, other: Schedule) -> tuple[Sequence[Kernel], Sequence[Kernel]]:

@@ -23,18 +23,15 @@ def split_ignored(findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tup
     kept: list[Finding] = []
     ignored: list[Finding] = []
     for finding in findings:
-        (ignored if _is_ignored(finding, files) else kept).append(finding)
+        comment = _COMMENT.search(find_line(finding.line, files))
+        if comment is None:
+            kept.append(finding)
+        elif comment["list"] is None or (comment["end"] is not None and finding.code in _split_codes(comment["codes"])):
+            ignored.append(finding)
+        else:
+            # a list without `]` hides nothing: `list_mistakes` reports it
+            kept.append(finding)
     return tuple(kept), tuple(ignored)
-
-
-def _is_ignored(finding: Finding, files: dict[str, list[str]]) -> bool:
-    comment = _COMMENT.search(find_line(finding.line, files))
-    if comment is None:
-        return False
-    if comment["list"] is None:
-        return True
-    # a list without `]` hides nothing: `list_mistakes` reports it
-    return comment["end"] is not None and finding.code in _split_codes(comment["codes"])
 
 
 def _split_codes(codes: str) -> list[str]:
@@ -54,8 +51,8 @@ def list_mistakes(name: str, known: Collection[str]) -> Iterator[str]:
     except (tokenize.TokenError, SyntaxError):
         return
     for token in tokens:
-        comment = _COMMENT.search(token.string) if token.type == tokenize.COMMENT else None
-        if comment is None or comment["list"] is None:
+        comment = _COMMENT.search(token.string)
+        if token.type != tokenize.COMMENT or comment is None or comment["list"] is None:
             continue
         place = f"{name}:{token.start[0]}"
         if comment["end"] is None:

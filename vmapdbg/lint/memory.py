@@ -1,4 +1,4 @@
-"""Rules about the elements that kernels access: VD101, VD105, VD106, VD110."""
+"""Rules about wrong values: the elements that kernels access, their loops, and the order of reads and writes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from vmapdbg.lint.rule import advise_patches, advise_why, each_access, each_kernel, kernel_finding, node_finding, rule
-from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Loop, Node, Outside, Schedule
+from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Kernel, Loop, Node, Outside, Schedule, WrongTime
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_plural, inflect
 
@@ -47,7 +47,7 @@ def _explain_store(schedule: Schedule, kernel: Kernel, access: Access) -> str | 
     if access.addrspace != "GLOBAL" or access.stores is None or access.elements in (None, access.stores):
         return None
     # a kernel that reads what it writes may add to it step by step
-    if any(other.kind == "load" and other.buffer == access.buffer for other in kernel.accesses or ()):
+    if ("load", access.buffer) in ((other.kind, other.buffer) for other in kernel.accesses or ()):
         return None
     stores, elements = format_plural(access.stores, "value"), format_plural(access.elements, "element")
     overwritten = format_plural(access.stores - access.elements, "value is", "values are")
@@ -75,9 +75,8 @@ def _explain_lost(schedule: Schedule, kernel: Kernel, access: Access) -> str:
 def _name_range(schedule: Schedule, kernel: Kernel, loop: Loop) -> str:
     """Returns `rm1 (3, Lidx2 in the source)` if the buffer lost exactly one range of this size, else `Lidx2 (3)`."""
     index = index_of(schedule)
-    made = [index.bufferizes[node] for node in kernel.outputs if node in index.bufferizes]
-    lost = index.find_lost(next(iter(made), None))
-    alike = [name for name in lost if index.size_of(name) == loop.size]
+    made = filter(None, map(index.bufferizes.get, kernel.outputs))
+    alike = [name for name in index.find_lost(next(made, None)) if index.size_of(name) == loop.size]
     if len(alike) != 1:
         return f"{loop.name} ({loop.size:,})"
     return f"{alike[0]} ({loop.size:,}, {loop.name} in the source)"
@@ -133,10 +132,21 @@ def find_outside(capture: Capture, baseline: Capture | None) -> Iterator[Finding
             explained.add((schedule.index, finding.number))
             yield finding
     for schedule, number, kernel, access in each_access(capture):
-        if _leaves_buffer(access) and (schedule.index, number) not in explained:
-            advice = advise_why(kernel, "compare the address with the ranges of the node")
-            message = _explain_address(kernel.name, access)
-            yield kernel_finding("VD105", schedule, number, message, advice, access.source_line)
+        worst = _find_worst(access.lowest, access.highest, access.size)
+        if worst is None or (schedule.index, number) in explained:
+            continue
+        verb, gate = "loads", ""
+        if access.kind == "store":
+            verb = "stores to"
+        if access.gate is not None:
+            gate = f" where {access.gate}"
+        message = (
+            f"kernel {kernel.name} {verb} element {worst} of {access.buffer}, which has "
+            f"{format_plural(access.size, 'element')}: its address {access.address}{gate} goes from {access.lowest} to "
+            f"{access.highest}"
+        )
+        advice = advise_why(kernel, "compare the address with the ranges of the node")
+        yield kernel_finding("VD105", schedule, number, message, advice, access.source_line)
 
 
 def _find_wrong_ranges(schedule: Schedule) -> Iterator[Finding]:
@@ -155,37 +165,25 @@ def _find_wrong_ranges(schedule: Schedule) -> Iterator[Finding]:
 
 
 def _explain_range(schedule: Schedule, node: Node, outside: Outside, what: str, who: str = "") -> Finding:
-    worst = _choose_worst(outside.lowest, outside.highest, outside.size)
+    worst = _find_worst(outside.lowest, outside.highest, outside.size)
     elements = format_plural(outside.size, "element")
     message = (
         f"{who}node {node.id} {node.op} takes element {worst} of axis {outside.axis} of {what}, which has {elements} "
         f"there: its range {outside.range} goes from {outside.lowest} to {outside.highest}"
     )
-    computing = [number for number, _ in index_of(schedule).find_computing(node.id)]
-    number = next(iter(computing), None)
+    number = next((number for number, _ in index_of(schedule).find_computing(node.id)), None)
     return node_finding("VD105", schedule, node.id, message, f"vmapdbg why {node.id} (its ranges)", number)
 
 
-def _choose_worst(lowest: int | None, highest: int | None, size: int) -> int | None:
-    """Returns the end of the address that is outside of the buffer."""
-    return highest if highest is not None and highest >= size else lowest
-
-
-def _leaves_buffer(access: Access) -> bool:
-    if access.lowest is None or access.highest is None:
-        return False
-    return access.lowest < 0 or access.highest >= access.size
-
-
-def _explain_address(kernel: str, access: Access) -> str:
-    verb = "stores to" if access.kind == "store" else "loads"
-    worst = _choose_worst(access.lowest, access.highest, access.size)
-    gate = "" if access.gate is None else f" where {access.gate}"
-    elements = format_plural(access.size, "element")
-    return (
-        f"kernel {kernel} {verb} element {worst} of {access.buffer}, which has {elements}: its address "
-        f"{access.address}{gate} goes from {access.lowest} to {access.highest}"
-    )
+def _find_worst(lowest: int | None, highest: int | None, size: int) -> int | None:
+    """Returns the end of an address that is outside of the buffer, None if neither is or they are unknown."""
+    if lowest is None or highest is None:
+        return None
+    if highest >= size:
+        return highest
+    if lowest < 0:
+        return lowest
+    return None
 
 
 @rule("VD106", "elements never written", "error")
@@ -202,8 +200,9 @@ def find_unwritten(capture: Capture, baseline: Capture | None) -> Iterator[Findi
     for schedule, number, kernel, access in each_access(capture):
         if not kernel.fresh or access.kind != "store" or access.addrspace != "GLOBAL":
             continue
-        written = _count_written(access)
-        if written is None:
+        # there are at most as many elements as stores
+        written = access.elements or access.stores
+        if written is None or (access.missing is None and written >= access.size):
             continue
         elements = format_plural(access.size, "element")
         message = f"kernel {kernel.name} writes {written:,} of the {elements} of {access.buffer}"
@@ -213,13 +212,135 @@ def find_unwritten(capture: Capture, baseline: Capture | None) -> Iterator[Findi
         yield kernel_finding("VD106", schedule, number, message, advice, access.source_line)
 
 
-def _count_written(access: Access) -> int | None:
-    """Returns how many elements are written, None if all of them are or it is unknown."""
-    if access.missing is not None:
-        return access.elements
-    if access.elements is None and access.stores is not None and access.stores < access.size:
-        return access.stores
+@rule("VD107", "range left open", "error")
+def find_open_ranges(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+    """The value of a buffer depends on a range that the store into the buffer does not close: no loop runs it. tinygrad
+    then fails with "input to kernel must be AFTER or BUFFER, not Ops.INDEX", or makes a program with a loop that has no
+    end.
+
+    How it decides: by the ranges of each store into a GLOBAL buffer that the store does not end. OUTER ranges stay open
+    on purpose, because the schedule runs them. LOCAL buffers are inside the loops around them.
+
+    What to try: turn on close-ranges, which closes every open range of a stored value. Or the value should not depend
+    on the range: `vmapdbg why NODE` shows where it comes from.
+    """
+    for schedule in capture.schedules:
+        for bufferize in schedule.bufferizes:
+            if bufferize.left_open and bufferize.outcome == "kept" and bufferize.addrspace == "GLOBAL":
+                yield _explain_open(capture, schedule, bufferize)
+    for schedule, number, kernel in each_kernel(capture):
+        if kernel.open_loops:
+            message = f"kernel {kernel.name} opens {', '.join(kernel.open_loops)} and never ends it"
+            advice = _advise_closing(capture, next(iter(kernel.outputs), None))
+            yield kernel_finding("VD107", schedule, number, message, advice)
+
+
+def _explain_open(capture: Capture, schedule: Schedule, bufferize: Bufferize) -> Finding:
+    index = index_of(schedule)
+    opened = ", ".join(bufferize.left_open)
+    what, it = f"range {opened} is", "it"
+    if len(bufferize.left_open) > 1:
+        what, it = f"ranges {opened} are", "them"
+    message = (
+        f"{what} left open: node {bufferize.node} {index.op(bufferize.node)} is stored to a buffer, its value depends "
+        f"on {it}, and no loop around the store runs {it}"
+    )
+    number, _ = index.writers.get(bufferize.node, (None, None))
+    return node_finding("VD107", schedule, bufferize.node, message, _advise_closing(capture, bufferize.node), number)
+
+
+def _advise_closing(capture: Capture, node: int | None) -> str:
+    advice = "look at the kernel's source"
+    if node is not None:
+        advice = f"vmapdbg why {node} (where the range comes from)"
+    return advise_patches(capture, "close-ranges", "ambient-ranges", "nested-ranges") or advice
+
+
+@rule("VD108", "accumulator reset", "error")
+def find_resets(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+    """A reduce adds to a register in a loop. The register should be initialised before the loop and read after it. Here
+    the kernel initialises it inside the loop: each step forgets the earlier steps, and only the last step is read. A
+    softmax then does not sum to one. No error is raised.
+
+    How it decides: in the linear program, the loop stores a value to a register that does not depend on the register.
+    Then it adds a value that the loop changes, both at an address that the loop does not change. After the end of the
+    loop, a load reads the sum. A register that is read only inside the loop is not reported.
+
+    What to try: the cause is the order in which tinygrad lowers a kernel with several reduces. 0.14.0 does it with
+    PCONTIG=2. Another PCONTIG, or a `.contiguous()` in front of the reduce, makes several kernels of it.
+    """
+    for schedule, number, kernel in each_kernel(capture):
+        for reset in kernel.resets:
+            steps = format_plural(prod(loop.size for loop in reset.loops), "step")
+            names = ", ".join(loop.name for loop in reset.loops)
+            adding = inflect(len(reset.loops), "loop that adds", "loops that add")
+            message = (
+                f"kernel {kernel.name} initialises {reset.buffer} in each step of the {adding} to it ({names}, "
+                f"{steps}): only the last step is left in it"
+            )
+            advice = advise_why(kernel, "put .contiguous() in front of the reduce, or set another PCONTIG")
+            yield kernel_finding("VD108", schedule, number, message, advice, reset.source_line)
+
+
+@rule("VD109", "wrong order of a read and a write", "error")
+def find_wrong_order(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+    """A value is computed from a tensor, and later something is assigned to the tensor: the value should use the old
+    contents. But its kernel runs after the kernel of the assign, in the same schedule, and reads the new contents. Or
+    the opposite: a value that comes after the assign uses the old contents. No error is raised.
+
+    How it decides: it compares the graph before scheduling with the order of the kernels. From the graph it knows which
+    writes the kernel's part comes after; from the kernels, which of them have written the memory by then. The two
+    kernels must touch the same elements: the writing kernel stores to all elements between two bounds, and the elements
+    that are read are between them. Schedules on several devices, custom kernels and copies are not checked.
+
+    What to try: realize the value before the assign, or make it `.contiguous()`; or realize the assign by itself.
+    """
+    for schedule, number, kernel in each_kernel(capture):
+        for found in kernel.wrong_times:
+            message = _explain_order(schedule, kernel, found)
+            if message is not None:
+                advice = advise_why(kernel, "realize the value, or the assign, by itself")
+                yield kernel_finding("VD109", schedule, number, message, advice)
+
+
+def _explain_order(schedule: Schedule, kernel: Kernel, found: WrongTime) -> str | None:
+    """Returns what is wrong with the order, None if it is not certain that anything is."""
+    memory = f"{index_of(schedule).op(found.node)} {found.node}"
+    reads = f"kernel {kernel.name} reads {found.buffer}"
+    for number in found.early:
+        writer = schedule.kernels[number]
+        if _touch_same_elements(writer, kernel, found):
+            order = f"{reads} after kernel {writer.name} #{number} has written it"
+            return f"{order}: the graph asks for what {memory} held before"
+    for number in found.late:
+        writer = schedule.kernels[number]
+        if _touch_same_elements(writer, kernel, found):
+            order = f"{reads} before kernel {writer.name} #{number} writes it"
+            return f"{order}: the graph asks for what {memory} holds then"
     return None
+
+
+def _touch_same_elements(writer: Kernel, reader: Kernel, found: WrongTime) -> bool:
+    """True if `writer` certainly writes elements that `reader` reads."""
+    first = next((buffer.name for buffer in writer.buffers), None)
+    stores = [one for one in writer.accesses or () if (one.kind, one.buffer) == ("store", first)]
+    if len(stores) != 1:
+        return False
+    lowest, highest, elements = stores[0].lowest, stores[0].highest, stores[0].elements
+    # it writes every element between its bounds
+    if lowest is None or highest is None or elements != highest - lowest + 1:
+        return False
+    for load in reader.accesses or ():
+        if (load.kind, load.buffer) != ("load", found.buffer):
+            continue
+        if load.lowest is None or load.highest is None:
+            # the address is unknown, but no element of the buffer is outside
+            reads_written = (lowest, highest) == (0, load.size - 1)
+        else:
+            reads_written = lowest <= load.lowest and load.highest <= highest
+        if reads_written:
+            return True
+    return False
 
 
 @rule("VD110", "overwritten input", "error")

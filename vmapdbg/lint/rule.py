@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Literal
 
 from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Schedule
@@ -42,12 +41,6 @@ def rule(
     return make
 
 
-def collect_rules(*modules: ModuleType) -> tuple[Rule, ...]:
-    """Returns all rules of some modules, sorted by code."""
-    found = [value for module in modules for value in vars(module).values() if isinstance(value, Rule)]
-    return tuple(sorted(found, key=lambda rule: rule.code))
-
-
 def each_kernel(capture: Capture) -> Iterator[tuple[Schedule, int, Kernel]]:
     """Yields every kernel with its schedule and its number there."""
     for schedule in capture.schedules:
@@ -76,8 +69,8 @@ def node_finding(
     code: str, schedule: Schedule, node_id: int, message: str, advice: str, number: int | None = None
 ) -> Finding:
     """Returns a finding about a node; `number` is the number of its kernel, if it has one."""
-    node = index_of(schedule).node(node_id)
-    kernel = index_of(schedule).kernel(number)
+    index = index_of(schedule)
+    node, kernel = index.node(node_id), index.kernel(number)
     line = (node and node.line) or schedule.line
     return Finding(code, kernel and kernel.name, node_id, line, message, schedule.index, number, None, advice)
 
@@ -89,10 +82,8 @@ def advise_why(kernel: Kernel, advice: str) -> str:
 
 def advise_patches(capture: Capture, *patches: str) -> str | None:
     """Returns `turn A and B on (--patches all)` for the patches that were off, None if all were on."""
-    off = [patch for patch in patches if capture.patches.get(patch) is False]
-    if not off:
-        return None
-    return f"turn {' and '.join(off)} on (--patches all)"
+    off = " and ".join(patch for patch in patches if capture.patches.get(patch) is False)
+    return f"turn {off} on (--patches all)" if off else None
 
 
 _CLONE_SINCE = (0, 14)
@@ -108,9 +99,8 @@ def advise_apart(capture: Capture, baseline: Capture | None, fused: Sequence[Ker
     version = tuple(int(part) for part in capture.versions.tinygrad.split(".")[:2] if part.isdecimal())
     call = ".clone()" if version >= _CLONE_SINCE else ".contiguous()"
     advice = f"{call} after the value that should be a buffer of its own"
-    if baseline is None or len(fused) < 2 or not capture.patches.get("fuse-broadcast"):
-        return advice
-    if baseline.patches.get("fuse-broadcast"):
+    is_on_before = baseline is None or baseline.patches.get("fuse-broadcast")
+    if is_on_before or len(fused) < 2 or not capture.patches.get("fuse-broadcast"):
         return advice
     off = [f"-{name}" for name, is_on in capture.patches.items() if not is_on or name == "fuse-broadcast"]
     return f"--patches {','.join(['all', *off])}, or {advice}"

@@ -201,6 +201,16 @@ class LoadedRun:
         """Returns the schedules that a test asked for, process by process."""
         return [asked for part in self.parts.get(test, ()) for asked in part.schedules]
 
+    def list_schedules(self, test: str) -> list[tuple[str, Schedule]]:
+        """Returns the schedules of a test in order, each with the name of its file and as often as it was asked for."""
+        found: list[tuple[str, Schedule]] = []
+        for asked in self.asked_by(test):
+            schedule = self.schedule(asked.schedule)
+            assert schedule is not None, "a test that is not whole is left out"
+            for _ in range(asked.count):
+                found.append((asked.schedule, replace(schedule, index=len(found), line=asked.line)))
+        return found
+
     def schedule(self, name: str) -> Schedule | None:
         """Returns a schedule as it was saved, without a line; None if its file is damaged."""
         if name not in self._schedules:

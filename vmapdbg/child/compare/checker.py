@@ -203,8 +203,7 @@ class RunChecker:
 
 
 def describe_rest(work: Sequence[int], done: int, seconds: float) -> str:
-    """Returns `, about 2 min left` if `done` of the amounts of work took some seconds, or nothing if too little is
-    known. `work` is empty if it is unknown."""
+    """Returns `, about 2 min left`, from the amounts of work of which some are done; empty if too little is known."""
     if not work or not done or seconds < _SHOWN_AFTER:
         return ""
     left = seconds * sum(work[done:]) / sum(work[:done])

@@ -58,21 +58,6 @@ class PartOfMemory:
         self.is_known = True
 
 
-class KnownMemory:
-    """What is known of parts of memory. It keeps no memory alive."""
-
-    def __init__(self) -> None:
-        # buffer that has its memory -> (first byte, end) of parts of it
-        self._parts: WeakKeyDictionary[Any, dict[tuple[int, int], PartOfMemory]] = WeakKeyDictionary()
-
-    def find(self, buffer: Any) -> PartOfMemory:
-        return self._parts.setdefault(buffer.base, {}).setdefault(_bytes_of(buffer), PartOfMemory())
-
-    def find_overlapping(self, buffer: Any) -> list[PartOfMemory]:
-        known = self._parts.get(buffer.base, {})
-        return [part for place, part in known.items() if _do_overlap(_bytes_of(buffer), place)]
-
-
 @dataclass(eq=False)
 class LiveTensor:
     """A Tensor and its BUFFER, held weakly. When a launch writes to its memory, `before` gets the names of what it held
@@ -156,13 +141,21 @@ class LaunchKeeper:
         # launch -> for each argument: what it held (None for memory without contents), its memory, and the number of
         # its version
         self._read: dict[int, list[tuple[str | None, PartOfMemory, int | None]]] = {}
-        self._memory = KnownMemory()
+        # buffer that has its memory -> (first byte, end) of parts of it; it keeps no memory alive
+        self._parts: WeakKeyDictionary[Any, dict[tuple[int, int], PartOfMemory]] = WeakKeyDictionary()
+
+    def _find_part(self, buffer: Any) -> PartOfMemory:
+        return self._parts.setdefault(buffer.base, {}).setdefault(_bytes_of(buffer), PartOfMemory())
+
+    def _find_overlapping(self, buffer: Any) -> list[PartOfMemory]:
+        known = self._parts.get(buffer.base, {})
+        return [part for place, part in known.items() if _do_overlap(_bytes_of(buffer), place)]
 
     def note_inputs(self, inputs: Iterable[tuple[Any, Sequence[str]]]) -> None:
         """Notes the contents of buffers before anything runs."""
         for buffer, names in inputs:
             for one, name in zip(list_parts(buffer), names, strict=True):
-                self._memory.find(one).note(name)
+                self._find_part(one).note(name)
 
     def before(self, index: int, buffers: Sequence[Any]) -> None:
         """A launch is about to run."""
@@ -179,7 +172,7 @@ class LaunchKeeper:
             self.is_full = True
 
     def _keep(self, buffer: Any) -> tuple[str | None, PartOfMemory, int | None]:
-        part = self._memory.find(buffer)
+        part = self._find_part(buffer)
         if not part.is_known:
             if not buffer.is_allocated():
                 return None, part, None
@@ -192,9 +185,9 @@ class LaunchKeeper:
         if index >= len(self.steps):
             return
         for one in self._list_written(index, buffers):
-            for part in self._memory.find_overlapping(one):
+            for part in self._find_overlapping(one):
                 part.is_known = False
-            self._memory.find(one).writer = index
+            self._find_part(one).writer = index
         if self.holds:
             self.outputs += buffers[:1]
         if self.is_full or not buffers or None in buffers:
@@ -210,14 +203,16 @@ class LaunchKeeper:
             self.is_full = True
             return
         for one, name in zip(written, names, strict=True):
-            self._memory.find(one).note(name, index)
+            self._find_part(one).note(name, index)
         self._programs[index] = uops
         self.written[index] = KeptWrite(names, name_dtype(written[0].dtype), written[0].size)
 
     def find_writer(self, buffer: Any) -> int | None:
         """Returns the last launch that wrote to memory of a buffer, None if no launch is known."""
-        parts = [part for one in list_parts(buffer) for part in self._memory.find_overlapping(one)]
-        return max((part.writer for part in parts if part.writer is not None), default=None)
+        writers: list[int] = []
+        for one in list_parts(buffer):
+            writers += (part.writer for part in self._find_overlapping(one) if part.writer is not None)
+        return max(writers, default=None)
 
     def _list_written(self, index: int, buffers: Sequence[Any]) -> Iterator[Any]:
         """Yields the buffers that a launch writes, on each device."""

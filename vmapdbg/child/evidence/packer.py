@@ -35,12 +35,15 @@ _PLAIN = {
     "RESHAPE": "reshape",
     "EXPAND": "expand",
 }
+# ops whose operands have one dtype
+_MATCHED = {"STACK": "stack", **{op: function.name for op, function in ARITHMETIC.items()}}
 # numbers that take the dtype of the other operand; indices, which no kernel computes in a smaller dtype
 DTYPES = {"index": "long", "weakint": "long", "weakfloat": "double", "weakbool": "bool"}
 _INDICES = {"index", "weakint"}
 _WEAK = {"weakfloat", *_INDICES}
 _REDUCES = {"ADD": "add", "MUL": "mul", "MAX": "max"}
-_FIRST = {"COPY", "ALLREDUCE", "MULTI", "UNSHARD", "BITCAST", "CAST", "BIND", "REDUCE", "VMAPIN", "VMAPOUT", *SAME}
+_FIRST = SAME | {"COPY", "MULTI", "UNSHARD", "BITCAST", "CAST", "BIND", "VMAPIN", "VMAPOUT"}
+_FIRST |= {"REDUCE", "REDUCE_AXIS", "ALLREDUCE"}
 """Ops that are computed from their first source only."""
 _REFUSED = {
     "KERNEL": "a custom kernel is in its graph",
@@ -89,17 +92,18 @@ class Sizes:
         if getattr(u, "is_bound_var", False):
             return self.find(u.src[1].src[1])
         if getattr(u, "is_variable", False) or op == "PARAM":
-            # in 0.13 its last source has the name
-            last = u.src[-1].arg if u.src and u.src[-1].op.name == "NOOP" else None
-            return self.variables.get(getattr(u.arg, "name", None) or last or "")
+            name = getattr(u.arg, "name", None)
+            if not name and u.src and u.src[-1].op.name == "NOOP":
+                # in 0.13
+                name = u.src[-1].arg
+            return self.variables.get(name or "")
         if op in {"CAST", "VECTORIZE", "NOOP"} and len(u.src) == 1:
             return self.find(u.src[0])
-        compute = ARITHMETIC[op].on_integers if op in ARITHMETIC else None
-        parts = [self.find(s) for s in u.src]
-        known = [part for part in parts if part is not None]
-        if compute is None or len(known) < len(parts):
+        parts: Any = list(map(self.find, u.src))
+        if op not in ARITHMETIC or None in parts:
             return None
-        return int(compute(*known))
+        compute = ARITHMETIC[op].on_integers
+        return None if compute is None else int(compute(*parts))
 
 
 def find_variables(nodes: Iterable[UOp]) -> dict[str, int]:
@@ -176,9 +180,8 @@ class Packer:
         below = set(self.graph.reach(others))
         found: dict[UOp, int] = {}
         for u, slots in writes.items():
-            memory = self._slots[u]
-            if len(slots) == 1 and memory not in below:
-                found[u] = self._add_after(memory, slots)
+            if len(slots) == 1 and self._slots[u] not in below:
+                found[u] = self._add_after(self._slots[u], slots)
         return found
 
     def find_touched(self) -> set[UOp]:
@@ -222,8 +225,8 @@ class Packer:
         op = u.op.name
         if not src and self._is_number(u):
             return self._add("const", u, (), self.sizes.find(u))
-        if op in ARITHMETIC:
-            return self._add(ARITHMETIC[op].name, u, self._match_dtypes(u, src))
+        if op in _MATCHED:
+            return self._add(_MATCHED[op], u, self._match_dtypes(u, src))
         if op in _PLAIN:
             return self._add(_PLAIN[op], u, src)
         if op in _WITH_ARG:
@@ -303,9 +306,6 @@ class Packer:
     # the pass has PARAMs instead of the snippet's BUFFERs from 0.13 on
     _make_param = _make_buffer
 
-    def _make_stack(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add("stack", u, self._match_dtypes(u, src))
-
     def _make_vectorize(self, u: UOp, src: tuple[int, ...]) -> int:
         """A shift of one axis, which depends on a step."""
         if len(src) != 1:
@@ -334,24 +334,22 @@ class Packer:
 
     # *** reduces, steps, scopes
 
-    def _make_reduce_axis(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add_reduce(u, src[:1], u.arg[1])
-
     def _make_reduce(self, u: UOp, src: tuple[int, ...]) -> int:
-        axes: tuple[int, ...] = ()
-        if isinstance(u.arg, tuple):
-            # 0.14 has the number of axes, which come first
-            axes = u.arg[1] if isinstance(u.arg[1], tuple) else tuple(range(u.arg[1]))
-        return self._add_reduce(u, src, axes, tuple(map(self.name_range, find_ranges(u))))
-
-    def _add_reduce(self, u: UOp, src: tuple[int, ...], axes: tuple[int, ...], names: tuple[int, ...] = ()) -> int:
         """Adds a reduce over axes and step ranges. Its op is the whole `arg`, or the first item."""
-        op = u.arg[0] if isinstance(u.arg, tuple) else u.arg
+        op, axes = u.arg, ()
+        if isinstance(u.arg, tuple):
+            op, axes = u.arg[:2]
+        if u.op.name == "ALLREDUCE":
+            axes, names = (), (DEVICES,)
+        else:
+            names = tuple(map(self.name_range, find_ranges(u)))
+        if isinstance(axes, int):
+            # 0.14 has the number of axes, which come first
+            axes = range(axes)
         keep = len(self._find_shape(u)) == len(self.graph.nodes[src[0]].shape)
         return self._add("reduce", u, src, (_REDUCES[op.name], tuple(axes), keep, names))
 
-    def _make_allreduce(self, u: UOp, src: tuple[int, ...]) -> int:
-        return self._add_reduce(u, src, (), (DEVICES,))
+    _make_reduce_axis = _make_allreduce = _make_reduce
 
     def _make_range(self, u: UOp, src: tuple[int, ...]) -> int:
         name = self.name_range(u)
@@ -359,7 +357,9 @@ class Packer:
 
     def name_axis(self, r: UOp) -> int | None:
         """Returns the id of a RANGE; None for another op, which is an axis of size 1."""
-        return self.name_range(r) if r.op.name == "RANGE" else None
+        if r.op.name != "RANGE":
+            return None
+        return self.name_range(r)
 
     def name_range(self, r: UOp) -> int:
         """Returns the id of the step range that a RANGE is: its own, unless a RANGE of another size has it."""

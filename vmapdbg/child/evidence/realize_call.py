@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.capture.view import list_nodes
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer, pack_graph
 from vmapdbg.child.evidence.launches import LaunchKeeper, LiveTensors
@@ -64,8 +63,9 @@ class RealizeCall:
         self.captured: UOp = None
         # BUFFER that holds one of the roots in replays, if the call itself did not run -> this root
         self.made: dict[UOp, UOp] = {}
-        # the outputs of a captured call, None if nothing holds the output
+        # the outputs of a captured call, and the buffer of each; None if nothing holds the output
         self.views: list[UOp | None] = []
+        self.buffers: list[Any] = []
 
     # *** before anything runs
 
@@ -216,16 +216,14 @@ class RealizeCall:
     def _pack_passed(self, passes: Passes) -> None:
         """Packs the nodes that have buffers, and what the buffers held when their kernels had run."""
         groups = group_launches(passes, [step.ast for step in self.launches.steps])
-        passed = passes[0] if passes else None
+        passed = next(iter(passes), None)
         if passed is None or self.scheduled is None or groups is None:
             return
         self.is_first = len(passes) > 1
         inputs = find_inputs(self.scheduled, passed.toposort)
         variables = self.variables | find_argument_sizes(self.scheduled)
         packer = Packer(lambda u: self.inputs.get(inputs.get(u)), variables)
-        ids = {u: number for number, u in enumerate(list_nodes(passed))}
-        pack_buffers(self.evidence, passed, ids, self.launches, groups, packer)
-        self.evidence.range_names |= {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
+        pack_buffers(self.evidence, passed, self.launches, groups, packer)
 
     def fail(self, error: BaseException, nodes: KnownNodes, passes: Passes) -> None:
         """Ends a call that raises `error`; `nodes` are the known nodes of the last schedule."""
@@ -235,7 +233,7 @@ class RealizeCall:
         groups = group_launches(passes, [step.ast for step in self.launches.steps])
         failed = self.launches.failed
         kernel = next((number for number, launches in enumerate(groups or ()) if failed in launches), None)
-        passed = passes[0] if passes else None
+        passed = next(iter(passes), None)
         if passed is None or kernel is None:
             return
         self.evidence.failed_kernel = number_kernels(passed.kernels)[kernel]
@@ -266,17 +264,13 @@ class RealizeCall:
         """Notes the outputs of a call that TinyJit has captured. `memory` has the BUFFERs of its replays, None if they
         are the same."""
         self.views = self._find_views()
+        self.buffers = [None] * len(self.views)
         for number, view in enumerate(self.views):
-            if view is not None and memory is not None and memory_of(view) not in memory:
+            held = None if view is None else memory_of(view)
+            if held is not None and memory is not None and held not in memory:
                 self.views[number] = None
-
-    def find_buffers(self) -> list[Any]:
-        """Returns the buffer of each output of a captured call, None for an output without a buffer."""
-        found: list[Any] = [None] * len(self.views)
-        for number, view in enumerate(self.views):
-            if view is not None and memory_of(view).op.name == "BUFFER":
-                found[number] = memory_of(view).buffer
-        return found
+            elif held is not None and held.op.name == "BUFFER":
+                self.buffers[number] = held.buffer
 
 
 def _why_no_values(nodes: Iterable[UOp]) -> str | None:
@@ -288,7 +282,8 @@ def _why_no_values(nodes: Iterable[UOp]) -> str | None:
         elif u.op.name == "BUFFER":
             # 0.14 has no DEVICE
             device = u.device or ""
-        for name in device if isinstance(device, tuple) else (device,):
+        names = (device,) if isinstance(device, str) else device
+        for name in names:
             if (reason := _NO_VALUES.get(name.split(":")[0])) is not None:
                 return reason
     return None

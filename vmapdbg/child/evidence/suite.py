@@ -19,7 +19,7 @@ import pickle
 import shutil
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -75,10 +75,7 @@ class SuiteFolder(EvidenceFolder):
 
     def note_endless(self, line: str | None, test: str, error: str, crash: Crash) -> None:
         """Reports that tinygrad was stopped outside of any call of `Tensor.realize`."""
-        evidence = Evidence(-1, line, failed=error, crash=crash, is_endless=True)
-        before, self.test = self.test, test
-        self._hand_on(evidence, with_blobs=False)
-        self.test = before
+        self._hand_on(Evidence(-1, line, failed=error, crash=crash, is_endless=True), test)
 
     def write(self, evidence: Evidence) -> None:
         """Passes on the evidence of a schedule. When it is written again, only new reasons of `unchecked` are passed
@@ -87,10 +84,13 @@ class SuiteFolder(EvidenceFolder):
         self._said[id(evidence)] = (evidence, len(evidence.unchecked))
         if known is not None:
             added = evidence.unchecked[known[1] :]
-            self._hand_on(Evidence(-1, evidence.line, unchecked=added), with_blobs=False)
+            self._hand_on(Evidence(-1, evidence.line, unchecked=added), self.test)
             return
         # only the reducer needs the graph for tinygrad, which takes long to be packed
-        self._hand_on(replace(evidence, reducer_graph=None), with_blobs="asked" in evidence.graphs)
+        blobs: list[Path] = []
+        if "asked" in evidence.graphs:
+            blobs += (self.path / "blobs").iterdir()
+        self._hand_on(replace(evidence, reducer_graph=None), self.test, blobs)
 
     def write_asked(self, graph: OpGraph) -> None:
         """Does nothing: the judge compares schedules of several processes, and only when they have run."""
@@ -99,18 +99,17 @@ class SuiteFolder(EvidenceFolder):
         """Forgets what was written: it will not be written again."""
         self._said.clear()
 
-    def _hand_on(self, evidence: Evidence, with_blobs: bool) -> None:
+    def _hand_on(self, evidence: Evidence, test: str, blobs: Sequence[Path] = ()) -> None:
         self._number += 1
         making = self.root / "making" / f"{self.token}-{self._number}"
-        blobs = making / "blobs"
-        blobs.mkdir(parents=True)
+        (making / "blobs").mkdir(parents=True)
         size = 0
-        for blob in (self.path / "blobs").iterdir() if with_blobs else ():
-            os.link(blob, blobs / blob.name)
+        for blob in blobs:
+            os.link(blob, making / "blobs" / blob.name)
             size += blob.stat().st_size
         data = pickle.dumps(evidence)
         (making / "evidence.pickle").write_bytes(data)
-        (making / "test.txt").write_text(self.test, encoding="utf-8", errors="surrogatepass")
+        (making / "test.txt").write_text(test, encoding="utf-8", errors="surrogatepass")
         # sorted by time, not by process
         name = f"{time.time_ns():020}-{size + len(data)}-{self.token}-{self._number}"
         if self._wait_for_room():

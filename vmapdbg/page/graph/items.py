@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from vmapdbg.diff import have_same_tinygrad, pair_schedules
-from vmapdbg.diff.meaning import ELEMENTWISE, name_op
 from vmapdbg.model.capture import Bufferize, Capture, Node, Schedule
-from vmapdbg.model.ops import MOVEMENT
+from vmapdbg.model.ops import ELEMENTWISE, MOVEMENT, name_op
 from vmapdbg.model.schedule_index import index_of, kernel_identity
 from vmapdbg.model.vocabulary import Mark
 from vmapdbg.page.format import Places

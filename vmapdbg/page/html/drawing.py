@@ -1,34 +1,39 @@
 """The drawings of a page: the kernels of a schedule and their buffers, laid out by Graphviz, as SVG without colours.
 
-The colours are in the page's style, light or dark. Of two runs, the drawings of both sides are beside each other.
+The colours are in the page's style, light or dark. Of two runs, the drawings of both sides are beside each other. What
+is inside a box of several kernels is a drawing of its own.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from xml.etree import ElementTree
 
 from vmapdbg.diff import ScheduleDiff
-from vmapdbg.model.capture import Schedule
-from vmapdbg.model.schedule_index import find_distinct, index_of
+from vmapdbg.model.schedule_index import find_distinct
 from vmapdbg.model.wording import cut_end
 from vmapdbg.page.format import format_bytes, format_share, round_count
 from vmapdbg.page.graph.dot import TooSlow, clean_text, draw_dots, write_dot
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule
-from vmapdbg.page.graph.kernels import build_kernel_graph
-from vmapdbg.page.graph.model import BUFFER_KINDS, Graph, GraphError, GraphNode
+from vmapdbg.page.graph.kernels import MOST_BOXES, build_kernel_graph, fold_layers, gather_kernels
+from vmapdbg.page.graph.model import BUFFER_KINDS, Graph, GraphError, GraphNode, keep_nodes, list_components
 from vmapdbg.page.html.nodes import NodeKey, list_sides
-from vmapdbg.page.html.parts import DrawnPart, plan_parts
 from vmapdbg.page.overview import KernelRow, group_kernels
 from vmapdbg.page.view import View
 
 _MOST_SCHEDULES, _MOST_PAIRS = 6, 3
 """So many schedules of one run are drawn, those with the most work; of two runs, those with the largest change."""
 _SECONDS = 15.0
+_MOST_DRAWN = 160
+"""Of a drawing with more boxes, however it is folded, only those with the most work are drawn."""
+_MOST_INSIDE = 400
+"""So many boxes are drawn inside other boxes. Boxes beyond that cannot be opened."""
+_OPENED = frozenset({"folded", "repeat"})
 _LONGEST_NAME = 28
 _FOLDED_LINES = ("with ", "also reads ")
 """How the lines begin that folding adds to a kernel."""
@@ -43,45 +48,38 @@ _MARKS = {
 
 
 @dataclass(frozen=True)
-class PicturePart:
-    """One drawing. `svg` is empty if it could not be made; `note` says why, or what is folded."""
-
-    title: str
-    svg: str
-    note: str
-
-
-@dataclass(frozen=True)
 class Picture:
-    """The drawing of a schedule: `parts` has the whole first, then what is inside its boxes. `side` is `before` or
-    `after` on a page of two runs, else empty."""
+    """The drawing of a schedule. `side` is `before` or `after` on a page of two runs, else empty.
+
+    `parts` have a title, an SVG, and a note on what is folded; first the whole, then what is inside its boxes. The SVG
+    is empty if it could not be made; the note then says why.
+    """
 
     schedule: int
     title: str
-    parts: tuple[PicturePart, ...]
-    side: str = ""
+    parts: list[tuple[str, str, str]]
+    side: str
 
 
 @dataclass(frozen=True)
 class PicturePair:
     """Pictures beside each other: before and after, or one."""
 
-    pictures: tuple[Picture, ...]
+    pictures: list[Picture]
 
     @property
     def title(self) -> str:
         """`schedule 3`; `schedule 3, before 2` if the number has changed, `schedule 3, only after` of one side."""
-        last = self.pictures[-1]
-        if not last.side:
-            return last.title
-        if len(self.pictures) == 1:
+        first, last = self.pictures[0], self.pictures[-1]
+        if last.side and first is last:
             return f"{last.title}, only {last.side}"
-        first = self.pictures[0].schedule
-        return last.title if first == last.schedule else f"{last.title}, before {first}"
+        if first.schedule != last.schedule:
+            return f"{last.title}, before {first.schedule}"
+        return last.title
 
     def list_nodes(self) -> list[str]:
         """Returns the names of the nodes that its boxes show."""
-        svg = "".join(part.svg for picture in self.pictures for part in picture.parts)
+        svg = "".join(svg for picture in self.pictures for _, svg, _ in picture.parts)
         return re.findall(r'data-node="(b?\d+:\d+)"', svg)
 
 
@@ -104,8 +102,7 @@ def draw_view(
             return [pool.submit(drawer.draw, index) for drawer, index in indexes if index is not None]
 
         started = [start(pair) for pair in chosen]
-        drawings = [PicturePair(tuple(picture.result() for picture in pictures)) for pictures in started]
-    return drawings, undrawn
+        return [PicturePair([picture.result() for picture in pictures]) for pictures in started], undrawn
 
 
 def _choose_schedules(view: View, rows: Sequence[tuple[int, KernelRow]]) -> tuple[list[ScheduleDiff], int]:
@@ -134,16 +131,17 @@ class _Drawer:
         name_node: Callable[[str, NodeKey], str],
     ) -> None:
         self.name, self.name_node = name, name_node
-        self.shown_name = name if view.is_pair else ""
-        self.capture = view.before if name == "before" else view.after
-        self.again = {} if view.is_pair else find_distinct(self.capture)
-        self.rows: dict[tuple[int, int], list[tuple[int, KernelRow]]] = {}
+        self.capture, self.shown_name = getattr(view, name), ""
+        self.again = find_distinct(self.capture)
+        if view.is_pair:
+            self.shown_name, self.again = name, {}
+        self.rows: dict[tuple[int, int], list[tuple[int, KernelRow]]] = defaultdict(list)
         for number, row in rows:
             for place in row.places:
                 for side, schedule, kernels in list_sides(place):
                     if side == name:
                         for kernel in kernels:
-                            self.rows.setdefault((schedule, kernel.number), []).append((number, row))
+                            self.rows[schedule, kernel.number].append((number, row))
         # the rows of this side alone
         programs = group_kernels(View.of_one(self.capture))
         self.programs = {(place.schedule, place.position): row for row in programs for place in row.places}
@@ -154,70 +152,155 @@ class _Drawer:
         title = f"schedule {index}"
         if again := len(self.again.get(index, ())):
             title += f" and {again} like it"
-        schedule = next(each for each in self.capture.schedules if each.index == index)
+        drawn = DrawnSchedule(self.capture, next(each for each in self.capture.schedules if each.index == index))
+        parts: list[tuple[str, str, str]] = []
         try:
-            drawn = DrawnSchedule(self.capture, schedule)
-            parts = plan_parts(build_kernel_graph(DrawnPair.of_one(drawn), 0, title), drawn)
-            made = draw_dots([write_dot(self._label_nodes(part.graph, schedule)) for part in parts], _SECONDS)
-        except (GraphError, TooSlow) as error:
-            note = str(error)
-            if isinstance(error, TooSlow):
-                note = f"not drawn: the layout took more than {_SECONDS:g} seconds"
-            return Picture(index, title, (PicturePart("", "", note),), self.shown_name)
-        shown = [
-            PicturePart(part.title, clean_svg(svg, self._list_attributes(part, index)), part.note)
-            for part, svg in zip(parts, made, strict=True)
-        ]
-        return Picture(index, title, tuple(shown), self.shown_name)
+            plan = _Plan(drawn).plan(build_kernel_graph(DrawnPair.of_one(drawn), 0, title))
+            made = draw_dots([write_dot(self._label_nodes(part.graph, drawn)) for part in plan], "svg", _SECONDS)
+            for part, svg in zip(plan, made, strict=True):
+                parts.append((part.title, clean_svg(svg.decode(), self._list_attributes(part, index)), part.note))
+        except GraphError as error:
+            parts.append(("", "", str(error)))
+        except TooSlow:
+            parts.append(("", "", f"not drawn: the layout took more than {_SECONDS:g} seconds"))
+        return Picture(index, title, parts, self.shown_name)
 
-    def _label_nodes(self, graph: Graph, schedule: Schedule) -> Graph:
-        nodes = tuple(replace(node, lines=tuple(self._label(node, schedule))) for node in graph.nodes)
+    def _label_nodes(self, graph: Graph, drawn: DrawnSchedule) -> Graph:
+        nodes = tuple(replace(node, lines=tuple(self._label(node, drawn))) for node in graph.nodes)
         return replace(graph, title="", nodes=nodes)
 
-    def _label(self, node: GraphNode, schedule: Schedule) -> list[str]:
+    def _label(self, node: GraphNode, drawn: DrawnSchedule) -> Sequence[str]:
         if node.kind == "kernel":
             number = int(node.id.removeprefix("kernel"))
-            row = self.programs[schedule.index, number]
+            row = self.programs[drawn.schedule.index, number]
             work = f"{round_count(row.kernel.executed_ops)} ops"
             if len(row.places) > 1:
                 work += f", {len(row.places)} times"
             name = cut_end(row.kernel.name, _LONGEST_NAME)
             added = [line for line in node.lines if line.startswith(_FOLDED_LINES)]
             return [f"#{number} {name}", f"{work}  {format_share(row.after.ops, self.total)}", *added]
-        if node.kind in BUFFER_KINDS:
-            made = index_of(schedule).find_kept(node.members[0])
-            size = "" if made is None else f"  {format_bytes(made.bytes)}"
-            return [cut_end(node.lines[0], _LONGEST_NAME) + size]
-        return [*node.lines]
+        if node.kind not in BUFFER_KINDS:
+            return node.lines
+        made, line = drawn.index.find_kept(node.members[0]), cut_end(node.lines[0], _LONGEST_NAME)
+        if made is not None:
+            line += f"  {format_bytes(made.bytes)}"
+        return [line]
 
-    def _rows_of(self, index: int, name: str) -> tuple[tuple[int, ...], str]:
-        """The numbers of the page's rows that have a kernel, and the mark of its box."""
-        rows = self.rows.get((index, int(name.removeprefix("kernel"))), [])
-        mark = next((_MARKS.get(row.change.status, "") for _, row in reversed(rows)), "")
-        return tuple(number for number, _ in rows), mark
-
-    def _list_attributes(self, part: DrawnPart, index: int) -> dict[str, dict[str, str]]:
+    def _list_attributes(self, part: _Part, index: int) -> dict[str, dict[str, str]]:
         """Returns the SVG attributes of each box: its classes, its text for a screen reader, and its links."""
         found: dict[str, dict[str, str]] = {}
         for node in part.graph.nodes:
-            names = part.hidden.get(node.id, [node.id] if node.kind == "kernel" else [])
-            linked = [self._rows_of(index, name) for name in names]
-            mark = next((mark for _, mark in linked if mark), "")
-            shade = f"w{round(node.weight * _SHADES)}" if node.kind in ("kernel", "folded") else ""
-            classes = ["box", node.kind, "alert" if node.alert else "", mark, shade]
-            attributes = {"class": " ".join(filter(None, classes)), "tabindex": "0", "role": "button"}
-            said = "; ".join(node.lines)
+            classes, names, said = ["box", node.kind], part.hidden.get(node.id, []), "; ".join(node.lines)
+            if node.kind == "kernel":
+                names = [node.id]
             if node.id not in part.hidden:
-                said = f"{'kernel' if node.kind == 'kernel' else 'buffer'} {node.lines[0]}"
+                word = "kernel" if node.kind == "kernel" else "buffer"
+                said = f"{word} {node.lines[0]}"
+            rows = [row for name in names for row in self.rows.get((index, int(name.removeprefix("kernel"))), ())]
+            marks = [_MARKS[row.change.status] for _, row in rows if row.change.status in _MARKS]
+            if node.alert:
+                classes.append("alert")
+            classes += marks[:1]
+            if node.kind in ("kernel", "folded"):
+                classes.append(f"w{round(node.weight * _SHADES)}")
+            attributes = {"class": " ".join(classes), "tabindex": "0", "role": "button"}
             attributes["aria-label"] = clean_text(said)
-            if numbers := dict.fromkeys(str(number) for some, _ in linked for number in some):
-                attributes["data-kernels"] = " ".join(numbers)
+            if rows:
+                attributes["data-kernels"] = " ".join(dict.fromkeys(str(number) for number, _ in rows))
             if node.id in part.opens:
                 attributes["data-opens"] = str(part.opens[node.id])
             if node.kind in BUFFER_KINDS and node.members:
                 attributes["data-node"] = self.name_node(self.name, (index, node.members[0]))
             found[node.id] = attributes
         return found
+
+
+# *** boxes and their inside
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A graph to draw: a whole schedule, or the inside of a box. `note` says what is folded or left out. `opens` has
+    for a box the number of the part inside it, and `hidden` its kernels."""
+
+    title: str
+    graph: Graph
+    note: str
+    opens: dict[str, int]
+    hidden: dict[str, list[str]]
+
+
+class _Plan:
+    """Folds the graph of a schedule, then the inside of its boxes."""
+
+    def __init__(self, drawn: DrawnSchedule) -> None:
+        self.drawn = drawn
+        # the inside of a box, by its id and kind: a box has the id of one of its nodes
+        self.contents: dict[tuple[str, str], Graph] = {}
+
+    def plan(self, graph: Graph) -> list[_Part]:
+        """Returns the drawings of a schedule, the whole first."""
+        parts = [self._fold("all", graph)]
+        left = _MOST_INSIDE
+        for part in parts:
+            for node in part.graph.nodes:
+                inner = self.contents.get((node.id, node.kind))
+                if node.kind not in _OPENED or inner is None or len(inner.nodes) > left:
+                    continue
+                left -= len(inner.nodes)
+                part.opens[node.id] = len(parts)
+                some, left_out = _take_some(inner)
+                parts.append(self._fold(node.lines[0], some, left_out))
+        return parts
+
+    def _fold(self, title: str, graph: Graph, left_out: str = "") -> _Part:
+        """Folds a graph until a reader can look at it, and says what is left out."""
+        notes = [left_out] if left_out else []
+        layers = fold_layers(graph)
+        self.contents |= {(name, "repeat"): keep_nodes(graph, names) for name, names in layers.contents.items()}
+        folded = layers.graph
+        if folded.folded:
+            notes.append("repeated layers are one box")
+        if len(folded.nodes) > MOST_BOXES:
+            gathered = gather_kernels(folded, self.drawn)
+            self.contents |= {(name, "folded"): keep_nodes(folded, names) for name, names in gathered.contents.items()}
+            folded = gathered.graph
+            notes.append("what is alike, or follows each other, is one box: click opens it")
+        if len(folded.nodes) > _MOST_DRAWN:
+            heaviest = sorted(folded.nodes, key=lambda node: -node.weight)[:_MOST_DRAWN]
+            notes.append(f"only the {_MOST_DRAWN} of {len(folded.nodes)} boxes with the most work are drawn")
+            folded = keep_nodes(folded, {node.id for node in heaviest})
+        shown = {node.id for node in folded.nodes if node.kind == "kernel"}
+        hidden = {node.id: self._list_hidden(node, shown) for node in folded.nodes if node.kind in _OPENED}
+        return _Part(title, folded, "; ".join(notes), {}, hidden)
+
+    def _list_hidden(self, box: GraphNode, shown: Collection[str]) -> list[str]:
+        """Returns the kernels of a box that are not drawn."""
+        if box.kind == "repeat":
+            members = set(box.members)
+            kernels = enumerate(self.drawn.schedule.kernels)
+            found = [f"kernel{number}" for number, kernel in kernels if members.intersection(kernel.outputs)]
+            return [name for name in found if name not in shown]
+        hidden: list[str] = []
+        for node in self.contents[box.id, box.kind].nodes:
+            if node.kind == "kernel":
+                hidden.append(node.id)
+            elif node.kind in _OPENED:
+                hidden += self._list_hidden(node, shown)
+        return hidden
+
+
+def _take_some(graph: Graph) -> tuple[Graph, str]:
+    """Returns enough of the unconnected parts of a graph, which are alike, and says how many there are."""
+    alike = list_components(graph)
+    if len(graph.nodes) <= MOST_BOXES or len(alike) == 1:
+        return graph, ""
+    shown: set[str] = set()
+    for count, names in enumerate(alike):
+        if shown and len(shown) + len(names) > MOST_BOXES:
+            return keep_nodes(graph, shown), f"the first {count} of {len(alike)} that are alike"
+        shown |= names
+    return graph, ""
 
 
 # *** SVG
@@ -260,8 +343,12 @@ def _copy_shapes(part: ElementTree.Element, into: ElementTree.Element) -> None:
         tag = element.tag.removeprefix(_SVG)
         if tag not in _TAKEN:
             continue
-        given = ((name, element.get(name, "")) for name in _TAKEN[tag])
-        taken = {name: _round(text) for name, text in given if _NUMBERS.fullmatch(text) and (name, text) not in _USUAL}
+        taken: dict[str, str] = {}
+        for name in _TAKEN[tag]:
+            text = element.get(name, "")
+            if _NUMBERS.fullmatch(text) and (name, text) not in _USUAL:
+                # a step smaller than a tenth of a point cannot be seen
+                taken[name] = _FRACTION.sub(lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), text)
         if tag == "polygon":
             # a polygon closes itself: the first corner is not needed again at the end
             first, *others = taken["points"].split()
@@ -271,8 +358,3 @@ def _copy_shapes(part: ElementTree.Element, into: ElementTree.Element) -> None:
         copied = ElementTree.SubElement(into, tag, taken)
         if tag == "text":
             copied.text = element.text
-
-
-def _round(text: str) -> str:
-    """Rounds coordinates to a tenth of a point: a smaller step cannot be seen."""
-    return _FRACTION.sub(lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), text)

@@ -9,11 +9,12 @@ from itertools import zip_longest
 
 from vmapdbg.diff import KernelSide
 from vmapdbg.diff.source import MarkedSpan, align_sources
+from vmapdbg.install.targets import language_of
 from vmapdbg.model.capture import Access, Finding, Kernel
-from vmapdbg.model.wording import format_plural, join_first
+from vmapdbg.model.wording import format_known, format_plural, join_first
 from vmapdbg.page.format import describe_times, format_bytes, format_dims, format_ids, format_seconds
-from vmapdbg.page.html.code import Part, keep_near, split_kernel
 from vmapdbg.page.html.nodes import NodeKey, list_sides
+from vmapdbg.page.html.source import Part, keep_near, split_code
 from vmapdbg.page.overview import KernelRow, Place
 from vmapdbg.page.text.overview import list_limits
 from vmapdbg.page.view import View
@@ -26,6 +27,8 @@ _MOST_OF_ALL = 600_000
 """So many characters of all sources are in the page, the most important kernels first."""
 _A_LINE = 20
 """The markup of a line counts as so many characters."""
+_PLAIN = frozenset({"tn", "tb", "tf"})
+"""Numbers and names stay plain: a kernel has so many that their colours would be half of the page."""
 _AROUND = 3
 """Equal lines further than this from a change are left out."""
 _SIGNS = {"unchanged": "=", "only-before": "-", "only-after": "+"}
@@ -70,11 +73,6 @@ class KernelView:
     cut: str = ""
 
     @property
-    def kernel(self) -> Kernel:
-        """The first kernel of the row, after if it is on that side."""
-        return self.row.kernel
-
-    @property
     def is_one_sided(self) -> bool:
         """Whether only one side has kernels."""
         return not (self.row.change.before and self.row.change.after)
@@ -106,52 +104,77 @@ def view_kernels(
     sources = _Sources(view, name_node)
     views: list[KernelView] = []
     for number, row in rows:
+        shown = KernelView(number, row, row.kernel.name, _list_facts(row, view.is_pair))
         if view.is_pair:
-            shown = _view_change(number, row)
+            _name_change(shown)
         else:
-            facts = [(name, value, value) for name, value in _list_facts(row.kernel, row.places)]
-            places = ((place.schedule, place.position) for place in row.places)
-            faults = merge_findings(found for place in places for found in sources.findings["after"].get(place, ()))
-            shown = KernelView(number, row, row.kernel.name, facts, notes=list(list_limits(row)), faults=faults)
+            shown.notes = list(list_limits(row))
+            places = [(place.schedule, place.position) for place in row.places]
+            shown.faults = merge_findings(found for place in places for found in sources.findings["after"][place])
         sources.add_to(shown)
         views.append(shown)
     return views
 
 
-def _view_change(number: int, row: KernelRow) -> KernelView:
-    change = row.change
+def _name_change(shown: KernelView) -> None:
+    change = shown.row.change
     sides = (change.before, change.after)
     before, after = (", ".join(side.kernel.name or "(no program)" for side in some) for some in sides)
-    shown = KernelView(number, row, after or before, _compare_facts(row))
+    shown.name = after or before
     if change.status in ("fused-from", "split-into"):
         whole, parts = sorted(sides, key=len)
         shown.notes = [f"{change.status.replace('-', ' ')} {join_first([side.kernel.name for side in parts], 8)}"]
         shown.name = whole[0].kernel.name
     elif after and before != after:
         shown.name_before = before
-    return shown
 
 
 # *** facts
 
 
-def _list_facts(kernel: Kernel, places: Sequence[Place]) -> list[tuple[str, str]]:
+def _list_facts(row: KernelRow, is_pair: bool) -> list[tuple[str, str, str]]:
+    """Names with their values before and after: of one run the same; of two the sums, and what differs."""
+    kernel, before, after = row.kernel, row.before, row.after
+    if is_pair:
+        facts = [
+            ("ops", f"{before.ops:,}", f"{after.ops:,}"),
+            ("bytes", format_bytes(before.bytes), format_bytes(after.bytes)),
+            ("launches", f"{before.launches:,}", f"{after.launches:,}"),
+        ]
+        if before.seconds or after.seconds:
+            facts.append(("time", format_seconds(before.seconds), format_seconds(after.seconds)))
+        if len(row.change.before) == len(row.change.after) == 1:
+            sides = [_list_sizes(side.kernel) for side in (*row.change.before, *row.change.after)]
+            facts += [(name, sides[0][name], value) for name, value in sides[1].items() if sides[0][name] != value]
+        if len(row.places) > 1:
+            times = format_plural(len(row.places), "time")
+            facts.append(("in the run", times, times))
+        return facts
     launch = f"{format_dims(kernel.global_size)} global"
     if kernel.local_size is not None:
         launch += f", {format_dims(kernel.local_size)} local"
-    facts = [
-        ("launched as", f"{launch}, {format_plural(kernel.threads, 'thread')}"),
-        ("ops, one kernel", f"{kernel.executed_ops:,}"),
-        ("bytes, one kernel", f"{kernel.bytes:,}"),
-    ]
-    if times := describe_times(kernel):
-        facts.append(("time", times))
-    if kernel.redundancy is not None:
-        facts.append(("redundancy", f"{kernel.redundancy:,.1f} times the ops the graph asks for"))
+    local = ""
     if kernel.local_bytes:
-        facts.append(("LOCAL memory", format_bytes(kernel.local_bytes)))
-    facts.append(("in the run", _list_places(places)))
-    return facts
+        local = format_bytes(kernel.local_bytes)
+    known = {
+        "launched as": f"{launch}, {format_plural(kernel.threads, 'thread')}",
+        "ops, one kernel": f"{kernel.executed_ops:,}",
+        "bytes, one kernel": f"{kernel.bytes:,}",
+        "time": describe_times(kernel),
+        "redundancy": format_known("{:,.1f} times the ops the graph asks for", kernel.redundancy),
+        "LOCAL memory": local,
+        "in the run": _list_places(row.places),
+    }
+    return [(name, value, value) for name, value in known.items() if value]
+
+
+def _list_sizes(kernel: Kernel) -> dict[str, str]:
+    return {
+        "global size": format_dims(kernel.global_size),
+        "local size": format_dims(kernel.local_size),
+        "threads": f"{kernel.threads:,}",
+        "LOCAL memory": format_bytes(kernel.local_bytes),
+    }
 
 
 def _list_places(places: Sequence[Place]) -> str:
@@ -162,31 +185,6 @@ def _list_places(places: Sequence[Place]) -> str:
     if len(numbers) > 4:
         parts.append(f"and in {len(numbers) - 4} schedules more")
     return ", ".join(parts)
-
-
-def _compare_facts(row: KernelRow) -> list[tuple[str, str, str]]:
-    """The sums of both sides, and what differs between two kernels."""
-    change, before, after = row.change, row.before, row.after
-    facts = [
-        ("ops", f"{before.ops:,}", f"{after.ops:,}"),
-        ("bytes", format_bytes(before.bytes), format_bytes(after.bytes)),
-        ("launches", f"{before.launches:,}", f"{after.launches:,}"),
-    ]
-    if before.seconds or after.seconds:
-        facts.append(("time", format_seconds(before.seconds), format_seconds(after.seconds)))
-    if len(change.before) == len(change.after) == 1:
-        old, new = change.before[0].kernel, change.after[0].kernel
-        details = [
-            ("global size", format_dims(old.global_size), format_dims(new.global_size)),
-            ("local size", format_dims(old.local_size), format_dims(new.local_size)),
-            ("threads", f"{old.threads:,}", f"{new.threads:,}"),
-            ("LOCAL memory", format_bytes(old.local_bytes), format_bytes(new.local_bytes)),
-        ]
-        facts += [fact for fact in details if fact[1] != fact[2]]
-    if len(row.places) > 1:
-        places = format_plural(len(row.places), "time")
-        facts.append(("in the run", places, places))
-    return facts
 
 
 # *** source
@@ -202,7 +200,7 @@ class _Sources:
         # for each side the findings by schedule and kernel
         self.findings: dict[str, dict[tuple[int | None, int | None], list[Finding]]] = {}
         for side, capture in (("before", view.before), ("after", view.after)):
-            found = self.findings.setdefault(side, defaultdict(list))
+            found = self.findings[side] = defaultdict(list)
             for finding in capture.findings:
                 found[finding.schedule, finding.number].append(finding)
 
@@ -219,7 +217,7 @@ class _Sources:
         source = sum(len(each.kernel.source.strip("\n")) for each in kernels)
         if source > most:
             what = f"{source - most:,} characters of the source are not in the page"
-            shown.cut = f"{what}: vmapdbg {self.command} --kernel {shown.kernel.name} has them"
+            shown.cut = f"{what}: vmapdbg {self.command} --kernel {shown.row.kernel.name} has them"
         self.left -= min(self.left, source + _A_LINE * len(shown.code))
 
     def _add_rows(self, shown: KernelView, before: list[CodeLine], after: list[CodeLine]) -> None:
@@ -260,25 +258,17 @@ def _split_source(kernel: Kernel, source: str, node: str, findings: Iterable[Fin
     accesses: dict[int | None, list[Access]] = defaultdict(list)
     for access in kernel.accesses or ():
         accesses[access.source_line].append(access)
+    # a capture does not say which of several outputs a buffer belongs to
+    written = [buffer.name for buffer in kernel.buffers if buffer.access != "read"]
+    only_output = written[0] if len(written) == len(kernel.outputs) == 1 else None
     lines: list[CodeLine] = []
-    for number, parts in enumerate(split_kernel(source, kernel.target), start=1):
-        here = accesses.get(number, [])
-        line = CodeLine(parts, "", "; ".join(map(_say_access, here)), tuple(codes.get(number, ())))
-        if any(_is_output(access, kernel) for access in here):
+    for number, parts in enumerate(split_code(source, language_of(kernel.target), _PLAIN), start=1):
+        says = "; ".join(f"{each.kind} {each.buffer}[{each.address}]" for each in accesses[number])
+        line = CodeLine(parts, "", says, tuple(codes[number]))
+        if any(each.kind == "store" and each.buffer == only_output for each in accesses[number]):
             line = replace(line, node=node)
         lines.append(line)
     return lines
-
-
-def _say_access(access: Access) -> str:
-    return f"{access.kind} {access.buffer}[{access.address}]"
-
-
-def _is_output(access: Access, kernel: Kernel) -> bool:
-    """Whether a line stores the buffer of the kernel's one output. A capture does not say which of several outputs a
-    buffer belongs to."""
-    written = [buffer.name for buffer in kernel.buffers if buffer.access != "read"]
-    return access.kind == "store" and len(kernel.outputs) == 1 and written == [access.buffer]
 
 
 def _align(before: Kernel, after: Kernel, left: Sequence[CodeLine], right: Sequence[CodeLine]) -> list[CodeRow]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from vmapdbg.diff import KernelSide
-from vmapdbg.model.capture import Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known
 from vmapdbg.page.format import format_shape
-from vmapdbg.page.graph.dot import clean_text
 from vmapdbg.page.overview import KernelRow, Place
 from vmapdbg.page.view import View
 from vmapdbg.page.why import Explanation, explain_kernel, explain_node
@@ -19,38 +19,32 @@ NodeKey = tuple[int, int]
 """The index of a schedule, and the id of a node in it."""
 
 Steps = list[list[int]]
-"""For each topic the numbers in `Texts` of its name and its sentences."""
+"""For each topic the numbers of its name and its sentences in the texts of the page."""
 
 _MOST_CHARACTERS = 500_000
 """With more text than this (half of it per side of two), only nodes with a BUFFERIZE are explained."""
 
 
-class Texts:
-    """The strings of a page, each once, by number."""
+class Once:
+    """Values that are in a page once, by number: texts, lines of HTML, rows of data."""
 
     def __init__(self) -> None:
+        self.values: list[Any] = []
         self.size = 0
         self._numbers: dict[str, int] = {}
 
-    def number(self, text: str) -> int:
-        clean = clean_text(text)
-        if clean not in self._numbers:
-            self.size += len(clean)
-        return self._numbers.setdefault(clean, len(self._numbers))
-
-    def list_all(self) -> list[str]:
-        return list(self._numbers)
+    def number(self, value: Any) -> int:
+        key = value if isinstance(value, str) else json.dumps(value)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.values)
+            self.values.append(value)
+            self.size += len(key)
+        return self._numbers[key]
 
 
 def name_node(key: NodeKey) -> str:
     """Returns the name of a node in the page: `0:48` is node 48 of schedule 0."""
     return f"{key[0]}:{key[1]}"
-
-
-def describe_node(node: Node) -> str:
-    """Returns `ADD  (4, 5)  float`."""
-    words = (node.op, format_shape(node.shape), format_known("{}", node.dtype))
-    return "  ".join(filter(None, words))
 
 
 def list_sides(place: Place) -> Iterator[tuple[str, int, Sequence[KernelSide]]]:
@@ -123,8 +117,8 @@ class Explainer:
                         self.add(side, (index, node), [number])
         self._add_others()
         for name in drawn:
-            schedule, node = name.removeprefix("b").split(":")
-            self.add("before" if name.startswith("b") else "after", (int(schedule), int(node)))
+            schedule, node = map(int, name.removeprefix("b").split(":"))
+            self.add("before" if name.startswith("b") else "after", (schedule, node))
 
     def _add_others(self) -> None:
         for finding in self.view.after.findings:
@@ -137,19 +131,24 @@ class Explainer:
                 for node in (*made, *realized):
                     self.add("after", (schedule.index, node))
 
-    def describe_nodes(self, lines: dict[str, int], texts: Texts) -> dict[str, list[object]]:
+    def describe_nodes(self, lines: dict[str, int], texts: Once) -> dict[str, list[object]]:
         """Returns for each node what it is, the number of its line (-1 without one), the rows of kernels that compute
         it, the outcome of its BUFFERIZE (or nothing), and why, as a title and steps.
 
         The steps are None for a node without a BUFFERIZE if the page would become too large.
         """
         described: dict[str, list[object]] = {}
-        for name in sorted(self.nodes, key=lambda name: self._rank(self.nodes[name])):
-            shown = self.nodes[name]
+
+        def rank(item: tuple[str, ShownNode]) -> tuple[bool, bool]:
+            """Changes first, then nodes with a BUFFERIZE: they are what was decided."""
+            schedule, node = item[1].key
+            return not item[1].is_changed, node not in index_of(self.schedules[item[1].side][schedule]).bufferizes
+
+        for name, shown in sorted(self.nodes.items(), key=rank):
             schedule = self.schedules[shown.side][shown.key[0]]
             node = index_of(schedule).nodes[shown.key[1]]
             made = index_of(schedule).bufferizes.get(node.id)
-            outcome = "" if made is None else made.outcome
+            outcome = made.outcome if made is not None else ""
             title, steps = -1, None
             if outcome or node.realized is not None or texts.size < _MOST_CHARACTERS / len(self.sides):
                 title, steps = _say(explain_node(schedule, node), texts)
@@ -158,15 +157,13 @@ class Explainer:
             if shown.side == "before":
                 line = self.view.name_line(line)
             number = lines.get(line, -1)
-            described[name] = [texts.number(describe_node(node)), number, shown.kernels, outcome, title, steps]
+            # `ADD  (4, 5)  float`
+            words = (node.op, format_shape(node.shape), format_known("{}", node.dtype))
+            what = texts.number("  ".join(filter(None, words)))
+            described[name] = [what, number, shown.kernels, outcome, title, steps]
         return described
 
-    def _rank(self, shown: ShownNode) -> tuple[bool, bool]:
-        """Changes first, then nodes with a BUFFERIZE: they are what was decided."""
-        index = index_of(self.schedules[shown.side][shown.key[0]])
-        return not shown.is_changed, shown.key[1] not in index.bufferizes
-
-    def _join_steps(self, steps: Steps, twin: NodeKey | None, texts: Texts) -> Steps:
+    def _join_steps(self, steps: Steps, twin: NodeKey | None, texts: Once) -> Steps:
         """Puts what was decided before above what was decided after, if they differ."""
         if twin is None:
             return steps
@@ -178,14 +175,14 @@ class Explainer:
         note = texts.number(f"node {twin[1]}, with the node numbers of before")
         return [[before, note], *old, [after, texts.number("as it is now")], *steps]
 
-    def explain_row(self, row: KernelRow, texts: Texts) -> tuple[int, Steps]:
+    def explain_row(self, row: KernelRow, texts: Once) -> tuple[int, Steps]:
         """Returns the title of a row of kernels and what was decided about its first kernel, as numbers of texts."""
         side, index, kernels = next(item for item in list_sides(row.places[0]) if item[2])
         schedule = self.schedules[side][index]
         return _say(explain_kernel(schedule, kernels[0].number, kernels[0].kernel), texts)
 
 
-def _say(explanation: Explanation, texts: Texts) -> tuple[int, Steps]:
+def _say(explanation: Explanation, texts: Once) -> tuple[int, Steps]:
     """The title of an explanation and its steps, as numbers of texts."""
     steps: Steps = []
     for step in explanation.steps:

@@ -1,4 +1,8 @@
-"""Makes the page of a view: one run, or two runs with each part as a pair (before, after)."""
+"""Makes the page of a view: one run, or two runs with each part as a pair (before, after).
+
+A page of several states of the patches has switches, which choose the state that is shown. What is equal in two states
+is in such a page once: the whole page if their schedules are equal, else each line of HTML and each entry of the data.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from io import StringIO
 from itertools import product
@@ -17,9 +22,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 from rich.console import Console
 
+from vmapdbg.install.patches import PATCHES, PatchState
 from vmapdbg.lint import RULES
-from vmapdbg.model.capture import Finding
-from vmapdbg.model.schedule_index import find_distinct
+from vmapdbg.model.capture import Capture, Finding
+from vmapdbg.model.schedule_index import find_distinct, kernel_identity
 from vmapdbg.model.wording import format_plural, inflect
 from vmapdbg.page.format import (
     Places,
@@ -33,10 +39,9 @@ from vmapdbg.page.format import (
 from vmapdbg.page.graph.dot import clean_text
 from vmapdbg.page.html.drawing import draw_view
 from vmapdbg.page.html.kernels import KernelView, merge_findings, view_kernels
-from vmapdbg.page.html.nodes import Explainer, Texts
+from vmapdbg.page.html.nodes import Explainer, Once
 from vmapdbg.page.html.source import SourceFile, SourceView, collect_notes, view_files
 from vmapdbg.page.overview import (
-    Cost,
     CostRow,
     KernelRow,
     RuleRow,
@@ -53,7 +58,7 @@ from vmapdbg.page.text.layout import Page
 from vmapdbg.page.text.view import RunView, ScheduleView
 from vmapdbg.page.view import View
 
-PARTS = "parts"
+_PARTS = "parts"
 """The key of the lines of HTML in the data of a page with switches. The script puts them into the page."""
 _DRAWN_SECTIONS = frozenset({"ranges", "vmap", "bufferize", "kernels", "source"})
 """The sections that the page draws in its own way, in its panels. Other sections are shown as text."""
@@ -69,29 +74,39 @@ def render_report(
     `files` are the user's, as `read_sources` returns them; of two runs `files_before` are those of before. `made` says
     when and from what the report is made.
     """
-    report, texts = Report(view, files, files_before), Texts()
-    data = {**report.make_data(texts), "texts": texts.list_all()}
-    overview, main = fill_parts(report)
-    return fill_page(view, data, made, overview=Markup(overview), main=Markup(main))
+    report, texts = Report(view, files, files_before), Once()
+    data = {**report.make_data(texts), "texts": list(map(clean_text, texts.values))}
+    overview, main = _fill_parts(report)
+    return _fill_page(view, data, made, overview=Markup(overview), main=Markup(main))
 
 
-def fill_parts(report: Report, has_switches: bool = False) -> tuple[str, str]:
+def _fill_parts(report: Report, has_switches: bool = False) -> tuple[str, str]:
     """Returns the overview and the panels of a page as HTML. With switches, these say which patches are on."""
     parts = _load_template("parts.html.jinja").make_module(
-        {"report": report, "has_switches": has_switches, "format_share": format_share, "ratio": ratio}
+        {
+            "report": report,
+            "has_switches": has_switches,
+            "format_share": format_share,
+            "formats": _NUMBERS,
+            "ratio": _ratio,
+        }
     )
     return parts.overview(), parts.main()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
 
 
-def fill_page(view: View, data: Mapping[str, Any], made: str, **values: Any) -> str:
+def _fill_page(view: View, data: Mapping[str, Any], made: str, **values: Any) -> str:
     """Returns the page with `data` for the script, and with `values`: its `overview` and `main`, or its `switches`."""
-    style, script = _read("page.css"), _read("page.js")
+    folder = resources.files("vmapdbg.page.html")
+    style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
+    # nothing is loaded, and only our script and style are used
+    sources = f"style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'"
     return _load_template("page.html.jinja").render(
         {"overview": "", "main": "", "switches": ()} | values,
         title=" -> ".join(dict.fromkeys((view.before.snippet, view.after.snippet))),
         sides=_describe_sides(view),
         made=made,
-        policy=_make_policy(style, script),
+        policy=f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'",
         style=Markup(style),
         script=Markup(script),
         data=Markup(_dump(data)),
@@ -111,10 +126,6 @@ def _load_template(name: str) -> Template:
     return environment.get_template(name)
 
 
-def _read(name: str) -> str:
-    return resources.files("vmapdbg.page.html").joinpath(name).read_text(encoding="utf-8")
-
-
 def _clean(value: Any) -> Any:
     """Escapes what a document cannot hold, and what would turn a line around."""
     if isinstance(value, str) and not isinstance(value, Markup):
@@ -122,29 +133,15 @@ def _clean(value: Any) -> Any:
     return value
 
 
-def _make_policy(style: str, script: str) -> str:
-    """A Content-Security-Policy: nothing is loaded, and only our script and style are used."""
-    sources = f"style-src '{_hash(style)}'; script-src '{_hash(script)}'"
-    return f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
 def _dump(data: Any) -> str:
     """JSON for a `script` element: no `<` can end it."""
-    plain = {name: value for name, value in data.items() if name != PARTS}
+    plain = {name: value for name, value in data.items() if name != _PARTS}
     dumped = json.dumps(plain, separators=(",", ":")).replace("<", "\\u003c")
-    if PARTS not in data:
+    if _PARTS not in data:
         return dumped
     # the parts have thousands of tags, none of them a script or a comment
-    parts = _ENDING.sub(lambda match: match[0].replace("<", "\\u003c"), json.dumps(data[PARTS], separators=(",", ":")))
-    return f'{dumped[:-1]},"{PARTS}":{parts}}}'
-
-
-def _write_as(value: Any, kind: str) -> str:
-    return _NUMBERS[kind](value)
+    parts = _ENDING.sub(lambda match: match[0].replace("<", "\\u003c"), json.dumps(data[_PARTS], separators=(",", ":")))
+    return f'{dumped[:-1]},"{_PARTS}":{parts}}}'
 
 
 _NUMBERS: dict[str, Callable[[Any], str]] = {"bytes": format_bytes, "round": round_count, "seconds": format_seconds}
@@ -153,11 +150,10 @@ _FILTERS: dict[str, Callable[..., str]] = {
     "count": format_count,
     "plural": format_plural,
     "inflect": inflect,
-    "write_as": _write_as,
 }
 
 
-def ratio(before: float, after: float) -> str:
+def _ratio(before: float, after: float) -> str:
     """Returns `0.85x`, nothing if a side is 0 or both are equal."""
     if before <= 0 or after <= 0 or before == after:
         return ""
@@ -217,9 +213,6 @@ class Report:
 
     # *** for the template
 
-    def place(self, line: str | None) -> str:
-        return self.places.format(line)
-
     def title_of(self, source: SourceView) -> str:
         """The names of a file, as its lines have them."""
         return " -> ".join(self.places.format(f"{name}:1").removesuffix(":1") for name in source.names)
@@ -256,13 +249,13 @@ class Report:
         held = self.view.diff.before.totals.buffer_bytes, self.view.diff.after.totals.buffer_bytes
         rows = [
             ("kernels", f"{one.kernels:,}", f"{other.kernels:,}", ""),
-            ("ops", round_count(one.ops), round_count(other.ops), ratio(one.ops, other.ops)),
-            ("moved", format_bytes(one.bytes), format_bytes(other.bytes), ratio(one.bytes, other.bytes)),
-            ("in buffers", format_bytes(held[0]), format_bytes(held[1]), ratio(*held)),
+            ("ops", round_count(one.ops), round_count(other.ops), _ratio(one.ops, other.ops)),
+            ("moved", format_bytes(one.bytes), format_bytes(other.bytes), _ratio(one.bytes, other.bytes)),
+            ("in buffers", format_bytes(held[0]), format_bytes(held[1]), _ratio(*held)),
         ]
         if one.seconds and other.seconds:
             times = format_seconds(one.seconds), format_seconds(other.seconds)
-            rows.append(("in kernels", *times, ratio(one.seconds, other.seconds)))
+            rows.append(("in kernels", *times, _ratio(one.seconds, other.seconds)))
         return rows
 
     def count_schedules(self) -> int:
@@ -295,20 +288,116 @@ class Report:
             if text:
                 yield f"{name} of schedule {pair.index}", text
 
-    def cost_of(self, row: KernelRow) -> Cost:
-        """The sums of a row that is on one side only."""
-        return row.after if row.change.after else row.before
-
     # *** for the script
 
-    def make_data(self, texts: Texts) -> dict[str, Any]:
-        numbers = {line: note.number for line, note in self.notes.items()}
-        kernels = [self._describe_kernel(shown, texts) for shown in self.kernels]
-        nodes = self.explainer.describe_nodes(numbers, texts)
-        lines = [[clean_text(self.place(line)), clean_text(line)] for line in self.notes]
-        return {"lines": lines, "kernels": kernels, "nodes": nodes}
+    def make_data(self, texts: Once) -> dict[str, Any]:
+        kernels: list[list[Any]] = []
+        for shown in self.kernels:
+            lines = [number for line in shown.row.lines if (number := self.line_number(line)) is not None]
+            kernels.append([clean_text(shown.name or "(failed)"), lines, *self.explainer.explain_row(shown.row, texts)])
+        nodes = self.explainer.describe_nodes({line: note.number for line, note in self.notes.items()}, texts)
+        places = [[clean_text(self.places.format(line)), clean_text(line)] for line in self.notes]
+        return {"lines": places, "kernels": kernels, "nodes": nodes}
 
-    def _describe_kernel(self, shown: KernelView, texts: Texts) -> list[Any]:
-        title, steps = self.explainer.explain_row(shown.row, texts)
-        lines = [number for line in shown.row.lines if (number := self.line_number(line)) is not None]
-        return [clean_text(shown.name or "(failed)"), lines, title, steps]
+
+# *** several states of the patches
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A box to check: the numbers of the states to show when it is checked, and when it is not. `says` is what
+    changes."""
+
+    name: str
+    title: str
+    on: int
+    off: int
+    says: str
+    failed: bool
+
+
+def render_states(states: Sequence[tuple[PatchState, Capture]], files: Sequence[SourceFile], made: str = "") -> str:
+    """Returns captures of one snippet with different patches as one HTML document. It shows the first, and has a switch
+    for each other. For `files` and `made` see `render_report`."""
+    pages: list[Capture] = []
+    shown: list[int] = []
+    for _, capture in states:
+        # the switches show which patches are on
+        number = next((n for n, known in enumerate(pages) if _list_shown(known) == _list_shown(capture)), len(pages))
+        if number == len(pages):
+            pages.append(capture)
+        shown.append(number)
+    summaries = {patch.name: patch.summary for patch in PATCHES}
+    switches: list[Switch] = []
+    for number, (state, capture) in enumerate(states[1:], start=1):
+        says, failed = "nothing changes", capture.error is not None
+        if failed or shown[number] != shown[0]:
+            says = _compare_states(states[0][1], capture)
+        if state.off:
+            switches.append(Switch(state.off, summaries[state.off], 0, number, f"without it {says}", failed))
+        else:
+            switches.append(Switch("none", "No patch on", number, 0, says, failed))
+    # the switches of single patches come first
+    switches.sort(key=lambda switch: switch.on != 0)
+    described: list[list[Any]] = []
+    for number, (state, capture) in enumerate(states):
+        said = f"Shown: {state.words}, {format_plural(len(capture.kernels), 'kernel')}"
+        if capture.error is not None:
+            said += f", ended by {clean_text(capture.error.type)}"
+        # whether each switch is checked while the state is shown
+        on = [number == each.on if each.on else bool(state.patches) and number != each.off for each in switches]
+        described.append([shown[number], said, on])
+    data = {"states": described, **_make_pages(pages, files)}
+    return _fill_page(View.of_one(states[0][1]), data, made, switches=switches)
+
+
+def _list_shown(capture: Capture) -> object:
+    return capture.schedules, capture.error, capture.findings, capture.missing
+
+
+def _compare_states(first: Capture, capture: Capture) -> str:
+    """What a state changes, compared with the first."""
+    if capture.error is not None:
+        return clean_text(capture.error.type)
+    before, after = sum_kernels(first), sum_kernels(capture)
+    count, more = format_plural(after.kernels, "kernel"), after.kernels - before.kernels
+    if Counter(map(kernel_identity, first.kernels)) == Counter(map(kernel_identity, capture.kernels)):
+        # the times differ, but by chance
+        return f"the same {count}"
+    said = [count]
+    if more:
+        said = [f"{count} ({more:+,})"]
+    for what, name in (("ops", "ops"), ("bytes", "bytes"), ("time", "seconds")):
+        times = _ratio(getattr(before, name), getattr(after, name))
+        if times not in ("", "1.00x"):
+            said.append(f"{times} {what}")
+    if len(first.findings) != len(capture.findings):
+        said.append(format_plural(len(capture.findings), "finding"))
+    return ", ".join(said)
+
+
+def _make_pages(captures: Sequence[Capture], files: Sequence[SourceFile]) -> dict[str, Any]:
+    """Returns the parts and the data of several pages, with what is equal in them once."""
+    texts, parts, rows = Once(), Once(), Once()
+    # a program has one number in all states, so that pieces that name it are equal
+    programs: dict[tuple[str, str], int] = {}
+
+    def number(row: KernelRow) -> int:
+        return programs.setdefault((kernel_identity(row.kernel), row.kernel.name), len(programs))
+
+    pages: list[dict[str, Any]] = []
+    for capture in captures:
+        report = Report(View.of_one(capture), files, number=number)
+        overview, main = _fill_parts(report, has_switches=True)
+        data = report.make_data(texts)
+        page = {
+            "overview": list(map(parts.number, overview.split("\n"))),
+            "main": list(map(parts.number, main.split("\n"))),
+            "lines": list(map(rows.number, data["lines"])),
+            "numbers": report.programs,
+            "kernels": list(map(rows.number, data["kernels"])),
+            "nodes": {key: rows.number(node) for key, node in data["nodes"].items()},
+        }
+        pages.append(page)
+    written = list(map(clean_text, texts.values))
+    return {"pages": pages, _PARTS: parts.values, "rows": rows.values, "texts": written}

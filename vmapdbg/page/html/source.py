@@ -1,20 +1,32 @@
-"""The user's files as one listing: the text of each line, what it costs, why its nodes are realized, and findings."""
+"""The user's files as one listing: the text of each line, what it costs, why its nodes are realized, and findings.
+
+At the end: how every source text of the page is cut into lines, and lines into coloured parts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
+from pygments.token import Comment, Keyword, Name, Number, String
 
 from vmapdbg.model.capture import Capture, Finding, Realized, Schedule
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import split_place
-from vmapdbg.page.html.code import Part, keep_near, split_python
-from vmapdbg.page.html.nodes import name_node
+from vmapdbg.page.html.nodes import NodeKey, name_node
 from vmapdbg.page.overview import Cost, CostRow, pair_lines
 from vmapdbg.page.sentences import Names, say_briefly
 from vmapdbg.page.view import View
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Part = tuple[str, str]
+"""The CSS class of a piece of a line, empty for plain text, and its text."""
 
 _MOST_BYTES = 400_000
 """The text of a larger file is not shown."""
@@ -125,8 +137,15 @@ def collect_notes(view: View, explained: Collection[str] = ()) -> dict[str, Line
     for line in names:
         if line not in notes:
             notes[line] = LineNotes(len(notes), line, costs.get(line) or CostRow(line, Cost(), Cost()))
-    for line, remarks in _collect_remarks(view, frozenset(explained)).items():
-        notes[line].remarks, notes[line].more = _choose_remarks(remarks, view.is_pair)
+    for line, remarks in _collect_remarks(view, explained).items():
+        # the most important first; of two runs only changes
+        if view.is_pair:
+            changed = (remark for remark in remarks if remark.sign != "=")
+            notes[line].remarks = sorted(changed, key=lambda remark: -abs(remark.after - remark.before))
+        else:
+            remarks.sort(key=lambda remark: -remark.after)
+            notes[line].remarks = remarks[:_MOST_REMARKS]
+            notes[line].more = sum(remark.after for remark in remarks[_MOST_REMARKS:])
     new, gone = view.after.findings, ()
     if view.is_pair:
         new, gone = view.diff.findings_new, view.diff.findings_gone
@@ -141,22 +160,22 @@ def collect_notes(view: View, explained: Collection[str] = ()) -> dict[str, Line
 
 def _collect_remarks(view: View, explained: Collection[str]) -> dict[str, list[Remark]]:
     remarks: dict[str, dict[str, Remark]] = {}
-    for line, why, name in _list_realized(view.after):
+    for line, why, key in _list_realized(view.after):
         remark = remarks.setdefault(line, {}).setdefault(why, Remark(why))
         remark.after += 1
-        if not remark.example and name in explained:
-            remark.example = name
+        if not remark.example and name_node(key) in explained:
+            remark.example = name_node(key)
     for line, why, _ in _list_realized(view.before):
         remarks.setdefault(view.name_line(line), {}).setdefault(why, Remark(why)).before += 1
     return {line: list(found.values()) for line, found in remarks.items()}
 
 
-def _list_realized(capture: Capture) -> Iterator[tuple[str, str, str]]:
-    """Yields for each realized node its line, why it is realized, and its name in the page."""
+def _list_realized(capture: Capture) -> Iterator[tuple[str, str, NodeKey]]:
+    """Yields for each realized node its line, why it is realized, and its key."""
     for schedule in capture.schedules:
         for node in schedule.nodes:
             if node.realized is not None and node.line is not None:
-                yield node.line, _say_why(schedule, node.realized), name_node((schedule.index, node.id))
+                yield node.line, _say_why(schedule, node.realized), (schedule.index, node.id)
 
 
 def _say_why(schedule: Schedule, realized: Realized) -> str:
@@ -168,16 +187,6 @@ def _say_why(schedule: Schedule, realized: Realized) -> str:
         # an older capture has only the sentence
         return realized.detail or why
     return why
-
-
-def _choose_remarks(remarks: list[Remark], is_pair: bool) -> tuple[list[Remark], int]:
-    """Returns the most important remarks, and how many nodes the others count. Of two runs, only changes are shown."""
-    if is_pair:
-        changed = [remark for remark in remarks if remark.sign != "="]
-        changed.sort(key=lambda remark: -abs(remark.after - remark.before))
-        return changed, 0
-    remarks.sort(key=lambda remark: -remark.after)
-    return remarks[:_MOST_REMARKS], sum(remark.after for remark in remarks[_MOST_REMARKS:])
 
 
 # *** the listing
@@ -230,36 +239,85 @@ def view_files(
 
 def _view(before: SourceFile, after: SourceFile, notes: Mapping[str, LineNotes]) -> SourceView:
     lines = _list_lines(before, after, notes)
+    shown = lines
+    if len(lines) > _SHORT:
+        important = [number for number, line in enumerate(lines) if line.notes is not None or line.kind != "same"]
+        shown = keep_near(lines, important, _AROUND)
     placed = {line.notes.line for line in lines if line.notes is not None}
     names = tuple(dict.fromkeys((before.name, after.name)))
     unplaced = [note for note in notes.values() if split_place(note.line)[0] in names and note.line not in placed]
     unplaced.sort(key=lambda note: split_place(note.line)[1] or 0)
     said = dict.fromkeys(note for note in (before.note, after.note) if note)
-    return SourceView(names, "; ".join(said), _leave_out(lines), unplaced)
+    return SourceView(names, "; ".join(said), shown, unplaced)
 
 
 def _list_lines(before: SourceFile, after: SourceFile, notes: Mapping[str, LineNotes]) -> list[SourceLine]:
-    old, new = ([] if file.text is None else split_python(file.text) for file in (before, after))
+    old, new = (split_code(file.text, "python") if file.text is not None else [] for file in (before, after))
     texts = [["".join(part for _, part in line) for line in side] for side in (old, new)]
     found: list[SourceLine] = []
-    for tag, i, end, j, end_after in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
-        if tag == "equal":
-            for row, column in zip(range(i, end), range(j, end_after), strict=True):
-                note = notes.get(f"{after.name}:{column + 1}")
-                found.append(SourceLine("same", row + 1, column + 1, new[column], note))
-            continue
-        for row in range(i, end):
-            # the notes of an edited line are at its new place
-            note = notes.get(f"{before.name}:{row + 1}") if before.name != after.name else None
-            found.append(SourceLine("removed", row + 1, None, old[row], note))
-        for column in range(j, end_after):
-            note = notes.get(f"{after.name}:{column + 1}")
-            found.append(SourceLine("added", None, column + 1, new[column], note))
+    for tag, start, end, start_after, end_after in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
+        rows, kind = iter(range(start + 1, end + 1)), "same"
+        if tag != "equal":
+            kind = "added"
+            for row in rows:
+                # the notes of an edited line are at its new place
+                note = None if before.name == after.name else notes.get(f"{before.name}:{row}")
+                found.append(SourceLine("removed", row, None, old[row - 1], note))
+        for number in range(start_after + 1, end_after + 1):
+            note = notes.get(f"{after.name}:{number}")
+            found.append(SourceLine(kind, next(rows, None), number, new[number - 1], note))
     return found
 
 
-def _leave_out(lines: Sequence[SourceLine]) -> list[SourceLine]:
-    if len(lines) <= _SHORT:
-        return [*lines]
-    important = [number for number, line in enumerate(lines) if line.notes is not None or line.kind != "same"]
-    return keep_near(lines, important, _AROUND)
+# *** source text
+
+_CLASSES = (
+    (Comment, "tc"),
+    (Keyword, "tk"),
+    (String, "ts"),
+    (Number, "tn"),
+    (Name.Function, "tf"),
+    (Name.Class, "tf"),
+    (Name.Builtin, "tb"),
+)
+Line = TypeVar("Line", bound="DataclassInstance")
+_MOST_COLOURED = 60_000
+"""A longer text, in characters, stays plain: its colours would be most of the page."""
+
+
+def keep_near(lines: Sequence[Line], important: Iterable[int], around: int) -> list[Line]:
+    """Returns the lines that are at most `around` from an important line; the `gap` of each counts the lines that are
+    left out above it."""
+    near = {number + step for number in important for step in range(-around, around + 1)}
+    shown: list[Line] = []
+    gap = 0
+    for number, line in enumerate(lines):
+        if number in near:
+            shown.append(replace(line, gap=gap))
+            gap = 0
+        else:
+            gap += 1
+    return shown
+
+
+def split_code(text: str, language: str | None, plain: Collection[str] = ()) -> list[Sequence[Part]]:
+    """Returns the lines of a text in parts; plain text for an unknown language. `plain` are classes to leave out."""
+    # splitlines also cuts at a form feed, but Python's line numbers do not
+    written = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+    if language is None or len(text) > _MOST_COLOURED:
+        return [[("", line)] for line in written]
+    lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    lines: list[list[Part]] = [[]]
+    for token, value in lexer.get_tokens("\n".join(written)):
+        style = next((name for kind, name in _CLASSES if token in kind and name not in plain), "")
+        for number, piece in enumerate(value.split("\n")):
+            if number:
+                lines.append([])
+            if piece and lines[-1] and lines[-1][-1][0] == style:
+                piece = lines[-1].pop()[1] + piece
+            if piece:
+                lines[-1].append((style, piece))
+    # a lexer may change the text: then show it without colours
+    if ["".join(part for _, part in line) for line in lines] != written:
+        return [[("", line)] for line in written]
+    return [*lines]

@@ -12,7 +12,7 @@ from vmapdbg.model.vocabulary import SuiteChangeKind
 from vmapdbg.model.wording import cut_end, format_known, format_plural, shorten_commit
 from vmapdbg.page.format import format_ratio, label_patches
 from vmapdbg.page.text.layout import AFTER, BEFORE, Page, Piece
-from vmapdbg.suite.result import SuiteDiff, SuiteGroup, SuiteSide
+from vmapdbg.suite.compare import SuiteDiff, SuiteGroup, SuiteSide
 
 _MOST_PROGRAM = 60
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
