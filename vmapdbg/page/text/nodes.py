@@ -116,14 +116,7 @@ def _format_node(view: ScheduleView, node: Node, sources: Iterable[int]) -> Row:
     cells = [
         Cell("id", str(node.id), right=True, comfort=5),
         Cell("op", (node.op, _OP_STYLES.get(node.op, "")), comfort=11),
-        Cell(
-            "from",
-            (", ".join(map(str, sorted(sources, reverse=True))), "dim"),
-            comfort=10,
-            most=16,
-            leaves=1,
-            optional=True,
-        ),
+        Cell("from", (read, "dim"), comfort=10, most=16, leaves=1, optional=True),
         Cell("shape", format_shape(node.shape), most=28, leaves=3),
         Cell("ranges in -> out", Text(" -> ").join(ranges), comfort=17, most=44, label="ranges", split="-> "),
         Cell("ambient", view.names(node.ambient, ambient=node.ambient), comfort=8, most=16),
