@@ -174,7 +174,7 @@ class StepFinder:
 
     def _render_ranges(self, names: Sequence[int]) -> tuple[str, ...]:
         """Returns tinygrad's names of step ranges."""
-        found = (self.packer.find_range(name) for name in names)
+        found = map(self.packer.find_range, names)
         return tuple(r.render(simplify=False) for r in found if r is not None)
 
     # *** rewrites
