@@ -15,8 +15,8 @@ from vmapdbg.check.findings import (
     STALE_READ,
     Blame,
     ProgramCheck,
+    captured_result_of,
     find_blame,
-    judge_captured,
 )
 from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.model.capture import Capture, Node
@@ -123,7 +123,7 @@ def _print_schedule(page: Page, capture: Capture, report: CheckReport, check: Sc
         page.add((sentence, ALERT), page.place(line), indent=2)
     for output in check.wrong:
         _print_output(page, capture, check, output)
-    captured = judge_captured(report, check)
+    captured = captured_result_of(report, check)
     if check.wrong and captured is not None:
         page.add(REPLAYED[captured], indent=2)
     elif any(output.of not in CHANGED for output in check.wrong):
