@@ -1,9 +1,7 @@
-"""Changes tinygrad: each change is declared, what it replaces is checked, then all changes are applied.
+"""Changes tinygrad: the changes of one module are declared in a `with Changes(...)` block, in an overlay file's `patch(module)` or by an observer.
 
-The changes of one module are declared in a `with Changes(...)` block, in an overlay file's `patch(module)` or by an observer of tinygrad. Each
-declaration checks tinygrad's current definition. Only the end of the block applies the changes, so an unknown definition leaves nothing half patched.
-This module imports nothing from the overlay, because the tool's observers also use it with stock tinygrad.
-"""
+Each declaration checks tinygrad's current definition. Only the end of the block applies the changes, so an unknown definition leaves nothing half
+patched. This module imports nothing from the overlay, because the tool's observers also use it with stock tinygrad."""
 from __future__ import annotations
 import functools, inspect
 from dataclasses import dataclass
@@ -148,9 +146,7 @@ def check(fits:bool, owner:Any, name:str, expected:str, found:str) -> None:
   if not fits: raise UnknownShape(f"{locate(owner)}.{name} is not what tinygrad 0.12.0 has there: expected {expected}, found {found}")
 
 def locate(owner:Any) -> str: return f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else owner.__name__
-
 def describe(owner:Any, name:str) -> str: return type(getattr(owner, name)).__name__ if hasattr(owner, name) else "nothing"
-
 def list_parameters(names:Iterable[str]) -> str: return f"parameters ({', '.join(names)})"
 
 # the names that tinygrad's decorators without functools.wraps give to the decorated function

@@ -1,8 +1,5 @@
-"""The overlay's state in this process: the patches that are on, the observer, and caches that outlive a pass.
-
-Patches and observer are set before tinygrad is imported and never change after that: tinygrad's schedule cache does not
-know about patches, so another set of patches needs another process.
-"""
+"""The overlay's state in this process. Patches and observer are set before tinygrad is imported and never change after that: tinygrad's schedule cache
+does not know about patches, so another set of patches needs another process."""
 from __future__ import annotations
 import itertools
 from contextlib import contextmanager
@@ -14,8 +11,7 @@ from weakref import WeakKeyDictionary, ref
 patches: frozenset[str] = frozenset()
 patches_spec: str = ""
 
-# The observer receives what only the overlay knows; see vmapdbg/install/observer.py. It never answers: the overlay decides the same with `nobody`, an
-# observer whose methods do nothing. The installer sets both.
+# The observer receives what only the overlay knows (vmapdbg/install/observer.py), and never answers. The methods of `nobody` do nothing
 nobody: Any = None
 observer: Any = None
 
@@ -33,11 +29,9 @@ def unwatched() -> Iterator[None]:
 # returns the renderer whose limits the scheduler respects; None: the device's renderer. The tool also renders for targets that are not installed
 find_renderer: Callable[[], Any]|None = None
 
-# *** state of the whole process. The state of one run of the scheduler's stages is an Attempt (schedule/_pass.py)
-
 @dataclass
 class Process:
-  """State that outlives every pass; each comment says why."""
+  """State that outlives every pass; each comment says why. The state of one run of the scheduler's stages is an Attempt (schedule/_pass.py)."""
   # unique ids and numbers: a graph may hold RANGEs and marks from any earlier time
   own_ids: Iterator[int]
   padded_ids: Iterator[int]

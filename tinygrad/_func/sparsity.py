@@ -5,8 +5,7 @@ move the ids, as numpy views if possible; elementwise ops unite sets, each disti
 scope the first axes are the RANGEs over which a value varies, so VMAPIN and VMAPOUT only name and place axes. For a large product with a one-hot, as
 in a gather or a scatter, only the nonzero elements are stored (FewIds).
 
-ZERO marks elements that are zero for every x: PAD adds them, constants contain them, and a product with ZERO depends on nothing.
-"""
+ZERO marks elements that are zero for every x: PAD adds them, constants contain them, and a product with ZERO depends on nothing."""
 from __future__ import annotations
 import math
 from dataclasses import replace
@@ -74,8 +73,6 @@ class Propagation:
       return SetIds(ids.ranges, along_strides(lambda v: np.maximum(v, NONE), ids.ids))
     raise NotImplementedError(f"jacobian_sparsity: {describe_place(u)} moves with x, and there is no rule for what its elements depend on")
 
-  # *** constants
-
   def of(self, u:UOp, exact:bool=False) -> SetIds:
     """Returns the sets of a source. `exact`: with all zeros of a constant; otherwise only zeros that need no kernel."""
     if (found:=self.found.get(u)) is not None: return SetIds((), found.dense()) if isinstance(found, FewIds) else found
@@ -97,11 +94,12 @@ class Propagation:
       if u.op in UNCHANGED: return few
       if is_movement(u): return move_few(few, u.op, u.marg, fixed(u, u.shape))
       if u.op is Ops.REDUCE_AXIS and u.arg[0] is not Ops.MUL: return self.fill(reduce_few(self.sets, few, u.arg[1]))
-    if u.op in {Ops.MUL, Ops.AND}: return self.multiply_few(*u.src)
-    if u.op is Ops.WHERE and first not in self.found and is_zero(u.src[2]): return self.multiply_few(*u.src[:2])
-    return None
+    return self.product_few(u)
 
-  def multiply_few(self, a:UOp, b:UOp) -> FewIds|None:
+  def product_few(self, u:UOp) -> FewIds|None:
+    is_product = u.op in {Ops.MUL, Ops.AND} or (u.op is Ops.WHERE and u.src[0] not in self.found and is_zero(u.src[2]))
+    if not is_product: return None
+    a, b = u.src[:2]
     few_a, few_b = self.few(a), self.few(b)
     if few_a is None and few_b is None: return None
     if few_a is not None and few_b is not None: return multiply(self.sets, few_a, few_b)
@@ -121,9 +119,7 @@ class Propagation:
     if (sides:=find_compared(u)) is not None: return find_equal(self.numbers_of(sides[0]), self.numbers_of(sides[1]), size//PART)
     if is_movement(u) and (few:=self.few(u.src[0])) is not None: return move_few(few, u.op, u.marg, fixed(u, u.shape))
     if u.op in {Ops.CAST, Ops.CONTIGUOUS} and not dtypes.is_float(u.src[0].dtype): return self.few(u.src[0])
-    if u.op in {Ops.MUL, Ops.AND}: return self.multiply_few(*u.src)
-    if u.op is Ops.WHERE and is_zero(u.src[2]): return self.multiply_few(*u.src[:2])
-    return None
+    return self.product_few(u)
 
   def numbers_of(self, u:UOp) -> Any:
     """Returns the integers of a constant. tinygrad computes them before movement ops are applied."""
@@ -189,8 +185,6 @@ class Propagation:
     rows = small.transpose(*kept, *axes).reshape(prod(small.shape, kept), prod(small.shape, axes))
     ret = self.sets.reduce(rows, op is Ops.MUL).reshape(with_ones(small.shape, axes))
     return np.broadcast_to(ret, with_ones(ids.shape, axes))
-
-# *** constants
 
 def is_movement(u:UOp) -> bool: return u.op in GroupOp.Movement and is_fixed(u) and is_fixed(u.src[0]) and not any(s.ranges for s in u.src[1:])
 def is_fixed(u:UOp) -> bool: return u._shape is not None and all(isinstance(s, int) for s in u.shape)

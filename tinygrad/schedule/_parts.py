@@ -1,8 +1,7 @@
 """Decides for each part of a graph separately, and once for equal parts, such as the layers of a network (patches fusion-guard, realize-reused).
 
 A part has the nodes between values that are buffers in any case, such as the result of a matmul. It is scheduled as a graph whose inputs are those
-buffers. An equal part has the same nodes at the same positions, so it takes over the decisions. Then the whole graph is scheduled once.
-"""
+buffers. An equal part has the same nodes at the same positions, so it takes over the decisions. Then the whole graph is scheduled once."""
 from __future__ import annotations
 import math
 from dataclasses import dataclass, field
@@ -75,8 +74,6 @@ class Parts:
     self.limit = self.budget = max(FREE_NODES, int(SHARE*len(walked.toposort)))
     self.seen: set[tuple] = set()
 
-  # *** the parts
-
   def find_parts(self) -> list[Part]:
     self.find_buffers()
     found: dict[UOp, Part] = {}
@@ -115,8 +112,6 @@ class Parts:
     return not any(along.intersection(UOp.sink(*range_map[u].outs).ranges) for u in reduces)
 
   def is_constant(self, x:UOp) -> bool: return x not in self.cuts and self.fused.reads[x] == NOTHING
-
-  # *** the decisions of a part
 
   def decide_part(self, part:Part) -> Decisions:
     """Returns the decisions of an equal part, or schedules this part. Raises NoParts."""

@@ -84,7 +84,9 @@ class Indexed:
     if len(self.made) < MAX_NODES:
       if u.op in GroupOp.Movement: return self.move(u, ranges)
       if u.op in ELEMENTWISE: return UOp(u.op, u.dtype, tuple(self.value(s, ranges) for s in u.src), u.arg)
-      if u.op is Ops.REDUCE_AXIS and is_counted(u): return self.count(u, ranges)
+      # it depends on constants alone
+      is_counted = u.op is Ops.REDUCE_AXIS and all(s.op in ELEMENTWISE or s.op in GroupOp.Movement or s.op is Ops.CONST for s in walk_values(u.src[0]))
+      if is_counted: return self.count(u, ranges)
     return UOp(Ops.NOOP, u.dtype, arg=len(self.made)).index(*ranges)
 
   def move(self, u:UOp, ranges:tuple[UOp, ...]) -> UOp:
@@ -99,10 +101,6 @@ class Indexed:
     own = {a:UOp.range(u.src[0].shape[a], self.next_range+i, AxisType.REDUCE) for i,a in enumerate(axes)}
     self.next_range += len(own)
     return self.value(u.src[0], tuple(own.get(a, r) for a,r in enumerate(ranges))).reduce(*own.values(), arg=op)
-
-def is_counted(u:UOp) -> bool:
-  """Whether a REDUCE_AXIS depends on constants alone."""
-  return all(s.op in ELEMENTWISE or s.op in GroupOp.Movement or s.op is Ops.CONST for s in walk_values(u.src[0]))
 
 # *** removing a buffer
 
@@ -178,8 +176,6 @@ def tag_uop(ctx:list[UOp], x:UOp) -> UOp|None:
   ret = stock_tag_uop(ctx, x)
   _pass.current.tagged = ctx
   return ret
-
-# *** kernels
 
 def split_store(ctx:list[UOp], x:UOp) -> UOp|None:
   ret = stock_split_store(ctx, x)
