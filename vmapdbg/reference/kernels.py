@@ -256,18 +256,15 @@ def choose_lengths(graph: OpGraph, used: Sequence[frozenset[int]], outer: set[in
     """Returns how many steps of each loop are computed at a time, for the loops that are split. `used` has the step
     ranges that each node takes, and `outer` the loops that can be split. Raises Unknown."""
     lengths = dict(graph.ranges)
-
-    def find_largest() -> tuple[int, frozenset[int]]:
-        return max(((math.prod(lengths[name] for name in names), names) for names in used), key=lambda one: one[0])
-
     chosen: dict[int, int] = {}
-    while used and (largest := find_largest())[0] > MOST_IN_PART:
-        count, names = largest
-        left = sorted(name for name in names & outer if name not in chosen)
+    while True:
+        counts = [math.prod(lengths[name] for name in names) for names in used]
+        largest = max(counts, default=0)
+        if largest <= MOST_IN_PART:
+            return chosen
+        left = used[counts.index(largest)] & outer - chosen.keys()
         if not left:
-            raise Unknown(f"it takes {count:,} elements at a time")
+            raise Unknown(f"it takes {largest:,} elements at a time")
         # the outermost first
-        name = left[0]
-        rest = count // lengths[name]
-        lengths[name] = chosen[name] = max(1, MOST_IN_PART // rest)
-    return chosen
+        name = min(left)
+        lengths[name] = chosen[name] = max(1, MOST_IN_PART // (largest // lengths[name]))
