@@ -30,10 +30,8 @@ def vmapout(self, varg:tuple[UOp, ...]):
   return self._apply_uop(UOp.vmapout, extra_args=(varg,))
 
 class NotedAs:
-  """Sets tinygrad's _METADATA for a block, so that the wrapper around each Tensor method neither replaces it nor measures the time.
-
-  For methods that vmap calls many times. With line numbers, profiling or an observer each method keeps its own metadata.
-  """
+  """Sets tinygrad's _METADATA for a block, so that the wrapper around each Tensor method neither replaces it nor measures the time. For methods that
+  vmap calls many times. With line numbers, profiling or an observer each method keeps its own metadata."""
   def __init__(self, note:Metadata): self.note, self.is_set = note, False
   def __enter__(self) -> None:
     if TRACEMETA.value != 1 or PROFILE or _state.observer.listens or upstream._METADATA.get() is not None: return
@@ -119,16 +117,14 @@ def write_to_view(view, x):
     # an unrelated Tensor with the same computation has the same UOp
     raise NotImplementedError(f"assign to a view of the state of shape {render_shape(target.shape)}, which has no memory yet: realize the state before"
                               " the call")
-  if not is_view_of(view.uop, target.uop):
+  below = view.uop
+  while below is not target.uop and below.op in GroupOp.Movement: below = below.src[0]
+  if below is not target.uop:
     raise NotImplementedError(f"assign to a view of the state of shape {render_shape(target.shape)} that is made by more than movement ops")
   x = as_value_of(view, x)
   target.replace(write_view(target, view, x).cast(target.dtype))
   view.uop = x.uop
   return view
-
-def is_view_of(view:UOp, whole:UOp) -> bool:
-  while view is not whole and view.op in GroupOp.Movement: view = view.src[0]
-  return view is whole
 
 def as_value_of(target, x):
   """Returns `x` as a value that can replace the value of `target`, by the rules of stock's assign."""
@@ -185,11 +181,9 @@ def refuse_random(size:sint, shape:tuple) -> None:
                        f" would get the same ones; draw shape {render_shape((size, *shape))} before the vmap and map it, or {shape} before it if they shall be the same,"
                        f" or say randomness='different' or 'same'")
 
-def tensors_of(indices:Any) -> list: return [i for i in (indices if isinstance(indices, (tuple, list)) else (indices,)) if isinstance(i, Tensor)]
-
 def setitem(self, indices, v) -> None:
   """Inside a scope or a differentiated function, a setitem makes a new value: an element has no separate memory to write to."""
-  read = [self.uop, *[t.uop for t in (v, *tensors_of(indices)) if isinstance(t, Tensor)]]
+  read = [self.uop, *[t.uop for t in (v, *(indices if isinstance(indices, (tuple, list)) else (indices,))) if isinstance(t, Tensor)]]
   ranges, functions = open_vmap_ranges(*read), functions_of(*read)
   call = _state.find_state_call(self)
   if call is None:
@@ -203,7 +197,7 @@ def setitem(self, indices, v) -> None:
 
 def write_entries(target, entries:list, v, place:str):
   """Returns `target` with `v` at the index `entries`."""
-  are_lists = [is_list_index(i) for i in entries]
+  are_lists = [isinstance(i, (Tensor, list, tuple)) for i in entries]
   if not any(are_lists): return write_view(target, target._getitem(tuple(entries)), v)
   if not all(is_list or isinstance(i, slice) for is_list,i in zip(are_lists, entries)):
     raise VmapScopeError(f"setitem inside {place} cannot mix an int or None with indices by tensors or lists;"
@@ -216,18 +210,13 @@ def expand_ellipsis(entries:list, ndim:int) -> list:
   if (at:=next((i for i,e in enumerate(entries) if e is Ellipsis), None)) is None: return entries
   return entries[:at]+[slice(None)]*(ndim-sum(e is not None for e in entries)+1)+entries[at+1:]
 
-def is_list_index(index:Any) -> bool: return isinstance(index, (Tensor, list, tuple))
-
 def write_view(target, view, v):
   """Returns `target` with its `view` replaced by `v`. The view consists of movement ops: their transpose puts v in place."""
   v = v.cast(view.dtype)._broadcast_to(view.shape)
   if view.uop is target.uop: return v
-  placed, written = (put_back(target.uop, view.uop, u) for u in (v.uop, v.ones_like().uop))
+  # the value in its place, zero elsewhere
+  placed, written = (gradient.compute_gradient(view.uop, u, {target.uop})[target.uop] for u in (v.uop, v.ones_like().uop))
   return Tensor(written, device=target.device).cast(dtypes.bool).where(Tensor(placed, device=target.device), target)
-
-def put_back(target:UOp, view:UOp, value:UOp) -> UOp:
-  """Applies the transpose of the movement ops from `target` to `view` to `value`: the value in its place, zero elsewhere."""
-  return gradient.compute_gradient(view, value, {target})[target]
 
 def patch(module:ModuleType) -> None:
   global Tensor, upstream, gradient, stock_assign, stock_clone, stock_replace, stock_setitem, stock_bool, stock_rand, stock_cpu_profile

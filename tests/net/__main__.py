@@ -23,7 +23,7 @@ def main() -> int:
     records = asked.action == "record"
     # spawned: a worker has the environment from its beginning, and nothing of this process
     with ProcessPoolExecutor(asked.jobs, multiprocessing.get_context("spawn")) as pool:
-        options = (asked.states, asked.views, asked.data, records)
+        options = (asked.states, asked.views, asked.data, records, asked.edited)
         work = {pool.submit(work_on, file, *options): file.stem for file in programs}
         for number, done in enumerate(as_completed(work), 1):
             worked = done.result()
@@ -61,6 +61,7 @@ def read_arguments() -> argparse.Namespace:
         help="names, or their beginnings: show.json,diff; saved: without a run for each",
     )
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--edited", action="store_true", help="the overlay was edited: its line numbers may differ")
     parser.add_argument("--full", action="store_true", help="print each difference from end to end")
     asked = parser.parse_args()
     unknown = set(asked.states) - set(STATES)

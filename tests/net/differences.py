@@ -10,6 +10,7 @@ from dataclasses import dataclass
 _LONG_LINE = 300
 _MOST_KEYS = 6
 _WORD = re.compile(r"\w+|[^\w\s]")
+_PLACE = re.compile(r'(\b(?:overlay|tinygrad)/[\w/]+\.py(?::|",\s*"line":\s*))\d+|("line":\s*)\d+(?=,\s*"text")')
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class Group:
             more = f" and {len(others) - _MOST_KEYS} more" if len(others) > _MOST_KEYS else ""
             lines.append(f"  the same in {len(others)} other outputs: {', '.join(others[:_MOST_KEYS])}{more}")
         return "\n".join(lines) + "\n"
+
+
+def hide_places(text: str) -> str:
+    """Returns a text without the line numbers of tinygrad's and the overlay's files."""
+    return _PLACE.sub(r"\1\2N", text)
 
 
 def compare_texts(key: str, before: str, after: str) -> Difference:

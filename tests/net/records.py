@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.net.differences import Difference, compare_texts
+from tests.net.differences import Difference, compare_texts, hide_places
 from tests.net.worker import Outputs, observe_program
 
 
@@ -22,8 +22,11 @@ class Worked:
     unknown: int = 0
 
 
-def work_on(program: Path, states: Sequence[str], views: Sequence[str], folder: Path, records: bool) -> Worked:
-    """Records the outputs of a program, or compares them; runs in a worker."""
+def work_on(
+    program: Path, states: Sequence[str], views: Sequence[str], folder: Path, records: bool, edited: bool
+) -> Worked:
+    """Records the outputs of a program, or compares them; runs in a worker. If the overlay was `edited`, the line
+    numbers in it may differ."""
     outputs = observe_program(program, states, views)
     file = folder / f"{program.stem}.json.xz"
     known = read_outputs(file)
@@ -34,14 +37,16 @@ def work_on(program: Path, states: Sequence[str], views: Sequence[str], folder: 
     worked = Worked()
     for state, texts in outputs.items():
         recorded = known.get(state, {})
-        both = [view for view in texts if view in recorded]
-        worked.outputs += len(both)
-        worked.unknown += len(texts) - len(both)
-        worked.differences += [
-            compare_texts(f"{program.stem}/{state}/{view}", recorded[view], texts[view])
-            for view in both
-            if recorded[view] != texts[view]
-        ]
+        for view, after in texts.items():
+            if view not in recorded:
+                worked.unknown += 1
+                continue
+            worked.outputs += 1
+            before = recorded[view]
+            if edited:
+                before, after = hide_places(before), hide_places(after)
+            if before != after:
+                worked.differences.append(compare_texts(f"{program.stem}/{state}/{view}", before, after))
     return worked
 
 

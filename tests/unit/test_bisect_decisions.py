@@ -8,7 +8,8 @@ from dataclasses import replace
 from captures import make_node
 from rendered import flatten, print_to_text
 
-from vmapdbg.bisect.decisions import (
+from vmapdbg.bisect.outcome import NamedOutcome, find_wrong_schedule
+from vmapdbg.bisect.search import (
     MOST_NEIGHBOURS,
     Choices,
     DecisionSearch,
@@ -17,7 +18,6 @@ from vmapdbg.bisect.decisions import (
     list_nearest,
     list_releasable,
 )
-from vmapdbg.bisect.outcome import find_wrong_schedule
 from vmapdbg.install.job import Choice, Job, dump_record, load_job
 from vmapdbg.model.capture import (
     SCHEMA,
@@ -31,7 +31,7 @@ from vmapdbg.model.capture import (
     Versions,
 )
 from vmapdbg.model.vocabulary import Rule
-from vmapdbg.page.documents import DecisionsDocument, DecisionTrial, NamedOutcome, describe_choices
+from vmapdbg.page.documents import DecisionsDocument, DecisionTrial, describe_choices
 from vmapdbg.page.sentences import fill_sentences
 from vmapdbg.page.text.bisect import print_decisions
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.net.differences import compare_texts, group_equal
+from tests.net.differences import compare_texts, group_equal, hide_places
 from tests.net.views import BEFORE, STATES, list_programs, list_views
 from tests.net.worker import scrub
 
@@ -37,3 +37,9 @@ def test_views() -> None:
     assert [view.name for view in list_views("stock", ["check"])] == ["check.80"]
     assert "diff.stock.80" in {view.name for view in list_views("none", ["diff.stock"])}
     assert [file.stem for file in list_programs(["softmax"])] == ["softmax"]
+
+
+def test_lines_of_an_edited_overlay_are_hidden() -> None:
+    text = 'ends at ADD 1 (overlay/indexing.py:146) "file": "overlay/a.py",\n  "line": 3, "line": 7, "text": ""'
+    hidden = 'ends at ADD 1 (overlay/indexing.py:N) "file": "overlay/a.py",\n  "line": N, "line": N, "text": ""'
+    assert hide_places(text) == hidden

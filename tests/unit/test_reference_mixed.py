@@ -164,10 +164,10 @@ def test_a_kernel_is_launched(made: GraphMaker) -> None:
     assert made.numbers(after).tolist() == [2, 4, 6, 8]
 
 
-def test_a_kernel_that_reads_what_nobody_wrote_is_refused(made: GraphMaker) -> None:
+def test_a_kernel_that_reads_unwritten_memory_is_refused(made: GraphMaker) -> None:
     out, data = made.add("buffer", shape=(4,)), made.add("buffer", shape=(4,))
     after = made.add("launch", out, data, arg=(make_doubling(), 0, (0, 1)), shape=(4,))
-    with pytest.raises(Unknown, match="memory that nobody wrote"):
+    with pytest.raises(Unknown, match="memory that was never written"):
         made.evaluate(after)
 
 

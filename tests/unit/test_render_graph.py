@@ -353,14 +353,14 @@ def test_5000_nodes_are_drawn(tmp_path: Path) -> None:
 
 
 def test_layout_that_never_ends_in_time_is_drawn_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = dot.draw_dot
+    real = dot.draw_dots
 
-    def draw(source: str, kind: str, seconds: float) -> bytes:
-        if source.count("id=node") > 60:
+    def draw(sources: list[str], kind: str, seconds: float) -> list[bytes]:
+        if sources[0].count("id=node") > 60:
             raise dot.TooSlow
-        return real(source, kind, seconds)
+        return real(sources, kind, seconds)
 
-    monkeypatch.setattr("vmapdbg.page.graph.write.draw_dot", draw)
+    monkeypatch.setattr("vmapdbg.page.graph.write.draw_dots", draw)
     nodes = tuple(
         make_node(i, "VMAPIN", src=(i - 1,) if i else (), ambient=("rm1",), shape=(i + 1,)) for i in range(300)
     )

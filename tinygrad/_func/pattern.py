@@ -43,10 +43,8 @@ class SparsityPattern:
     return need_scipy("SparsityPattern.toscipy").coo_array((np.ones(self.nnz, bool), (self.rows, self.cols)), shape=self.shape)
 
   def render(self, width:int=78) -> str:
-    """Returns the pattern as text of at most `width` columns: a sign for each element if that fits, otherwise Braille dots.
-
-    A dot is one element, or a square block with an element if the matrix has more than 2*width columns.
-    """
+    """Returns the pattern as text of at most `width` columns: a sign for each element if that fits, otherwise Braille dots. A dot is one element, or
+    a square block with an element if the matrix has more than 2*width columns."""
     m, n = self.shape
     if 2*n <= min(width+1, 64) and m <= 32: return "\n".join(" ".join("■" if v else "·" for v in row) for row in self.todense())
     side = max(1, -(-n//(2*width)))
@@ -131,10 +129,8 @@ def color(pattern:SparsityPattern, partition:str="column") -> Coloring:
   return Coloring(partition, colors)
 
 def merge_equal_rows(pattern:SparsityPattern, partition:str) -> tuple[Any, Any, Any]:
-  """Returns (cols, sizes, counts): the columns of all different rows, the number of columns in each, and how often each row occurs.
-
-  "row" swaps rows and columns. Equal rows separate the same columns, so one is enough: a dense matrix has only one.
-  """
+  """Returns (cols, sizes, counts): the columns of all different rows, the number of columns in each, and how often each row occurs. "row" swaps rows
+  and columns. Equal rows separate the same columns, so one is enough: a dense matrix has only one."""
   rows, cols = pattern.rows, pattern.cols
   if partition == "row":
     order = np.argsort(cols, kind="stable")

@@ -79,24 +79,21 @@ def sparse_jacobian(fn:Callable, x:Tensor, pattern:SparsityPattern|None=None, co
   if format not in FORMATS: raise ValueError(f'sparse_jacobian: format is "coo", "csr" or "dense", not {format!r}')
   marked, y = call("sparse_jacobian", fn, x)
   if pattern is None: pattern = pattern_of(y, marked)
-  check_pattern(pattern, (int(y.shape[0]), int(x.numel())))
-  if coloring is None: coloring = default_coloring(pattern)
-  else: check_coloring(pattern, coloring)
+  if not isinstance(pattern, SparsityPattern): raise TypeError(f"sparse_jacobian: pattern is of type {type(pattern).__name__}, not a SparsityPattern")
+  if pattern.shape != (shape:=(int(y.shape[0]), int(x.numel()))):
+    raise ValueError(f"sparse_jacobian: the pattern has shape {pattern.shape}, but the Jacobian of this function and x has {shape}")
+  if coloring is not None: check_coloring(pattern, coloring)
+  used: Coloring = coloring or remembered(pattern, "coloring", lambda: color(pattern))
   # an empty pattern needs no kernel
-  if pattern.nnz: compressed = unmark(compress(y, marked, coloring), marked).contiguous().reshape(-1)
+  if pattern.nnz: compressed = unmark(compress(y, marked, used), marked).contiguous().reshape(-1)
   else: compressed = Tensor.zeros(1, dtype=y.dtype, device=x.device)
-  return decompress(compressed, pattern, coloring, format)
+  return decompress(compressed, pattern, used, format)
 
 # *** checks
 
 def check_x(name:str, x:Any) -> None:
   if is_node(x): raise TypeError(f"{name}: x is of type {type(x).__name__}, not a Tensor; put several inputs into one with Tensor.cat")
   check_inputs(name, "x", x)
-
-def check_pattern(pattern:Any, shape:tuple[int, int]) -> None:
-  if not isinstance(pattern, SparsityPattern): raise TypeError(f"sparse_jacobian: pattern is of type {type(pattern).__name__}, not a SparsityPattern")
-  if pattern.shape != shape:
-    raise ValueError(f"sparse_jacobian: the pattern has shape {pattern.shape}, but the Jacobian of this function and x has {shape}")
 
 def check_coloring(pattern:SparsityPattern, coloring:Any) -> None:
   if not isinstance(coloring, Coloring):
@@ -144,16 +141,15 @@ def decompress(compressed:Tensor, pattern:SparsityPattern, coloring:Coloring, fo
   if format == "coo": return SparseCOO(pattern.shape, rows, cols, values)
   return SparseCSR(pattern.shape, np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=m))]), cols, values)
 
-def default_coloring(pattern:SparsityPattern) -> Coloring:
-  known = process.made_of_pattern.setdefault(pattern, {})
-  if "coloring" not in known: known["coloring"] = color(pattern)
-  return known["coloring"]
+def remembered(owner:SparsityPattern|Coloring, name:Any, find:Callable[[], Any]) -> Any:
+  known = process.made_of_pattern.setdefault(owner, {})
+  if name not in known: known[name] = find()
+  return known[name]
 
 def kept(owner:SparsityPattern|Coloring, name:Any, like:Tensor, find:Callable[[], Any]) -> Tensor:
   """Returns the integers of `find()` as a 1D Tensor on the device of `like`; cached for each owner, name and device."""
-  known = process.made_of_pattern.setdefault(owner, {})
-  if (name, like.device) not in known:
+  def make() -> Tensor:
     found = find()
     small = not len(found) or found.max() < 2**31
-    known[(name, like.device)] = Tensor(found.astype(np.int32 if small else np.int64), device=like.device).realize()
-  return known[(name, like.device)]
+    return Tensor(found.astype(np.int32 if small else np.int64), device=like.device).realize()
+  return remembered(owner, (name, like.device), make)

@@ -23,14 +23,20 @@ def functional_call(module:Any, state:Any, args:Any=(), kwargs:dict|None=None, m
   if not callable(module): raise TypeError(f"functional_call: the module is {describe(module)}, which cannot be called")
   slots = list(find_slots(module))
   given = find_given(module, slots, state)
-  swapped = [Swapped(x, given.get(id(x))) for x in {id(x):x for _,x,_ in slots}.values()]
-  call = StateCall({id(s.tensor):s.tensor for s in swapped})
+  tensors = {id(x):x for _,x,_ in slots}
+  # a second Tensor keeps the old value, so that realizing it meanwhile is not lost
+  kept = [(x, Tensor(x.uop, device=x.device), x.requires_grad, x.grad) for x in tensors.values()]
+  call = StateCall(tensors)
   try:
-    for s in swapped: s.put_in()
+    for key,x in tensors.items():
+      if (new:=given.get(key)) is not None: x.uop, x.requires_grad, x.grad = new.uop, new.requires_grad, None
     with Within(state_calls, call): out = module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
-    written = {name:Tensor(now.uop, device=now.device) for name,x,now in find_written(module, slots, call)}
+    now = {name:x for name,x,_ in find_slots(module)}
+    # the Tensors that the call wrote to or replaced
+    names = [name for name,x,_ in slots if name in now and (now[name] is not x or id(x) in call.written)]
+    written = {name:Tensor(now[name].uop, device=now[name].device) for name in names}
   finally:
-    for s in swapped: s.put_back()
+    for x,own,requires_grad,grad in kept: x.uop, x.requires_grad, x.grad = own.uop, requires_grad, grad
     for _,x,put in slots: put(x)
   if written and not mutable:
     raise RuntimeError(f"functional_call: the call of {type(module).__name__} writes to {list_names(written)}, and its state stays as it is;"
@@ -44,18 +50,15 @@ def stack_module_state(modules:Any) -> State:
   """
   states = [first_names(module) for module in modules]
   if not states: raise ValueError("stack_module_state: there is no module to stack")
-  for i,state in enumerate(states): check_alike(states[0], state, i)
-  return {name:Tensor.stack(*[state[name] for state in states]) for name in states[0]}
-
-def check_alike(first:State, state:State, i:int) -> None:
-  """Raises ValueError if the state of modules[i] differs from the first module's in names, shapes or dtypes."""
-  if missing:=[(name, 0, i) for name in first if name not in state]+[(name, i, 0) for name in state if name not in first]:
-    name, has, lacks = missing[0]
-    raise ValueError(f"stack_module_state: modules[{has}] has {name!r}, and modules[{lacks}] has not")
-  for name,x in state.items():
-    y = first[name]
-    if x.shape != y.shape or x.dtype != y.dtype:
-      raise ValueError(f"stack_module_state: {name!r} is {describe_tensor(y)} in modules[0] and {describe_tensor(x)} in modules[{i}]")
+  first = states[0]
+  for i,state in enumerate(states):
+    if missing:=[(name, 0, i) for name in first if name not in state]+[(name, i, 0) for name in state if name not in first]:
+      name, has, lacks = missing[0]
+      raise ValueError(f"stack_module_state: modules[{has}] has {name!r}, and modules[{lacks}] has not")
+    for name,x in state.items():
+      if x.shape != first[name].shape or x.dtype != first[name].dtype:
+        raise ValueError(f"stack_module_state: {name!r} is {describe_tensor(first[name])} in modules[0] and {describe_tensor(x)} in modules[{i}]")
+  return {name:Tensor.stack(*[state[name] for state in states]) for name in first}
 
 # *** the Tensors of a module
 
@@ -86,22 +89,6 @@ def first_names(module:Any) -> State:
   names: dict[int, tuple[str, Tensor]] = {}
   for name,x,_ in find_slots(module): names.setdefault(id(x), (name, x))
   return dict(names.values())
-
-class Swapped:
-  """A Tensor of the module with another value. A second Tensor keeps the old value, so that realizing it meanwhile is not lost."""
-  def __init__(self, tensor:Tensor, given:Tensor|None):
-    self.tensor, self.given = tensor, given
-    self.own = Tensor(tensor.uop, device=tensor.device)
-    self.requires_grad, self.grad = tensor.requires_grad, tensor.grad
-  def put_in(self) -> None:
-    if self.given is not None: self.tensor.uop, self.tensor.requires_grad, self.tensor.grad = self.given.uop, self.given.requires_grad, None
-  def put_back(self) -> None:
-    self.tensor.uop, self.tensor.requires_grad, self.tensor.grad = self.own.uop, self.requires_grad, self.grad
-
-def find_written(module:Any, slots:list[Slot], call:StateCall) -> list[tuple[str, Tensor, Tensor]]:
-  """Returns (name, the module's Tensor, the Tensor with its new value) for each Tensor that the call wrote to or replaced."""
-  now = {name:x for name,x,_ in find_slots(module)}
-  return [(name, x, now[name]) for name,x,_ in slots if name in now and (now[name] is not x or id(x) in call.written)]
 
 # *** the given state
 

@@ -1,7 +1,6 @@
 """Ambient ranges: the vmap RANGEs that a node depends on, and what each of them is bound to (patches ambient-ranges, nested-ranges; seeds 000, 001).
 
-Stage 3 of the rangeify pass (indexing.py) finds them, forward: `find_ambient_ranges`. Stage 4, the backward walk, binds them: `BatchLoops`.
-"""
+Stage 3 of the rangeify pass (indexing.py) finds them, forward: `find_ambient_ranges`. Stage 4, the backward walk, binds them: `BatchLoops`."""
 from __future__ import annotations
 from tinygrad.dtype import dtypes
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
@@ -36,11 +35,9 @@ def find_first_ambient(toposort:dict[UOp, None]) -> dict[UOp, Ranges]:
   return vmap_map
 
 class BatchLoops:
-  """The loops over the batches of the scopes. Each GLOBAL buffer inside a scope has its own loop over the batch, like over its other axes.
-
-  `loops` is invariant 4 of the walk: loop -> the vmap RANGE that it replaces. Two loops over one RANGE stay different until the walk ends, so that
-  their readers differ; then each becomes the RANGE again (`name_all`), because no kernel has both.
-  """
+  """The loops over the batches of the scopes. Each GLOBAL buffer inside a scope has its own loop over the batch, like over its other axes. `loops` is
+  invariant 4 of the walk: loop -> the vmap RANGE that it replaces. Two loops over one RANGE stay different until the walk ends, so that their readers
+  differ; then each becomes the RANGE again (`name_all`), because no kernel has both."""
   def __init__(self, ctx:VmapContext, toposort:dict[UOp, None], free_ranges:frozenset[UOp]):
     self.ctx, self.free_ranges = ctx, free_ranges
     self.are_bound = BINDING_PATCHES <= _state.patches
@@ -59,11 +56,9 @@ class BatchLoops:
   def new_loops(self, x:UOp) -> dict[UOp, UOp]: return {r:self.new_loop(r) for r in self.ambient_of(x)}
 
   def axes_of(self, vmapout:UOp) -> Ranges:
-    """Returns the ranges of a realized VMAPOUT: its batch axes keep their RANGEs, the other axes get new ranges.
-
-    Loops are nested in the order of their ids. A batch axis after other axes needs a new id to be inside their loops, like its store; but a batch
-    step with reduces is around the other loops.
-    """
+    """Returns the ranges of a realized VMAPOUT: its batch axes keep their RANGEs, the other axes get new ranges. Loops are nested in the order of
+    their ids. A batch axis after other axes needs a new id to be inside their loops, like its store; but a batch step with reduces is around the
+    other loops."""
     varg = vmapout.src[1:]
     leading = next((i for i,a in enumerate(varg) if a.op is not Ops.RANGE), len(varg))
     outside = {i:self.new_loop(a) for i,a in enumerate(varg) if a.op is Ops.RANGE and (i < leading or a in self.reduced or a not in self.free_ranges)}

@@ -1,8 +1,7 @@
 """Decides for each part of a graph separately, and once for equal parts, such as the layers of a network (patches fusion-guard, realize-reused).
 
 A part has the nodes between values that are buffers in any case, such as the result of a matmul. It is scheduled as a graph whose inputs are those
-buffers. An equal part has the same nodes at the same positions, so it takes over the decisions. Then the whole graph is scheduled once.
-"""
+buffers. An equal part has the same nodes at the same positions, so it takes over the decisions. Then the whole graph is scheduled once."""
 from __future__ import annotations
 import math
 from dataclasses import dataclass, field
@@ -53,10 +52,8 @@ class Values:
   """The buffers that each node's value reads."""
   def __init__(self, buffers:set[UOp]):
     self.buffers = buffers
-    # None: more buffers than stock lets a value without its own buffer read
-    self.reads: dict[UOp, frozenset[UOp]|None] = {}
-    # whether a reduce in the value reads any of them
-    self.reduces: dict[UOp, bool] = {}
+    self.reads: dict[UOp, frozenset[UOp]|None] = {}  # None: more buffers than stock lets a value without its own buffer read
+    self.reduces: dict[UOp, bool] = {}  # whether a reduce in the value reads any of them
 
   def note(self, x:UOp) -> bool:
     """Returns whether stock keeps the buffer of `x`, if it has one (rangeify.py:169-200). The sources of `x` must be noted before."""
@@ -74,8 +71,6 @@ class Parts:
     self.realize_map = walked.ctx.realize_map
     self.limit = self.budget = max(FREE_NODES, int(SHARE*len(walked.toposort)))
     self.seen: set[tuple] = set()
-
-  # *** the parts
 
   def find_parts(self) -> list[Part]:
     self.find_buffers()
@@ -116,8 +111,6 @@ class Parts:
 
   def is_constant(self, x:UOp) -> bool: return x not in self.cuts and self.fused.reads[x] == NOTHING
 
-  # *** the decisions of a part
-
   def decide_part(self, part:Part) -> Decisions:
     """Returns the decisions of an equal part, or schedules this part. Raises NoParts."""
     if not part.is_plain: raise NoParts
@@ -125,7 +118,10 @@ class Parts:
     key = (_state.patches, type(find_renderer(sink.src[0].device)).__name__, sink.key)
     # a part known from another graph counts too: a schedule must not depend on earlier schedules
     if key not in self.seen:
-      if len(nodes) > self.budget: return self.leave(part)
+      if len(nodes) > self.budget:
+        if "fusion-guard" not in _state.patches: return {}, {}
+        refusal = Refusal("fusion-guard", "not-tried", {"nodes": len(part.nodes), "limit": self.limit})
+        return {x:refusal for x in part.nodes if x in self.walked.fused or x in self.walked.row_values}, {}
       self.budget -= len(nodes)
       self.seen.add(key)
     if key not in process.parts: process.parts[key] = self.place(self.settle(sink), list(nodes.values()))
@@ -133,12 +129,6 @@ class Parts:
     order = list(nodes)
     points, again = ({order[i]:refusal for i,refusal in places.items()} for places in found)
     return points, again
-
-  def leave(self, part:Part) -> Decisions:
-    """Leaves the part unfused if fusion-guard is on."""
-    if "fusion-guard" not in _state.patches: return {}, {}
-    refusal = Refusal("fusion-guard", "not-tried", {"nodes": len(part.nodes), "limit": self.limit})
-    return {x:refusal for x in part.nodes if x in self.walked.fused or x in self.walked.row_values}, {}
 
   def cut_out(self, part:Part) -> tuple[UOp, dict[UOp, UOp]]:
     """Returns the part as a separate graph, and node -> its node there. Equal parts give the same graph: input buffers and unique constants are

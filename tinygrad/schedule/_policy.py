@@ -3,8 +3,7 @@
 tinygrad 0.12.0 stores a value if ranges end below it, so that it is not computed again in each of their steps (indexing.py:211-229 and 231-241).
 fuse-broadcast (seed 002) removes the realize point if no ending range crosses the value's ranges: its loop is around theirs, and it is computed there
 once. Crossed axes stay realized, in a LOCAL buffer if other axes are not crossed. The current attempt may refuse that: the guard found that the fusion
-does not pay, or the LOCAL buffer would be too large or too slow (patches local-budget, fusion-guard).
-"""
+does not pay, or the LOCAL buffer would be too large or too slow (patches local-budget, fusion-guard)."""
 from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Iterable
@@ -39,10 +38,8 @@ class EndingNode:
 @dataclass(frozen=True)
 class Choice:
   """More axes to realize for a node.
-
   `local_axes`: the axes of its LOCAL buffer, or none. `is_local_in_scope`: it is a LOCAL buffer although all its axes are realized, because its batch
-  is not. `realizes_batch`: the node is realized although it has no axis. `fuses`: stock would have realized more.
-  """
+  is not. `realizes_batch`: the node is realized although it has no axis. `fuses`: stock would have realized more."""
   axes: list[int]
   local_axes: list[int] = field(default_factory=list)
   is_local_in_scope: bool = False
@@ -60,11 +57,9 @@ class Policy:
     return bool(PCONTIG) and x.op is not Ops.VMAPOUT
 
   def choose_axes(self, node:EndingNode) -> Choice:
-    """Stock chooses all axes, with PCONTIG above 1 only the crossed axes (indexing.py:234-237); fuse-broadcast chooses the crossed axes.
-
-    Inside a scope the batch is one more axis, which x's shape does not show. If it is not crossed, a LOCAL buffer of all other axes is inside its
-    loop; if it is crossed, everything is realized, because a LOCAL buffer cannot hold the batch.
-    """
+    """Stock chooses all axes, with PCONTIG above 1 only the crossed axes (indexing.py:234-237); fuse-broadcast chooses the crossed axes. Inside a
+    scope the batch is one more axis, which x's shape does not show. If it is not crossed, a LOCAL buffer of all other axes is inside its loop; if it
+    is crossed, everything is realized, because a LOCAL buffer cannot hold the batch."""
     takes_all = not PCONTIG > 1
     if self.fuses: takes_all = any(map(node.is_crossed, node.ambient.values()))
     if takes_all: return node.realize_all()
@@ -94,10 +89,8 @@ def too_large_for_local(x:UOp, axes:list[int]) -> Refusal|None:
   return Refusal("local-budget", "local-too-large", {"bytes": needs, "limit": limit}) if needs > limit else None
 
 def too_slow_for_local(x:UOp, axes:list[int], ending:Iterable[UOp], batch:Iterable[UOp]) -> Refusal|None:
-  """Refuses a LOCAL buffer that is read so often that its kernel, which gets no opts from the heuristics, is slow on every target.
-
-  Each step of the ranges `ending` reads the buffer again; each step of the RANGEs `batch` of x's scopes fills and reads it.
-  """
+  """Refuses a LOCAL buffer that is read so often that its kernel, which gets no opts from the heuristics, is slow on every target. Each step of the
+  ranges `ending` reads the buffer again; each step of the RANGEs `batch` of x's scopes fills and reads it."""
   if "fusion-guard" not in _state.patches or not axes: return None
   reads = count_steps(batch)*count_elements(x, range(len(x.shape)))*count_steps(ending)
   return Refusal("fusion-guard", "local-read-often", {"reads": reads, "limit": MAX_LOCAL_READS}) if reads > MAX_LOCAL_READS else None
@@ -107,10 +100,8 @@ def too_slow_for_local(x:UOp, axes:list[int], ending:Iterable[UOp], batch:Iterab
 @dataclass
 class RowValues:
   """Invariants 5 and 6 of the walk.
-
   `values`: node whose readers differ along a row -> for each axis and each ambient range, the index of all readers; None if they differ.
-  `row_of`: range of such a node on which all readers agree -> their range. If computed again, the node is in their row.
-  """
+  `row_of`: range of such a node on which all readers agree -> their range. If computed again, the node is in their row."""
   values: dict[UOp, tuple[list[UOp|None], dict[UOp, UOp|None]]] = field(default_factory=dict)
   row_of: dict[UOp, UOp] = field(default_factory=dict)
 
@@ -134,11 +125,9 @@ class RowValues:
 NEVER_REMOVED = {Ops.CONTIGUOUS, Ops.COPY, Ops.ASSIGN, Ops.ENCDEC, Ops.NOOP}
 
 def is_computed_again(attempt:Attempt, src:UOp, buf:UOp, idx:UOp) -> bool:
-  """Whether the readers of a value of a row compute it again, in one kernel: the sum and the quotient of a softmax both compute exp(x - max).
-
-  Stock keeps its buffer because it contains a reduce (rangeify.py:189-213). But its reduces run once for each row of its reader: the reader has a loop
-  for each range that they depend on, and no such range is along the row.
-  """
+  """Whether the readers of a value of a row compute it again, in one kernel: the sum and the quotient of a softmax both compute exp(x - max). Stock
+  keeps its buffer because it contains a reduce (rangeify.py:189-213). But its reduces run once for each row of its reader: the reader has a loop for
+  each range that they depend on, and no such range is along the row."""
   if (x:=node_of(buf)) is None or x not in attempt.row_values or x in attempt.realize_points: return False
   if src.op in NEVER_REMOVED or not buf.arg.removable or buf.arg.addrspace != AddrSpace.GLOBAL: return False
   read_at, along = dict(zip(buf.src[1:], idx.src[1:])), attempt.row_values[x]

@@ -34,10 +34,8 @@ def is_own(x:UOp) -> bool: return x.op is Ops.RANGE and x.arg[0] <= FIRST_OWN_ID
 def with_id(r:UOp, number:int) -> UOp: return r.replace(arg=(number,)+r.arg[1:])
 
 def name_own_ranges(toposort) -> dict[UOp, UOp]:
-  """Returns small ids for tinygrad.func's RANGEs, in graph order: the same program always gives the same graph.
-
-  A scope enters the graph before the scopes inside it, and gets a lower id, because loops are nested in the order of their ids.
-  """
+  """Returns small ids for tinygrad.func's RANGEs, in graph order: the same program always gives the same graph. A scope enters the graph before the
+  scopes inside it, and gets a lower id, because loops are nested in the order of their ids."""
   if not (own:=[x for x in toposort if is_own(x)]): return {}
   ids, padded = free_ids(toposort, -1), free_ids(toposort, SCHEDULED_PADDED_ID)
   return {r:with_id(r, next(padded if is_padded(r) else ids)) for r in reversed(own)}
@@ -50,6 +48,7 @@ def open_vmap_ranges(*us:UOp) -> list[UOp]:
 
 # number of nodes to search for a RANGE before computing the ranges of all nodes: following every path takes long in a large graph
 LOOKED_AT = 100
+ENDS, UNARY = {*range_start, Ops.AFTER}, GroupOp.Movement | {Ops.CONTIGUOUS, Ops.CAST}
 
 def is_open(rng:UOp, u:UOp) -> bool:
   """Whether a RANGE is open in a value: nearly always it is, and the first sources lead to it."""
@@ -63,8 +62,6 @@ def is_open(rng:UOp, u:UOp) -> bool:
     elif x.op is not Ops.VMAPOUT: break
   return rng in u.ranges
 
-ENDS = {*range_start, Ops.AFTER}
-
 def closes_all(u:UOp, ranges:set[UOp]) -> bool:
   """Whether the VMAPOUTs at the end of a value close all the RANGEs."""
   left = set(ranges)
@@ -72,8 +69,6 @@ def closes_all(u:UOp, ranges:set[UOp]) -> bool:
     if u.op is Ops.VMAPOUT: left.difference_update(u.src[1:])
     u = u.src[0]
   return not left
-
-UNARY = GroupOp.Movement | {Ops.CONTIGUOUS, Ops.CAST}
 
 def name_ranges(ranges) -> str:
   return ", ".join(f"size {r.src[0].render()}" if is_own(r) else f"{r.render(simplify=False)} (size {r.src[0].render()})" for r in ranges)
@@ -92,8 +87,7 @@ def prepare_scopes(tsink:UOp, toposort:dict[UOp, None]) -> UOp:
    3. a COPY inside a scope copies the whole batch, between a VMAPOUT and a VMAPIN
    4. a REDUCE over an OUTER RANGE reduces an axis: kernels run once for each step, and cannot sum the steps
    5. a VMAPOUT of a RESHAPE that is an output becomes the RESHAPE of a VMAPOUT: as by hand, the buffer has the axes of the computation
-   6. a value that leaves its scope as an output is a buffer: its other readers in the scope read that buffer
-  """
+   6. a value that leaves its scope as an output is a buffer: its other readers in the scope read that buffer"""
   toposort = (tsink:=separate_reduces(tsink, toposort)).toposort()
   toposort = (tsink:=tsink.substitute(rename_ranges(toposort, vmap_ranges(toposort)))).toposort()
   scope_ranges = vmap_ranges(toposort)
@@ -125,8 +119,7 @@ def separate_reduces(tsink:UOp, toposort:dict[UOp, None]) -> UOp:
   nested, reused = count_nested(toposort)
   if not reused: return tsink
   free = free_ids(toposort, SCHEDULED_PADDED_ID)
-  # REDUCEs of the same level share a RANGE, so that they share their source
-  names: dict[tuple[UOp, int], UOp] = {}
+  names: dict[tuple[UOp, int], UOp] = {}  # REDUCEs of the same level share a RANGE, so that they share their source
   new: dict[UOp, UOp] = {}
   for x in toposort:
     srcs = tuple(new[s] for s in x.src)
@@ -170,25 +163,21 @@ def find_reshaped_outputs(consumers:dict[UOp, dict[UOp, None]]) -> dict[UOp, UOp
   found: dict[UOp, UOp] = {}
   for x in consumers:
     if x.op is not Ops.VMAPOUT or any(c.op is not Ops.SINK for c in consumers[x]): continue
-    value, scopes, is_reshaped = unwrap_output(x, consumers)
+    # the value below the output's VMAPOUTs and RESHAPEs, and the RANGEs of each VMAPOUT, outermost first
+    value, scopes, is_reshaped = x, [], False
+    while value.op is Ops.RESHAPE or (value.op is Ops.VMAPOUT and is_batch_first(value) and (value is x or len(consumers[value]) == 1)):
+      if value.op is Ops.RESHAPE: is_reshaped = True
+      else: scopes.append([r for r in value.src[1:] if r.op is Ops.RANGE])
+      value = value.src[0]
     if not is_reshaped: continue
     for ranges in reversed(scopes): value = collect_batch(value, ranges)
     # only an output may be the RESHAPE itself: it takes over the tag
     found[x] = value.reshape(x.shape).replace(tag=x.tag)
   return found
 
-def unwrap_output(output:UOp, consumers:dict[UOp, dict[UOp, None]]) -> tuple[UOp, list[list[UOp]], bool]:
-  """Returns the value below an output's VMAPOUTs and RESHAPEs, the RANGEs of each VMAPOUT (outermost first), and whether there is a RESHAPE."""
-  value, scopes, is_reshaped = output, [], False
-  while value.op is Ops.RESHAPE or (value.op is Ops.VMAPOUT and is_batch_first(value) and (value is output or len(consumers[value]) == 1)):
-    if value.op is Ops.RESHAPE: is_reshaped = True
-    else: scopes.append([r for r in value.src[1:] if r.op is Ops.RANGE])
-    value = value.src[0]
-  return value, scopes, is_reshaped
-
 def is_batch_first(vmapout:UOp) -> bool:
-  ranges = sum(a.op is Ops.RANGE for a in vmapout.src[1:])
-  return all(a.op is Ops.RANGE for a in vmapout.src[1:1+ranges])
+  are_mapped = [a.op is Ops.RANGE for a in vmapout.src[1:]]
+  return are_mapped == sorted(are_mapped, reverse=True)
 
 def find_kept(toposort:dict[UOp, None], consumers:dict[UOp, dict[UOp, None]]) -> tuple[dict[UOp, tuple], dict[UOp, bool]]:
   """Returns VMAPOUT under a CONTIGUOUS -> its tag, and CONTIGUOUS -> whether its source takes over its tag."""
@@ -262,10 +251,8 @@ CANNOT_BE_IN_SCOPE = {
 INSIDE = ("tinygrad.", "tinygrad_overlay.", "contextlib", "functools", "vmapdbg.")
 
 def called_methods() -> list[str]:
-  """Returns the Tensor methods (and TinyJit) on the stack, innermost first: the last name is the method that the user called.
-
-  tinygrad's _METADATA has only the method that the user called, and never TinyJit.
-  """
+  """Returns the Tensor methods (and TinyJit) on the stack, innermost first: the last name is the method that the user called. tinygrad's _METADATA
+  has only the method that the user called, and never TinyJit."""
   frame, names = sys._getframe(1), []
   while frame is not None and (module:=frame.f_globals.get("__name__", "")).startswith(INSIDE):
     name = frame.f_code.co_name

@@ -12,8 +12,7 @@ its RANGE to the reader's index, and a buffer inside the scope starts again with
                A policy decides which shared values become buffers (_policy.py; upstream's 211-229 and 231-241)
  5. apply      insert BUFFERIZE and INDEX as decided in 2 and 4 (_apply.py; upstream's 57-82, 277)
 
-The numbers are lines of tinygrad/schedule/indexing.py in tinygrad 0.12.0, here and in the docstrings below.
-"""
+The numbers are lines of tinygrad/schedule/indexing.py in tinygrad 0.12.0, here and in the docstrings below."""
 from __future__ import annotations
 import functools, operator
 from types import ModuleType
@@ -49,8 +48,7 @@ class RangeAssignment:
    3. ending[x] maps each range that ends below x, without a realized node between, to the node that ends it: an EXPAND, or the entry to a scope
    4. batch.loops maps each loop of a buffer over a batch to its vmap RANGE. range_map has the loop until the walk ends, and the RANGE after that
    5. rows.values[x], if present, says that x is realized because its readers differ along a row, and which of its axes are not along the row
-   6. rows.row_of maps the ranges of such an x that are not along the row to the ranges of all its readers, through any number of such nodes
-  """
+   6. rows.row_of maps the ranges of such an x that are not along the row to the ranges of all its readers, through any number of such nodes"""
   def __init__(self, attempt:Attempt, free_ranges:frozenset[UOp]):
     self.toposort, self.ctx, self.consumers, self.attempt = attempt.toposort, attempt.ctx, attempt.consumers, attempt
     self.policy = Policy(attempt)
@@ -130,7 +128,9 @@ class RangeAssignment:
 
   def end_ranges(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> Output:
     """If a range ends below x, in an EXPAND, x is realized, so that it is not computed again for each element of the EXPAND (indexing.py:231-241)."""
-    node, self.ending[x] = self.describe_ending(x, out_rngs, ambient), {}
+    # a scalar has no axis, and stock computes it again each time; inside a scope it has the batch
+    is_batch_alone = out_rngs == () and x in self.ctx.vmap_map and "ambient-ranges" in _state.patches
+    node, self.ending[x] = EndingNode(x, out_rngs, ambient, self.ending[x], list(self.ctx.realize_map.get(x) or []), is_batch_alone), {}
     choice = self.policy.choose_axes(node)
     if (refusal:=self.policy.find_refusal_at(node, choice, self.batch.ambient_of(x))) is not None:
       self.report_refused(x, refusal)
@@ -145,12 +145,6 @@ class RangeAssignment:
     if len(axes) == len(out_rngs) and not choice.is_local_in_scope: ambient = self.batch.new_loops(x)
     return self.renew(x, out_rngs, axes), ambient
 
-  def describe_ending(self, x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> EndingNode:
-    realized = list(self.ctx.realize_map.get(x) or [])
-    # a scalar has no axis, and stock computes it again each time; inside a scope it has the batch
-    is_batch_alone = out_rngs == () and x in self.ctx.vmap_map and "ambient-ranges" in _state.patches
-    return EndingNode(x, out_rngs, ambient, self.ending[x], realized, is_batch_alone)
-
   def report_refused(self, x:UOp, refusal:Refusal) -> None:
     self.attempt.refused[x] = refusal
     _state.observer.fusion_refused(x, refusal)
@@ -162,19 +156,16 @@ class RangeAssignment:
     REDUCE_AXIS (indexing.py:247-263)."""
     if x.op in GroupOp.Movement:
       rngs = apply_movement_op(x.op, x.src[0].shape, x.marg, out_rngs)
-      if x.op is Ops.EXPAND: self.end_expanded(x, rngs, out_rngs)
+      # an EXPAND ends the ranges of the axes it expands, but an EXPAND to a RANGE adds that range (indexing.py:256-259)
+      if x.op is Ops.EXPAND and not any(isinstance(s, UOp) and s.op is Ops.RANGE for s in x.shape):
+        self.ending[x].update((e, x) for r,o in zip(rngs, out_rngs) if r is not o for e in o.ranges)
       return rngs
     if x.op is Ops.REDUCE_AXIS:
       return tuple(self.ctx.new_range(s, axistype=AxisType.REDUCE) if i in x.arg[1] else r for i,(r,s) in enumerate(zip(out_rngs, x.src[0].shape)))
     if x.op is Ops.VMAPOUT: return tuple(r for a,r in zip(x.src[1:], out_rngs) if a.op is Ops.CONST)
-    if x.op is Ops.VMAPIN: return enter_scope(x, out_rngs, ambient)
-    return out_rngs
-
-  def end_expanded(self, x:UOp, rngs:Ranges, out_rngs:Ranges) -> None:
-    """An EXPAND ends the ranges of the axes it expands, but an EXPAND to a RANGE adds that range (indexing.py:256-259)."""
-    if any(isinstance(s, UOp) and s.op is Ops.RANGE for s in x.shape): return
-    for r,o in zip(rngs, out_rngs):
-      if r is not o: self.ending[x].update((e, x) for e in o.ranges)
+    if x.op is not Ops.VMAPIN: return out_rngs
+    stays = iter(out_rngs)
+    return tuple(ambient.get(a, a) if a.op is Ops.RANGE else next(stays) for a in x.src[1:])
 
   def print_node(self, x:UOp, rngs:Ranges, out_rngs:Ranges) -> None:
     """Prints a line of DEBUG_RANGEIFY (indexing.py:265-272)."""
@@ -183,11 +174,6 @@ class RangeAssignment:
       shown = f"{render_ranges(rngs, realized=realized)} -> {render_ranges(out_rngs, realized=realized)}"
     else: shown = render_ranges(rngs, out_rngs, realized=realized)
     print("***" if x in self.ctx.realize_map else "   ", f"{len(self.consumers[x]):2d} {str(x.op):20s} {str(x._shape):35s} {len(self.ending[x]):2d}", shown)
-
-def enter_scope(vmapin:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> Ranges:
-  """Returns the ranges of a VMAPIN's input: its output ranges, and for each mapped axis the binding of its RANGE."""
-  stays = iter(out_rngs)
-  return tuple(ambient.get(a, a) if a.op is Ops.RANGE else next(stays) for a in vmapin.src[1:])
 
 def input_ambient(x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> dict[UOp, UOp]:
   if x.op is Ops.VMAPOUT: return {**ambient, **{a:r for a,r in zip(x.src[1:], out_rngs) if a.op is Ops.RANGE}}
@@ -212,10 +198,8 @@ def merge_ranges(asked:list[Ranges]) -> tuple[list[bool], list[UOp]]:
 
 @profile_matches
 def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
-  """Replaces stock's run_rangeify: tensor graph -> graph with BUFFERIZE and INDEX, and the context with the maps.
-
-  Raises VmapScopeError if the graph has an op inside a vmap scope that the scheduler cannot handle there.
-  """
+  """Replaces stock's run_rangeify: tensor graph -> graph with BUFFERIZE and INDEX, and the context with the maps. Raises VmapScopeError if the graph
+  has an op inside a vmap scope that the scheduler cannot handle there."""
   ctx, scope_ranges = VmapContext(), vmap_ranges(toposort:=tsink.toposort())
   if scope_ranges:
     toposort = (tsink:=prepare_scopes(tsink, toposort)).toposort()

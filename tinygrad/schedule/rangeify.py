@@ -37,10 +37,8 @@ class LeftWhole:
 
 def split_reduceop(reduce:UOp, x:UOp) -> UOp|None:
   """Stock splits a REDUCE_AXIS whose result is 32,768 times smaller than its source in two kernels (rangeify.py:32). A gather, the sum over all r of
-  `where(r == i, x[r], 0)`, stays whole: unsplit it is one load (codegen/simplify.py), split it is 256 loads, all but one useless, stored and added up.
-
-  A gather along only some of its axes becomes two reduces: the gather, and the sum along the other axes, which may be split.
-  """
+  `where(r == i, x[r], 0)`, stays whole: unsplit it is one load (codegen/simplify.py), split it is 256 loads, all but one useless, stored and added
+  up. A gather along only some of its axes becomes two reduces: the gather, and the sum along the other axes, which may be split."""
   split = stock_split_reduceop(reduce, x)
   if split is None or "whole-gathers" not in _state.patches or reduce.arg[0] is not Ops.ADD: return split
   if not (gathered:=find_gathered(reduce, x)): return split
@@ -86,7 +84,9 @@ class Indexed:
     if len(self.made) < MAX_NODES:
       if u.op in GroupOp.Movement: return self.move(u, ranges)
       if u.op in ELEMENTWISE: return UOp(u.op, u.dtype, tuple(self.value(s, ranges) for s in u.src), u.arg)
-      if u.op is Ops.REDUCE_AXIS and is_counted(u): return self.count(u, ranges)
+      # it depends on constants alone
+      is_counted = u.op is Ops.REDUCE_AXIS and all(s.op in ELEMENTWISE or s.op in GroupOp.Movement or s.op is Ops.CONST for s in walk_values(u.src[0]))
+      if is_counted: return self.count(u, ranges)
     return UOp(Ops.NOOP, u.dtype, arg=len(self.made)).index(*ranges)
 
   def move(self, u:UOp, ranges:tuple[UOp, ...]) -> UOp:
@@ -102,18 +102,11 @@ class Indexed:
     self.next_range += len(own)
     return self.value(u.src[0], tuple(own.get(a, r) for a,r in enumerate(ranges))).reduce(*own.values(), arg=op)
 
-def is_counted(u:UOp) -> bool:
-  """Whether a REDUCE_AXIS depends on constants alone."""
-  return all(s.op in ELEMENTWISE or s.op in GroupOp.Movement or s.op is Ops.CONST for s in walk_values(u.src[0]))
-
 # *** removing a buffer
 
 def remove_bufferize(src:UOp, buf:UOp, idx:UOp) -> UOp|None:
   """Stock's cost function decides; the guard may compute a row again instead of storing it, and `realize-reused` may store a value instead of
-  computing it again.
-
-  Both sides of the buffer may have the same vmap RANGEs, so these are separated first.
-  """
+  computing it again. Both sides of the buffer may have the same vmap RANGEs, so these are separated first."""
   if (apart:=set_ranges_apart(buf, idx)) is not buf: src, buf, idx = apart.src[0], apart, idx.replace(src=(apart,)+idx.src[1:])
   attempt = _pass.current
   reused = attempt.reused.get(node) if (node:=_pass.node_of(buf)) is not None else None
@@ -137,11 +130,8 @@ def remove_noop_bufferize(idx:UOp, b2:UOp) -> UOp|None:
   return stock_remove_noop_bufferize(idx, b2)
 
 def set_ranges_apart(buf:UOp, idx:UOp) -> UOp:
-  """Returns `buf` with new RANGEs in place of RANGEs that its reader's index also uses.
-
-  If one scope feeds another scope with the same RANGE (r), inlining replaces r by an expression of r (2-r after a flip). The rewrite would replace
-  the r in there again, for ever.
-  """
+  """Returns `buf` with new RANGEs in place of RANGEs that its reader's index also uses. If one scope feeds another scope with the same RANGE (r),
+  inlining replaces r by an expression of r (2-r after a flip). The rewrite would replace the r in there again, for ever."""
   if not _pass.current.scope_ranges or buf.op is not Ops.BUFFERIZE: return buf
   pairs = [(k,v) for k,v in zip(buf.src[1:], idx.src[1:]) if k.op is Ops.RANGE and k is not v]
   used = UOp.sink(*[v for _,v in pairs]).ranges
@@ -152,35 +142,33 @@ def set_ranges_apart(buf:UOp, idx:UOp) -> UOp:
 
 # *** storing a buffer
 
-def is_scope_range(r:UOp, *axis_types:AxisType) -> bool: return r.arg[-1] in axis_types and r.replace(tag=None) in _pass.current.scope_ranges
+# an OUTER range of a vmap scope is a variable of the kernel, and the schedule runs the kernel once for each value
+def is_outer_scope(r:UOp) -> bool: return r.arg[-1] == AxisType.OUTER and r.replace(tag=None) in _pass.current.scope_ranges
+def outer_variable_name(r:UOp) -> str: return "range_"+range_str(r)
 
 def bufferize_to_store(ctx, x:UOp, idx:UOp, allow_locals=True) -> UOp|None:
   """Stock makes the store; with close-ranges it closes every open range of its value, not only the ranges of its address."""
   ret = stock_bufferize_to_store(ctx, x, idx, allow_locals)
   if ret is None or x.arg.addrspace != AddrSpace.GLOBAL: return ret
-  if _pass.current.scope_ranges and "close-ranges" in _state.patches and is_plain_store(x.src[0]): ret = close_ranges(ret, x)
+  # an ASSIGN stores to its target, and a REDUCE over an OUTER range adds to its buffer: stock closes their ranges
+  value = x.src[0]
+  is_plain = value.op is not Ops.ASSIGN and not (value.op is Ops.REDUCE and any(r.arg[-1] == AxisType.OUTER for r in value.src[1:]))
+  if _pass.current.scope_ranges and "close-ranges" in _state.patches and is_plain: ret = close_ranges(ret, x)
   if (node:=_pass.node_of(x)) is not None: _pass.current.buffers[ret.base.buf_uop] = node
   _state.observer.store_closed(x, ret)
   return ret
 
-def is_plain_store(value:UOp) -> bool:
-  # an ASSIGN stores to its target, and a REDUCE over an OUTER range adds to its buffer: stock closes their ranges
-  return value.op is not Ops.ASSIGN and not (value.op is Ops.REDUCE and any(r.arg[-1] == AxisType.OUTER for r in value.src[1:]))
-
 def close_ranges(after:UOp, x:UOp) -> UOp:
-  """Closes LOOP ranges in the kernel, around the store. An OUTER range of a vmap scope stays open: it is a variable of the kernel, and the schedule
-  runs the kernel once for each value."""
+  """Closes LOOP ranges in the kernel, around the store."""
   buf, stored = after.src
   store, ended = (stored.src[0], stored.src[1:]) if stored.op is Ops.END else (stored, ())
   open_ranges = [r for r in x.src[0].ranges if r.arg[-1] != AxisType.OUTER]
-  closed = [r for r in dict.fromkeys((*ended, *open_ranges)) if not is_scope_range(r, AxisType.OUTER)]
+  closed = [r for r in dict.fromkeys((*ended, *open_ranges)) if not is_outer_scope(r)]
   return after.replace(src=(buf, store.end(*sorted(closed, key=lambda r: r.arg))))
 
 def renumber_range(ctx, r:UOp) -> UOp|None:
-  if r.tag == () and "close-ranges" in _state.patches and is_scope_range(r, AxisType.OUTER): return UOp.variable(outer_variable_name(r), r.vmin, r.vmax)
+  if r.tag == () and "close-ranges" in _state.patches and is_outer_scope(r): return UOp.variable(outer_variable_name(r), r.vmin, r.vmax)
   return stock_renumber_range(ctx, r)
-
-def outer_variable_name(r:UOp) -> str: return "range_"+range_str(r)
 
 def add_buffers(ctx, x:UOp, idx:UOp): return bufferize_to_store(ctx, x, idx, allow_locals=False)
 
@@ -188,8 +176,6 @@ def tag_uop(ctx:list[UOp], x:UOp) -> UOp|None:
   ret = stock_tag_uop(ctx, x)
   _pass.current.tagged = ctx
   return ret
-
-# *** kernels
 
 def split_store(ctx:list[UOp], x:UOp) -> UOp|None:
   ret = stock_split_store(ctx, x)
@@ -201,13 +187,8 @@ def get_rangeify_map(sink:UOp) -> dict[UOp, UOp]:
   names = _scopes.name_own_ranges(sink.toposort()) if _state.process.own_ranges else {}
   new = graph.replace_nodes([sink], names) if names else {}
   try: becomes_map = _fusion.settle(new.get(sink, sink), stock_get_rangeify_map)
-  # they hold the user's graph
-  finally: _pass.current.tagged = []
+  finally: _pass.current.tagged = []  # they hold the user's graph
   return {old:becomes_map[u] for old,u in new.items() if u in becomes_map} if names else becomes_map
-
-def strip_device(c:UOp) -> UOp|None:
-  # a constant folded under a LOCAL buffer takes over its device, but constants in kernels have none
-  return c.replace(src=()) if c.src else None
 
 def patch(module:ModuleType) -> None:
   global stock_split_reduceop, stock_remove_noop_bufferize, stock_remove_bufferize, stock_bufferize_to_store, stock_renumber_range, stock_tag_uop, stock_split_store, stock_get_rangeify_map
@@ -216,7 +197,8 @@ def patch(module:ModuleType) -> None:
     check(module.run_rangeify is indexing.run_rangeify, module, "run_rangeify", "that of indexing.py", "another one")
     stock_remove_bufferize = changes.replace(module, "remove_bufferize", remove_bufferize, rules=("pm_const_buffer_folding", "pm_remove_bufferize"))
     stock_remove_noop_bufferize = changes.replace(module, "remove_noop_bufferize", remove_noop_bufferize, rules=("pm_const_buffer_folding",))
-    changes.add_rules(module, "rangeify_codegen", PatternMatcher([(UPat(Ops.CONST, name="c"), strip_device)]))
+    # a constant folded under a LOCAL buffer takes over its device, but constants in kernels have none
+    changes.add_rules(module, "rangeify_codegen", PatternMatcher([(UPat(Ops.CONST, name="c"), lambda c: c.replace(src=()) if c.src else None)]))
     changes.by = "close-ranges"
     stock_bufferize_to_store = changes.replace(module, "bufferize_to_store", bufferize_to_store, rules=("pm_add_buffers_local",))
     # stock calls it in a lambda with allow_locals=False

@@ -20,31 +20,38 @@ RUNS_WELL = "it runs"
 
 
 @dataclass(frozen=True)
-class RunOutcome:
-    """A group of equal runs: `name` is a letter, `summary` one line, `run` the first of them."""
+class NamedOutcome:
+    """One outcome that runs of the snippet had: a letter, and one line about it."""
 
     name: str
     summary: str
-    run: Run
 
 
 class Outcomes:
-    """Sorts runs into outcomes. Values within the tolerance of `vmapdbg diff` are the same outcome."""
+    """Sorts runs into outcomes. Values within the tolerance of `vmapdbg diff` are the same outcome. `runs` has the
+    first run of each outcome that is `known`."""
 
     def __init__(self, kind: str, find_findings: FindFindings):
         self.kind, self.find_findings = kind, find_findings
-        self.known: list[RunOutcome] = []
+        self.known: list[NamedOutcome] = []
+        self.runs: list[Run] = []
         self._facts: list[Any] = []
 
     def sort_in(self, run: Run) -> str:
         """Returns the name of the run's outcome; a new name if no earlier run is equal."""
         facts = self._facts_of(run)
-        for outcome, known in zip(self.known, self._facts, strict=True):
-            if facts == known and (self.kind != "values" or _have_same_values(run, outcome.run)):
+        for outcome, first, known in zip(self.known, self.runs, self._facts, strict=True):
+            if facts != known:
+                continue
+            same_count = len(run.capture.schedules) == len(first.capture.schedules)
+            if self.kind != "values" or (same_count and find_wrong_schedule(run.capture, first.capture) is None):
                 return outcome.name
         position = len(self.known)
-        name = ascii_uppercase[position] if position < 26 else f"A{position}"
-        self.known.append(RunOutcome(name, self._describe(run), run))
+        name = f"A{position}"
+        if position < len(ascii_uppercase):
+            name = ascii_uppercase[position]
+        self.known.append(NamedOutcome(name, self._describe(run)))
+        self.runs.append(run)
         self._facts.append(facts)
         return name
 
@@ -76,12 +83,16 @@ class Outcomes:
 
     def _describe_values(self, capture: Capture) -> str:
         """Counts the values that differ from the first outcome that ran, and describes the first of them."""
-        captures = [known.run.capture for known in self.known]
-        first = next((other for other in captures if other.error is None), None)
-        differing = [] if first is None else list(_differing_outputs(first, capture))
+        captures = [run.capture for run in self.runs if run.capture.error is None]
+        differing = list(_differing_outputs((captures or [capture])[0], capture))
         if not differing:
             return format_plural(sum(len(schedule.outputs) for schedule in capture.schedules), "value")
-        example = _describe_output(*differing[0])
+        schedule, found = differing[0]
+        example = f"output {found.number} of schedule {schedule}"
+        if found.index is not None:
+            example += f" at {list(found.index)}"
+        if found.value_after is not None:
+            example += f": {found.value_after}, in A {found.value_before}"
         if len(differing) == 1:
             return f"1 output differs: {example}"
         return f"{len(differing)} outputs differ, the first: {example}"
@@ -104,20 +115,6 @@ def _differing_outputs(one: Capture, other: Capture) -> Iterator[tuple[int, Valu
         for found in compare_outputs(before, after):
             if found.status == "different":
                 yield after.index, found
-
-
-def _describe_output(schedule: int, found: ValueDiff) -> str:
-    phrase = f"output {found.number} of schedule {schedule}"
-    if found.index is not None:
-        phrase += f" at {list(found.index)}"
-    if found.value_after is not None:
-        phrase += f": {found.value_after}, in A {found.value_before}"
-    return phrase
-
-
-def _have_same_values(one: Run, other: Run) -> bool:
-    same_count = len(one.capture.schedules) == len(other.capture.schedules)
-    return same_count and find_wrong_schedule(one.capture, other.capture) is None
 
 
 def find_wrong_schedule(right: Capture, capture: Capture) -> int | None:

@@ -1,4 +1,4 @@
-"""Searches: which sets of patches, or of decisions, change the outcome, and which commit does.
+"""Searches: which sets of patches, or which decisions of the scheduler, change the outcome, and which commit does.
 
 An outcome is a name; equal names are equal outcomes. Nothing is assumed about how outcomes depend on a set, in
 particular not that more patches are better.
@@ -6,34 +6,51 @@ particular not that more patches are better.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Generic, TypeVar
 
 from vmapdbg.install.job import Choice
 from vmapdbg.install.patches import Patches
+from vmapdbg.model.capture import Capture, Node, Schedule
 
 T = TypeVar("T", str, Choice)
 
 Ask = Callable[[Sequence[frozenset[T]]], Sequence[str]]
 """Returns the name of the outcome of each set."""
 Transform = Callable[[frozenset[T]], frozenset[T]]
+Choices = frozenset[Choice]
+
+MOST_NEIGHBOURS = 8
+"""If one node makes the outcome right, this many nodes near it are tried: often each of several does."""
+
+# ops that hold, move, cut or name values, but compute none
+_NOT_COMPUTED = frozenset(
+    {
+        *("RESHAPE", "PERMUTE", "EXPAND", "PAD", "SHRINK", "FLIP", "VIEW", "INDEX", "STACK", "DETACH", "CONTIGUOUS"),
+        *("BUFFER", "PARAM", "CONST", "VCONST", "BUFFER_VIEW", "SLICE", "DEFINE_VAR", "BIND", "MSELECT", "MSTACK"),
+        *("MULTI", "SINK", "STORE", "ASSIGN", "AFTER", "END", "GROUP", "NOOP", "COPY", "ENCDEC", "ALLREDUCE"),
+        *("CALL", "FUNCTION", "TUPLE", "GETTUPLE", "KERNEL", "CUSTOM", "CUSTOM_KERNEL", "CONTIGUOUS_BACKWARD"),
+    }
+)
+_STORES = frozenset({"STORE", "ASSIGN"})
+# rules that ask for a realize point whatever the ranges are; outputs are always realized
+_LETS_GO = frozenset({"always", "source-of", "assigned-value", "outer-reduce"})
+_NEVER_LET_GO = frozenset({"STORE", "ASSIGN", "COPY", "BUFFER_VIEW", "ENCDEC", "MSELECT", "MSTACK"})
+
+
+# *** sets of patches
 
 
 @dataclass(frozen=True)
-class SmallestSets(Generic[T]):
-    """The smallest sets of one kind.
+class FoundSets:
+    """The smallest sets of patches of one kind. `exact`: every smaller set was tried; all of up to `size` patches were.
+    Else the one set is minimal."""
 
-    `exact`: every smaller set was tried. Otherwise there is one set, which is minimal: no part of it that was tried
-    does the same, but another set may be smaller. All sets of up to `size` members were tried. `ended`: the search was
-    stopped early, and the set may not even be minimal.
-    """
-
-    sets: tuple[frozenset[T], ...]
+    sets: tuple[tuple[str, ...], ...]
     exact: bool
     size: int
-    ended: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,9 +62,9 @@ class Search:
     """
 
     given: Patches
-    removed: SmallestSets[str]
-    added: SmallestSets[str]
-    enough: SmallestSets[str]
+    removed: FoundSets
+    added: FoundSets
+    enough: FoundSets
     outcomes: dict[Patches, str]
 
     @property
@@ -95,37 +112,42 @@ class Searcher(Generic[T]):
     def _exceeds_budget(self, sets: Sequence[frozenset[T]]) -> bool:
         return len(self.outcomes) + sum(one not in self.outcomes for one in sets) > self.budget
 
-    def find_smallest(self, make: Transform[T], matters: Callable[[str], bool]) -> SmallestSets[T]:
+    def find_smallest(self: Searcher[str], make: Transform[str], matters: Callable[[str], bool]) -> FoundSets:
         """Tries all subsets by size, the smallest first. If the subsets of a size exceed the budget, looks for a
         minimal subset instead."""
         for size in range(len(self.given) + 1):
             parts = [frozenset(part) for part in combinations(sorted(self.given), size)]
             made = list(map(make, parts))
             if self._exceeds_budget(made):
-                return self.find_minimal(make, matters, size - 1)
+                part, _ = self.find_minimal(make, matters)
+                return _sort_sets([] if part is None else [part], False, size - 1)
             outcomes = self.look(made)
-            found = tuple(part for part, outcome in zip(parts, outcomes, strict=True) if matters(outcome))
+            found = [part for part, outcome in zip(parts, outcomes, strict=True) if matters(outcome)]
             if found:
-                return SmallestSets(found, True, size)
-        return SmallestSets((), True, len(self.given))
+                return _sort_sets(found, True, size)
+        return FoundSets((), True, len(self.given))
 
     def find_minimal(
-        self, make: Transform[T], matters: Callable[[str], bool], tried: int, is_limited: bool = False
-    ) -> SmallestSets[T]:
+        self, make: Transform[T], matters: Callable[[str], bool], is_limited: bool = False
+    ) -> tuple[frozenset[T] | None, bool]:
         """Removes members from the whole set as long as it still matters: delta debugging (Zeller and Hildebrandt,
-        "Simplifying and isolating failure-inducing input", 2002), a half first, then less. If `is_limited`, the search
-        ends when its next step exceeds the budget."""
+        "Simplifying and isolating failure-inducing input", 2002), a half first, then less.
+
+        Returns the part, None if the whole set does not matter, and whether it is minimal. If `is_limited`, the search
+        ends when its next step exceeds the budget; then the part may not be minimal.
+        """
         part: frozenset[T] = self.given
         if not matters(self.look([make(part)])[0]):
-            return SmallestSets((), False, tried)
+            return None, True
         pieces = 2
         while len(part) > 1:
-            chunks = _split(sorted(part), pieces)
+            cuts = [i * len(part) // pieces for i in range(pieces + 1)]
+            chunks = [frozenset(sorted(part)[first:end]) for first, end in pairwise(cuts)]
             smaller: list[frozenset[T]] = [*chunks, *(part.difference(chunk) for chunk in chunks)]
             smaller = [s for s in dict.fromkeys(smaller) if s and s != part]
             made = list(map(make, smaller))
             if is_limited and self._exceeds_budget(made):
-                return SmallestSets((part,), False, tried, ended=True)
+                return part, False
             outcomes = self.look(made)
             better = [s for s, outcome in zip(smaller, outcomes, strict=True) if matters(outcome)]
             # the smaller set is halved again
@@ -135,12 +157,135 @@ class Searcher(Generic[T]):
                 break
             else:
                 pieces = min(len(part), pieces * 2)
-        return SmallestSets((part,), False, tried)
+        return part, True
 
 
-def _split(members: list[T], pieces: int) -> list[frozenset[T]]:
-    cuts = [i * len(members) // pieces for i in range(pieces + 1)]
-    return [frozenset(members[first:end]) for first, end in pairwise(cuts)]
+def _sort_sets(found: Iterable[Patches], exact: bool, size: int) -> FoundSets:
+    return FoundSets(tuple(tuple(sorted(one)) for one in found), exact, size)
+
+
+# *** decisions of the scheduler
+
+
+def list_forceable(schedule: Schedule) -> list[Choice]:
+    """Returns a choice to force each node that computes something and has no buffer yet."""
+    if schedule.cached:
+        # decisions about it are made where the schedule was made
+        return []
+    buffered = {made.node for made in schedule.bufferizes if made.outcome == "kept" and made.addrspace == "GLOBAL"}
+    # what a STORE or an ASSIGN writes to, and the sources of that
+    by_id = {node.id: node for node in schedule.nodes}
+    written_to: set[int] = set()
+    todo = [node.src[0] for node in schedule.nodes if node.op in _STORES and node.src]
+    while todo:
+        target = todo.pop()
+        if target in by_id and target not in written_to:
+            written_to.add(target)
+            todo += by_id[target].src[:1]
+    return [
+        Choice(schedule.index, node.id, node.op)
+        for node in schedule.nodes
+        if is_computed(node) and node.id not in buffered and node.id not in written_to
+    ]
+
+
+def is_reduce(choice: Choice) -> bool:
+    return choice.op in ("REDUCE", "REDUCE_AXIS")
+
+
+def is_computed(node: Node) -> bool:
+    """Returns whether a node computes values that a buffer can hold. A weak number has no size in memory."""
+    has_values = node.shape is not None and node.out_ranges is not None
+    return has_values and node.op not in _NOT_COMPUTED and not node.dtype.startswith(("weak", "void", "index"))
+
+
+def list_releasable(schedule: Schedule) -> list[Choice]:
+    """Returns a choice to let go each node that is a realize point because of a rule."""
+    if schedule.cached:
+        return []
+    found: list[Choice] = []
+    for node in schedule.nodes:
+        if node.realized is None or node.op in _NEVER_LET_GO:
+            continue
+        rules = {reason.rule for reason in node.realized.reasons}
+        if rules & _LETS_GO and "output" not in rules:
+            found.append(Choice(schedule.index, node.id, node.op, realized=False))
+    return found
+
+
+def list_nearest(schedules: Sequence[Schedule], start: Choice, others: Collection[Choice]) -> list[Choice]:
+    """Returns the choices about the same schedule, sorted by the distance of their nodes from the node of `start`."""
+    found = {choice.node: choice for choice in others if choice.schedule == start.schedule and choice != start}
+    neighbours: dict[int, set[int]] = {}
+    for node in schedules[start.schedule].nodes:
+        for source in node.src:
+            neighbours.setdefault(node.id, set()).add(source)
+            neighbours.setdefault(source, set()).add(node.id)
+    order = [start.node]
+    seen = {start.node}
+    for at in order:
+        new = sorted(neighbours.get(at, set()) - seen)
+        seen.update(new)
+        order += new
+    return [found[node] for node in order if node in found]
+
+
+@dataclass(frozen=True)
+class DecisionSearch:
+    """The result of a search. `found` are sets of choices: single choices that each suffice, or one minimal set.
+    `outcomes` has every set that was tried. `complete` is false if --runs was too small to make the set smaller, or to
+    try every single decision.
+    """
+
+    found: tuple[Choices, ...]
+    complete: bool
+    outcomes: dict[Choices, str]
+
+
+class DecisionSearcher:
+    """Searches for decisions in about `budget` runs."""
+
+    def __init__(self, capture: Capture, forceable: Choices, ask: Ask[Choice], budget: int):
+        self.schedules = capture.schedules
+        self.releasable = [choice for schedule in self.schedules for choice in list_releasable(schedule)]
+        self.forceable = forceable
+        self.searcher = Searcher(forceable, ask, budget)
+
+    @property
+    def left(self) -> int:
+        return max(self.searcher.budget - len(self.searcher.outcomes), 0)
+
+    def find_mending(self, is_right: Callable[[str], bool]) -> DecisionSearch:
+        """Forces all nodes, or all reduces if these are enough, then as few as still make the outcome right.
+
+        If a single node does, the nodes near it are tried, too. If forcing does not help, realize points are let go.
+        """
+        searcher = self.searcher
+        reduces = frozenset(filter(is_reduce, self.forceable))
+        if reduces and is_right(searcher.look([reduces])[0]):
+            searcher.given = reduces
+        smallest, is_minimal = searcher.find_minimal(lambda part: part, is_right, is_limited=True)
+        if smallest is None:
+            return self.find_single(is_right)
+        if len(smallest) > 1:
+            return DecisionSearch((smallest,), is_minimal, searcher.outcomes)
+        (choice,) = smallest
+        near = list_nearest(self.schedules, choice, self.forceable)[:MOST_NEIGHBOURS]
+        searcher.look([frozenset({other}) for other in near[: self.left]])
+        return DecisionSearch(self._list_singles(is_right), True, searcher.outcomes)
+
+    def find_single(self, does: Callable[[str], bool]) -> DecisionSearch:
+        """Tries single decisions: lets realize points go, then forces nodes, reduces first."""
+        forced = sorted(self.forceable, key=lambda choice: (not is_reduce(choice), choice))
+        singles = [frozenset({choice}) for choice in [*self.releasable, *forced]]
+        new = [one for one in singles if one not in self.searcher.outcomes]
+        self.searcher.look(new[: self.left])
+        complete = all(one in self.searcher.outcomes for one in singles)
+        return DecisionSearch(self._list_singles(does), complete, self.searcher.outcomes)
+
+    def _list_singles(self, does: Callable[[str], bool]) -> tuple[Choices, ...]:
+        tried = self.searcher.outcomes.items()
+        return tuple(one for one, outcome in tried if len(one) == 1 and does(outcome))
 
 
 # *** commits
@@ -165,12 +310,16 @@ class CommitSearch:
     @property
     def first(self) -> str | None:
         """The first commit that was run and has another outcome."""
-        return self.suspects[-1] if self.suspects else None
+        if not self.suspects:
+            return None
+        return self.suspects[-1]
 
     @property
     def before(self) -> str | None:
         """The last commit that was run and has the old outcome."""
-        return self.commits[self.commits.index(self.suspects[0]) - 1] if self.suspects else None
+        if not self.suspects:
+            return None
+        return self.commits[self.commits.index(self.suspects[0]) - 1]
 
 
 def search_commits(commits: Sequence[str], ask: AskCommits, width: int = 1) -> CommitSearch:
@@ -200,14 +349,10 @@ def search_commits(commits: Sequence[str], ask: AskCommits, width: int = 1) -> C
         untried = [i for i in range(low + 1, high) if line[i] not in outcomes]
         if not untried:
             break
-        look([line[i] for i in _choose_cuts(untried, width)])
+        # up to `width` of them, evenly spaced
+        pieces = min(width, len(untried)) + 1
+        look([line[untried[len(untried) * cut // pieces]] for cut in range(1, pieces)])
         known = [i for i in range(low, high + 1) if outcomes.get(line[i]) is not None]
         high = next(i for i in known if outcomes[line[i]] != good)
         low = max(i for i in known if i < high)
     return CommitSearch(line, outcomes, line[low + 1 : high + 1])
-
-
-def _choose_cuts(numbers: Sequence[int], width: int) -> list[int]:
-    """Returns up to `width` of the numbers, evenly spaced."""
-    pieces = min(width, len(numbers)) + 1
-    return [numbers[len(numbers) * cut // pieces] for cut in range(1, pieces)]

@@ -1,4 +1,1 @@
-"""Compares what a schedule computed with what it should have: values, tolerances, patterns, and who is to blame.
-
-Nothing here knows tinygrad. `vmapdbg.child.compare.checker` computes the values that are compared.
-"""
+"""Compares the values of a schedule with the right values, which `vmapdbg.child.compare.checker` computes."""

@@ -12,8 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vmapdbg.check.result import Comparison, Filling, Pattern
-from vmapdbg.values.numbers import Array, Numbers, decode, find_close, find_index, find_largest, make_plain, widen
+from vmapdbg.check.result import Comparison, Filling, Pattern, PatternRule
+from vmapdbg.model.vocabulary import ComparisonStatus
+from vmapdbg.values.numbers import (
+    Array,
+    Numbers,
+    decode,
+    find_close,
+    find_index,
+    find_largest,
+    make_plain,
+    widen,
+    wrap_integer,
+)
 from vmapdbg.values.tolerance import SMALLEST, Tolerance, make_tolerance
 
 # How much further from the exact value than the expected value an element may be if both only round: the expected value
@@ -21,11 +32,11 @@ from vmapdbg.values.tolerance import SMALLEST, Tolerance, make_tolerance
 _LUCK = 8
 # The median element may move by any share of itself if sums cancel: this many relative tolerances count.
 _MOST_SHARE = 4
-LARGEST = 10_000_000
-"""No pattern is looked for in an array with more elements: each element takes about a hundred bytes."""
+_LARGEST = 10_000_000
+"""The most elements of an array in which a pattern is looked for: each element takes about a hundred bytes."""
 _MOST_SLICES = 64
 _MOST_SHIFT = 8
-# How many elements a pattern is tried on before it is tried on all: nearly all wrong patterns end there.
+# A pattern is tried on so many elements before it is tried on all: nearly all wrong patterns end there.
 _SAMPLED = 1000
 
 Shape = tuple[int, ...]
@@ -45,8 +56,10 @@ def describe(
 ) -> Comparison:
     """Returns the comparison of two flat arrays whose elements at `offsets` differ."""
     if not offsets.size:
-        same = np.array_equal(ours, theirs, equal_nan=True)
-        return Comparison("equal" if same else "close", theirs.size, 0, None, None, None, None, tolerance)
+        status: ComparisonStatus = "close"
+        if np.array_equal(ours, theirs, equal_nan=True):
+            status = "equal"
+        return Comparison(status, theirs.size, 0, None, None, None, None, tolerance)
     first = int(offsets[0])
     return Comparison(
         status="wrong",
@@ -68,7 +81,9 @@ def _find_wrong(ours: Numbers, theirs: Numbers, tolerance: Tolerance) -> NDArray
 def _find_median(numbers: NDArray[np.float64]) -> float:
     """Returns the median of the finite numbers, 0.0 if there is none."""
     finite = numbers[np.isfinite(numbers)]
-    return float(np.median(finite)) if finite.size else 0.0
+    if not finite.size:
+        return 0.0
+    return float(np.median(finite))
 
 
 def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Sequence[ArrayLike]) -> Comparison:
@@ -101,7 +116,9 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Seq
         is_beyond = np.abs(left - exact) > allowed
     is_finite = np.isfinite(exact) & np.isfinite(left)
     again = describe(ours, theirs, expected.shape, offsets[is_beyond | ~is_finite], found.tolerance)
-    return again if again.status == "wrong" else replace(again, status="rounding")
+    if again.status == "wrong":
+        return again
+    return replace(again, status="rounding")
 
 
 # *** patterns
@@ -110,12 +127,12 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Seq
 def find_pattern(
     ours: Numbers, theirs: Numbers, shape: Shape, offsets: NDArray[np.intp], tolerance: Tolerance
 ) -> Pattern | None:
-    """Returns how `ours` follows from `theirs`, the right values; None if no pattern fits.
+    """Returns how `ours` follows from `theirs`, the right values; None if no pattern fits. Both are flat.
 
-    Both are flat. The elements at `offsets` differ. Patterns that explain every element are tried first, then the place
-    of the wrong elements. Integers are added and multiplied as in a kernel: they wrap around.
+    Patterns that explain every element are tried first, then the place of the wrong elements, which are at `offsets`.
+    Integers are added and multiplied as in a kernel: they wrap around.
     """
-    if not offsets.size or ours.size > LARGEST:
+    if not offsets.size or ours.size > _LARGEST:
         return None
     arrays = _Arrays(_make_addable(ours), _make_addable(theirs), shape, offsets, tolerance)
     for look in (_find_repeated, _find_constant, _find_moved, _find_swapped, _find_summed, _find_scaled):
@@ -150,12 +167,14 @@ class _Arrays:
     def are_close(self, ours: Any, theirs: Any) -> bool:
         return bool(find_close(ours, theirs, self.tolerance).all())
 
+    def agree(self, ours: Numbers, theirs: Numbers) -> bool:
+        """Returns whether all elements of two arrays of one shape agree; a sample is tried first."""
+        where = np.unravel_index(self.sample % ours.size, ours.shape)
+        return self.are_close(ours[where], theirs[where]) and self.are_close(ours, theirs)
+
     def fits(self, candidate: Numbers) -> bool:
         """Returns whether `ours` has the values of an array of any shape, in its order."""
-        where = np.unravel_index(self.sample, candidate.shape)
-        if not self.are_close(self.ours[self.sample], candidate[where]):
-            return False
-        return self.are_close(self.ours.reshape(candidate.shape), candidate)
+        return self.agree(self.ours.reshape(candidate.shape), candidate)
 
 
 def _split(numbers: Numbers, shape: Shape, axis: int) -> Numbers:
@@ -169,8 +188,8 @@ def _spread(offsets: NDArray[np.intp]) -> NDArray[np.intp]:
     again and again, as steps of one length do if the size of the axis divides it."""
     if offsets.size <= _SAMPLED:
         return offsets
-    turns = np.arange(_SAMPLED) * (math.sqrt(5) - 1) / 2
-    return offsets[(turns % 1 * offsets.size).astype(np.intp)]
+    fractions = np.arange(_SAMPLED) * (math.sqrt(5) - 1) / 2 % 1
+    return offsets[(fractions * offsets.size).astype(np.intp)]
 
 
 def _find_repeated(arrays: _Arrays) -> Iterator[Pattern]:
@@ -196,41 +215,31 @@ def _find_constant(arrays: _Arrays) -> Iterator[Pattern]:
     if not (ours == ours[0]).all():
         return
     found = np.flatnonzero(find_close(theirs, ours[0], arrays.tolerance))
-    if not found.size:
-        yield Pattern("constant", size=ours.size)
-    elif found[0] != 0 and found[-1] == ours.size - 1:
-        yield Pattern("constant", size=ours.size, first=ours.size - 1)
-    else:
-        yield Pattern("constant", size=ours.size, first=int(found[0]))
+    first: int | None = None
+    if found.size:
+        first = int(found[0])
+        if first != 0 and found[-1] == ours.size - 1:
+            first = ours.size - 1
+    yield Pattern("constant", size=ours.size, first=first)
 
 
 def _find_moved(arrays: _Arrays) -> Iterator[Pattern]:
     """Finds slices along an axis in another order: in reverse, or shifted (going around or not)."""
     for axis in arrays.wide_axes():
         size = arrays.shape[axis]
-        _, theirs = arrays.split(axis)
+        ours, theirs = arrays.split(axis)
         if (size > 2 or len(arrays.shape) == 1) and arrays.fits(theirs[:, ::-1]):
             yield Pattern("reversed", axis=axis)
         # a shift by more than half of the axis would leave too little to compare
         for distance in range(1, min(size // 2, _MOST_SHIFT) + 1):
-            for shift in (distance, -distance):
-                if _fits_shifted(arrays, axis, shift):
-                    is_rotated = arrays.fits(np.roll(theirs, -shift, axis=1))
-                    yield Pattern("rotated" if is_rotated else "shifted", axis=axis, shift=shift)
-
-
-def _fits_shifted(arrays: _Arrays, axis: int, shift: int) -> bool:
-    """Returns whether each slice along an axis is the right slice `shift` further on, if there is one."""
-    ours, theirs = arrays.split(axis)
-    size = ours.shape[1]
-    sample = np.array(np.unravel_index(arrays.sample, ours.shape))
-    read = sample[1] + shift
-    before, number, after = sample[:, (read >= 0) & (read < size)]
-    if not arrays.are_close(ours[before, number, after], theirs[before, number + shift, after]):
-        return False
-    if shift > 0:
-        return arrays.are_close(ours[:, :-shift], theirs[:, shift:])
-    return arrays.are_close(ours[:, -shift:], theirs[:, :shift])
+            first, last = slice(None, -distance), slice(distance, None)
+            for shift, at, read in ((distance, first, last), (-distance, last, first)):
+                if not arrays.agree(ours[:, at], theirs[:, read]):
+                    continue
+                rule: PatternRule = "shifted"
+                if arrays.fits(np.roll(theirs, -shift, axis=1)):
+                    rule = "rotated"
+                yield Pattern(rule, axis=axis, shift=shift)
 
 
 def _find_swapped(arrays: _Arrays) -> Iterator[Pattern]:
@@ -261,30 +270,25 @@ def _find_scaled(arrays: _Arrays) -> Iterator[Pattern]:
         return
     factor, difference = ours / theirs, ours - theirs
     with np.errstate(invalid="ignore", over="ignore"):
-        # the product of integers wraps around, too
-        is_whole = arrays.theirs.dtype.kind != "f" and factor == int(factor)
-        scaled = arrays.theirs * (_wrap(int(factor), arrays.theirs.dtype) if is_whole else factor)
-        if factor not in (0, 1) and arrays.fits(scaled):
+        by: Any = factor
+        if arrays.theirs.dtype.kind != "f" and factor == int(factor):
+            # the product of integers wraps around, too
+            by = wrap_integer(factor, arrays.theirs.dtype)
+        if factor not in (0, 1) and arrays.fits(arrays.theirs * by):
             yield Pattern("scaled", amount=float(factor))
-        if difference and arrays.fits(arrays.theirs + _wrap(difference, arrays.theirs.dtype)):
+        step: Any = difference
+        if arrays.theirs.dtype.kind != "f":
+            step = wrap_integer(difference, arrays.theirs.dtype)
+        if difference and arrays.fits(arrays.theirs + step):
             yield Pattern("offset", amount=float(difference))
 
 
 def _find_base(theirs: Numbers) -> int:
-    """Returns the offset of the element that shows a factor best: the largest float, which rounds the least, or the
-    smallest integer that is not zero, which is the last to wrap around."""
+    """Returns the offset of the element that shows a factor best: the largest float, or the smallest integer but 0."""
     sizes = np.abs(theirs.astype(np.float64))
     if theirs.dtype.kind == "f":
         return int(np.where(np.isfinite(sizes), sizes, -1).argmax())
     return int(np.where(sizes > 0, sizes, np.inf).argmin())
-
-
-def _wrap(number: float, dtype: np.dtype[Any]) -> Any:
-    """Returns a number as one of a dtype, integers wrapped around."""
-    if dtype.kind == "f":
-        return number
-    bits = 8 * dtype.itemsize
-    return np.array(int(number) % 2**bits, np.uint64).astype(dtype)
 
 
 def _find_where(arrays: _Arrays) -> Pattern | None:
@@ -299,11 +303,11 @@ def _find_where(arrays: _Arrays) -> Pattern | None:
         size = arrays.shape[axis]
         wrong = np.flatnonzero(_split(is_wrong, arrays.shape, axis).any(axis=(0, 2)))
         first, last = int(wrong[0]), int(wrong[-1])
-        is_run = last - first + 1 == wrong.size
-        if wrong.size == size or not is_run:
+        if wrong.size == size or wrong.size != last - first + 1:
             continue
-        is_all_but_last = first == 0 and last == size - 2 and size > 2
-        rule = "all-but-last" if is_all_but_last else "slices"
+        rule: PatternRule = "slices"
+        if first == 0 and last == size - 2 and size > 2:
+            rule = "all-but-last"
         return Pattern(rule, axis=axis, size=size, first=first, last=last, filled=filled)
     if filled is None:
         return None

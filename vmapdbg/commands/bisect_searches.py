@@ -13,9 +13,17 @@ from pathlib import Path
 
 import click
 
-from vmapdbg.bisect.decisions import Choices, DecisionSearch, DecisionSearcher, list_forceable
 from vmapdbg.bisect.outcome import RUNS_WELL, Outcomes, describe_end, find_wrong_schedule
-from vmapdbg.bisect.search import Reduced, Search, search_commits, search_patches
+from vmapdbg.bisect.search import (
+    Choices,
+    DecisionSearch,
+    DecisionSearcher,
+    Reduced,
+    Search,
+    list_forceable,
+    search_commits,
+    search_patches,
+)
 from vmapdbg.commands.check import check_job
 from vmapdbg.commands.shared import console, jobs
 from vmapdbg.commands.shared.children import ask_child, run_job, run_many
@@ -36,7 +44,6 @@ from vmapdbg.page.documents import (
     History,
     describe_choices,
     make_bisect_document,
-    name_outcomes,
 )
 from vmapdbg.page.text.bisect import print_bisect, print_decisions, print_history
 
@@ -70,7 +77,7 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
         search = search_patches(job.patches, ask, budget)
     reduced = None
     if seconds is not None:
-        reduced = reduce_job(job, kind, search, describe_end(outcomes.known[0].run), seconds)
+        reduced = reduce_job(job, kind, search, describe_end(outcomes.runs[0]), seconds)
     if as_json:
         console.print_json(make_bisect_document(job.snippet, kind, search, outcomes.known, reduced))
     else:
@@ -105,9 +112,9 @@ def reduce_job(job: Job, kind: str, search: Search, end: str, seconds: float) ->
     if not search.is_uniform:
         # two sets of patches that differ as little as the search found
         if search.removed.sets:
-            patches = search.given, search.given - search.removed.sets[0]
+            patches = search.given, search.given.difference(search.removed.sets[0])
         else:
-            patches = search.added.sets[0], frozenset[str]()
+            patches = frozenset(search.added.sets[0]), frozenset[str]()
         job, other = (replace(job, patches=one) for one in patches)
         names = " and ".join(f"--patches {spell_patches(one)}" for one in patches)
         differ = "How it ends differs" if kind == "crash" else f"Its {kind} differ"
@@ -293,7 +300,7 @@ def describe_search(
         right=right,
         given=given,
         candidates=candidates,
-        outcomes=name_outcomes(runner.outcomes.known),
+        outcomes=tuple(runner.outcomes.known),
         found=tuple(map(describe, best)),
         complete=search is None or search.complete,
         tried=tuple(map(describe, runs)),
@@ -339,7 +346,7 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
         snippet=job.snippet,
         by=kind,
         commits=len(search.commits) - 1,
-        outcomes=name_outcomes(outcomes.known),
+        outcomes=tuple(outcomes.known),
         tried=tuple(CommitTrial(describe_commit(top, commit), search.outcomes[commit]) for commit in tried),
         suspects=tuple(describe_commit(top, commit) for commit in search.suspects),
         changes=changes,

@@ -6,11 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from vmapdbg.bisect.outcome import RunOutcome
-from vmapdbg.bisect.search import Reduced, Search, SmallestSets
+from vmapdbg.bisect.outcome import NamedOutcome
+from vmapdbg.bisect.search import FoundSets, Reduced, Search
 from vmapdbg.check.findings import ProgramCheck
-from vmapdbg.check.result import CheckReport, ScheduleCheck
-from vmapdbg.check.value_path import SchedulePath
+from vmapdbg.check.result import CheckReport, ScheduleCheck, SchedulePath
 from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.install.job import Choice
 from vmapdbg.model.capture import SCHEMA, Capture, Finding, Schedule, SnippetError, Versions
@@ -130,24 +129,6 @@ class RunDocument(Document):
 
 
 @dataclass(frozen=True)
-class NamedOutcome:
-    """One outcome that runs of the snippet had: a letter, and one line about it."""
-
-    name: str
-    summary: str
-
-
-@dataclass(frozen=True)
-class FoundSets:
-    """The smallest sets of patches of one kind. `exact`: every smaller set was tried; all of up to `size` patches were.
-    Else the one set is minimal."""
-
-    sets: tuple[tuple[str, ...], ...]
-    exact: bool
-    size: int
-
-
-@dataclass(frozen=True)
 class Trial:
     """A set of patches that the snippet was run with, and the name of the outcome."""
 
@@ -173,12 +154,8 @@ class BisectDocument(Document):
     reduced: Reduced | None
 
 
-def name_outcomes(outcomes: Sequence[RunOutcome]) -> tuple[NamedOutcome, ...]:
-    return tuple(NamedOutcome(outcome.name, outcome.summary) for outcome in outcomes)
-
-
 def make_bisect_document(
-    snippet: str, on: str, search: Search, outcomes: Sequence[RunOutcome], reduced: Reduced | None
+    snippet: str, on: str, search: Search, outcomes: Sequence[NamedOutcome], reduced: Reduced | None
 ) -> BisectDocument:
     """Returns what a search found; sets are written as sorted lists."""
     return BisectDocument(
@@ -187,17 +164,13 @@ def make_bisect_document(
         snippet=snippet,
         on=on,
         given=tuple(sorted(search.given)),
-        outcomes=name_outcomes(outcomes),
-        removed=_sort_sets(search.removed),
-        added=_sort_sets(search.added),
-        enough=_sort_sets(search.enough),
+        outcomes=tuple(outcomes),
+        removed=search.removed,
+        added=search.added,
+        enough=search.enough,
         tried=tuple(Trial(tuple(sorted(patches)), name) for patches, name in search.outcomes.items()),
         reduced=reduced,
     )
-
-
-def _sort_sets(found: SmallestSets[str]) -> FoundSets:
-    return FoundSets(tuple(tuple(sorted(one)) for one in found.sets), found.exact, found.size)
 
 
 # *** vmapdbg bisect --commits --json

@@ -15,7 +15,7 @@ import numpy as np
 
 from vmapdbg.reference.graph import OpGraph, OpNode
 from vmapdbg.reference.value import Mask
-from vmapdbg.values.numbers import NUMPY_DTYPES, Array, Numbers, decode, encode, round_numbers
+from vmapdbg.values.numbers import NUMPY_DTYPES, Array, Numbers, decode, encode, round_numbers, wrap_integer
 from vmapdbg.values.tolerance import EPSILON, ITEMSIZE, count_terms, is_float, measure_rounding
 
 Found = tuple[Numbers, Mask | None]
@@ -40,10 +40,10 @@ def round_floats(numbers: Numbers, dtype: str) -> Numbers:
 
 def fit(number: float, dtype: str) -> float | Numbers:
     """Returns a constant as numpy needs it for a dtype: integers wrap around."""
-    if dtype == "bool" or find_carrier(dtype).kind == "f":
+    carrier = find_carrier(dtype)
+    if carrier.kind in "bf":
         return number
-    bits = 8 * ITEMSIZE[dtype]
-    return np.array(int(number) % 2**bits, np.uint64).astype(find_carrier(dtype))
+    return wrap_integer(number, carrier)
 
 
 def load(array: Array) -> Numbers:
@@ -52,8 +52,7 @@ def load(array: Array) -> Numbers:
 
 
 def cast(numbers: Numbers, source: str, dtype: str) -> Found:
-    """Casts numbers to another dtype, and returns which of the results C leaves undefined: a float out of the range of
-    the integers, or beyond the largest fp8."""
+    """Casts numbers to another dtype, and returns which results C leaves undefined: they are out of its range."""
     if dtype == "bool":
         return numbers != 0, None
     if is_float(dtype):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -37,6 +38,15 @@ from vmapdbg.values.tolerance import ITEMSIZE
 ROOM = 4 << 30
 """The most bytes that the values of a graph take up at a time."""
 _VIEWS = {"expand", "permute", "shrink", "flip", "same", "copy", "vmapin", "vmapout", "const", "shard"}
+_OF_SOURCES: dict[str, Callable[..., RangedArray]] = {
+    "same": lambda node, source: source,
+    "copy": lambda node, source: source,
+    "stack": lambda node, *sources: stack(sources),
+    "devices": lambda node, *sources: stack(sources, DEVICES),
+    "vmapin": lambda node, source: enter_scope(source, node.arg),
+    "vmapout": lambda node, source: leave_scope(source, node.arg, node.shape),
+}
+"""Op -> its function of the node and the values of its sources."""
 
 
 class Evaluator:
@@ -77,14 +87,16 @@ class Evaluator:
         self._values.clear()
         self._held = 0
         self._plan = Plan(self.graph, asked, self.known)
-        readers = self._plan.count_readers()
+        readers = Counter(source for slot in self._plan.order for source in self._plan.list_sources(slot))
         for slot in self._plan.order:
             self._keep(slot, self._try(slot))
             for source in self._plan.list_sources(slot):
                 readers[source] -= 1
                 if not readers[source] and source not in asked:
                     self._drop(source)
-        self.known.update({slot: self._values[slot] for slot in asked if slot not in self.known})
+        for slot in asked:
+            if slot not in self.known:
+                self.known[slot] = self._values[slot]
         self._values.clear()
         self._held = 0
 
@@ -100,7 +112,7 @@ class Evaluator:
 
     def _value(self, slot: int) -> RangedArray:
         """Returns a value that has been computed. Raises Unknown."""
-        found = self.known[slot] if slot in self.known else self._values[slot]
+        found = self.known.get(slot) or self._values[slot]
         if isinstance(found, Unknown):
             raise found
         return found
@@ -146,6 +158,8 @@ class Evaluator:
             return self._calculate(slot, node)
         if node.op in MOVEMENT or node.op in {"shards", "shard"}:
             return self._apply(slot, self._value(node.src[0]))
+        if node.op in _OF_SOURCES:
+            return _OF_SOURCES[node.op](node, *map(self._value, node.src))
         method = getattr(self, f"_make_{node.op}", None)
         if method is None:
             raise Unknown(f"nothing is known of the op {node.op}")
@@ -167,8 +181,7 @@ class Evaluator:
         return value
 
     def _carry(self, slot: int, node: OpNode, index: int, operand: RangedArray) -> np.ndarray:
-        """Returns an operand in the dtype that the op is computed in; the operands of comparisons, conditions and the
-        distances of shifts keep their dtype."""
+        """Returns an operand in the dtype of the op. In comparisons, conditions and distances it keeps its dtype."""
         has_other_dtype = self.graph.nodes[node.src[index]].dtype != node.dtype
         if (has_other_dtype or node.op in {"shl", "shr"}) and node.op not in OF_FLOATS:
             return operand.numbers
@@ -206,7 +219,7 @@ class Evaluator:
 
     def _slide(self, slot: int, node: OpNode) -> RangedArray:
         windows = self._plan.windows[slot]
-        view = make_windows(windows, self._value(windows.source))
+        view = make_windows(windows, self._value(windows.source), node.shape)
         if view is not None:
             return view
         return self._compute_inside(windows.inside, lambda: self._move(node, self._value(node.src[0]), []))
@@ -241,14 +254,6 @@ class Evaluator:
         name, count = node.arg
         return RangedArray(np.arange(count, dtype=find_carrier(node.dtype)), (name,))
 
-    def _make_same(self, slot: int, node: OpNode) -> RangedArray:
-        return self._value(node.src[0])
-
-    _make_copy = _make_same
-
-    def _make_stack(self, slot: int, node: OpNode) -> RangedArray:
-        return stack([self._value(source) for source in node.src])
-
     def _make_cast(self, slot: int, node: OpNode) -> RangedArray:
         source = self._value(node.src[0])
         dtype = self.graph.nodes[node.src[0]].dtype
@@ -273,15 +278,6 @@ class Evaluator:
                 source = repeat_steps(source, name, self.graph.ranges[name])
         reduced = reduce_value(source, op, axes, keep, names)
         return RangedArray(self.rounding.finish(slot, node, reduced.numbers), reduced.ranges, reduced.undefined)
-
-    def _make_vmapin(self, slot: int, node: OpNode) -> RangedArray:
-        return enter_scope(self._value(node.src[0]), node.arg)
-
-    def _make_vmapout(self, slot: int, node: OpNode) -> RangedArray:
-        return leave_scope(self._value(node.src[0]), node.arg, node.shape)
-
-    def _make_devices(self, slot: int, node: OpNode) -> RangedArray:
-        return stack([self._value(source) for source in node.src], DEVICES)
 
     def _make_assign(self, slot: int, node: OpNode) -> RangedArray:
         value = self._value(node.src[1])
@@ -329,8 +325,7 @@ def _count_bytes(value: RangedArray | Unknown) -> int:
 
 
 def write(memory: RangedArray, places: RangedArray, value: RangedArray) -> RangedArray:
-    """Returns memory with a value written to some places: `places` has the number of an element of memory for each
-    element of the value."""
+    """Returns memory with a value written to `places`: the number of an element of memory for each element."""
     if not set(value.ranges) <= set(places.ranges):
         raise Unknown("what is written depends on a step, where it is written does not")
     (where, what), _ = align([places, value])

@@ -124,26 +124,32 @@ class OpGraph:
         """Returns for each node the step ranges that its value may depend on."""
         found: list[frozenset[int]] = []
         for slot, node in enumerate(self.nodes):
-            names = frozenset[int]().union(*(found[source] for source in node.src))
+            names = frozenset[int]().union(*(found[source] for source in node.src)) - ended_ranges(node)
             if node.op == "step":
-                names = frozenset({node.arg[0]})
+                names |= {node.arg[0]}
             elif node.op == "vmapin":
-                names |= {name for name in node.arg if name is not None}
-            elif node.op == "vmapout":
-                names -= set(node.arg)
-            elif node.op == "reduce":
-                names -= set(node.arg[3])
-            elif node.op == "close":
-                closed, kept = node.arg
-                names -= set(closed)
-                if kept is not None:
-                    names &= set(kept)
-            elif node.op in {"shards", "shard"}:
-                names -= {DEVICES}
+                names |= set(node.arg) - {None}
+            elif node.op == "close" and node.arg[1] is not None:
+                names &= set(node.arg[1])
             elif node.op == "devices" or len(self.inputs.get(slot, ())) > 1:
                 names |= {DEVICES}
             found.append(names)
         return found
+
+
+def ended_ranges(node: OpNode) -> set[int]:
+    """Returns the step ranges that a node goes through, and that its value does not depend on any more."""
+    match node.op:
+        case "reduce":
+            return set(node.arg[3])
+        case "close":
+            return set(node.arg[0]) - {None}
+        case "vmapout":
+            return set(node.arg) - {None}
+        case "shards" | "shard":
+            return {DEVICES}
+        case _:
+            return set()
 
 
 @dataclass(frozen=True)
@@ -180,8 +186,7 @@ _VIEWS = MOVEMENT | WRITES | {"same", "bitcast", "after", "shards", "shard"}
 
 @dataclass(frozen=True)
 class MemoryView:
-    """A view of memory: `base` is the node that has the memory, `path` the nodes from there to the view, which is
-    last."""
+    """A view of memory: `base` is the node that has the memory, `path` the nodes from there up to the view."""
 
     base: int
     path: tuple[int, ...]

@@ -17,7 +17,7 @@ import numpy as np
 
 from vmapdbg.reference.arithmetic import find_carrier, load
 from vmapdbg.reference.evaluate import Evaluator
-from vmapdbg.reference.graph import OpGraph, OpNode, ScheduledKernel, Unknown
+from vmapdbg.reference.graph import OpGraph, OpNode, ScheduledKernel, Unknown, ended_ranges
 from vmapdbg.reference.value import Mask, RangedArray, align, leave_scope
 from vmapdbg.values.numbers import Array, Numbers, encode
 
@@ -34,11 +34,10 @@ Part = Mapping[int, range]
 
 @dataclass(frozen=True)
 class Written:
-    """What an argument holds after the kernel has run, and which of its elements are undefined: they come from outside
-    of a buffer, or C leaves them undefined. None: all are defined."""
+    """What an argument holds after the kernel has run, and which of its elements are undefined."""
 
     array: Array
-    undefined: Mask | None
+    undefined: Mask
 
 
 class LoopEvaluator(Evaluator):
@@ -50,6 +49,7 @@ class LoopEvaluator(Evaluator):
             raise Unknown(f"it takes {count:,} elements at a time")
 
     def _count_elements(self, slot: int) -> int:
+        """Returns how many elements the value of a node has at all steps together."""
         node = self.graph.nodes[slot]
         sizes: dict[int, int] = {}
         for source in self._plan.list_sources(slot):
@@ -122,17 +122,14 @@ class LoopEvaluator(Evaluator):
             if memory.ranges:
                 raise Unknown("memory depends on a step")
             if memory.undefined is not None and number not in written:
-                raise Unknown("it reads memory that nobody wrote")
+                raise Unknown("it reads memory that was never written")
             dtype = kernel.dtypes.get(number)
             if dtype is not None:
                 contents[number] = encode(memory.numbers.reshape(-1), dtype)
         found = run_kernel(kernel, contents).get(asked)
         if found is None:
             raise Unknown("the kernel does not write the buffer")
-        undefined = found.undefined
-        if undefined is not None:
-            undefined = undefined.reshape(node.shape)
-        return RangedArray(load(found.array).reshape(node.shape)).mark(undefined)
+        return RangedArray(load(found.array).reshape(node.shape)).mark(found.undefined.reshape(node.shape))
 
 
 class PartEvaluator(LoopEvaluator):
@@ -204,9 +201,9 @@ def write_steps(
 
 
 def run_kernel(kernel: ScheduledKernel, contents: Mapping[int, Array]) -> dict[int, Written]:
-    """Maps the number of each argument that is written to what it holds afterwards.
+    """Maps each argument that is written to what it holds afterwards; `contents` has the flat contents before.
 
-    `contents` has what the arguments hold before, flat. Raises Unknown with the reason if that cannot be computed.
+    Raises Unknown with the reason if that cannot be computed.
     """
     refuse_order(kernel)
     memories = {number: load(array) for number, array in contents.items()}
@@ -220,14 +217,7 @@ def run_kernel(kernel: ScheduledKernel, contents: Mapping[int, Array]) -> dict[i
         for store in kernel.stores:
             place, value, *gates = (found[slot] for slot in store.slots)
             write_steps(after[store.argument], undefined[store.argument], value, [place], gates)
-    written: dict[int, Written] = {}
-    for number, memory in after.items():
-        mask = undefined[number]
-        array = encode(memory, kernel.dtypes[number])
-        written[number] = Written(array, None)
-        if mask.any():
-            written[number] = Written(array, mask)
-    return written
+    return {n: Written(encode(memory, kernel.dtypes[n]), undefined[n]) for n, memory in after.items()}
 
 
 def refuse_order(kernel: ScheduledKernel) -> None:
@@ -244,8 +234,7 @@ def refuse_order(kernel: ScheduledKernel) -> None:
 
 
 def split(kernel: ScheduledKernel) -> Iterator[Part]:
-    """Yields the parts in which a kernel is computed. Raises Unknown if it takes too long, or if no loop can be
-    split."""
+    """Yields the parts in which a kernel is computed. Raises Unknown if it takes too long or cannot be split."""
     graph = kernel.graph
     open_ranges = graph.find_open()
     used = [names | ended_ranges(node) for node, names in zip(graph.nodes, open_ranges, strict=True)]
@@ -263,31 +252,19 @@ def split(kernel: ScheduledKernel) -> Iterator[Part]:
     yield from map(dict, itertools.product(*steps))
 
 
-def ended_ranges(node: OpNode) -> set[int]:
-    """Returns the step ranges that a node goes through, and that its value does not depend on any more."""
-    if node.op == "reduce":
-        return set(node.arg[3])
-    if node.op == "close":
-        return set(node.arg[0]) - {None}
-    return set()
-
-
 def choose_lengths(graph: OpGraph, used: Sequence[frozenset[int]], outer: set[int]) -> dict[int, int]:
     """Returns how many steps of each loop are computed at a time, for the loops that are split. `used` has the step
     ranges that each node takes, and `outer` the loops that can be split. Raises Unknown."""
     lengths = dict(graph.ranges)
-
-    def find_largest() -> tuple[int, frozenset[int]]:
-        return max(((math.prod(lengths[name] for name in names), names) for names in used), key=lambda one: one[0])
-
     chosen: dict[int, int] = {}
-    while used and (largest := find_largest())[0] > MOST_IN_PART:
-        count, names = largest
-        left = sorted(name for name in names & outer if name not in chosen)
+    while True:
+        counts = [math.prod(lengths[name] for name in names) for names in used]
+        largest = max(counts, default=0)
+        if largest <= MOST_IN_PART:
+            return chosen
+        left = used[counts.index(largest)] & outer - chosen.keys()
         if not left:
-            raise Unknown(f"it takes {count:,} elements at a time")
+            raise Unknown(f"it takes {largest:,} elements at a time")
         # the outermost first
-        name = left[0]
-        rest = count // lengths[name]
-        lengths[name] = chosen[name] = max(1, MOST_IN_PART // rest)
-    return chosen
+        name = min(left)
+        lengths[name] = chosen[name] = max(1, MOST_IN_PART // (largest // lengths[name]))

@@ -29,27 +29,19 @@ _LARGEST_EXACT = 2.0**53
 
 
 @dataclass(frozen=True)
-class Axis:
-    """An axis of `period` elements that is repeated and split into rows of `row` elements. `rows` rows are kept, from
-    `first_row` on, and `columns` elements of each, from `first_column` on."""
-
-    period: int
-    row: int
-    first_row: int
-    rows: int
-    first_column: int
-    columns: int
-
-
-@dataclass(frozen=True)
 class Windows:
     """A shrink that leaves windows. `inside` are the nodes that need not be computed: from its source down to the
-    reshape of `source`, which repeats the axes. `axes` says for each axis that is no repetition what it becomes:
-    windows, or (first, size) of the part that is kept."""
+    reshape of `source`, which must repeat the axes `repeated`.
+
+    The windows are a view of `source`. `starts` has the part of each of its axes from the first element on, and
+    `strides` an axis and a factor for each axis of the windows: the stride is the stride of the axis times the factor.
+    """
 
     inside: tuple[int, ...]
     source: int
-    axes: tuple[Axis | tuple[int, int], ...]
+    repeated: list[int]
+    starts: list[slice]
+    strides: list[tuple[int, int]]
 
 
 def find_windows(graph: OpGraph, slot: int, readers: Counter[int], kept: Collection[int]) -> Windows | None:
@@ -67,82 +59,54 @@ def find_windows(graph: OpGraph, slot: int, readers: Counter[int], kept: Collect
     source = flat.src[0]
     if any(cut.arg) or len(cut.shape) != len(flat.shape):
         return None
-    wide = graph.nodes[source].shape
-    axes = _match_axes(wide, flat.shape, cut.shape, split.shape, last.arg, last.shape)
-    if axes is None or not any(isinstance(axis, Axis) for axis in axes):
-        return None
-    return Windows(tuple(chain[1:]), source, axes)
+    windows = Windows(tuple(chain[1:]), source, [], [], [])
+    if _match_axes(windows, graph.nodes[source].shape, flat, cut, split.shape, last) and windows.repeated:
+        return windows
+    return None
 
 
 def _match_axes(
-    wide: Sequence[int],
-    flat: Sequence[int],
-    cut: Sequence[int],
-    split: Sequence[int],
-    first: Sequence[int],
-    left: Sequence[int],
-) -> tuple[Axis | tuple[int, int], ...] | None:
-    """Matches axes from left to right: each axis of `flat` is one axis of `wide`, or two of them joined. The shrink
-    keeps `left` elements of each axis of `split`, from `first` on."""
-    axes: list[Axis | tuple[int, int]] = []
+    windows: Windows, wide: Sequence[int], flat: OpNode, cut: OpNode, split: Sequence[int], last: OpNode
+) -> bool:
+    """Matches axes from left to right: each axis of `flat` is one axis of `wide`, or two of them joined. Adds the axes
+    to the windows, and returns whether all of them match."""
+    first, left = last.arg, last.shape
     i = j = 0
-    for before, after in zip(flat, cut, strict=True):
+    for before, after in zip(flat.shape, cut.shape, strict=True):
         if (*wide[i : i + 1], *split[j : j + 1]) == (before, after):
-            axes.append((first[j], left[j]))
+            windows.starts.append(slice(first[j], None))
+            windows.strides.append((i, 1))
             i, j = i + 1, j + 1
             continue
         repeated, row = wide[i : i + 2], split[j : j + 2]
         if len(repeated) + len(row) < 4 or (math.prod(repeated), math.prod(row)) != (before, after):
-            return None
-        axis = Axis(repeated[1], row[1], first[j], left[j], first[j + 1], left[j + 1])
-        if not _is_straight(axis):
-            return None
-        axes.append(axis)
+            return False
+        # each row starts so many elements later than the row before
+        step = row[1] - repeated[1]
+        start = first[j] * step + first[j + 1]
+        end = start + (left[j] - 1) * step + left[j + 1]
+        # no row may continue at the start of the axis
+        if step < 0 or 0 in left[j : j + 2] or end > repeated[1]:
+            return False
+        windows.repeated.append(i)
+        windows.starts.extend([slice(0, 1), slice(start, None)])
+        windows.strides.extend([(i + 1, step), (i + 1, 1)])
         i, j = i + 2, j + 2
-    return tuple(axes) if (i, j) == (len(wide), len(split)) else None
+    return (i, j) == (len(wide), len(split))
 
 
-def _is_straight(axis: Axis) -> bool:
-    """Whether no row continues at the start of the axis."""
-    step = axis.row - axis.period
-    if step < 0 or not axis.rows or not axis.columns:
-        return False
-    return (axis.first_row + axis.rows - 1) * step + axis.first_column + axis.columns <= axis.period
+def make_windows(windows: Windows, source: RangedArray, shape: tuple[int, ...]) -> RangedArray | None:
+    """Returns the windows, which have this shape, as a view of `source`; None if its axes are not repeated."""
+    steps, numbers = len(source.ranges), source.numbers
+    if any(_varies(numbers, steps + axis) for axis in windows.repeated):
+        return None
 
+    def slide(a: Numbers) -> Numbers:
+        strides = [a.strides[steps + axis] * factor for axis, factor in windows.strides]
+        part = a[(*[slice(None)] * steps, *windows.starts)]
+        return as_strided(part, (*a.shape[:steps], *shape), (*a.strides[:steps], *strides), writeable=False)
 
-def make_windows(windows: Windows, source: RangedArray) -> RangedArray | None:
-    """Returns the windows as a view of `source`; None if its axes are not repeated."""
-    steps = len(source.ranges)
-    numbers = source.numbers
-    place = steps
-    for axis in windows.axes:
-        if isinstance(axis, Axis):
-            if numbers.shape[place] > 1 and numbers.strides[place] != 0:
-                return None
-            place += 1
-        place += 1
-    return source.move(lambda a: _slide(a, windows.axes, steps))
-
-
-def _slide(numbers: Numbers, axes: Sequence[Axis | tuple[int, int]], steps: int) -> Numbers:
-    shape, strides = list(numbers.shape[:steps]), list(numbers.strides[:steps])
-    starts: list[slice | int] = [slice(None)] * steps
-    place = steps
-    for axis in axes:
-        stride = numbers.strides[place]
-        if isinstance(axis, Axis):
-            step = axis.row - axis.period
-            stride = numbers.strides[place + 1]
-            starts += [slice(0, 1), slice(axis.first_row * step + axis.first_column, None)]
-            shape += [axis.rows, axis.columns]
-            strides += [step * stride, stride]
-            place += 2
-        else:
-            starts.append(slice(axis[0], axis[0] + axis[1]))
-            shape.append(axis[1])
-            strides.append(stride)
-            place += 1
-    return as_strided(numbers[tuple(starts)], shape, strides, writeable=False)
+    return source.move(slide)
 
 
 # *** products
@@ -322,10 +286,6 @@ class Plan:
             elif op == "shrink" and (windows := find_windows(graph, slot, readers, kept)) is not None:
                 self.windows[slot] = windows
         self.order = [slot for slot in graph.reach(asked, known, self.list_sources) if slot not in known]
-
-    def count_readers(self) -> Counter[int]:
-        """Maps each node to the number of nodes in the plan that read it."""
-        return Counter(source for slot in self.order for source in self.list_sources(slot))
 
     def list_sources(self, slot: int) -> Sequence[int]:
         """Returns the nodes whose values a node is computed from."""

@@ -163,8 +163,7 @@ def enter_scope(source: RangedArray, names: Sequence[int | None]) -> RangedArray
 
 
 def leave_scope(source: RangedArray, names: Sequence[int | None], sizes: Sequence[int]) -> RangedArray:
-    """Turns step ranges into own axes: `names` has the id for each axis of the result, None for the value's own axes,
-    and `sizes` their sizes."""
+    """Turns step ranges into own axes of these sizes. `names` is as in `enter_scope`, for the axes of the result."""
     for axis, name in enumerate(names):
         if name is not None:
             source = _leave(source, axis, name, sizes[axis])
@@ -181,8 +180,7 @@ def _leave(source: RangedArray, axis: int, name: int, size: int) -> RangedArray:
 
 
 def join_shards(source: RangedArray, axis: int | None, device: int, count: int) -> RangedArray:
-    """Joins a sharded value, whose devices are the step range `device`: its shards side by side along an axis, or the
-    part of the first device if `axis` is None."""
+    """Joins the values of the devices side by side along an axis; None: takes the value of the first device."""
     if axis is None:
         return source.take_step(device, 0)
     whole = _leave(source, axis, device, count)
@@ -255,8 +253,7 @@ def _add(numbers: Numbers, axes: tuple[int, ...]) -> Numbers:
 
 
 def _add_windows(numbers: Numbers, axes: tuple[int, ...]) -> Numbers | None:
-    """Returns the sums of windows of integers that slide over one axis by one element a row, None for other numbers.
-    The windows have many times the elements of the axis."""
+    """Returns sums of windows of integers, which slide over one axis by one element a row; None for other numbers."""
     if len(axes) != 1 or numbers.dtype.kind not in "iu" or numbers.shape[axes[0]] < 2:
         return None
     (axis,) = axes

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vmapdbg.values.tolerance import ITEMSIZE, Tolerance
+from vmapdbg.values.tolerance import FLOAT_BITS, ITEMSIZE, Tolerance
 
 Numbers = NDArray[Any]
 
@@ -30,7 +30,6 @@ NUMPY_DTYPES = {
     "double": np.float64,
 }
 """dtype -> numpy's dtype, if numpy has it."""
-_EXPONENT_AND_MANTISSA_BITS = {"fp8e4m3": (4, 3), "fp8e5m2": (5, 2)}
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def decode(array: Array) -> Numbers:
         # the upper half of a float32
         words = np.frombuffer(array.data, np.uint16).astype(np.uint32)
         return (words << 16).view(np.float32)
-    table = _make_fp8_table(*_EXPONENT_AND_MANTISSA_BITS[array.dtype])
+    table = _make_fp8_table(*FLOAT_BITS[array.dtype])
     return table[np.frombuffer(array.data, np.uint8)]
 
 
@@ -92,7 +91,7 @@ def _encode_bfloat16(numbers: Numbers) -> Numbers:
 
 
 def _encode_fp8(numbers: Numbers, dtype: str) -> Numbers:
-    table = _make_fp8_table(*_EXPONENT_AND_MANTISSA_BITS[dtype])
+    table = _make_fp8_table(*FLOAT_BITS[dtype])
     positive = table[:128]
     count = int(np.isfinite(positive).sum())
     # after the largest number comes the infinity of e5m2, the NaN of e4m3
@@ -127,6 +126,11 @@ def make_plain(value: Any) -> float | int | str:
     if math.isfinite(number):
         return number
     return str(number)
+
+
+def wrap_integer(number: float, dtype: np.dtype[Any]) -> Numbers:
+    """Returns an integer in numpy's integer dtype, wrapped around."""
+    return np.array(int(number) % 2 ** (8 * dtype.itemsize), np.uint64).astype(dtype)
 
 
 def find_index(offset: int, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -205,8 +209,9 @@ def find_close(one: ArrayLike, other: ArrayLike, tolerance: Tolerance) -> NDArra
 
 
 def measure_errors(one: ArrayLike, other: ArrayLike) -> tuple[float, float]:
-    """Returns the largest difference of two elements, and the largest share of the larger element. NaN if a NaN is
-    paired with a number, infinite if an infinity is."""
+    """Returns the largest difference of two elements, and its largest share of the larger element.
+
+    NaN if a NaN is paired with a number, infinite if an infinity is."""
     left, right = widen(one), widen(other)
     unequal = ~((left == right) | (np.isnan(left) & np.isnan(right)))
     left, right = left[unequal], right[unequal]

@@ -2,6 +2,7 @@
 
 A dtype has tinygrad's name, such as `float`. Two runs of one graph add the numbers of a reduce in different orders, and
 each order rounds in its own way. n roundings point up and down alike, so their sum grows with the square root of n.
+Nothing here imports numpy, so commands that compare nothing start quickly.
 """
 
 from __future__ import annotations
@@ -27,23 +28,18 @@ ITEMSIZE = {
     "fp8e5m2": 1,
 }
 """dtype -> bytes of an element."""
-EPSILON = {
-    "double": 2.0**-52,
-    "float": 2.0**-23,
-    "half": 2.0**-10,
-    "bfloat16": 2.0**-7,
-    "fp8e4m3": 2.0**-3,
-    "fp8e5m2": 2.0**-2,
+FLOAT_BITS = {
+    "double": (11, 52),
+    "float": (8, 23),
+    "half": (5, 10),
+    "bfloat16": (8, 7),
+    "fp8e4m3": (4, 3),
+    "fp8e5m2": (5, 2),
 }
+"""Float dtype -> bits of the exponent and of the mantissa."""
+EPSILON = {name: 2.0**-mantissa for name, (_, mantissa) in FLOAT_BITS.items()}
 """dtype -> distance from 1 to the next larger number."""
-SMALLEST = {
-    "double": 2.0**-1074,
-    "float": 2.0**-149,
-    "half": 2.0**-24,
-    "bfloat16": 2.0**-133,
-    "fp8e4m3": 2.0**-9,
-    "fp8e5m2": 2.0**-16,
-}
+SMALLEST = {name: 2.0 ** (2 - 2 ** (exponent - 1) - mantissa) for name, (exponent, mantissa) in FLOAT_BITS.items()}
 """dtype -> the smallest number above zero."""
 # other names of the same dtypes, in other releases and in renderers
 _SPELLINGS = {"float64": "double", "float32": "float", "float16": "half", "bfloat": "bfloat16", "__bf16": "bfloat16"}
@@ -90,14 +86,12 @@ def make_tolerance(dtype: str, terms: int, largest: float) -> Tolerance:
 
 
 def measure_rounding(dtype: str, count: float) -> float:
-    """Returns the variance that `count` roundings to a dtype add to a value's relative error;
-    0 for integers and bools."""
+    """Returns the variance of the relative error from `count` roundings to a dtype; 0 for integers and bools."""
     return count * EPSILON.get(dtype, 0.0) ** 2
 
 
 def count_terms(dtype: str, variance: float) -> int:
-    """Returns how many roundings to a dtype have this variance: the `terms` of its tolerance. 0 for integers and
-    bools. The roundings may have been to coarser and finer dtypes."""
+    """Returns how many roundings to a dtype have this variance; 0 for integers and bools."""
     if not is_float(dtype):
         return 0
     return math.ceil(variance / EPSILON[dtype] ** 2)

@@ -153,10 +153,8 @@ def _run_scheduled(kernel: ScheduledKernel, names: Sequence[str | None], wrong: 
         written = run_kernel(kernel, _read_arguments(kernel.dtypes, names, wrong))
     if 0 not in written:
         raise Unknown("it does not write its first buffer")
-    masks = written[0].undefined
-    if masks is None:
-        masks = np.zeros(written[0].array.shape, np.bool_)
-    return wrong.align(written[0].array.data, wrong.right.dtype), decode(wrong.align(masks.tobytes(), "bool"))
+    undefined = wrong.align(written[0].undefined.tobytes(), "bool")
+    return wrong.align(written[0].array.data, wrong.right.dtype), decode(undefined)
 
 
 def _find_scheduled_fault(evidence: Evidence, wrong: WrongBuffer, kernel: ScheduledKernel) -> KernelFault | None:
@@ -185,8 +183,7 @@ def _find_stale_reads(evidence: Evidence, wrong: WrongBuffer, kernel: ScheduledK
 
 
 def _other_versions(run: KernelRun) -> Iterator[dict[int, int]]:
-    """Yields argument -> version of other contents that the kernel could read: first of one argument, the nearest
-    versions first, then of several arguments."""
+    """Yields argument -> version of other contents: of one argument first, and the nearest versions first."""
     others: dict[int, list[int]] = {}
     for argument, held in enumerate(run.held):
         if held is None:

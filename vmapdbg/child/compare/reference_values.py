@@ -76,13 +76,9 @@ class ReferenceValues:
 
     def evaluate(self, slots: Sequence[int]) -> list[Array | str]:
         """Returns the values of nodes, or why a value is unknown. The sizes of the open ranges are the first axes."""
-        found = self.evaluate_raw(slots)
-        return [self._make_array(slot, value) for slot, value in zip(slots, found, strict=True)]
-
-    def evaluate_raw(self, slots: Sequence[int]) -> list[RangedArray | Unknown]:
-        """Returns the values of nodes as the evaluator has them."""
         self.evaluations += 1
-        return self._evaluator.evaluate(slots)
+        found = self._evaluator.evaluate(slots)
+        return [self._make_array(slot, value) for slot, value in zip(slots, found, strict=True)]
 
     def evaluate_all(self, slots: Sequence[int]) -> list[RangedArray]:
         """Returns the values of nodes. Raises Unknown if one of them cannot be computed."""

@@ -151,8 +151,7 @@ class ScheduleChecker:
         return replace(check, stale=stale, overwritten=self.find_overwritten(values, is_got))
 
     def find_overwritten(self, values: ReferenceValues, is_got: IsGot) -> tuple[OverwrittenInput, ...]:
-        """Returns which inputs a replay has written over, if their later contents explain a wrong output: one input, or
-        else all of them together."""
+        """Returns the inputs that a replay has written over, if the later contents of one or all explain the output."""
         changes = self.evidence.changed
         later: dict[int, RangedArray] = {}
         for changed in changes:
@@ -208,8 +207,7 @@ class ScheduleChecker:
 
 
 def expected_outputs(evidence: Evidence, read: ReadContents) -> tuple[ExpectedOutput, ...]:
-    """Returns what each output of a failed schedule, and each buffer that it assigns to, should hold. Unknown ones are
-    left out."""
+    """Returns what each output of a failed schedule should hold, as far as it is known."""
     if "asked" not in evidence.graphs:
         return ()
     values = ReferenceValues(evidence.graphs["asked"], read)

@@ -1,6 +1,6 @@
 """The evidence of one schedule, in a form that goes from one process to another.
 
-A PackedGraph has ops by name: stock tinygrad has no VMAPIN. UOps are not pickled as they are: two buffers of two
+A PackedGraph has ops by name, because stock tinygrad has no VMAPIN. UOps are not pickled as they are: buffers of two
 processes could get the same name."""
 
 from __future__ import annotations
@@ -18,24 +18,13 @@ UOp = Any  # this module is imported before the overlay is installed, and must n
 GraphName = Literal["asked", "got", "passed"]
 
 
-@dataclass(frozen=True)
-class PackedNode:
-    """One UOp; `src` are slots: positions in the graph's list, all before its own. `shape` is None if it has
-    none."""
-
-    op: str
-    dtype: Any
-    src: tuple[int, ...]
-    arg: Any
-    shape: tuple[Any, ...] | None
-
-
 @dataclass
 class PackedGraph:
-    """Nodes in the order of the toposort. `roots` are the slots of the values that are asked for. `blobs` has, by slot,
-    the name of the contents of each BUFFER that has any."""
+    """UOps in the order of the toposort, each as (op, dtype, slots of its sources, arg); a slot is a position in this
+    list. `roots` are the slots of the values that are asked for. `blobs` maps the slot of a BUFFER to the name of its
+    contents."""
 
-    nodes: list[PackedNode] = field(default_factory=list)
+    nodes: list[tuple[str, Any, tuple[int, ...], Any]] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
     blobs: dict[int, str] = field(default_factory=dict)
 
@@ -52,10 +41,9 @@ class Version:
 @dataclass(frozen=True)
 class KernelRun:
     """A launch of a kernel as the scheduler made it: its number among the kernels of the evidence, and the names of
-    what its arguments held right before it (None: nothing was there yet). `refused` says why they are not known.
-    `linear` is the name of its linear program , None for the reason `linear_refused`. `versions` has
-    what each argument held during the schedule, in order, as far as that was seen; `held` has the position of what it
-    held for this launch, None if that is not known."""
+    what its arguments held right before it (None: nothing yet). `refused` says why they are not known. `linear` is the
+    name of its linear program, None for the reason `linear_refused`. `versions` has what each argument is known to
+    have held during the schedule, in order; `held` has the position of what it held for this launch, None: unknown."""
 
     kernel: int | None = None
     arguments: tuple[str | None, ...] = ()
@@ -70,12 +58,11 @@ class KernelRun:
 class WrittenBuffer:
     """What one kernel wrote, as it was right after the kernel ran.
 
-    `node` is the id of its node in the Capture; the node is the root of the pass's graph with the same index as this
-    buffer has among the buffers. `launch` wrote it, `kernel` is the number of the compute kernel, None for a copy.
-    `closed` has the id of each range of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the id
-    and size of each range of the BUFFERIZE that was stored. `is_memory`: the buffer was there before, and the root of
-    the graph is all that it holds, not only what the kernel writes. `run` is the kernel and what it read. `parts`: the
-    buffer is on several devices, and these are its parts on each of them, in order."""
+    `node` is the id of its node in the Capture; root number N of the pass's graph is the node of buffer number N.
+    `launch` wrote it, `kernel` is the number of the compute kernel, None for a copy. `closed` has the id of each range
+    of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the id and size of each range of the
+    BUFFERIZE that was stored. `is_memory`: the root is all that the buffer holds, also what was there before. `run` is
+    the kernel and what it read. `parts` are the parts of a buffer on several devices, in order."""
 
     node: int
     kernel: int | None
@@ -95,8 +82,8 @@ class HeldBuffer:
     """What a buffer of the snippet held after the kernels ran. The buffer is assigned to (`is_assigned`), or it changed
     without an assign: an input, or (`is_live`) the buffer of a tensor that is not in the graph. `slot` is the position
     of what it should hold in the graph of the reference, `blobs` are its contents, one for each device. `is_written`:
-    whether a kernel wrote to it, None if that is not known; `launch` is the last launch that did. `part_of`: the number
-    of the assigned buffer, in which an item assignment may change only what its index chooses."""
+    whether a kernel wrote to it, None if unknown; `launch` is the last launch that did. `part_of`: the number of the
+    assigned buffer in which an item assignment may change only what its index chooses."""
 
     slot: int
     blobs: tuple[str, ...]
@@ -177,15 +164,8 @@ def pack_graph(roots: Iterable[UOp], contents: Callable[[UOp], str | None]) -> P
     *nodes, _sink = wanted[0].sink(*wanted[1:]).toposort()
     for u in nodes:
         slots[u] = len(packed.nodes)
-        packed.nodes.append(PackedNode(u.op.name, u.dtype, tuple(slots[s] for s in u.src), u.arg, _find_shape(u)))
+        packed.nodes.append((u.op.name, u.dtype, tuple(slots[s] for s in u.src), u.arg))
         if u.op.name == "BUFFER" and (name := contents(u)) is not None:
             packed.blobs[slots[u]] = name
     packed.roots = [slots[u] for u in wanted]
     return packed
-
-
-def _find_shape(u: UOp) -> tuple[int, ...] | None:
-    shape = u._shape
-    if shape is None or not all(isinstance(size, int) for size in shape):
-        return None
-    return tuple(shape)

@@ -180,9 +180,8 @@ class Packer:
         below = set(self.graph.reach(others))
         found: dict[UOp, int] = {}
         for u, slots in writes.items():
-            memory = self._slots[u]
-            if len(slots) == 1 and memory not in below:
-                found[u] = self._add_after(memory, slots)
+            if len(slots) == 1 and self._slots[u] not in below:
+                found[u] = self._add_after(self._slots[u], slots)
         return found
 
     def find_touched(self) -> set[UOp]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from vmapdbg.child.capture.view import list_nodes
 from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.evidence.launches import LaunchKeeper
 from vmapdbg.child.evidence.packer import CannotPack, Packer, is_device
@@ -20,16 +21,11 @@ _DEVICES = KernelRun(refused="it is launched on several devices at once")
 
 
 def pack_buffers(
-    evidence: Evidence,
-    passed: PassRecord,
-    ids: Mapping[UOp, int],
-    keeper: LaunchKeeper,
-    groups: Sequence[tuple[int, ...]],
-    packer: Packer,
+    evidence: Evidence, passed: PassRecord, keeper: LaunchKeeper, groups: Sequence[tuple[int, ...]], packer: Packer
 ) -> None:
     """Adds the buffers that a run of the pass made to the evidence of its schedule, with the kernels that write them,
-    and the graph of their values that `packer` makes. `ids` has the nodes' numbers in the Capture; `groups` has the
-    launches of each kernel."""
+    and the graph of their values that `packer` makes. `groups` has the launches of each kernel."""
+    ids = {u: number for number, u in enumerate(list_nodes(passed))}
     numbers = number_kernels(passed.kernels)
     known: dict[Any, int] = {}
     for number, (launches, kernel) in enumerate(zip(groups, passed.kernels, strict=True)):
@@ -41,32 +37,20 @@ def pack_buffers(
             # it comes after a call of a function, which is in its graph
             continue
         packer.graph.roots.append(root)
-        closed, stored = find_closed(passed, kernel, keeper.written[launches[0]].size)
+        node, kept = ids[kernel.node], keeper.written[launches[0]]
+        closed, stored = find_closed(passed, kernel, kept.size)
+        written = WrittenBuffer(node, numbers[number], closed, stored, kept.dtype, kept.size, "", is_memory)
         parts: list[WrittenBuffer] = []
         for launch in launches:
-            kept = keeper.written[launch]
-            run = _DEVICES
-            if len(kept.names) == 1:
+            names, run = keeper.written[launch].names, _DEVICES
+            if len(names) == 1:
                 run = keeper.pack_run(launch, evidence.kernels, known)
-            parts += (
-                WrittenBuffer(
-                    node=ids[kernel.node],
-                    kernel=numbers[number],
-                    closed=closed,
-                    stored=stored,
-                    dtype=kept.dtype,
-                    size=kept.size,
-                    blob=name,
-                    is_memory=is_memory,
-                    run=run,
-                    launch=launch,
-                )
-                for name in kept.names
-            )
+            parts += (replace(written, blob=name, run=run, launch=launch) for name in names)
         if len(parts) > 1:
             parts = [_join_parts(parts, keeper)]
         evidence.buffers += parts
     evidence.graphs["passed"] = packer.graph
+    evidence.range_names |= {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
     evidence.range_names[DEVICES] = "device"
 
 

@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.capture.view import list_nodes
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer, pack_graph
 from vmapdbg.child.evidence.launches import LaunchKeeper, LiveTensors
@@ -224,9 +223,7 @@ class RealizeCall:
         inputs = find_inputs(self.scheduled, passed.toposort)
         variables = self.variables | find_argument_sizes(self.scheduled)
         packer = Packer(lambda u: self.inputs.get(inputs.get(u)), variables)
-        ids = {u: number for number, u in enumerate(list_nodes(passed))}
-        pack_buffers(self.evidence, passed, ids, self.launches, groups, packer)
-        self.evidence.range_names |= {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
+        pack_buffers(self.evidence, passed, self.launches, groups, packer)
 
     def fail(self, error: BaseException, nodes: KnownNodes, passes: Passes) -> None:
         """Ends a call that raises `error`; `nodes` are the known nodes of the last schedule."""

@@ -19,6 +19,10 @@ from vmapdbg.child.listen.launches import buffer_of, used_buffers_of, watch_repl
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.model.wording import format_plural
 
+_Buffers = Mapping[int, Any]
+"""The buffer of a replay for each input of the captured call, by the id of the input."""
+_Read = dict[tuple[int, Any], str]
+"""(index of a schedule, BUFFER that it reads) -> the name of the contents."""
 MOST_COMPARED = 3
 """How many replays of one captured call are compared."""
 
@@ -174,7 +178,6 @@ class ReplayWatcher:
             known.reason = "a variable has another value than in the call that was captured"
         if known.reason is not None or known.replays > MOST_COMPARED:
             return replay(captured, buffers, variables)
-        # the buffer of the replay for each input of the call, by the id of the input
         pairs = zip(known.inputs or (), map(buffer_of, buffers), strict=True)
         now = {id(before): after for before, after in pairs}
         line = find_user_line()
@@ -185,10 +188,10 @@ class ReplayWatcher:
             self.write(known, now, read, line)
         return result
 
-    def keep_read(self, known: JitCall, now: Mapping[int, Any], time: str) -> dict[tuple[int, Any], str]:
-        """Keeps what the schedules of a replay read, as far as it is to be read at this `time`. Returns (index of the
-        schedule, BUFFER) -> contents. Notes a reason if there is no room."""
-        kept: dict[tuple[int, Any], str] = {}
+    def keep_read(self, known: JitCall, now: _Buffers, time: str) -> _Read:
+        """Keeps what the schedules of a replay read, as far as it is to be read at this `time`. Notes a reason if there
+        is no room."""
+        kept: _Read = {}
         try:
             for index, u in known.list_read():
                 if u not in known.made[index] and known.find_time(index, u.buffer) == time:
@@ -197,19 +200,14 @@ class ReplayWatcher:
             known.reason = "there was no room for what they read"
         return kept
 
-    def write(
-        self, known: JitCall, now: Mapping[int, Any], read: Mapping[tuple[int, Any], str], line: str | None
-    ) -> None:
+    def write(self, known: JitCall, now: _Buffers, read: _Read, line: str | None) -> None:
         """Writes what each schedule of a finished replay read and wrote."""
         for index, call in enumerate(known.realized):
             evidence = Evidence(call.evidence.schedule, line, replay=known.replays)
-            # also what only earlier schedules read
-            ordered = sorted(read.items(), key=lambda one: one[0][0])
-            contents = {u: (name,) for (reader, u), name in ordered if reader <= index}
             try:
                 # an input that is assigned to is an output
                 call.keep_outputs(evidence, call.views, now)
-                self._keep_held(evidence, known, index, contents, now)
+                self._keep_held(evidence, known, index, read, now)
             except BlobsFull:
                 known.reason = "there was no room for what they wrote"
                 return
@@ -221,17 +219,12 @@ class ReplayWatcher:
             self.folder.write(evidence)
         known.compared += 1
 
-    def _keep_held(
-        self,
-        evidence: Evidence,
-        known: JitCall,
-        index: int,
-        contents: Mapping[Any, tuple[str, ...]],
-        now: Mapping[int, Any],
-    ) -> None:
-        """Packs the graph of a schedule of a replay, which read `contents`. Keeps what the buffers hold that it assigns
-        to, and the buffers that it read and that the replay overwrote without an assign in the call. Raises
-        BlobsFull."""
+    def _keep_held(self, evidence: Evidence, known: JitCall, index: int, read: _Read, now: _Buffers) -> None:
+        """Packs the graph of schedule `index` of a replay. Keeps what the buffers hold that it assigns to, and the
+        buffers that it read and that the replay overwrote without an assign in the call. Raises BlobsFull."""
+        # also what only earlier schedules read
+        ordered = sorted(read.items(), key=lambda one: one[0][0])
+        contents = {u: (name,) for (reader, u), name in ordered if reader <= index}
         packer = known.realized[index].pack_asked(evidence, contents, known.made[index])
         if packer is None:
             return

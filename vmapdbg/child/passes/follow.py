@@ -1,26 +1,47 @@
-"""Evaluates the outputs of a schedule after each pass of the scheduler. Runs in the child."""
+"""The child of `vmapdbg why --value`: runs the snippet, then evaluates the outputs of each schedule after each pass of
+the scheduler.
+
+Started by `shared/children.py` as `python -m vmapdbg.child.passes.follow REQUEST`. Writes its result after each
+schedule.
+"""
 
 from __future__ import annotations
 
 import functools
+import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vmapdbg.check.result import Comparison, OutputCheck
-from vmapdbg.check.value_path import Difference, OutputPath, PassKind, PassValue, SchedulePath, WrongRewrite
+from vmapdbg.check.result import (
+    Comparison,
+    Difference,
+    OutputCheck,
+    OutputPath,
+    PassKind,
+    PassValue,
+    SchedulePath,
+    ValueReport,
+    WrongRewrite,
+)
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.folder import EvidenceFolder
 from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack, find_argument_sizes
 from vmapdbg.child.failures.diagnose import KnownNodes
+from vmapdbg.child.failures.endless import Watcher
+from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.listen.releases import find_inputs
-from vmapdbg.child.passes.compare import Judge
-from vmapdbg.child.passes.order import OrderedKernels
-from vmapdbg.child.passes.outputs import BufferFollower, Followed, choose_chains, follow_outputs
-from vmapdbg.child.passes.steps import MOST_SECONDS, Progress, StepFinder
-from vmapdbg.child.passes.watch import FollowedCall, PassRun
+from vmapdbg.child.passes.outputs import BufferFollower, Followed, OrderedKernels, choose_chains, follow_outputs
+from vmapdbg.child.passes.steps import MOST_SECONDS, Progress, StepFinder, ValueComparer
+from vmapdbg.child.passes.watch import FollowedCall, FollowingCollector, PassRun
+from vmapdbg.child.run_snippet import Mode, run_in
+from vmapdbg.install.job import ValueRequest, load_request
+from vmapdbg.model import capture as model
+from vmapdbg.model.schedule_index import find_nodes_of
+from vmapdbg.model.store import to_data, write_atomically
 from vmapdbg.model.wording import first_line
 from vmapdbg.reference.graph import Unknown
 
@@ -30,9 +51,7 @@ MOST_SECONDS_IN_ALL = 120
 _NO_STEP = "no single step of it that can be evaluated changes a value"
 ORDER = "the kernels in their order, by numpy"
 RUN = "the kernels as they ran"
-
-
-PackAfter = Callable[[Followed, "OrderedKernels | None"], tuple[int, int]]
+PackAfter = Callable[[Followed, OrderedKernels | None], tuple[int, int]]
 """Packs a value after a pass, or after the kernels in their order: returns the slots of what it should be, and of what
 it is. Raises CannotPack."""
 
@@ -44,8 +63,14 @@ class ScheduleFollower:
         self.one, self.nodes, self.folder, self.progress = one, nodes, folder, progress
         self._end = time.monotonic() + MOST_SECONDS_IN_ALL
         self.chains = choose_chains(one.seen)
-        self.packer = make_packer(one)
-        self.judge = Judge(self.packer.graph, folder.read_data)
+        # until 0.12 the scheduler replaces the BUFFERs of the snippet
+        self._before: dict[UOp, UOp] = {}
+        if one.scheduled.op.name != "CALL":
+            self._before = find_inputs(one.scheduled, [])
+        inputs = one.call.inputs
+        variables = one.call.variables | find_argument_sizes(one.scheduled)
+        self.packer = LoopPacker(lambda u: inputs.get(self._snippet_buffer_of(u)) or None, variables)
+        self.comparer = ValueComparer(self.packer.graph, folder.read_data)
         # how the real results compare
         self.checks: list[OutputCheck] = []
         # the outputs in the graph before the first pass
@@ -53,10 +78,6 @@ class ScheduleFollower:
         self.followed: list[Followed] = []
         self.order: OrderedKernels | None = None
         self.order_refused = "the order of the kernels was not seen"
-        # until 0.12 the scheduler replaces the BUFFERs of the snippet
-        self._before: dict[UOp, UOp] = {}
-        if one.scheduled.op.name != "CALL":
-            self._before = find_inputs(one.scheduled, [])
 
     def follow(self, line: str | None) -> SchedulePath:
         """Follows the outputs, and the buffers of the snippet that are wrong after the last kernel."""
@@ -96,24 +117,20 @@ class ScheduleFollower:
                 return memory, self.packer.pack_memory(found)
             return memory, self.packer.pack(found)
 
-        passes = [*self._judge_passes(pack_after), self._judge_run(number)]
+        passes = [*self._compare_passes(pack_after), self._compare_run(number)]
         node = self.packer.graph.nodes[right]
-        node_id = self._find_node(number, u)
-        return self._explain(OutputPath(number, node.shape, node.dtype, without_doubtful(passes), node_id))
-
-    def _find_node(self, number: int, u: UOp) -> int | None:
-        """Returns the id of an output's node, None if unknown."""
         states = [u, *(one.outputs[number] for one in self.followed if number in one.outputs)]
         # `find` also finds a state of memory by its buffer, which is another node
         found = [self.nodes.ids.get(state) for state in states] + [self.nodes.find(state) for state in states]
-        return next((node for node in found if node is not None), None)
+        node_id = next((known for known in found if known is not None), None)
+        return self._explain(OutputPath(number, node.shape, node.dtype, without_doubtful(passes), node_id))
 
     # *** buffers of the snippet
 
     def _follow_buffers(self) -> Iterator[OutputPath]:
         """Yields the buffers that hold wrong values when the kernels have run."""
         first = self.chains[0].runs[0].before
-        follower = BufferFollower(self.packer, self._find_own)
+        follower = BufferFollower(self.packer, self._snippet_buffer_of)
         buffers = list(self.one.call.held)
         for check in self.checks:
             if check.comparison.status != "wrong" or check.of not in {"assigned", "input"}:
@@ -129,12 +146,12 @@ class ScheduleFollower:
         def pack_after(one: Followed, order: OrderedKernels | None) -> tuple[int, int]:
             if order is None:
                 return right, follower.pack_memory(one.run.after, buffer)
-            leaf = next((u for u in order.held if self._find_own(u) is buffer), None)
+            leaf = next((u for u in order.held if self._snippet_buffer_of(u) is buffer), None)
             if leaf is None:
                 return right, self.packer.pack(buffer)
             return right, order.held[leaf]
 
-        passes = [*self._judge_passes(pack_after), make_run_value(check.comparison)]
+        passes = [*self._compare_passes(pack_after), make_run_value(check.comparison)]
         node = self.packer.graph.nodes[right]
         path = OutputPath(check.number, node.shape, node.dtype, without_doubtful(passes), of="buffer")
         for one, value in zip(self.followed, path.passes, strict=False):
@@ -142,45 +159,45 @@ class ScheduleFollower:
                 return replace(path, rewrite=follower.explain(one.run, buffer, value.difference, self.nodes))
         return path
 
-    def _find_own(self, leaf: UOp) -> UOp | None:
+    def _snippet_buffer_of(self, leaf: UOp) -> UOp | None:
         """Returns the BUFFER of the snippet that a leaf of a graph replaces, None for another leaf."""
         inputs = self.one.call.inputs
         if leaf in inputs:
             return leaf
         found = self._before.get(leaf)
-        if leaf.op.name == "PARAM":
+        if self.one.scheduled.op.name == "CALL":
             found = find_inputs(self.one.scheduled, [leaf]).get(leaf)
         return found if found in inputs else None
 
     # *** one row
 
-    def _judge_passes(self, pack: PackAfter) -> list[PassValue]:
+    def _compare_passes(self, pack: PackAfter) -> list[PassValue]:
         """Returns the rows of the passes, and the row of the kernels in their order."""
         passes: list[PassValue] = []
         for one in self.followed:
-            value = self._judge(one.run.name, "rewrite", functools.partial(pack, one, None))
+            value = self._compare(one.run.name, "rewrite", functools.partial(pack, one, None))
             passes.append(replace(value, place=one.run.place))
         if self.order is None:
             passes.append(PassValue(ORDER, None, "unknown", reason=self.order_refused, kind="order"))
         else:
-            passes.append(self._judge(ORDER, "order", functools.partial(pack, self.followed[-1], self.order)))
+            passes.append(self._compare(ORDER, "order", functools.partial(pack, self.followed[-1], self.order)))
         return passes
 
-    def _judge(self, name: str, kind: PassKind, pack: Callable[[], tuple[int, int]]) -> PassValue:
+    def _compare(self, name: str, kind: PassKind, pack: Callable[[], tuple[int, int]]) -> PassValue:
         """Returns the row of a value; `pack` returns the slots of what it should be and of what it is."""
         if time.monotonic() > self._end:
             reason = f"the schedule takes more than {MOST_SECONDS_IN_ALL} s to evaluate"
             return PassValue(name, None, "unknown", reason=reason, kind=kind)
         self.progress(f"schedule {self.one.schedule}: {name}")
         try:
-            found = self.judge.compare(*pack())
+            found = self.comparer.compare(*pack())
         except (CannotPack, Unknown, *UNEXPECTED) as error:
             return PassValue(name, None, "unknown", reason=str(error), kind=kind)
         if found is None:
             return PassValue(name, None, "right", kind=kind)
         return PassValue(name, None, "wrong", found, kind=kind)
 
-    def _judge_run(self, number: int) -> PassValue:
+    def _compare_run(self, number: int) -> PassValue:
         for check in self.checks:
             if (check.of, check.number) == ("output", number):
                 return make_run_value(check.comparison)
@@ -195,7 +212,7 @@ class ScheduleFollower:
             self.order_refused = "tinygrad had the schedule in its cache"
         if len(seen.created) != 1:
             return
-        order = OrderedKernels(seen.created[0], self.packer)
+        order = OrderedKernels(*seen.created[0], self.packer)
         try:
             order.run()
         except (CannotPack, *UNEXPECTED) as error:
@@ -211,25 +228,22 @@ class ScheduleFollower:
         if first is None:
             return path
         kind = path.passes[first].kind
-        if kind == "rewrite":
-            return self._explain_pass(path, first)
         if kind == "order" and self.order is not None:
             return replace(path, read=self.order.find_wrong_read(self.nodes))
-        return path
-
-    def _explain_pass(self, path: OutputPath, first: int) -> OutputPath:
+        if kind != "rewrite":
+            return path
         before = [self.outputs, *(one.outputs for one in self.followed)]
         output = before[first].get(path.number)
         if output is None:
             return replace(path, reason="the output is not found in the graph before it")
-        rewrite, reason = self.find_step(self.followed[first].run, output)
-        if rewrite is not None:
-            return replace(path, rewrite=rewrite)
-        return replace(path, reason=doubt_first(path.passes, first, reason))
+        rewrite, reason = self._find_step(self.followed[first].run, output)
+        if reason == _NO_STEP and first and path.passes[first - 1].status == "unknown":
+            reason = f"{reason}, and the value before it is not known: it may be an earlier pass"
+        return replace(path, rewrite=rewrite, reason=reason)
 
-    def find_step(self, run: PassRun, u: UOp) -> tuple[WrongRewrite | None, str | None]:
+    def _find_step(self, run: PassRun, u: UOp) -> tuple[WrongRewrite | None, str | None]:
         """Returns the first step of a pass that changes the value of a UOp, or why no step is known."""
-        finder = StepFinder(run, u, self.packer, self.judge, self.progress)
+        finder = StepFinder(run, u, self.packer, self.comparer, self.progress)
         try:
             rewrite = finder.find(self.nodes)
         except Exception as error:  # tinygrad may refuse to make a step again
@@ -241,35 +255,16 @@ class ScheduleFollower:
         return None, _NO_STEP
 
 
-def doubt_first(passes: Sequence[PassValue], first: int, reason: str | None) -> str | None:
-    """Returns why no step of pass number `first` makes a value wrong: it may be an earlier pass that is unknown."""
-    if reason == _NO_STEP and first and passes[first - 1].status == "unknown":
-        return f"{reason}, and the value before it is not known: it may be an earlier pass"
-    return reason
-
-
 def without_doubtful(passes: Sequence[PassValue]) -> tuple[PassValue, ...]:
     """Returns the values of passes without wrong values before a right value. No pass repairs a value: such a value was
     only evaluated wrongly."""
     last = max((i for i, one in enumerate(passes) if one.status == "right"), default=0)
-    return (*map(_doubt, passes[:last]), *passes[last:])
-
-
-def _doubt(one: PassValue) -> PassValue:
-    if one.status != "wrong":
-        return one
-    reason = "it was evaluated wrongly: it is right again after a later pass"
-    return replace(one, status="unknown", difference=None, reason=reason)
-
-
-def make_packer(one: FollowedCall) -> LoopPacker:
-    """Returns the packer of the graphs of a schedule, with the contents of its buffers."""
-    inputs, scheduled = one.call.inputs, one.scheduled
-    variables = one.call.variables | find_argument_sizes(scheduled)
-    if scheduled.op.name == "CALL":
-        return LoopPacker(lambda u: inputs.get(u) or inputs.get(find_inputs(scheduled, [u]).get(u)) or None, variables)
-    before = find_inputs(scheduled, [])
-    return LoopPacker(lambda u: inputs.get(u) or inputs.get(before.get(u)) or None, variables)
+    values = list(passes)
+    for i, one in enumerate(passes[:last]):
+        if one.status == "wrong":
+            reason = "it was evaluated wrongly: it is right again after a later pass"
+            values[i] = replace(one, status="unknown", difference=None, reason=reason)
+    return tuple(values)
 
 
 def make_run_value(found: Comparison) -> PassValue:
@@ -280,3 +275,71 @@ def make_run_value(found: Comparison) -> PassValue:
     assert found.expected is not None
     difference = Difference(found.index, found.got, found.expected, found.wrong, found.total)
     return PassValue(RUN, None, "wrong", difference, kind="run")
+
+
+# *** the process
+
+
+def main() -> None:
+    request = load_request(ValueRequest, sys.argv[1])
+    hold(request.lifeline)
+    mode: Any = Mode(request)
+    progress = functools.partial(write_atomically, request.progress)
+    watcher = Watcher(progress)
+    watcher.start()
+    mode.collector_kind = FollowingCollector
+    error = run_in(mode, request)
+    chosen: list[tuple[FollowedCall, KnownNodes]] = []
+    for one in getattr(mode.collector, "followed", []):
+        if one.schedule >= 0 and request.schedule in (None, one.schedule):
+            chosen.append((one, _find_nodes(mode.schedules[one.schedule].passed, one)))
+    capture = mode.build(error, lambda: None)
+    watcher.stop()
+    if request.subject is not None:
+        asked = find_nodes_of(capture, request.subject, request.schedule)
+        chosen = [(one, known) for one, known in chosen if one.schedule in asked]
+    paths: list[SchedulePath] = []
+    _write(request, capture, paths, stopped=bool(chosen))
+    for number, (one, known) in enumerate(chosen, start=1):
+        schedule = capture.schedules[one.schedule]
+        try:
+            follower = ScheduleFollower(one, known, mode.collector.folder, progress)
+            path = follower.follow(schedule.line)
+        except Exception as unexpected:  # the other schedules are followed all the same
+            reason = f"its graphs cannot be read: {type(unexpected).__name__}: {first_line(unexpected)}"
+            path = SchedulePath(one.schedule, schedule.line, reason=reason)
+        paths.append(_add_lines(path, schedule))
+        _write(request, capture, paths, stopped=number < len(chosen))
+
+
+def _find_nodes(passed: Any, one: FollowedCall) -> KnownNodes:
+    """Returns the known nodes of a schedule; `passed` is the record of its pass, None if there is no record."""
+    if passed is None:
+        return KnownNodes(one.schedule)
+    from vmapdbg.child.capture.view import PassView
+
+    return KnownNodes(one.schedule, PassView(passed).ids, passed.held, dict(one.origin))
+
+
+def _add_lines(path: SchedulePath, schedule: model.Schedule) -> SchedulePath:
+    """Returns the path of a schedule with the lines of its nodes."""
+    lines: dict[int | None, str | None] = {node.id: node.line for node in schedule.nodes}
+    outputs: list[OutputPath] = []
+    for output in path.outputs:
+        rewrite, read = output.rewrite, output.read
+        if rewrite is not None:
+            rewrite = replace(rewrite, line=lines.get(rewrite.node))
+        if read is not None:
+            read = replace(read, line=lines.get(read.node), writer_line=lines.get(read.writer_node))
+        outputs.append(replace(output, rewrite=rewrite, read=read, line=lines.get(output.node)))
+    return replace(path, outputs=tuple(outputs))
+
+
+def _write(request: ValueRequest, capture: model.Capture, paths: list[SchedulePath], stopped: bool) -> None:
+    """Writes what is known so far. `stopped`: there is more to come, which Ctrl-C may prevent."""
+    data = {"capture": to_data(capture), "report": to_data(ValueReport(tuple(paths), stopped))}
+    write_atomically(request.output, json.dumps(data, separators=(",", ":"), allow_nan=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,5 @@
-"""Finds the outputs of a schedule, and the buffers of the snippet, in the graph after each pass. Runs in the child.
+"""Finds the outputs of a schedule, and the buffers of the snippet, in the graph after each pass, and in the memory that
+the kernels leave when numpy runs them in their order. Runs in the child.
 
 Until 0.12 the scheduler numbers the UOps of the tensor graph and keeps the numbers as tags. From 0.13 on it first makes
 a graph of writes to buffers; each write keeps its place in the graph's root.
@@ -10,17 +11,22 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
-from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views
+from vmapdbg.check.result import Difference, RewriteKind, WrongRead, WrongRewrite
+from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack
+from vmapdbg.child.evidence.passed import number_kernels
 from vmapdbg.child.failures.diagnose import KnownNodes
+from vmapdbg.child.listen.records import Launch
 from vmapdbg.child.listen.releases import kernel_of, list_launches
+from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.passes.steps import describe_uop, find_rule
 from vmapdbg.child.passes.watch import Chain, PassRun, Watched
 from vmapdbg.model.ops import RESHAPING, STAGE_OPS
+from vmapdbg.reference.graph import OpNode, ScheduledKernel
 
 UOp = Any
 _BELOW_TARGET = RESHAPING | {"BITCAST", "INDEX", "AFTER"}
+_MEMORY = frozenset({"BUFFER", "PARAM"})
 
 
 @dataclass
@@ -39,7 +45,8 @@ def choose_chains(seen: Watched) -> list[Chain]:
     attempts = [chain for chain in seen.chains if chain.function == "get_rangeify_map"]
     if not attempts or not seen.created:
         return attempts[-1:] or seen.chains
-    asts = {launch.ast for launch in list_launches(seen.created[-1].launches)}
+    _, created = seen.created[-1]
+    asts = {launch.ast for launch in list_launches(created)}
     for chain in reversed(attempts):
         known = [kernel_of(u) for u in chain.runs[-1].after.toposort()]
         if asts <= {one[0] for one in known if one is not None}:
@@ -58,12 +65,15 @@ def follow_outputs(chains: Sequence[Chain]) -> tuple[dict[int, UOp], list[Follow
     for chain in chains:
         is_memory = chain.function == "get_kernel_graph"
         for run in chain.runs:
-            known = _find_memory(run, known) if is_memory else _find_places(run, known)
+            before, after = run.before.src, run.after.src
+            if len(before) != len(after):
+                known = {}
+            elif is_memory:
+                known = _follow_memory(before, after, known)
+            else:
+                known = _follow_places(before, after, known)
             followed.append(Followed(run, known, is_memory))
     return wanted, followed
-
-
-# *** by tags
 
 
 def _follow_tags(runs: Sequence[PassRun]) -> list[Followed]:
@@ -76,7 +86,12 @@ def _follow_tags(runs: Sequence[PassRun]) -> list[Followed]:
     # number of the output at each place of the root, for graphs without tags
     order: list[int | None] = []
     for run in runs:
-        found = _find_tagged(run.after, tags)
+        found: dict[int, UOp] = {}
+        for u in run.after.src:
+            for view in (*list_views(u), find_base(u)):
+                for number, tag in tags.items():
+                    if isinstance(view.tag, tuple) and tag in view.tag:
+                        found.setdefault(number, view)
         if not found and order:
             found = {number: u for number, u in zip(order, run.after.src, strict=False) if number is not None}
         else:
@@ -86,24 +101,8 @@ def _follow_tags(runs: Sequence[PassRun]) -> list[Followed]:
     return followed
 
 
-def _find_tagged(sink: UOp, tags: dict[int, int]) -> dict[int, UOp]:
-    found: dict[int, UOp] = {}
-    for u in sink.src:
-        for view in (*list_views(u), find_base(u)):
-            for number, tag in tags.items():
-                if isinstance(view.tag, tuple) and tag in view.tag:
-                    found.setdefault(number, view)
-    return found
-
-
-# *** by places
-
-
-def _find_places(run: PassRun, known: dict[int, UOp]) -> dict[int, UOp]:
+def _follow_places(before: Sequence[UOp], after: Sequence[UOp], known: dict[int, UOp]) -> dict[int, UOp]:
     """Returns each output after a pass: it is at the same place of the root, or a view of such a UOp."""
-    before, after = run.before.src, run.after.src
-    if len(before) != len(after):
-        return {}
     places = {u: place for place, u in enumerate(before)}
     found: dict[int, UOp] = {}
     for number, u in known.items():
@@ -118,86 +117,192 @@ def _find_places(run: PassRun, known: dict[int, UOp]) -> dict[int, UOp]:
     return found
 
 
-def _find_memory(run: PassRun, known: dict[int, UOp]) -> dict[int, UOp]:
+def _follow_memory(before: Sequence[UOp], after: Sequence[UOp], known: dict[int, UOp]) -> dict[int, UOp]:
     """Returns the buffer of each output after a pass: tinygrad may remove its views."""
-    before, after = run.before.src, run.after.src
-    if len(before) != len(after):
-        return {}
     places = {find_buffer(u): place for place, u in enumerate(before)}
-    slots = {_find_slot(buffer): place for buffer, place in places.items()}
+    slots = {_slot_of(buffer): place for buffer, place in places.items()}
     found: dict[int, UOp] = {}
     for number, u in known.items():
         buffer = find_buffer(u)
-        place = places.get(buffer, slots.get(_find_slot(buffer)))
+        place = places.get(buffer, slots.get(_slot_of(buffer)))
         if place is not None:
             found[number] = after[place]
     return found
 
 
-def _find_slot(buffer: UOp) -> int | None:
+def _slot_of(buffer: UOp) -> int | None:
     """Returns the number of a PARAM among the arguments, which it keeps when it is tagged."""
-    return getattr(buffer.arg, "slot", buffer.arg) if buffer.op.name == "PARAM" else None
+    if buffer.op.name != "PARAM":
+        return None
+    return getattr(buffer.arg, "slot", buffer.arg)
 
 
 # *** buffers of the snippet
 
 
 class BufferFollower:
-    """Packs what buffers hold. `find_own` returns the BUFFER of the snippet for a leaf of any graph, None for another
-    leaf."""
+    """Packs what buffers hold. `snippet_buffer_of` returns the BUFFER of the snippet for a leaf of any graph, None for
+    another leaf."""
 
-    def __init__(self, packer: LoopPacker, find_own: Callable[[UOp], UOp | None]):
-        self.packer, self.find_own = packer, find_own
+    def __init__(self, packer: LoopPacker, snippet_buffer_of: Callable[[UOp], UOp | None]):
+        self.packer, self.snippet_buffer_of = packer, snippet_buffer_of
 
     def pack_memory(self, sink: UOp, buffer: UOp) -> int:
         """Returns the slot of what a buffer holds when the whole graph has run. Raises CannotPack."""
-        states, assigns = self._find_writes(sink, buffer)
+        # the AFTERs of the buffer, and the ASSIGNs to it, in the order of the graph
+        states: list[UOp] = []
+        assigns: list[UOp] = []
+        for u in sink.toposort():
+            if u.op.name == "AFTER" and self.snippet_buffer_of(find_buffer(u)) is buffer:
+                states.append(u)
+            elif u.op.name == "ASSIGN" and self._is_target(buffer, u):
+                assigns.append(u)
+            elif u.op.name == "ASSIGN" and self._is_target(buffer, u, _BELOW_TARGET | {*STAGE_OPS}):
+                raise CannotPack("it is written through a buffer that a later pass takes away")
         if states:
             last = states[-1]
             if not set(states) <= set(last.toposort()):
                 raise CannotPack("it is written in two ways that do not follow each other")
             return self.packer.pack_memory(last)
-        leaves = (u for u in sink.toposort() if self.find_own(u) is buffer)
+        leaves = (u for u in sink.toposort() if self.snippet_buffer_of(u) is buffer)
         return self.packer.add_writes(assigns, self.packer.pack(next(leaves, buffer)))
 
-    def _find_writes(self, sink: UOp, buffer: UOp) -> tuple[list[UOp], list[UOp]]:
-        """Returns the AFTERs of a buffer, and the ASSIGNs to it, in the order of the graph."""
-        states: list[UOp] = []
-        assigns: list[UOp] = []
-        for u in sink.toposort():
-            if u.op.name == "AFTER" and self.find_own(find_buffer(u)) is buffer:
-                states.append(u)
-            elif u.op.name == "ASSIGN" and self.find_own(find_target(u)) is buffer:
-                assigns.append(u)
-            elif u.op.name == "ASSIGN" and self.find_own(find_target(u, _BELOW_TARGET | {*STAGE_OPS})) is buffer:
-                raise CannotPack("it is written through a buffer that a later pass takes away")
-        return states, assigns
+    def _is_target(self, buffer: UOp, assign: UOp, ops: Container[str] = _BELOW_TARGET) -> bool:
+        """Whether the target of an ASSIGN, under all of `ops`, is a buffer."""
+        u = assign.src[0]
+        while u.op.name in ops:
+            u = u.src[0]
+        return self.snippet_buffer_of(u) is buffer
 
     def explain(self, run: PassRun, buffer: UOp, found: Difference, nodes: KnownNodes) -> WrongRewrite | None:
         """Returns the first rewrite of a pass that replaces a write to a buffer by something else, or something else by
         a write. `found` is how its contents differ; `nodes` has the nodes of the Capture."""
         for old, new in run.rewrites:
-            kind = self._find_kind(old, new, buffer)
+            kind: RewriteKind | None = None
+            made = find_base(new)
+            is_value = old.op.name in STAGE_OPS and old.src[0].op.name not in {"ASSIGN", "AFTER"}
+            if old.op.name == "ASSIGN" and new.op.name != "ASSIGN" and self._is_target(buffer, old):
+                kind = "write"
+            elif is_value and made.op.name == "AFTER" and self.snippet_buffer_of(find_buffer(made)) is buffer:
+                kind = "overwrites"
             if kind is not None:
-                rule = find_rule(run, old, new)
-                node = nodes.find(old)
+                rule, node = find_rule(run, old, new), nodes.find(old)
                 return WrongRewrite(kind, describe_uop(old), describe_uop(new), rule, found, (), node, None, 1, 0)
         return None
 
-    def _find_kind(self, old: UOp, new: UOp, buffer: UOp) -> RewriteKind | None:
-        """Returns what a rewrite does wrong with a buffer, None if nothing."""
-        if old.op.name == "ASSIGN" and new.op.name != "ASSIGN" and self.find_own(find_target(old)) is buffer:
-            return "write"
-        made = find_base(new)
-        is_value = old.op.name in STAGE_OPS and old.src[0].op.name not in {"ASSIGN", "AFTER"}
-        if is_value and made.op.name == "AFTER" and self.find_own(find_buffer(made)) is buffer:
-            return "overwrites"
+
+# *** the kernels in their order
+
+
+class OrderedKernels:
+    """The launches of one schedule, on one memory. `held` has the slot of what each buffer holds after the last
+    launch."""
+
+    def __init__(self, graph: UOp, created: Any, packer: LoopPacker):
+        self.graph, self.packer = graph, packer
+        self.launches = list_launches(created)
+        self.held: dict[UOp, int] = {}
+
+    def run(self) -> None:
+        """Adds the launches to the graph. Raises CannotPack."""
+        for launch in self.launches:
+            slots = tuple(map(self._find_held, launch.buffers))
+            if launch.ast.op.name == "COPY":
+                held = self.packer.graph.nodes[slots[0]]
+                self.held[launch.buffers[0]] = self.packer.graph.add(OpNode("copy", held.dtype, held.shape, slots[1:2]))
+                continue
+            kernel = self._pack(launch)
+            for number in dict.fromkeys(store.argument for store in kernel.stores):
+                self.held[launch.buffers[number]] = self.packer.add_launch(kernel, number, slots[number], slots)
+
+    def find_slot(self, u: UOp, is_memory: bool) -> int:
+        """Returns the slot of an output after the last launch, or of all that its buffer holds. Raises CannotPack."""
+        base = find_base(u)
+        buffer = find_buffer(base)
+        if is_memory:
+            return self.held[buffer] if buffer in self.held else self.packer.pack_memory(u)
+        if base.op.name not in {"AFTER", *_MEMORY} or buffer not in self.held:
+            return self.packer.pack(u)
+        slot = self.held[buffer]
+        for view in reversed(list_views(u)):
+            slot = self.packer.add_view(view, slot)
+        return slot
+
+    def _pack(self, launch: Launch) -> ScheduledKernel:
+        """Packs the kernel of a launch. Raises CannotPack."""
+        return pack_kernel(launch.ast, {**self.packer.sizes.variables, **launch.variables})
+
+    def _find_held(self, buffer: UOp) -> int:
+        if buffer.op.name not in _MEMORY:
+            raise CannotPack(f"a kernel is given {buffer.op.name}")
+        if buffer not in self.held:
+            self.held[buffer] = self.packer.pack(buffer)
+        return self.held[buffer]
+
+    # *** states of memory
+
+    def find_wrong_read(self, nodes: KnownNodes) -> WrongRead | None:
+        """Returns the first read of memory that is not in the state that the graph of kernels says."""
+        kernels = self._match_kernels()
+        numbers = number_kernels(self.launches)
+        # buffer -> the last launch that writes it
+        writers: dict[UOp, int] = {}
+        for number, launch in enumerate(self.launches):
+            read, written = self._list_accesses(launch)
+            for place in read if number in kernels else ():
+                buffer = launch.buffers[place]
+                writer, wanted = writers.get(buffer), self._find_writer(find_base(kernels[number][place]), buffer)
+                if writer is None or writer == wanted:
+                    continue
+                # a buffer of the snippet is a node itself
+                held = [nodes.held.get(b, b) for b in (launch.buffers[0], self.launches[writer].buffers[0])]
+                return WrongRead(
+                    reader=number,
+                    writer=writer,
+                    expected=wanted,
+                    reads=buffer.op.name,
+                    size=int(buffer.shape[0]),
+                    dtype=name_dtype(buffer.dtype),
+                    reader_kernel=numbers[number],
+                    writer_kernel=numbers[writer],
+                    node=nodes.find(held[0]),
+                    writer_node=nodes.find(held[1]),
+                )
+            writers |= {launch.buffers[place]: number for place in written}
         return None
 
+    def _match_kernels(self) -> dict[int, Sequence[UOp]]:
+        """Returns the arguments of each launch in the graph of kernels: states of memory."""
+        by_key: dict[object, list[Sequence[UOp]]] = {}
+        for u in self.graph.toposort():
+            known = kernel_of(u)
+            if known is not None:
+                given = [one for one in known[1] if one.op.name != "BIND" and not getattr(one, "is_bound_var", False)]
+                by_key.setdefault((known[0], tuple(map(find_buffer, given))), []).append(given)
+        matched: dict[int, Sequence[UOp]] = {}
+        for number, launch in enumerate(self.launches):
+            found = by_key.get((launch.ast, launch.buffers), [])
+            # two equal kernels look the same
+            if len(found) == 1:
+                matched[number] = found[0]
+        return matched
 
-def find_target(assign: UOp, ops: Container[str] = _BELOW_TARGET) -> UOp:
-    """Returns the target of an ASSIGN under all of `ops`."""
-    u = assign.src[0]
-    while u.op.name in ops:
-        u = u.src[0]
-    return u
+    def _find_writer(self, state: UOp, buffer: UOp) -> int | None:
+        """Returns the launch that leaves memory in a state, None if no launch has written it."""
+        if state.op.name != "AFTER":
+            return None
+        found = [kernel_of(one) or kernel_of(one.src[0]) for one in state.src[1:]]
+        asts = [known[0] for known in found if known is not None]
+        for number, launch in reversed(list(enumerate(self.launches))):
+            if launch.ast in asts and buffer in launch.buffers:
+                return number
+        return None
+
+    def _list_accesses(self, launch: Launch) -> tuple[list[int], list[int]]:
+        """Returns the numbers of the arguments that a launch reads, and that it writes."""
+        try:
+            kernel = self._pack(launch)
+        except CannotPack:
+            return list(range(1, len(launch.buffers))), [0]
+        read = sorted({node.arg for node in kernel.graph.nodes if node.op == "load"})
+        return read, list(dict.fromkeys(store.argument for store in kernel.stores))

@@ -1,5 +1,5 @@
-"""Finds the first step of a pass that changes a value: one rewrite, or a node whose ranges are wrong. Runs in the
-child."""
+"""Finds the first step of a pass that changes a value: one rewrite, or a node whose ranges are wrong. Other rounding is
+no difference. Runs in the child."""
 
 from __future__ import annotations
 
@@ -9,38 +9,128 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
+import numpy as np
+
+from vmapdbg.check.result import Difference, RewriteKind, WrongRewrite
 from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.failures.diagnose import KnownNodes
 from vmapdbg.child.failures.endless import name_uop, shorten_place
-from vmapdbg.child.passes.compare import Judge
 from vmapdbg.child.passes.watch import PassRun
 from vmapdbg.model.ops import RESHAPING, STAGE_OPS
-from vmapdbg.reference.graph import Unknown
+from vmapdbg.reference.arithmetic import InDouble, count_roundings
+from vmapdbg.reference.graph import OpGraph, Unknown
+from vmapdbg.reference.kernels import LoopEvaluator
+from vmapdbg.reference.value import RangedArray, align
+from vmapdbg.values.numbers import find_close, find_index, find_largest, make_plain
+from vmapdbg.values.tolerance import is_float, make_tolerance
 
 UOp = Any
 _VALUELESS = frozenset(
     {"SINK", "STORE", "END", "GROUP", "KERNEL", "CALL", "LINEAR", "BARRIER", "DEVICE", "UNIQUE", "LUNIQUE", "FUNCTION"}
 )
-
-
 MOST_SECONDS = 60
 """How long the steps of a pass are evaluated."""
 _MOST_REWRITES = 1000
 """How many rewrites of one node are looked at."""
+_MOST_CHARACTERS = 100
+"""How long the text of a UOp is at most."""
+_MOST_DEPTH = 6
+_NAMED = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL"})
+_HIDDEN = frozenset({"DEVICE", "UNIQUE", "LUNIQUE"})
+_FINE = "float"
+"""The dtype whose tolerance applies to values that are computed in double precision."""
 Progress = Callable[[str], object]
-
-
 Found = tuple[RewriteKind, UOp, UOp, Difference]
 """A change from a UOp to another that should keep the value, and how it differs."""
+
+
+class ValueComparer:
+    """Compares values of one graph. `read` returns the contents of an input by their name."""
+
+    def __init__(self, graph: OpGraph, read: Callable[[str], bytes]):
+        self.graph, self.read = graph, read
+        self._roundings: list[int] = []
+        # the step ranges of the last comparison, and the ranges that only its second value has
+        self.last_ranges: tuple[int, ...] = ()
+        self.last_extra: tuple[int, ...] = ()
+
+    def compare(self, expected: int, got: int, with_more_ranges: bool = False) -> Difference | None:
+        """Returns how the second value differs from the first, None if they agree.
+
+        Values with different axes are compared in the order of their elements. The second value may depend on more
+        ranges only `with_more_ranges`: then it must be right at each of their steps. Raises Unknown."""
+        if expected == got:
+            return None
+        found = self._differ(expected, got, with_more_ranges)
+        if found is None or not is_float(self.graph.nodes[expected].dtype):
+            return found
+        return self._differ(expected, got, with_more_ranges, in_double=True) and found
+
+    def _evaluate(self, slots: Sequence[int], in_double: bool) -> list[RangedArray]:
+        """Returns values. Raises Unknown."""
+        rounding = None
+        if in_double:
+            rounding = InDouble(self.graph)
+        return LoopEvaluator(self.graph, self.read, rounding).evaluate_all(slots)
+
+    def _differ(self, expected: int, got: int, with_more_ranges: bool, in_double: bool = False) -> Difference | None:
+        left, right = self._evaluate((expected, got), in_double)
+        dtype = self.graph.nodes[expected].dtype
+        if dtype != self.graph.nodes[got].dtype:
+            raise Unknown(f"it has another dtype: {self.graph.nodes[got].dtype} instead of {dtype}")
+        if set(right.ranges) - set(left.ranges) and not with_more_ranges:
+            raise Unknown("it depends on other ranges")
+        self.last_extra = tuple(sorted(set(right.ranges) - set(left.ranges)))
+        left, right = _match_axes(left, right)
+        self.last_ranges = left.ranges
+        if len(self._roundings) <= max(expected, got):
+            self._roundings = count_roundings(self.graph)
+        roundings = max(self._roundings[expected], self._roundings[got])
+        if in_double:
+            dtype = _FINE
+        return find_difference(left, right, dtype, roundings)
+
+
+def _match_axes(left: RangedArray, right: RangedArray) -> tuple[RangedArray, RangedArray]:
+    if left.own_shape == right.own_shape:
+        spread, _ = align([left, right])
+        return spread[0], spread[1]
+    if left.ranges or right.ranges:
+        raise Unknown("it has other axes")
+    if left.numbers.size != right.numbers.size:
+        raise Unknown(f"it has another size: {right.numbers.size} elements instead of {left.numbers.size}")
+    shape = left.numbers.shape
+    return left, right.move(lambda a: a.reshape(shape))
+
+
+def find_difference(expected: RangedArray, got: RangedArray, dtype: str, terms: int) -> Difference | None:
+    """Returns how two values differ where both are defined; they are broadcast against each other. Raises Unknown if
+    all of it is undefined."""
+    shape = np.broadcast_shapes(expected.numbers.shape, got.numbers.shape)
+    left, right = (np.broadcast_to(value.numbers, shape) for value in (expected, got))
+    undefined = np.broadcast_to(expected.mask, shape) | np.broadcast_to(got.mask, shape)
+    if undefined.all() and undefined.size:
+        raise Unknown("all of it is undefined")
+    tolerance = make_tolerance(dtype, terms, find_largest(left))
+    is_wrong = ~find_close(right, left, tolerance) & ~undefined
+    if not is_wrong.any():
+        return None
+    first = int(np.flatnonzero(is_wrong)[0])
+    return Difference(
+        index=find_index(first, shape),
+        got=make_plain(right.reshape(-1)[first]),
+        expected=make_plain(left.reshape(-1)[first]),
+        wrong=int(is_wrong.sum()),
+        total=is_wrong.size,
+    )
 
 
 class StepFinder:
     """Looks at the steps of one pass by which `output`, a UOp of the graph before it, gets another value."""
 
-    def __init__(self, run: PassRun, output: UOp, packer: LoopPacker, judge: Judge, progress: Progress):
-        self.run, self.output, self.packer, self.judge, self.progress = run, output, packer, judge, progress
+    def __init__(self, run: PassRun, output: UOp, packer: LoopPacker, comparer: ValueComparer, progress: Progress):
+        self.run, self.output, self.packer, self.comparer, self.progress = run, output, packer, comparer, progress
         self.made: dict[UOp, UOp] = run.context.replace
         self.rewritten = dict(run.rewrites)
         self.tried = self.skipped = 0
@@ -61,17 +151,22 @@ class StepFinder:
         if found is None:
             return None
         kind, old, new, difference = found
-        known = (nodes.find(u) for u in (old, new))
+        node = nodes.find(old)
+        if node is None:
+            node = nodes.find(new)
+        rule = None
+        if kind == "rule":
+            rule = find_rule(self.run, old, new)
         ranges, extra = map(self._render_ranges, self._found_ranges)
         return WrongRewrite(
             kind=kind,
             before=describe_uop(old),
             after=describe_uop(new),
-            rule=find_rule(self.run, old, new) if kind == "rule" else None,
+            rule=rule,
             difference=difference,
             ranges=ranges,
             extra=extra,
-            node=next((node for node in known if node is not None), None),
+            node=node,
             line=None,
             tried=self.tried,
             skipped=self.skipped,
@@ -79,7 +174,7 @@ class StepFinder:
 
     def _render_ranges(self, names: Sequence[int]) -> tuple[str, ...]:
         """Returns tinygrad's names of step ranges."""
-        found = (self.packer.find_range(name) for name in names)
+        found = map(self.packer.find_range, names)
         return tuple(r.render(simplify=False) for r in found if r is not None)
 
     # *** rewrites
@@ -147,12 +242,12 @@ class StepFinder:
         self.tried += 1
         self.progress(f"{self.run.name}: step {self.tried:,}")
         try:
-            found = self.judge.compare(*pack(), with_more_ranges)
+            found = self.comparer.compare(*pack(), with_more_ranges)
         except (CannotPack, Unknown, *UNEXPECTED):
             self.skipped += 1
             return None
         if found is not None:
-            self._found_ranges = self.judge.last_ranges, self.judge.last_extra
+            self._found_ranges = self.comparer.last_ranges, self.comparer.last_extra
         return found
 
     # *** ranges
@@ -160,8 +255,8 @@ class StepFinder:
     def _find_first(self) -> Found | None:
         """Returns the first step that changes a value. If the pass gives ranges to the nodes of the tensor graph, that
         is the first node whose value at its ranges, or whose buffer, is not as before."""
-        range_map = find_range_map(self.run)
-        if range_map is None:
+        range_map: dict[UOp, Any] | None = getattr(self.run.context.ctx, "range_map", None)
+        if range_map is None or self.run.context.bpm is None:
             return self._find_below(self.output, with_itself=True)
         buffers: dict[UOp, list[UOp]] = {}
         for u in self.run.after.toposort():
@@ -179,32 +274,19 @@ class StepFinder:
         return None
 
     def _pack_ranged(self, x: UOp, got: UOp, ranges: Any) -> tuple[int, int]:
-        """Packs a node at its ranges, and its replacement; a buffer is read at the ranges that it is closed over."""
-        right = self._pack_at_ranges(x, ranges)
+        """Packs a node at the `ranges` of tinygrad's range map, and its replacement; a buffer is read at the ranges
+        that it is closed over. The overlay binds the ranges of a scope to the indices at which the scope is read."""
+        bound: dict[UOp, UOp] = dict(getattr(ranges, "ambient", {}))
+        if x.op.name == "VMAPIN":
+            bound |= {r: index for r, index in zip(x.src[1:], ranges[0], strict=True) if r.op.name == "RANGE"}
+        right = self.packer.add_indexed(self.packer.pack(x), tuple(ranges[1]))
+        changed = {r: index for r, index in bound.items() if r in x.ranges and r is not index}
+        if changed:
+            right = self.packer.add_indexed(self.packer.add_closed(right, tuple(changed)), tuple(changed.values()))
         found = self.packer.pack(got)
         if got.op.name in STAGE_OPS and got.src[0] is self.made[x]:
             found = self.packer.add_indexed(found, got.src[1:])
         return right, found
-
-    def _pack_at_ranges(self, x: UOp, ranges: Any) -> int:
-        """Packs a node at the `ranges` of tinygrad's range map. The overlay binds the ranges of a scope to
-        the indices at which the scope is read."""
-        bound: dict[UOp, UOp] = dict(getattr(ranges, "ambient", {}))
-        if x.op.name == "VMAPIN":
-            bound |= {r: index for r, index in zip(x.src[1:], ranges[0], strict=True) if r.op.name == "RANGE"}
-        slot = self.packer.add_indexed(self.packer.pack(x), tuple(ranges[1]))
-        changed = {r: index for r, index in bound.items() if r in x.ranges and r is not index}
-        if not changed:
-            return slot
-        return self.packer.add_indexed(self.packer.add_closed(slot, tuple(changed)), tuple(changed.values()))
-
-
-def find_range_map(run: PassRun) -> dict[UOp, Any] | None:
-    """Returns the ranges that a pass gives to each node of the tensor graph; None for a pass that gives no ranges."""
-    context = run.context
-    if context.bpm is None:
-        return None
-    return getattr(context.ctx, "range_map", None)
 
 
 def find_rule(run: PassRun, old: UOp, new: UOp) -> str | None:
@@ -221,17 +303,10 @@ def find_rule(run: PassRun, old: UOp, new: UOp) -> str | None:
     return None
 
 
-_MOST = 100
-"""How long an expression is at most."""
-_DEEPEST = 6
-_NAMED = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL"})
-_HIDDEN = frozenset({"DEVICE", "UNIQUE", "LUNIQUE"})
-
-
 def describe_uop(u: UOp) -> str:
     """Returns an expression of a UOp, as deep as the room allows."""
-    texts = (_render(u, depth) for depth in reversed(range(1, _DEEPEST + 1)))
-    return next((text for text in texts if len(text) <= _MOST), _render(u, 1)[:_MOST])
+    texts = (_render(u, depth) for depth in reversed(range(1, _MOST_DEPTH + 1)))
+    return next((text for text in texts if len(text) <= _MOST_CHARACTERS), _render(u, 1)[:_MOST_CHARACTERS])
 
 
 def _render(u: UOp, depth: int) -> str:
@@ -239,20 +314,15 @@ def _render(u: UOp, depth: int) -> str:
     if op in {"RANGE", "CONST"}:
         return name_uop(u).removeprefix("RANGE ").removeprefix("CONST ")
     if op in _NAMED or not u.src:
-        return _name_leaf(u)
+        if op == "VCONST":
+            return str(u.arg)
+        slot = getattr(u.arg, "slot", u.arg)
+        if op in {"PARAM", "DEFINE_GLOBAL"} and isinstance(slot, int):
+            return f"{op} {slot}"
+        return op
     if not depth:
         return f"{op}(..)"
     sources = [_render(s, depth - 1) for s in u.src if s.op.name not in _HIDDEN]
     if op in RESHAPING:
         sources = [sources[0], str(u.marg)]
     return f"{op}({', '.join(sources)})"
-
-
-def _name_leaf(u: UOp) -> str:
-    op = u.op.name
-    if op == "VCONST":
-        return str(u.arg)
-    slot = getattr(u.arg, "slot", u.arg)
-    if op in {"PARAM", "DEFINE_GLOBAL"} and isinstance(slot, int):
-        return f"{op} {slot}"
-    return op

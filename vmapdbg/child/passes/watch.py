@@ -57,20 +57,13 @@ class Chain:
     runs: list[PassRun] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Created:
-    """A new schedule of tinygrad: the graph of kernels, and the launches in order."""
-
-    graph: UOp
-    launches: Any
-
-
 @dataclass
 class Watched:
-    """What was seen during one call of `Tensor.realize`."""
+    """What was seen during one call of `Tensor.realize`. `created` has each new schedule of tinygrad: the graph of
+    kernels, and its launches."""
 
     chains: list[Chain] = field(default_factory=list)
-    created: list[Created] = field(default_factory=list)
+    created: list[tuple[UOp, Any]] = field(default_factory=list)
 
 
 class PassWatcher:
@@ -110,7 +103,7 @@ class PassWatcher:
     def _on_created(self, create: Callable[..., Any], sched_sink: UOp) -> Any:
         made = create(sched_sink)
         if self.is_on:
-            self.seen.created.append(Created(sched_sink, made))
+            self.seen.created.append((sched_sink, made))
         return made
 
     def _on_rewrite(self, rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:
@@ -120,7 +113,10 @@ class PassWatcher:
         if frame is None:
             return rewrite(context, root)
         run = PassRun(*find_name(sys._getframe(1)), root, context)
-        chain = self._find_chain(frame)
+        known = (chain for chain in self.seen.chains if chain.frame is frame)
+        chain = next(known, None) or Chain(frame.f_code.co_name, frame)
+        # a known chain moves to the end: another call may have run in it
+        self.seen.chains = [*(other for other in self.seen.chains if other is not chain), chain]
         self._runs[id(context)] = run
         try:
             run.after = rewrite(context, root)
@@ -136,13 +132,6 @@ class PassWatcher:
         if run is not None and made is not None:
             run.rewrites.append((x, made))
         return made
-
-    def _find_chain(self, frame: FrameType) -> Chain:
-        """Returns the chain of a call and moves it to the end: another call may have run in it."""
-        chains = self.seen.chains
-        known = next((i for i, chain in enumerate(chains) if chain.frame is frame), None)
-        chains.append(Chain(frame.f_code.co_name, frame) if known is None else chains.pop(known))
-        return chains[-1]
 
 
 def is_whole(root: UOp) -> bool:

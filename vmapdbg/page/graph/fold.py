@@ -332,7 +332,7 @@ def gather_boxes(
         if node.alert or node.kind in _ALONE:
             return Look()
         made = drawn.list_nodes(node.members)
-        place = made[-1].line if made else None
+        place = next((each.line for each in reversed(made)), None)
         side = node.mark, node.scope
         if node.kind in _PASSIVE:
             return Look(None, node.kind, place, side, passive=True)
@@ -366,17 +366,18 @@ def _label_box(box: Box, nodes: Sequence[GraphNode], describe: DescribeNodes, bu
     if len(shown) == 1:
         held = shorten(f"with {', '.join(node.lines[0] for node in buffers)}")
         return replace(shown[0], id=box.key, lines=(*shown[0].lines, held), members=members)
-    kind, word = "folded", "kernel" if shown and shown[0].kind == "kernel" else "node"
+    kind, word = "folded", "node"
     if not shown:
         kind, word, shown = buffer_kind or buffers[0].kind, "buffer", buffers
     ids = list_members(shown)
-    first, more = str(ids[0]), len(ids) - 1
-    if word == "kernel":
-        first, more = name_shortly(shown[0]), len(shown) - 1
-    lines = [f"{first} and {format_plural(more, f'more {word}')}"]
+    lines = [f"{ids[0]} and {format_plural(len(ids) - 1, f'more {word}')}"]
+    if shown[0].kind == "kernel":
+        lines = [f"{_name_shortly(shown[0])} and {format_plural(len(shown) - 1, 'more kernel')}"]
     kinds = len(shown) // box.times
-    if box.times > 1:
-        lines.append(f"{box.times} of one kind" if kinds == 1 else f"{box.times} of each of {kinds} kinds")
+    if box.times > 1 and kinds == 1:
+        lines.append(f"{box.times} of one kind")
+    elif box.times > 1:
+        lines.append(f"{box.times} of each of {kinds} kinds")
     lines += filter(None, describe(shown))
     tip = f"{cut_end(', '.join(node.lines[0] for node in shown), _LONGEST_TIP)}\nnodes {format_ids(members)}"
     weight = min(sum(node.weight for node in nodes), 1.0)
@@ -393,8 +394,8 @@ def shorten(text: str, longest: int = _LONGEST) -> str:
     return cut_end(" ".join(text.split()), longest)
 
 
-def name_shortly(node: GraphNode) -> str:
-    """Returns how another box names a node: `#12` for a kernel, else its number."""
+def _name_shortly(node: GraphNode) -> str:
+    """`#12` for a kernel, else the number of the node."""
     first = node.lines[0].removeprefix(SIGNS[node.mark]).split()[0].rstrip(",")
     if first[0] == "#" or first[0].isdigit():
         return first
@@ -412,7 +413,7 @@ def name_far_sources(graph: Graph, rows: int = 6) -> Graph:
     names: dict[str, list[str]] = defaultdict(list)
     for edge in graph.edges:
         if edge in far:
-            names[edge.head].append(name_shortly(known[edge.tail]))
+            names[edge.head].append(_name_shortly(known[edge.tail]))
     for name, read in names.items():
         node, line = known[name], f"also reads {join_first(read, _MOST_NAMED)}"
         tip = f"{node.tooltip}\nalso reads {', '.join(read)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +13,7 @@ from vmapdbg.model.capture import Capture, Schedule, SnippetError
 from vmapdbg.model.store import check_output, dump_document, write_output
 from vmapdbg.model.vocabulary import StageName
 from vmapdbg.model.wording import format_plural
-from vmapdbg.page.graph.dot import PICTURES, TooSlow, check_format, draw_dot, style_svg, write_dot
+from vmapdbg.page.graph.dot import PICTURES, TooSlow, check_format, draw_dots, style_svg, write_dot
 from vmapdbg.page.graph.items import LEVELS, DrawnPair, DrawnSchedule, Stage
 from vmapdbg.page.graph.model import (
     ADDED,
@@ -58,14 +59,7 @@ def write_graph(
     target = Path(path)
     kind = check_path(target)
     after, notes = _choose_schedule(capture, schedule)
-    if stage not in STAGES:
-        raise GraphError(f"there is no stage {stage}: choose from {', '.join(STAGES)}")
-    if fold is not None and fold not in LEVELS:
-        raise GraphError(f"there is no folding {fold}: choose from 0 (all) to {LEVELS[-1]}")
-    if depth is not None and depth < 0:
-        raise GraphError(f"a depth of {depth} is too small: it counts edges from 0")
-    if around is not None and around not in after.index.nodes:
-        raise GraphError(f"there is no node {around} in schedule {after.schedule.index}")
+    _check_request(after, stage, around, depth, fold)
     pair = DrawnPair.of_one(after)
     if other is not None:
         pair = _pair_with_baseline(other, after, notes)
@@ -140,6 +134,17 @@ def _pair_with_baseline(other: Capture, after: DrawnSchedule, notes: list[str]) 
     return best
 
 
+def _check_request(after: DrawnSchedule, stage: str, around: int | None, depth: int | None, fold: int | None) -> None:
+    if stage not in STAGES:
+        raise GraphError(f"there is no stage {stage}: choose from {', '.join(STAGES)}")
+    if fold is not None and fold not in LEVELS:
+        raise GraphError(f"there is no folding {fold}: choose from 0 (all) to {LEVELS[-1]}")
+    if depth is not None and depth < 0:
+        raise GraphError(f"a depth of {depth} is too small: it counts edges from 0")
+    if around is not None and around not in after.index.nodes:
+        raise GraphError(f"there is no node {around} in schedule {after.schedule.index}")
+
+
 # *** the drawing
 
 
@@ -204,22 +209,50 @@ class Drawing:
         return replace(graph, legend=tuple(entries) if self.stage.legend else ())
 
     def draw(self, kind: str, seconds: float) -> bytes:
-        """Returns the picture at the first level that is small enough and quick to lay out."""
+        """Returns the first picture that is small enough and quick to lay out. Adds to the notes what is left out; the
+        picture says it, too, except for what every picture folds."""
         end = time.monotonic() + seconds
+        for graph, level, share, least_seconds, note in self._list_attempts():
+            notes = [*self.list_notes(graph, level), *filter(None, [note])]
+            if level or note or self.left_out:
+                graph = replace(graph, notes=tuple(notes))
+            try:
+                wait = max((end - time.monotonic()) * share, least_seconds)
+                picture = draw_dots([write_dot(graph)], kind, wait)[0]
+            except TooSlow:
+                continue
+            self.notes += notes
+            if kind == "svg":
+                return style_svg(picture.decode("utf-8"), graph).encode("utf-8")
+            return picture
+        raise GraphError("the graph is too large to draw: use --around NODE with --depth N, or write .dot or .json")
+
+    def _list_attempts(self) -> Iterator[tuple[Graph, int, float, float, str]]:
+        """Yields graphs to lay out, each level of folding first, then parts near the outputs.
+
+        With each: its level, its share of the time that is left, its least seconds, and a note.
+        """
         levels = self.list_levels()
-        last = max(levels)
+        last = levels[-1]
         for level in levels:
             graph = self.build(level)
-            if self.is_too_much(graph) or (level < last and len(graph.nodes) > self.stage.pleasant):
-                continue
-            # leave time for the next level, or for a part
-            share = 0.5
-            if level == last:
-                share = 0.8
-            picture = self._try_level(graph, kind, level, (end - time.monotonic()) * share)
-            if picture is not None:
-                return picture
-        return self._draw_part(self.build(last), kind, last, end)
+            if level == last and not self.is_too_much(graph):
+                yield graph, level, 0.8, 0.0, ""
+            elif not self.is_too_much(graph) and len(graph.nodes) <= self.stage.pleasant:
+                # leave time for the next level
+                yield graph, level, 0.5, 0.0, ""
+        graph = self.build(last)
+        why, where = "take too long", "the outputs"
+        if self.is_too_much(graph):
+            why = "be too much to look at"
+        if self.around is not None:
+            where = f"node {self.around}"
+        nearest = list(self._measure_steps(graph))
+        # wait longer for the last and smallest: on a busy machine the start of the layout alone takes seconds
+        for most, least_seconds in ((self.stage.most, 2.0), (_PART, 2.0), (_SMALL_PART, 15.0)):
+            part = self._add_legend(_keep_near(graph, nearest[:most]))
+            drawn = f"only {self.count_drawn(part):,} of {self.count_drawn(graph):,} drawn, those near {where}"
+            yield part, last, 0.6, least_seconds, f"{drawn}: all would {why} (--around NODE --depth N draws others)"
 
     def is_too_much(self, graph: Graph) -> bool:
         """Whether a graph is too large to look at. A folding that the user asked for never is."""
@@ -235,42 +268,6 @@ class Drawing:
     def count_drawn(self, graph: Graph) -> int:
         """Returns how many nodes show nodes of the capture (or kernels and buffers)."""
         return sum(node.kind not in self.stage.extra_kinds for node in graph.nodes)
-
-    def _draw_part(self, graph: Graph, kind: str, level: int, end: float) -> bytes:
-        """Returns the picture of as many nodes near the outputs as can be drawn in time."""
-        why, where = "take too long", "the outputs"
-        if self.is_too_much(graph):
-            why = "be too much to look at"
-        if self.around is not None:
-            where = f"node {self.around}"
-        nearest = list(self._measure_steps(graph))
-        # wait longer for the last and smallest: on a busy machine the start of the layout alone takes seconds
-        for most, least_seconds in ((self.stage.most, 2.0), (_PART, 2.0), (_SMALL_PART, 15.0)):
-            part = self._add_legend(_keep_near(graph, nearest[:most]))
-            drawn = f"only {self.count_drawn(part):,} of {self.count_drawn(graph):,} drawn, those near {where}"
-            note = f"{drawn}: all would {why} (--around NODE --depth N draws others)"
-            seconds = max((end - time.monotonic()) * 0.6, least_seconds)
-            picture = self._try_level(part, kind, level, seconds, note)
-            if picture is not None:
-                return picture
-        raise GraphError("the graph is too large to draw: use --around NODE with --depth N, or write .dot or .json")
-
-    def _try_level(self, graph: Graph, kind: str, level: int, seconds: float, note: str = "") -> bytes | None:
-        """Returns the picture of a graph, None if the layout takes too long. Adds to the notes what is left out; the
-        picture says it, too, except for what every picture folds."""
-        notes = self.list_notes(graph, level)
-        if note:
-            notes.append(note)
-        if level or note or self.left_out:
-            graph = replace(graph, notes=tuple(notes))
-        try:
-            picture = draw_dot(write_dot(graph), kind, seconds)
-        except TooSlow:
-            return None
-        self.notes += notes
-        if kind != "svg":
-            return picture
-        return style_svg(picture.decode("utf-8"), graph).encode("utf-8")
 
     def list_notes(self, graph: Graph, level: int) -> list[str]:
         """Returns notes on what is folded or left out, and how to draw it."""

@@ -23,11 +23,12 @@
     schedules = new Set([...nodes.keys()].map((key) => key.replace("b", "").split(":")[0]));
   }
 
-  function make(tag, className, text) {
+  // `parts` are texts and elements
+  function make(tag, className, ...parts) {
     const element = document.createElement(tag);
     if (tag === "button") element.type = "button";
     if (className) element.className = className;
-    if (text !== undefined) element.textContent = text;
+    element.append(...parts);
     return element;
   }
 
@@ -79,7 +80,7 @@
     });
     explain(kind, id);
     for (const panel of ["source", "kernels"]) {
-      if (!from || !from.closest || from.closest(".panel") !== $(panel)) scrollToLit($(panel));
+      if (from?.closest(".panel") !== $(panel)) scrollToLit($(panel));
     }
     showLitBox(from);
     writeAddress();
@@ -111,8 +112,10 @@
     writeAddress();
   }
 
+  const firstLit = (root) => root.querySelector(".chosen") || root.querySelector(".lit");
+
   function scrollToLit(panel) {
-    const first = panel.querySelector(".chosen") || panel.querySelector(".lit");
+    const first = firstLit(panel);
     if (!first) return;
     // to the start of the line: a long line may be scrolled to the side
     panel.scrollLeft = 0;
@@ -125,31 +128,25 @@
   // *** why
 
   function explain(kind, id) {
-    const why = $("why");
-    why.replaceChildren();
+    let title, parts;
     if (kind === "line") {
-      why.append(make("h4", "", lines[id].whole));
-      why.append(listKernels(lines[id].kernels), listNodes(lines[id].nodes, "nodes with a buffer first"));
+      title = lines[id].whole;
+      parts = [listKernels(lines[id].kernels), listNodes(lines[id].nodes, "nodes with a buffer first")];
     } else if (kind === "box") {
-      why.append(make("h4", "", id.getAttribute("aria-label")), listKernels(kernelsOf(id), "kernels inside"));
+      title = id.getAttribute("aria-label");
+      parts = [listKernels(kernelsOf(id), "kernels inside")];
     } else {
       const subject = kind === "kernel" ? kernels[id] : nodes.get(id);
-      why.append(make("h4", "", subject.title >= 0 ? data.texts[subject.title] : `node ${numberOf(id)}  ${subject.what}`));
-      if (subject.steps) why.append(listSteps(subject.steps));
-      else why.append(make("p", "muted", "It has no buffer. The page would be too large with more reasons: vmapdbg why has them."));
+      title = subject.title >= 0 ? data.texts[subject.title] : `node ${numberOf(id)}  ${subject.what}`;
+      parts = [make("p", "muted", "It has no buffer. The page would be too large with more reasons: vmapdbg why has them.")];
+      if (subject.steps) parts = [make("dl", "", ...subject.steps.flatMap(listStep))];
     }
-    why.scrollTop = 0;
+    $("why").replaceChildren(make("h4", "", title), ...parts);
+    $("why").scrollTop = 0;
   }
 
-  function listSteps(steps) {
-    const list = make("dl");
-    for (const [topic, ...sentences] of steps) {
-      sentences.forEach((sentence, position) => {
-        list.append(make("dt", "", position ? "" : data.texts[topic]), make("dd", "", data.texts[sentence]));
-      });
-    }
-    return list;
-  }
+  const listStep = ([topic, ...sentences]) => sentences.flatMap((sentence, position) =>
+    [make("dt", "", position ? "" : data.texts[topic]), make("dd", "", data.texts[sentence])]);
 
   // on a page of two runs, `b0:48` is a node that only before has
   function numberOf(key) {
@@ -158,44 +155,32 @@
   }
 
   function listKernels(numbers, title = "computed in") {
-    const box = make("p", "from");
-    box.append(make("span", "muted", numbers.length ? title : "no kernel computes a value of it"));
-    for (const number of numbers) {
+    const buttons = numbers.map((number) => {
       const button = make("button", "to", kernels[number].name);
       button.dataset.kernels = String(number);
-      box.append(button);
-    }
-    return box;
+      return button;
+    });
+    return make("p", "from", make("span", "muted", numbers.length ? title : "no kernel computes a value of it"), ...buttons);
   }
 
   function listNodes(keys, title) {
-    const box = make("div", "list");
-    if (!keys.length) return box;
+    if (!keys.length) return make("div", "list");
     const rank = { kept: 0, removed: 1 };
-    const sorted = [...keys].sort((a, b) => (rank[nodes.get(a).outcome] ?? 2) - (rank[nodes.get(b).outcome] ?? 2));
-    const list = make("ul");
-    for (const key of sorted) {
-      const node = nodes.get(key), button = make("button"), row = make("li");
+    const sorted = keys.map((key) => nodes.get(key)).sort((a, b) => (rank[a.outcome] ?? 2) - (rank[b.outcome] ?? 2));
+    const rows = sorted.map(({ key, what, outcome }) => {
+      const said = make("span", outcome, outcome && `buffer ${outcome}`);
+      const button = make("button", "", make("span", "id", numberOf(key)), make("span", "", what), said);
       button.dataset.node = key;
-      button.append(make("span", "id", numberOf(key)), make("span", "", node.what));
-      button.append(make("span", node.outcome, node.outcome && `buffer ${node.outcome}`));
-      row.append(button);
-      list.append(row);
-    }
-    box.append(make("p", "muted", `${keys.length} ${keys.length === 1 ? "node" : "nodes"}: ${title}`), list);
-    return box;
+      return make("li", "", button);
+    });
+    const count = `${keys.length} ${keys.length === 1 ? "node" : "nodes"}`;
+    return make("div", "list", make("p", "muted", `${count}: ${title}`), make("ul", "", ...rows));
   }
 
   function openKernel(number) {
-    const details = $(`k${number}`);
+    const details = $(`k${number}`), place = details.querySelector(".nodes");
     details.open = true;
-    fillNodes(details);
-  }
-
-  function fillNodes(details) {
-    const place = details.querySelector(".nodes");
-    if (!place || place.firstChild) return;
-    const number = +place.dataset.fill;
+    if (place.firstChild) return;
     const inside = [...nodes.values()].filter((node) => node.kernels.includes(number)).map((node) => node.key);
     place.append(listNodes(inside, "computed in it"));
   }
@@ -223,10 +208,7 @@
   }
 
   const startNewViews = () => shown().filter((svg) => !zooms.has(svg)).forEach((svg) => startView(svg));
-  function startViews() {
-    zooms.clear();
-    startNewViews();
-  }
+  const startViews = () => { zooms.clear(); startNewViews(); };
 
   function zoom(svg, factor, at) {
     const [x, y, w, h] = zooms.get(svg), whole = wholeBox(svg);
@@ -241,7 +223,7 @@
   }
 
   function showLitBox(from) {
-    const graph = from && from.closest && from.closest(".graph");
+    const graph = from?.closest(".graph");
     // the drawing with the most; of several, the drawing that is shown
     const countLit = (drawing) => all("[data-part='0'] .lit", drawing).length - drawing.hidden / 2;
     const drawings = all(".drawing").map((drawing) => ({ drawing, count: countLit(drawing) }));
@@ -253,10 +235,7 @@
       if (+open.dataset.part && !open.querySelector(".lit") && !open.contains(from)) openPart(open.parentElement, []);
     }
     // the clicked drawing stays in place; the other one moves to what is lit
-    for (const other of shown()) {
-      const lit = other.querySelector(".chosen") || other.querySelector(".lit");
-      if (lit && other !== graph) moveTo(lit);
-    }
+    for (const other of shown()) if (other !== graph && firstLit(other)) moveTo(firstLit(other));
   }
 
   function moveTo(element) {
@@ -275,7 +254,6 @@
 
   // *** the inside of a box
 
-  const partOf = (figure, number) => figure.querySelector(`[data-part="${number}"]`);
   const ways = new Map();
 
   // `way` has the numbers of the opened parts, outermost first; an empty way shows the whole
@@ -286,7 +264,7 @@
     const trail = figure.querySelector(".trail");
     trail.hidden = !way.length;
     trail.replaceChildren(...[0, ...way].map((part, depth) => {
-      const button = make("button", "", partOf(figure, part).dataset.title);
+      const button = make("button", "", figure.querySelector(`[data-part="${part}"]`).dataset.title);
       button.disabled = depth === way.length;
       button.addEventListener("click", () => closeTo(figure, depth));
       return button;
@@ -313,18 +291,18 @@
     if (figure) closeTo(figure, ways.get(figure).length - 1);
   }
 
-  function showWide(isWide) {
-    document.querySelector("main").classList.toggle("wide", isWide);
-    $("wide").setAttribute("aria-pressed", String(isWide));
+  const isWide = () => document.querySelector("main").classList.contains("wide");
+  function toggleWide() {
+    document.querySelector("main").classList.toggle("wide");
+    $("wide").setAttribute("aria-pressed", String(isWide()));
     startViews();
   }
-  const isWide = () => document.querySelector("main").classList.contains("wide");
   const zoomAll = (factor) => shown().forEach((svg) => zoom(svg, factor));
   const tools = {
     in: () => zoomAll(0.8),
     out: () => zoomAll(1.25),
     fit: () => shown().forEach((svg) => startView(svg, true)),
-    wide: () => showWide(!isWide()),
+    wide: toggleWide,
   };
   const toolKeys = { "+": "in", "=": "in", "-": "out", 0: "fit", w: "wide" };
 
@@ -385,11 +363,9 @@
     for (const [kind, id, text] of find(asked)) {
       count += 1;
       if (count > MOST_HITS) continue;
-      const button = make("button"), row = make("li");
-      button.append(make("span", "kind", kind), make("span", "what", text));
+      const button = make("button", "", make("span", "kind", kind), make("span", "what", text));
       button.addEventListener("click", () => { list.hidden = true; select(kind, id); });
-      row.append(button);
-      list.append(row);
+      list.append(make("li", "", button));
     }
     if (!count) list.append(make("li", "none", "nothing found"));
     if (count > MOST_HITS) list.append(make("li", "none", `and ${count - MOST_HITS} more`));

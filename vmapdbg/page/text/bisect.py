@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from vmapdbg.bisect.outcome import RunOutcome
-from vmapdbg.bisect.search import Search, SmallestSets
-from vmapdbg.install.patches import Patches, spell_patches
+from vmapdbg.bisect.outcome import NamedOutcome
+from vmapdbg.bisect.search import FoundSets, Search
+from vmapdbg.install.patches import spell_patches
 from vmapdbg.model.wording import format_known, format_plural, join_first
 from vmapdbg.page.documents import Decided, DecisionsDocument, DecisionTrial, History
 from vmapdbg.page.format import format_shape
@@ -20,7 +20,7 @@ _MOST_LISTED = 6
 # *** sets of patches
 
 
-def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[RunOutcome], console: Console) -> None:
+def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[NamedOutcome], console: Console) -> None:
     """Prints the result of a search by `kind` (values, kernels, findings, crash)."""
     page = Page(console)
     counts = f"{format_plural(len(outcomes), 'outcome')} in {format_plural(len(search.outcomes), 'run')}"
@@ -45,30 +45,27 @@ def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Run
     page.print()
 
 
-def _print_sets(page: Page, label: str, search: Search, found: SmallestSets[str], away: bool = False) -> None:
+def _print_sets(page: Page, label: str, search: Search, found: FoundSets, away: bool = False) -> None:
     parts: list[Piece] = [f"{label}: "]
     for position, patches in enumerate(found.sets):
-        tried = search.given - patches if away else patches
+        tried = frozenset(patches)
+        if away:
+            tried = search.given - tried
         if position:
             parts.append(" or ")
-        parts += [(format_set(patches), "bold green"), f" -> {search.outcomes[tried]}"]
+        parts += [(", ".join(patches) or "none", "bold green"), f" -> {search.outcomes[tried]}"]
     if not found.sets:
         parts.append(("nothing", "bold"))
     page.add(*parts, (f"  ({_describe_proof(found)})", "dim"), indent=2)
 
 
-def _describe_proof(found: SmallestSets[str]) -> str:
+def _describe_proof(found: FoundSets) -> str:
     if not found.exact:
         tried = f"all sets of up to {found.size} tried, then halves" if found.size > 0 else "found by halving"
         return f"{tried}: no smaller part of it changes the outcome"
     if not found.sets:
         return "all sets tried"
     return f"all sets of up to {found.size} tried"
-
-
-def format_set(patches: Patches) -> str:
-    """Returns the names of some patches."""
-    return ", ".join(sorted(patches)) or "none"
 
 
 # *** commits
