@@ -138,8 +138,7 @@ class LaunchKeeper:
         self.live: LiveTensors | None = None
         # launch -> its linear program
         self._programs: dict[int, Sequence[UOp]] = {}
-        # launch -> for each argument: what it held (None for memory without contents), its memory, and the number of
-        # its version
+        # launch -> for each argument: what it held (None: no contents), its memory, and the number of its version
         self._read: dict[int, list[tuple[str | None, PartOfMemory, int | None]]] = {}
         # buffer that has its memory -> (first byte, end) of parts of it; it keeps no memory alive
         self._parts: WeakKeyDictionary[Any, dict[tuple[int, int], PartOfMemory]] = WeakKeyDictionary()
@@ -217,17 +216,16 @@ class LaunchKeeper:
     def _list_written(self, index: int, buffers: Sequence[Any]) -> Iterator[Any]:
         """Yields the buffers that a launch writes, on each device."""
         ast = self.steps[index].ast
-        numbers = [0]
+        written = range(1)
         if ast.op.name == "SINK":
             try:
-                targets = [store.src[0].src[0] for store in find_stores(ast)]
+                memory = (store.src[0].src[0].arg for store in find_stores(ast))
+                written = [getattr(arg, "slot", arg) for arg in memory]
             except CannotPack:
-                numbers = list(range(len(buffers)))
-            else:
-                slots = [getattr(target.arg, "slot", target.arg) for target in targets]
-                numbers = [slot for slot in slots if isinstance(slot, int) and slot < len(buffers)]
-        for number in numbers:
-            yield from list_parts(buffers[number])
+                written = range(len(buffers))
+        for number in written:
+            if isinstance(number, int) and number < len(buffers):
+                yield from list_parts(buffers[number])
 
     # *** what a kernel is, and what it read
 
@@ -244,9 +242,8 @@ class LaunchKeeper:
         refused = None
         if key not in known:
             try:
-                kernel = pack_kernel(step.ast, step.variables)
-                known[key] = len(kernels)
-                kernels.append(kernel)
+                kernels.append(pack_kernel(step.ast, step.variables))
+                known[key] = len(kernels) - 1
             except CannotPack as error:
                 refused = str(error)
         linear, linear_refused = self._keep_linear(index)

@@ -65,8 +65,8 @@ def _join_parts(parts: Sequence[WrittenBuffer], keeper: LaunchKeeper) -> Written
 
 
 def find_root(packer: Packer, node: UOp) -> tuple[int, bool]:
-    """Returns the position of what a buffer should hold, and whether that is more than the node's own value, because
-    the node writes to a part of memory. Raises CannotPack."""
+    """Returns the position of what a buffer should hold, and whether that is more than the node's value, because the
+    node writes to a part of memory. Raises CannotPack."""
     slot = packer.pack(node)
     if node.op.name not in {"ASSIGN", "STORE"}:
         return slot, False
@@ -118,7 +118,7 @@ def range_id(r: UOp) -> int | None:
 
 def group_launches(passes: Sequence[PassRecord | None], asts: Sequence[UOp]) -> list[tuple[int, ...]] | None:
     """Returns for each kernel of the first pass the numbers of its launches in `asts`: one, or one for each device of
-    its output. The other passes are of functions that it calls, whose kernels run between its own. None if the launches
+    its output. The other passes are of functions that it calls, whose kernels run in between. None if the launches
     cannot be matched."""
     first, *others = passes or [None]
     if first is None or None in others:
