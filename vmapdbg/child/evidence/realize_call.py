@@ -9,9 +9,8 @@ from typing import Any
 
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer, pack_graph
-from vmapdbg.child.evidence.launches import LaunchKeeper, LiveTensors
+from vmapdbg.child.evidence.launches import LaunchKeeper, LiveTensors, number_kernels
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_argument_sizes, find_variables
-from vmapdbg.child.evidence.passed import group_launches, number_kernels, pack_buffers
 from vmapdbg.child.evidence.tensor_calls import ChosenPart, buffer_under
 from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
@@ -211,7 +210,7 @@ class RealizeCall:
 
     def _pack_passed(self, passes: Passes) -> None:
         """Packs the nodes that have buffers, and what the buffers held when their kernels had run."""
-        groups = group_launches(passes, [step.ast for step in self.launches.steps])
+        groups = self.launches.group(passes)
         passed = next(iter(passes), None)
         if passed is None or self.scheduled is None or groups is None:
             return
@@ -219,14 +218,14 @@ class RealizeCall:
         inputs = find_inputs(self.scheduled, passed.toposort)
         variables = self.variables | find_argument_sizes(self.scheduled)
         packer = Packer(lambda u: self.inputs.get(inputs.get(u)), variables)
-        pack_buffers(self.evidence, passed, self.launches, groups, packer)
+        self.launches.pack_buffers(self.evidence, passed, groups, packer)
 
     def fail(self, error: BaseException, nodes: KnownNodes, passes: Passes) -> None:
         """Ends a call that raises `error`; `nodes` are the known nodes of the last schedule."""
         self.evidence.failed = f"{type(error).__name__}: {first_line(error)}"
         self.evidence.crash = diagnose(error, nodes)
         self.evidence.is_endless = isinstance(error, EndlessRewrite)
-        groups = group_launches(passes, [step.ast for step in self.launches.steps])
+        groups = self.launches.group(passes)
         failed = self.launches.failed
         kernel = next((number for number, launches in enumerate(groups or ()) if failed in launches), None)
         passed = next(iter(passes), None)
