@@ -50,7 +50,7 @@ class ReferenceValues:
         if precision is not None:
             rounding = InDouble(graph, precision or None)
         self._evaluator = Evaluator(graph, read, rounding, known)
-        self._open = graph.find_open()
+        self._open = graph.open_ranges()
         self._roundings: list[int] | None = None
 
     # *** what is known without computing
