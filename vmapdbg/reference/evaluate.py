@@ -100,8 +100,6 @@ class Evaluator:
         self._values.clear()
         self._held = 0
 
-    # *** values
-
     def _keep(self, slot: int, value: RangedArray | Unknown) -> None:
         self._values[slot] = value
         self._held += _count_bytes(value)
@@ -116,8 +114,6 @@ class Evaluator:
         if isinstance(found, Unknown):
             raise found
         return found
-
-    # *** one node
 
     def _try(self, slot: int) -> RangedArray | Unknown:
         try:
@@ -233,8 +229,6 @@ class Evaluator:
         for inner in skipped:
             self._drop(inner)
         return value
-
-    # *** ops with a method of their own
 
     def _make_buffer(self, slot: int, node: OpNode) -> RangedArray:
         names = self.graph.inputs.get(slot)

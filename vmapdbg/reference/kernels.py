@@ -230,9 +230,6 @@ def refuse_order(kernel: ScheduledKernel) -> None:
             raise Unknown("it reads the buffer that it writes at other places: its value depends on the order")
 
 
-# *** parts of a kernel
-
-
 def split(kernel: ScheduledKernel) -> Iterator[Part]:
     """Yields the parts in which a kernel is computed. Raises Unknown if it takes too long or cannot be split."""
     graph = kernel.graph

@@ -262,9 +262,6 @@ def _multiply(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers:
     return product.reshape(shape).transpose([order.index(axis) for axis in every])
 
 
-# *** the plan
-
-
 class Plan:
     """The nodes to be computed: `order`, sources first, without the nodes in `known`. `products` and `windows` map the
     positions of nodes that are computed from other nodes than their sources; the nodes in between are not in `order`.
