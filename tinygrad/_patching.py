@@ -1,9 +1,7 @@
-"""Changes tinygrad: each change is declared, what it replaces is checked, then all changes are applied.
+"""Changes tinygrad: the changes of one module are declared in a `with Changes(...)` block, in an overlay file's `patch(module)` or by an observer.
 
-The changes of one module are declared in a `with Changes(...)` block, in an overlay file's `patch(module)` or by an observer of tinygrad. Each
-declaration checks tinygrad's current definition. Only the end of the block applies the changes, so an unknown definition leaves nothing half patched.
-This module imports nothing from the overlay, because the tool's observers also use it with stock tinygrad.
-"""
+Each declaration checks tinygrad's current definition. Only the end of the block applies the changes, so an unknown definition leaves nothing half
+patched. This module imports nothing from the overlay, because the tool's observers also use it with stock tinygrad."""
 from __future__ import annotations
 import functools, inspect
 from dataclasses import dataclass
@@ -32,14 +30,11 @@ class Changes:
   def __init__(self, by:str):
     # the patches or the observer whose changes are declared now
     self.by = by
-    # each change, and the function that applies it
-    self.declared: list[tuple[Change, Callable[[], None]]] = []
-    # changed matchers by owner and name: several rules of one matcher may change
-    self.matchers: dict[tuple[int, str], Any] = {}
+    self.declared: list[tuple[Change, Callable[[], None]]] = []  # each change, and the function that applies it
+    self.matchers: dict[tuple[int, str], Any] = {}  # changed matchers by owner and name: several rules of one matcher may change
     # replaced functions in rules, see replace_rule. They change at the end of the block, because a matcher also freezes the globals of the patch
     self.in_rules: list[tuple[str, Any, str, Callable, Callable]] = []
-    # owner, name, old value, new value
-    self.rebound: list[tuple[Any, str, Any, Any]] = []
+    self.rebound: list[tuple[Any, str, Any, Any]] = []  # owner, name, old value, new value
 
   def __enter__(self) -> Changes: return self
   def __exit__(self, error:type[BaseException]|None, *_) -> None:
@@ -148,9 +143,7 @@ def check(fits:bool, owner:Any, name:str, expected:str, found:str) -> None:
   if not fits: raise UnknownShape(f"{locate(owner)}.{name} is not what tinygrad 0.12.0 has there: expected {expected}, found {found}")
 
 def locate(owner:Any) -> str: return f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else owner.__name__
-
 def describe(owner:Any, name:str) -> str: return type(getattr(owner, name)).__name__ if hasattr(owner, name) else "nothing"
-
 def list_parameters(names:Iterable[str]) -> str: return f"parameters ({', '.join(names)})"
 
 # the names that tinygrad's decorators without functools.wraps give to the decorated function

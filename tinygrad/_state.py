@@ -1,8 +1,5 @@
-"""The overlay's state in this process: the patches that are on, the observer, and caches that outlive a pass.
-
-Patches and observer are set before tinygrad is imported and never change after that: tinygrad's schedule cache does not
-know about patches, so another set of patches needs another process.
-"""
+"""The overlay's state in this process. Patches and observer are set before tinygrad is imported and never change after that: tinygrad's schedule cache
+does not know about patches, so another set of patches needs another process."""
 from __future__ import annotations
 import itertools
 from contextlib import contextmanager
@@ -14,8 +11,7 @@ from weakref import WeakKeyDictionary, ref
 patches: frozenset[str] = frozenset()
 patches_spec: str = ""
 
-# The observer receives what only the overlay knows; see vmapdbg/install/observer.py. It never answers: the overlay decides the same with `nobody`, an
-# observer whose methods do nothing. The installer sets both.
+# The observer receives what only the overlay knows (vmapdbg/install/observer.py), and never answers. The methods of `nobody` do nothing
 nobody: Any = None
 observer: Any = None
 
@@ -33,11 +29,9 @@ def unwatched() -> Iterator[None]:
 # returns the renderer whose limits the scheduler respects; None: the device's renderer. The tool also renders for targets that are not installed
 find_renderer: Callable[[], Any]|None = None
 
-# *** state of the whole process. The state of one run of the scheduler's stages is an Attempt (schedule/_pass.py)
-
 @dataclass
 class Process:
-  """State that outlives every pass; each comment says why."""
+  """State that outlives every pass; each comment says why. The state of one run of the scheduler's stages is an Attempt (schedule/_pass.py)."""
   # unique ids and numbers: a graph may hold RANGEs and marks from any earlier time
   own_ids: Iterator[int]
   padded_ids: Iterator[int]
@@ -51,10 +45,8 @@ class Process:
   kernel_works: dict[tuple, Any] = field(default_factory=dict)
   kernel_verdicts: dict[tuple, Any] = field(default_factory=dict)
   kernel_reduces: dict[bytes, Any] = field(default_factory=dict)
-  # part of a graph -> its decisions, by the positions of its nodes
-  parts: dict[tuple, Any] = field(default_factory=dict)
-  # (op, dtype, target) -> number of the target's ops that it becomes
-  op_weights: dict[tuple, int] = field(default_factory=dict)
+  parts: dict[tuple, Any] = field(default_factory=dict)  # part of a graph -> its decisions, by the positions of its nodes
+  op_weights: dict[tuple, int] = field(default_factory=dict)  # (op, dtype, target) -> number of the target's ops that it becomes
   # SparsityPattern or Coloring -> its tensors: another call, or a replay of TinyJit, copies nothing to the device again
   made_of_pattern: WeakKeyDictionary[Any, dict] = field(default_factory=WeakKeyDictionary)
 
@@ -72,12 +64,9 @@ process = Process(itertools.count(FIRST_OWN_ID-KEY_IDS, -1), itertools.count(FIR
 # not frozen: each call of a function makes one, and a frozen dataclass takes three times as long to make
 @dataclass(eq=False, slots=True)
 class Running:
-  # the RANGE of a mapped function, or the marked inputs of a differentiated function
-  inputs: tuple[Any, ...]
-  # the first Tensor made for this function: older Tensors are from outside. None: the function has no inputs
-  first: Any
-  # size of the mapped batch, an int or a Variable; None: the function is differentiated
-  size: Any = None
+  inputs: tuple[Any, ...]  # the RANGE of a mapped function, or the marked inputs of a differentiated function
+  first: Any  # the first Tensor made for this function: older Tensors are from outside. None: the function has no inputs
+  size: Any = None  # size of the mapped batch, an int or a Variable; None: the function is differentiated
   # what a random call does in a mapped function, and the function that brings the slices of a batch's first axis into its scope
   randomness: str = "error"
   enter: Callable[[Any], Any] = lambda x: x

@@ -35,11 +35,6 @@ def find_path(root:UOp, targets:set[UOp], named:frozenset[UOp]) -> list[UOp]:
     if any(s in targets or s in on_path for s in u.src): on_path[u] = None
   return list(on_path)
 
-def sum_over(grad:UOp, ranges:list[UOp]) -> UOp:
-  """Sums an inner gradient over the steps of RANGEs: (4,) inside a scope of size 3 is (3, 4) after VMAPOUT, and (4,) summed."""
-  if not ranges: return grad
-  return collect_batch(grad, ranges).r(Ops.ADD, tuple(range(len(ranges)))).reshape(grad.shape)
-
 def compute_gradient(root:UOp, root_grad:UOp, targets:set[UOp]) -> dict[UOp, UOp]:
   """Returns node -> gradient like stock, also for graphs with vmap scopes. Every step of a scope uses a value from outside, so its gradient is summed
   over the RANGE at the edge of the scope, before it meets gradients from outside. Ranges open in root or root_grad belong to a scope around the whole
@@ -54,7 +49,9 @@ def compute_gradient(root:UOp, root_grad:UOp, targets:set[UOp]) -> dict[UOp, UOp
     elif (of_srcs:=pm_gradient.rewrite(node, ctx=grads[node])) is None: raise RuntimeError(f"failed to compute gradient for {node.op}: there is no rule for it")
     for src,grad in zip(node.src, of_srcs, strict=True):
       if grad is None: continue
-      grad = sum_over(grad, [r for r in grad.ranges if r in named and r not in src.ranges and r not in around])
+      # (4,) inside a scope of size 3 is (3, 4) after VMAPOUT, and (4,) summed
+      if ranges:=[r for r in grad.ranges if r in named and r not in src.ranges and r not in around]:
+        grad = collect_batch(grad, ranges).r(Ops.ADD, tuple(range(len(ranges)))).reshape(grad.shape)
       mark_backward(node, grad, grads[node])
       grads[src] = grads[src]+grad if src in grads else grad
   # like stock, for ranges that belong to no vmap scope

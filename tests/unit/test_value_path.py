@@ -8,7 +8,7 @@ import pytest
 from captures import make_capture, make_node, make_schedule
 from rendered import flatten, print_to_text
 
-from vmapdbg.check.value_path import (
+from vmapdbg.check.result import (
     Difference,
     OutputPath,
     PassValue,

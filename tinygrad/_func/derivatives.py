@@ -28,8 +28,7 @@ def jvp(fn:Callable, primals:Any, tangents:Any, has_aux:bool=False) -> tuple:
   if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
     raise TypeError(f"jvp: primals and tangents are a tuple or a list of the arguments of the function, not {describe_node(primals)} and {describe_node(tangents)}")
   check_function("jvp", fn)
-  primals = as_tensors(primals)
-  tangents = take_tangents("jvp", "primals", primals, "tangents", tangents)
+  tangents = take_tangents("jvp", "primals", primals:=as_tensors(primals), "tangents", tangents)
   marked, out, aux = call_differentiated("jvp", fn, primals, has_aux=has_aux)
   pushed = push_along(out, marked, tangents)
   return unmark((out, pushed, aux) if has_aux else (out, pushed), marked)
@@ -185,26 +184,21 @@ def reverse(out:Any, inputs:Any, chunk_size:int|None=None) -> Any:
 def differentiated(name:str, fn:Callable, argnums:Argnums, has_aux:bool, derivative_of:Callable[[Any, Any], Any], with_value:bool=False) -> Callable:
   """Returns a function that calls `fn` and returns derivative_of(result, the marked arguments), and the result and aux if asked for."""
   check_function(name, fn)
-  are_several = isinstance(argnums, (tuple, list))
   @functools.wraps(fn)
   def wrapped(*args:Any, **kwargs:Any) -> Any:
-    marked, out, aux = call_at(name, fn, args, kwargs, argnums, has_aux)
-    found = derivative_of(out, tuple(marked) if are_several else marked[0])
+    chosen = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
+    if not all(isinstance(i, int) and -len(args) <= i < len(args) for i in chosen):
+      raise ValueError(f"{name}: argnums {argnums!r} does not fit the {len(args)} positional arguments")
+    positions = [i % len(args) for i in chosen]
+    inputs = [as_tensors(args[i]) for i in positions]
+    for i,x in zip(positions, inputs): check_inputs(name, f"args[{i}]", x)
+    def with_marked(marked:list) -> tuple: return tuple(marked[positions.index(i)] if i in positions else a for i,a in enumerate(args))
+    marked, out, aux = call_differentiated(name, fn, inputs, with_marked, kwargs, has_aux)
+    found = derivative_of(out, tuple(marked) if isinstance(argnums, (tuple, list)) else marked[0])
     if with_value: ret = (out, aux) if has_aux else out, found
     else: ret = (found, aux) if has_aux else found
     return unmark(ret, marked)
   return wrapped
-
-def call_at(name:str, fn:Callable, args:tuple, kwargs:dict, argnums:Argnums, has_aux:bool) -> tuple[list, Any, Any]:
-  """Calls `fn` with the arguments in `argnums` marked. Returns (the marked arguments, the result, aux or None)."""
-  chosen = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
-  if not all(isinstance(i, int) and -len(args) <= i < len(args) for i in chosen):
-    raise ValueError(f"{name}: argnums {argnums!r} does not fit the {len(args)} positional arguments")
-  positions = [i % len(args) for i in chosen]
-  inputs = [as_tensors(args[i]) for i in positions]
-  for i,x in zip(positions, inputs): check_inputs(name, f"args[{i}]", x)
-  def with_marked(marked:list) -> tuple: return tuple(marked[positions.index(i)] if i in positions else a for i,a in enumerate(args))
-  return call_differentiated(name, fn, inputs, with_marked, kwargs, has_aux)
 
 # *** checks
 

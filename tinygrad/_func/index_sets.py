@@ -28,31 +28,26 @@ class IndexSets:
   def __init__(self, n:int):
     self.n = n
     self.known: dict[bytes, int] = {}
-    # CSR: set `i` is columns[starts[i]:starts[i]+sizes[i]]; `pending` holds new sets
+    # CSR: set `i` is columns[starts[i]:starts[i]+sizes[i]]
     self.starts, self.sizes, self.columns = np.zeros(2, np.int64), np.zeros(2, np.int64), np.zeros(0, np.int32)
-    self.pending: list[bytes] = []
 
   def add_sets(self, columns, sizes):
     """Returns the id of each set. `columns` concatenates the sets, each sorted and not empty; `sizes` are their lengths."""
     data, ends = memoryview(columns.astype(np.int32, copy=False).tobytes()), np.cumsum(sizes)*4
-    first_new, known = len(self.known)+2, self.known
-    ret = np.empty(len(sizes), np.int32)
-    start = 0
+    known, pending = self.known, []
+    ret, start = np.empty(len(sizes), np.int32), 0
     for at,end in enumerate(ends.tolist()):
       key = bytes(data[start:end])
       if (i:=known.get(key)) is None:
         i = known[key] = len(known)+2
-        self.pending.append(key)
+        pending.append(key)
       ret[at], start = i, end
-    if len(known)+2 > first_new: self._store_pending()
+    if pending:
+      sizes = np.fromiter((len(key)//4 for key in pending), np.int64, len(pending))
+      self.starts = np.concatenate([self.starts, len(self.columns)+np.cumsum(sizes)-sizes])
+      self.sizes = np.concatenate([self.sizes, sizes])
+      self.columns = np.concatenate([self.columns, np.frombuffer(b"".join(pending), np.int32)])
     return ret
-
-  def _store_pending(self) -> None:
-    sizes = np.fromiter((len(key)//4 for key in self.pending), np.int64, len(self.pending))
-    self.starts = np.concatenate([self.starts, len(self.columns)+np.cumsum(sizes)-sizes])
-    self.sizes = np.concatenate([self.sizes, sizes])
-    self.columns = np.concatenate([self.columns, np.frombuffer(b"".join(self.pending), np.int32)])
-    self.pending = []
 
   def gather(self, ids):
     """Returns (columns, sizes): the concatenated members of the sets. ZERO and NONE have no members."""

@@ -2,12 +2,11 @@
 only the ids that are not ZERO, with their positions.
 
 A gather or a scatter is a sum over `where(index == arange, x, 0)`. The summed array has rows * columns elements, but only as many nonzero elements as
-the index has entries.
-"""
+the index has entries."""
 from __future__ import annotations
 import itertools, math
 from dataclasses import dataclass, replace
-from typing import Any, Iterator
+from typing import Any, Iterator, cast
 from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay._func.index_sets import NONE, ZERO, IndexSets, np
 from tinygrad_overlay.schedule._scopes import describe_place
@@ -22,7 +21,6 @@ class SetIds:
 
 def prod(shape:tuple[int, ...], axes) -> int: return math.prod(shape[a] for a in axes)
 def with_ones(shape:tuple[int, ...], axes) -> list[int]: return [1 if a in axes else size for a,size in enumerate(shape)]
-
 def everywhere(i:int, u:UOp) -> SetIds: return SetIds((), np.broadcast_to(np.int32(i), u._shape or ()))
 def smallest(ids):
   """Returns a part of the array with all of its values: one element along each axis on which it repeats."""
@@ -53,8 +51,7 @@ def batch_shape(value:SetIds) -> tuple[int, ...]: return value.ids.shape[:len(va
 
 def permute(u:UOp, value:SetIds) -> SetIds:
   batch = len(value.ranges)
-  order: Any = u.marg
-  return SetIds(value.ranges, value.ids.transpose(list(range(batch))+[batch+a for a in order]))
+  return SetIds(value.ranges, value.ids.transpose(list(range(batch))+[batch+a for a in cast(Any, u.marg)]))
 
 def flip(u:UOp, value:SetIds) -> SetIds:
   return SetIds(value.ranges, value.ids[..., *[slice(None, None, -1) if f else slice(None) for f in u.marg]])
@@ -67,21 +64,18 @@ def pad(u:UOp, value:SetIds) -> SetIds:
 
 def at_each_step(u:UOp, value:SetIds, move) -> SetIds:
   """Applies a SHRINK or PAD whose bounds may depend on RANGEs: the result has an axis for each such RANGE."""
-  steps = tuple({r:None for s in u.src[1:] for r in s.ranges})
-  bounds_of_axes: Any = u.marg
+  steps, bounds_of_axes = tuple({r:None for s in u.src[1:] for r in s.ranges}), cast(Any, u.marg)
   if not steps: return SetIds(value.ranges, move(value.ids, [fixed(u, bounds) for bounds in bounds_of_axes]))
   known, rest = tuple(r for r in value.ranges if r in steps), tuple(r for r in value.ranges if r not in steps)
   ids = value.ids.transpose([*map(value.ranges.index, known+rest), *range(len(value.ranges), value.ids.ndim)])
   counts, moved = count_steps(steps), []
   for step in itertools.product(*map(range, counts)):
     at = {r:r.const_like(i) for r,i in zip(steps, step)}
-    moved.append(move(ids[tuple(at[r].arg for r in known)], [bounds_at(u, bounds, at) for bounds in bounds_of_axes]))
+    def at_step(bound): return bound.substitute(at).ssimplify() if isinstance(bound, UOp) else bound
+    moved.append(move(ids[tuple(at[r].arg for r in known)], [fixed(u, [at_step(b) for b in bounds]) for bounds in bounds_of_axes]))
   return SetIds(steps+rest, np.stack(moved).reshape(*counts, *moved[0].shape))
 
 def count_steps(ranges:tuple[UOp, ...]) -> tuple[int, ...]: return tuple(int(r.vmax)+1 for r in ranges)
-
-def bounds_at(u:UOp, bounds, at:dict[UOp, UOp]) -> tuple[int, ...]:
-  return fixed(u, [b.substitute(at).ssimplify() if isinstance(b, UOp) else b for b in bounds])
 
 def fixed(u:UOp, sizes) -> tuple[int, ...]:
   if all(isinstance(s, int) for s in sizes): return tuple(sizes)
@@ -144,17 +138,14 @@ def of_array(array:Any, ids:Any) -> FewIds:
   at = np.indices(array.shape).reshape(array.ndim, -1) if array.ndim else ()
   return FewIds(array.shape, tuple(None if size == 1 else p for size,p in zip(array.shape, at)), ids)
 
-def find_pairs(a:Any, b:Any) -> tuple[Any, Any]:
-  """Returns (i, j): all pairs with a[i] == b[j]. `a` and `b` are integers."""
+def find_pairs(a:Any, b:Any, most:float=math.inf) -> tuple[Any, Any]|None:
+  """Returns (i, j): all pairs with a[i] == b[j]; None for more than `most` pairs. `a` and `b` are integers."""
   order = np.argsort(b, kind="stable")
   first, end = (np.searchsorted(b[order], a, side=side) for side in ("left", "right"))
   counts = end-first
+  if counts.sum() > most: return None
   step = np.arange(counts.sum())-np.repeat(np.cumsum(counts)-counts, counts)
   return np.repeat(np.arange(len(a)), counts), order[np.repeat(first, counts)+step]
-
-def count_pairs(a:Any, b:Any) -> int:
-  b = np.sort(b)
-  return int((np.searchsorted(b, a, side="right")-np.searchsorted(b, a, side="left")).sum())
 
 def pair(a:FewIds, b:FewIds, i:Any, j:Any, ids:Any) -> FewIds:
   """Combines the elements i of `a` with the elements j of `b`, which agree on positions that both have."""
@@ -173,15 +164,16 @@ def find_equal(a:Any, b:Any, most:int) -> FewIds|None:
   _, codes = np.unique(np.concatenate([few_a.ids, few_b.ids]), return_inverse=True)
   places = math.prod(shape[axis] for axis in axes)
   keys_a, keys_b = codes[:small_a.size]*places+few_a.number(axes), codes[small_a.size:]*places+few_b.number(axes)
-  if count_pairs(keys_a, keys_b) > most: return None
-  i, j = find_pairs(keys_a, keys_b)
+  if (pairs:=find_pairs(keys_a, keys_b, most)) is None: return None
+  i, j = pairs
   return pair(few_a, few_b, i, j, np.full(len(i), NONE, np.int32))
 
 def multiply(sets:IndexSets, few:FewIds, other:FewIds|Any) -> FewIds:
   """Returns the union where neither is ZERO. `other` is an array of ids, or a FewIds."""
   if isinstance(other, FewIds):
     axes = shared_axes(few, other)
-    i, j = find_pairs(few.number(axes), other.number(axes))
+    pairs: Any = find_pairs(few.number(axes), other.number(axes))
+    i, j = pairs
     return pair(few, other, i, j, sets.join(few.ids[i], other.ids[j]))
   few = few.spread(axis for axis,stride in enumerate(other.strides) if stride)
   ids = other[tuple(0 if p is None else p for p in few.at)]
@@ -209,23 +201,18 @@ def move_few(few:FewIds, op:Ops, marg:Any, shape:tuple[int, ...]) -> FewIds:
     case Ops.PERMUTE: return FewIds(shape, tuple(few.at[a] for a in marg), few.ids)
     case Ops.FLIP:
       return replace(few, at=tuple(size-1-p if f and p is not None else p for size,p,f in zip(few.shape, few.at, marg)))
-    case Ops.PAD: return pad_few(few, marg, shape)
-    case Ops.SHRINK: return shrink_few(few, marg, shape)
+    case Ops.PAD:
+      few = few.spread(a for a,(low,high) in enumerate(marg) if low or high)
+      # a padded axis of size 1 gets positions
+      at = [np.zeros(len(few.ids), np.int64) if p is None and (low or high) else p for p,(low,high) in zip(few.at, marg)]
+      return FewIds(shape, tuple(None if p is None else p+low for p,(low,_) in zip(at, marg)), few.ids)
+    case Ops.SHRINK:
+      inside = np.ones(len(few.ids), bool)
+      for p,(low,high) in zip(few.at, marg):
+        if p is not None: inside &= (low <= p) & (p < high)
+      few = few.keep(inside)
+      return FewIds(shape, tuple(None if p is None or size == 1 else p-low for p,(low,_),size in zip(few.at, marg, shape)), few.ids)
   raise AssertionError(f"{op} is not a movement op")
-
-def pad_few(few:FewIds, bounds:Any, shape:tuple[int, ...]) -> FewIds:
-  few = few.spread(a for a,(low,high) in enumerate(bounds) if low or high)
-  # a padded axis of size 1 gets positions
-  at = [np.zeros(len(few.ids), np.int64) if p is None and (low or high) else p for p,(low,high) in zip(few.at, bounds)]
-  return FewIds(shape, tuple(None if p is None else p+low for p,(low,_) in zip(at, bounds)), few.ids)
-
-def shrink_few(few:FewIds, bounds:Any, shape:tuple[int, ...]) -> FewIds:
-  inside = np.ones(len(few.ids), bool)
-  for p,(low,high) in zip(few.at, bounds):
-    if p is not None: inside &= (low <= p) & (p < high)
-  few = few.keep(inside)
-  at = tuple(None if p is None or size == 1 else p-low for p,(low,_),size in zip(few.at, bounds, shape))
-  return FewIds(shape, at, few.ids)
 
 def reshape_few(few:FewIds, shape:tuple[int, ...]) -> FewIds:
   groups = list(group_axes(few.shape, shape))

@@ -5,8 +5,7 @@ move the ids, as numpy views if possible; elementwise ops unite sets, each disti
 scope the first axes are the RANGEs over which a value varies, so VMAPIN and VMAPOUT only name and place axes. For a large product with a one-hot, as
 in a gather or a scatter, only the nonzero elements are stored (FewIds).
 
-ZERO marks elements that are zero for every x: PAD adds them, constants contain them, and a product with ZERO depends on nothing.
-"""
+ZERO marks elements that are zero for every x: PAD adds them, constants contain them, and a product with ZERO depends on nothing."""
 from __future__ import annotations
 import math
 from dataclasses import replace
@@ -30,9 +29,8 @@ class Propagation:
     self.constants: dict[UOp, SetIds] = {}
     each = self.sets.add_sets(np.arange(x.size), np.ones(x.size, np.int64))
     self.found: dict[UOp, SetIds|FewIds] = {x: SetIds((), each.reshape(x.shape))}
-    # of constants
-    self.known_few: dict[UOp, FewIds|None] = {}
-    self.numbers: dict[UOp, Any] = {}
+    self.known_few: dict[UOp, FewIds|None] = {}  # of constants
+    self.numbers: dict[UOp, Any] = {}  # of constants
 
   def find_rows(self, out:UOp) -> tuple[Any, Any]:
     """Returns (rows, cols), sorted: for each element of `out`, by offset, the elements of `x` on which it can depend."""
@@ -74,8 +72,6 @@ class Propagation:
       return SetIds(ids.ranges, along_strides(lambda v: np.maximum(v, NONE), ids.ids))
     raise NotImplementedError(f"jacobian_sparsity: {describe_place(u)} moves with x, and there is no rule for what its elements depend on")
 
-  # *** constants
-
   def of(self, u:UOp, exact:bool=False) -> SetIds:
     """Returns the sets of a source. `exact`: with all zeros of a constant; otherwise only zeros that need no kernel."""
     if (found:=self.found.get(u)) is not None: return SetIds((), found.dense()) if isinstance(found, FewIds) else found
@@ -97,11 +93,12 @@ class Propagation:
       if u.op in UNCHANGED: return few
       if is_movement(u): return move_few(few, u.op, u.marg, fixed(u, u.shape))
       if u.op is Ops.REDUCE_AXIS and u.arg[0] is not Ops.MUL: return self.fill(reduce_few(self.sets, few, u.arg[1]))
-    if u.op in {Ops.MUL, Ops.AND}: return self.multiply_few(*u.src)
-    if u.op is Ops.WHERE and first not in self.found and is_zero(u.src[2]): return self.multiply_few(*u.src[:2])
-    return None
+    return self.product_few(u)
 
-  def multiply_few(self, a:UOp, b:UOp) -> FewIds|None:
+  def product_few(self, u:UOp) -> FewIds|None:
+    is_product = u.op in {Ops.MUL, Ops.AND} or (u.op is Ops.WHERE and u.src[0] not in self.found and is_zero(u.src[2]))
+    if not is_product: return None
+    a, b = u.src[:2]
     few_a, few_b = self.few(a), self.few(b)
     if few_a is None and few_b is None: return None
     if few_a is not None and few_b is not None: return multiply(self.sets, few_a, few_b)
@@ -121,9 +118,7 @@ class Propagation:
     if (sides:=find_compared(u)) is not None: return find_equal(self.numbers_of(sides[0]), self.numbers_of(sides[1]), size//PART)
     if is_movement(u) and (few:=self.few(u.src[0])) is not None: return move_few(few, u.op, u.marg, fixed(u, u.shape))
     if u.op in {Ops.CAST, Ops.CONTIGUOUS} and not dtypes.is_float(u.src[0].dtype): return self.few(u.src[0])
-    if u.op in {Ops.MUL, Ops.AND}: return self.multiply_few(*u.src)
-    if u.op is Ops.WHERE and is_zero(u.src[2]): return self.multiply_few(*u.src[:2])
-    return None
+    return self.product_few(u)
 
   def numbers_of(self, u:UOp) -> Any:
     """Returns the integers of a constant. tinygrad computes them before movement ops are applied."""
@@ -190,23 +185,19 @@ class Propagation:
     ret = self.sets.reduce(rows, op is Ops.MUL).reshape(with_ones(small.shape, axes))
     return np.broadcast_to(ret, with_ones(ids.shape, axes))
 
-# *** constants
-
 def is_movement(u:UOp) -> bool: return u.op in GroupOp.Movement and is_fixed(u) and is_fixed(u.src[0]) and not any(s.ranges for s in u.src[1:])
 def is_fixed(u:UOp) -> bool: return u._shape is not None and all(isinstance(s, int) for s in u.shape)
 def is_zero(u:UOp) -> bool: return u.base.op is Ops.CONST and u.base.arg == 0
 
 def find_compared(u:UOp) -> tuple[UOp, ...]|None:
   """Returns the sides of `a == b`, which tinygrad writes as `(a != b) != True`."""
-  if u.op is not Ops.CMPNE or not is_true(u.src[1]): return None
-  unequal = u.src[0]
+  if u.op is not Ops.CMPNE: return None
+  unequal, true = u.src
+  while true.op in {Ops.CAST, Ops.RESHAPE, Ops.EXPAND}: true = true.src[0]
+  if true.op is not Ops.CONST or true.arg is not True: return None
   # a bool is cast to int and back before it is negated
   while unequal.op is Ops.CAST: unequal = unequal.src[0]
   return unequal.src if unequal.op is Ops.CMPNE and dtypes.is_int(unequal.src[0].dtype) else None
-
-def is_true(u:UOp) -> bool:
-  while u.op in {Ops.CAST, Ops.RESHAPE, Ops.EXPAND}: u = u.src[0]
-  return u.op is Ops.CONST and u.arg is True
 
 def check_not_captured(u:UOp) -> None:
   if realize.capturing:

@@ -50,18 +50,15 @@ def stack_module_state(modules:Any) -> State:
   """
   states = [first_names(module) for module in modules]
   if not states: raise ValueError("stack_module_state: there is no module to stack")
-  for i,state in enumerate(states): check_alike(states[0], state, i)
-  return {name:Tensor.stack(*[state[name] for state in states]) for name in states[0]}
-
-def check_alike(first:State, state:State, i:int) -> None:
-  """Raises ValueError if the state of modules[i] differs from the first module's in names, shapes or dtypes."""
-  if missing:=[(name, 0, i) for name in first if name not in state]+[(name, i, 0) for name in state if name not in first]:
-    name, has, lacks = missing[0]
-    raise ValueError(f"stack_module_state: modules[{has}] has {name!r}, and modules[{lacks}] has not")
-  for name,x in state.items():
-    y = first[name]
-    if x.shape != y.shape or x.dtype != y.dtype:
-      raise ValueError(f"stack_module_state: {name!r} is {describe_tensor(y)} in modules[0] and {describe_tensor(x)} in modules[{i}]")
+  first = states[0]
+  for i,state in enumerate(states):
+    if missing:=[(name, 0, i) for name in first if name not in state]+[(name, i, 0) for name in state if name not in first]:
+      name, has, lacks = missing[0]
+      raise ValueError(f"stack_module_state: modules[{has}] has {name!r}, and modules[{lacks}] has not")
+    for name,x in state.items():
+      if x.shape != first[name].shape or x.dtype != first[name].dtype:
+        raise ValueError(f"stack_module_state: {name!r} is {describe_tensor(first[name])} in modules[0] and {describe_tensor(x)} in modules[{i}]")
+  return {name:Tensor.stack(*[state[name] for state in states]) for name in first}
 
 # *** the Tensors of a module
 

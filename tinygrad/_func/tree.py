@@ -107,7 +107,7 @@ def is_axis(axes:Any) -> bool: return axes is None or (isinstance(axes, int) and
 def spread_axes(axes:Any, tree:Any, name:str, path:str) -> list[int|None]:
   """Returns the axis of each leaf of `tree`. `axes` is an int or None for all leaves, or a node with the structure of `tree`. `name` is the option
   with `axes`, for errors. Raises TypeError for an axis of another type, ValueError for a structure that does not fit."""
-  if is_axis(axes): return [axes]*len(leaves(tree))
+  if is_axis(axes): return [axes]*len(flatten(tree))
   if not is_node(axes): raise TypeError(f"{name}: an axis is an int or None, not {axes!r}, for {path}")
   if not are_alike(axes, tree): raise ValueError(f"{name}: {axes!r} does not fit {path}, which is {describe_node(tree)}")
   return [axis for (_,a),(below,t) in zip(children(axes), children(tree)) for axis in spread_axes(a, t, name, path+below)]
@@ -127,9 +127,7 @@ def as_tensor(x:Any) -> Any:
   return Tensor(x) if isinstance(x, (bool, int, float)) else x
 
 def is_numpy(x:Any) -> bool: return type(x).__module__ == "numpy" and getattr(getattr(x, "dtype", None), "kind", "") in set("biuf")
-
 def as_tensors(tree:Any) -> Any: return tree if isinstance(tree, Tensor) else map_leaves(as_tensor, tree)
-
 def describe(x:Any) -> str: return f"{x!r} of type {type(x).__name__}" if isinstance(x, (bool, int, float, str)) else f"of type {type(x).__name__}"
 
 def check_results(name:str, tree:Any) -> None:

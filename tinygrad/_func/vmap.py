@@ -6,7 +6,7 @@ from typing import Any, Callable
 from tinygrad.dtype import dtypes
 from tinygrad.tensor import Tensor
 from tinygrad.uop.ops import AxisType, Ops, UOp, sint
-from tinygrad_overlay._func.tree import as_tensor, as_tensors, describe, flatten, is_axis, is_numpy, leaves, replace_leaves, spread_axes
+from tinygrad_overlay._func.tree import as_tensor, as_tensors, describe, flatten, is_numpy, leaves, replace_leaves, spread_axes
 from tinygrad_overlay._state import Running, Within, running
 from tinygrad_overlay.schedule import _scopes
 from tinygrad_overlay.tensor import ENTERING, LEAVING, NotedAs, enter_axis, leave_axis
@@ -77,7 +77,7 @@ def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|
     if isinstance(in_axes, (tuple, list)) and len(in_axes) != len(args):
       raise ValueError(f"vmap: in_axes {in_axes!r} has {len(in_axes)} entries, but {len(args)} positional arguments were given")
     values = flatten(args)
-    axes = find_axes(tuple(in_axes) if isinstance(in_axes, list) else in_axes, values, args, "vmap: in_axes", "args")
+    axes = spread_axes(tuple(in_axes) if isinstance(in_axes, list) else in_axes, args, "vmap: in_axes", "args")
     if kwargs:
       values += (named:=flatten(kwargs))
       axes += [0]*len(named)
@@ -85,8 +85,7 @@ def vmap(fn:Callable|None=None, in_axes:Any=0, out_axes:Any=0, *, axis_size:int|
     inputs = [find_input(x, axis, name, i) for i,(x,axis) in enumerate(zip(values, axes))]
     size = find_size(inputs, axis_size, name)
     def run(inputs:list[Input], size:sint) -> tuple[Any, list[int|None]]:
-      scope = make_scope(axis_type, method, size)
-      return run_part(fn, args, kwargs, scope, out_axes, randomness, inputs)
+      return run_part(fn, args, kwargs, make_scope(axis_type, method, size), out_axes, randomness, inputs)
     if size == 0: return cut_to_none(*run([(first_of_none(x, axis), axis, 1) for x,axis,_ in inputs], 1))
     if chunk_size is None or (isinstance(size, int) and size <= chunk_size): return run(inputs, size)[0]
     if not isinstance(size, int): raise ValueError(f"vmap: chunk_size needs a batch of fixed size, not {render_size(size)}")
@@ -108,7 +107,7 @@ def run_part(fn:Callable, args:tuple, kwargs:dict, scope:Scope, out_axes:Any, ra
   first = next((x for x,(_,axis,_) in zip(entered, inputs) if axis is not None), None)
   with Within(running, Running((scope.rng,), first, scope.size, randomness, scope.enter)): results = as_tensors(fn(*inner_args, **inner_kwargs))
   found = flatten(results)
-  outs = find_axes(out_axes, found, results, "vmap: out_axes", "the result")
+  outs = spread_axes(out_axes, results, "vmap: out_axes", "the result")
   def name(i:int, tree:Any=results) -> str: return leaves(tree, "the result")[i][0]
   with NotedAs(LEAVING):
     # deleted here, because tinygrad also profiles the deletion of a Tensor
@@ -142,10 +141,6 @@ def cut_to_none(results:Any, outs:list[int|None]) -> Any:
   return replace_leaves(results, map(cut, flatten(results), outs))
 
 # *** checks
-
-def find_axes(axes:Any, found:list, tree:Any, name:str, path:str) -> list[int|None]:
-  """Returns the axis of each leaf of `tree`; `found` has these leaves."""
-  return [axes]*len(found) if is_axis(axes) else spread_axes(axes, tree, name, path)
 
 def find_input(x:Any, axis:int|None, name:Name, i:int) -> Input:
   """Checks an argument and its axis. Returns an unmapped argument unchanged."""

@@ -1,10 +1,8 @@
 """The cost model: counts what a kernel will execute, from its AST after the target's opts, and predicts how long that takes.
 
-`fusion-guard` (schedule/_guard.py) compares a fusion with the kernels it replaces; `realize-reused` (schedule/_reuse.py) compares storing a value
-with computing it again. Lowering a kernel to a linear program takes several times as long as optimizing it, and lowering changes no trip count. So ops,
-threads and chains of dependent adds are counted in the optimized AST, from the ranges that each UOp is in; tests/fusion compares the counts with real
-programs, `bench/cost_model.py` predicted with measured times. Nothing is timed while tinygrad schedules.
-"""
+Lowering a kernel to a linear program takes several times as long as optimizing it, and lowering changes no trip count. So ops, threads and chains of
+dependent adds are counted in the optimized AST, from the ranges that each UOp is in. tests/fusion compares the counts with real programs,
+`bench/cost_model.py` predicted with measured times. Nothing is timed while tinygrad schedules."""
 from __future__ import annotations
 import contextlib, math
 from collections import Counter
@@ -172,7 +170,8 @@ def count_work(ast:UOp, ren:Renderer) -> Work:
   counted = [count_op(u, around, ren) for u in values]
   accessed = sum(u.ptrdtype.size*u.dtype.base.itemsize for u in nodes if u.op is Ops.DEFINE_GLOBAL and isinstance(u.dtype, PtrDType))
   held = int(sum(math.prod(u.shape)*u.dtype.base.itemsize for u in values if u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL))
-  held += sum(group_bytes(u) for u in values if u.op is Ops.REDUCE)
+  for u in (u for u in values if u.op is Ops.REDUCE and count_groups(u) > 1):
+    held += count_groups(u)*count_steps(r for r in u.ranges if r.arg[-1] in UNROLLED_AXES|{AxisType.LOCAL})*u.dtype.itemsize
   return Work(sum(ops for ops,_ in counted)*threads, sum(chain for _,chain in counted), accessed, held, threads)
 
 def is_arithmetic(u:UOp) -> bool: return u.op in GroupOp.ALU and u.dtype.scalar() != dtypes.index
@@ -227,7 +226,3 @@ def count_reduce(u:UOp, around:dict[UOp, set[UOp]]) -> tuple[int, int]:
   steps = loops({**u.src[0].ranges, **UOp.sink(*u.src[1:]).ranges}, around)
   if (groups:=count_groups(u)) > 1: steps += groups*loops(u.ranges, around)
   return steps, steps//count_steps(r for r in u.ranges if r.arg[-1] in UNROLLED_AXES)
-
-def group_bytes(u:UOp) -> int:
-  if (groups:=count_groups(u)) == 1: return 0
-  return groups*count_steps(r for r in u.ranges if r.arg[-1] in UNROLLED_AXES|{AxisType.LOCAL})*u.dtype.itemsize

@@ -1,12 +1,7 @@
 """Makes a gather one load (patch whole-gathers), and keeps the store of a row kernel whole (patch fuse-broadcast).
 
 If a comparison cuts a range, stock makes one store for each part of the range on the CPU, all with the same REDUCE ranges: those loops would begin
-once and end several times, and codegen never finishes. Stock has that fault in plain sums too; this patch does not change them.
-
-tinygrad writes x[i], gather, an embedding and a loss by labels as a REDUCE over all r of `where(r == i, x[r], 0)`, a loop that adds one element and
-zeros. Stock's load collapse turns it into a load if it has one REDUCE range and a plain `where`. Here the others become loads too: several index
-tensors (x[i, j]), bools, products with a one-hot.
-"""
+once and end several times, and codegen never finishes. Stock has that fault in plain sums too; this patch does not change them."""
 from __future__ import annotations
 from types import ModuleType
 from typing import Iterator
@@ -20,7 +15,8 @@ def cut_store_range(ctx, store:UOp, r:UOp):
   if "fuse-broadcast" in _state.patches and any(u.op is Ops.REDUCE for x in store.toposort() if x.op is Ops.REDUCE for u in x.src[0].toposort()): return None
   return stock_cut_store_range(ctx, store, r)
 
-# *** gathers
+# *** gathers: tinygrad writes x[i], an embedding and a loss by labels as a REDUCE over all r of `where(r == i, x[r], 0)`. Stock's load collapse turns it
+# into a load if it has one REDUCE range and a plain `where`. Here others become loads too: several index tensors (x[i, j]), bools, products with a one-hot
 
 def collapse_gather(red:UOp, u:UOp) -> UOp|None:
   """Returns the REDUCE `red` of `u` without the ranges that are compared with an index; None if it has no such range."""

@@ -1,7 +1,6 @@
 """Ambient ranges: the vmap RANGEs that a node depends on, and what each of them is bound to (patches ambient-ranges, nested-ranges; seeds 000, 001).
 
-Stage 3 of the rangeify pass (indexing.py) finds them, forward: `find_ambient_ranges`. Stage 4, the backward walk, binds them: `BatchLoops`.
-"""
+Stage 3 of the rangeify pass (indexing.py) finds them, forward: `find_ambient_ranges`. Stage 4, the backward walk, binds them: `BatchLoops`."""
 from __future__ import annotations
 from tinygrad.dtype import dtypes
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp

@@ -1,9 +1,7 @@
-"""Runs the stages from tensor graph to kernels again until each fusion pays and each kernel's LOCAL memory fits.
+"""Runs the stages from tensor graph to kernels again until each fusion pays (`fusion-guard`) and each kernel's LOCAL memory fits (`local-budget`).
 
-`fuse-broadcast` removes realize points if the ranges allow it (_policy.py). Only the resulting kernels show whether that pays, so a first attempt
-makes them. If a fusion does not pay (`fusion-guard`, _guard.py) or does not fit (`local-budget`), its nodes get their realize points back, and the
-stages run again. A restored realize point stays, so this ends; a graph without a fusion or LOCAL buffer runs once.
-"""
+Only the kernels of a fusion show whether it pays, so a first attempt makes them. Nodes of a refused fusion get their realize points back, and the stages
+run again. A restored realize point stays, so this ends; a graph without a fusion or LOCAL buffer runs once."""
 from __future__ import annotations
 from typing import Callable
 from tinygrad.device import Device
@@ -53,8 +51,10 @@ def repeat_attempts(run:Run, made:Attempt, ret:Result, stock:StockAttempt|None) 
     if rounds == MAX_ATTEMPTS-1: refused = {**leave_unfused(made), **refused}
     realize_points = {**made.realize_points, **refused}
     if stock is not None and stock.made is not None and realize_points.keys() >= made.fused.keys() and not find_over_budget(stock.get()):
-      # no fusion pays: use the result of the stock attempt, unless an observer listens and must see it made
-      if not _state.observer.listens: return (realize_points, reused), stock.take_result()
+      # no fusion pays: use the stock attempt, with its scopes and tags, unless an observer listens and must see it made
+      if not _state.observer.listens:
+        _pass.begin(stock.made[0])
+        return (realize_points, reused), stock.made[2]
       every = {**made.refused, **realize_points}
       return (every, reused), repeat_attempt(run, Attempt(every, keeps_all=True, is_judged=True, reused=reused))[1]
     made, ret = repeat_attempt(run, Attempt(realize_points, is_judged=True, rounds=rounds, reused=reused))
@@ -90,16 +90,13 @@ def leave_unfused(made:Attempt) -> dict[UOp, Refusal]:
 def runs_reduce_twice(ast:UOp) -> bool:
   """Whether a kernel needs the loop of one reduce at two places: for a LOCAL buffer, and for its reader or another LOCAL buffer. Codegen places each
   RANGE once, so ordering the loops would never end."""
-  # RANGE of a reduce -> the root that needs its loop
-  needed_at: dict[UOp, UOp] = {}
+  needed_at: dict[UOp, UOp] = {}  # RANGE of a reduce -> the root that needs its loop
   roots = [ast]+[u for u in ast.toposort() if u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL]
   if len(roots) == 1: return False
   for root in roots:
     for u in root.toposort(gate=lambda u: u is root or u not in roots):
       if u.op is Ops.REDUCE and any(r.op is Ops.RANGE and needed_at.setdefault(r, root) is not root for r in u.src[1:]): return True
   return False
-
-# *** attempts
 
 def make_attempt(run:Run, new:Attempt) -> tuple[Attempt, Result]:
   _pass.begin(new)
@@ -123,14 +120,6 @@ class StockAttempt:
         self.made = _pass.current, attempt, ret
     return self.made[1]
 
-  def take_result(self) -> Result:
-    """Returns the result of its stages, with its scopes and tags as the current state, because the schedule uses its kernels."""
-    assert self.made is not None
-    _pass.begin(self.made[0])
-    return self.made[2]
-
-# *** kernels
-
 def note_kernel(attempt:Attempt, store:UOp, kernel:UOp) -> None:
   """Records the kernel made from `store` (rangeify.py:487-514)."""
   if not attempt.is_judged or (ast:=kernel.arg.ast).op is not Ops.SINK: return
@@ -140,8 +129,7 @@ def note_kernel(attempt:Attempt, store:UOp, kernel:UOp) -> None:
   attempt.kernels.append(MadeKernel(attempt.buffers.get(target), ast, device, find_local_bytes(attempt, store)))
 
 def find_local_bytes(attempt:Attempt, store:UOp) -> dict[UOp, int]:
-  # the RANGEs that a LOCAL buffer closes identify its node
-  local: dict[UOp, int] = {}
+  local: dict[UOp, int] = {}  # the RANGEs that a LOCAL buffer closes identify its node
   for u in store.toposort(gate=lambda x: x.op is not Ops.AFTER):
     if u.op is not Ops.BUFFERIZE or u.arg.addrspace != AddrSpace.LOCAL: continue
     owner = next((attempt.local_ranges[r.arg[0]] for r in UOp.sink(*u.src[1:]).ranges if r.arg[0] in attempt.local_ranges), None)

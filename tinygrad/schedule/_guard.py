@@ -1,8 +1,7 @@
 """Refuses a fusion that does not pay: compares its kernels with the kernels it replaces (patch fusion-guard).
 
 Two schedules of one graph differ in groups of kernels: some nodes are buffers on one side only. A group computes the same values on both sides, so
-the sides can be compared: by their work, their threads, and the time that a roofline predicts (codegen/_work.py).
-"""
+the sides can be compared: by their work, their threads, and the time that a roofline predicts (codegen/_work.py)."""
 from __future__ import annotations
 import math
 from collections import defaultdict
@@ -63,8 +62,6 @@ def predict_kernel(k:MadeKernel) -> float:
   try: return predict_ns(estimate_work(k.ast, ren), ren)
   except CannotLower: return math.inf
 
-# *** groups
-
 def find_groups(made:Attempt, stock:Attempt) -> list[Group]:
   """Returns the groups of kernels that differ, with the fusions in each."""
   fused_at, stock_at = by_node(made.kernels), by_node(stock.kernels)
@@ -110,8 +107,6 @@ def find_writers(x:UOp, kernels:Kernels, made:Attempt) -> set[UOp]:
     seen.update(new)
     stack += new
   return found
-
-# *** the verdict
 
 class Totals(NamedTuple):
   """Sums over a group's kernels of one schedule. `least_threads`: the minimum over kernels with more work than a launch; None if there are none."""

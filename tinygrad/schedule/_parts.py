@@ -1,8 +1,7 @@
 """Decides for each part of a graph separately, and once for equal parts, such as the layers of a network (patches fusion-guard, realize-reused).
 
 A part has the nodes between values that are buffers in any case, such as the result of a matmul. It is scheduled as a graph whose inputs are those
-buffers. An equal part has the same nodes at the same positions, so it takes over the decisions. Then the whole graph is scheduled once.
-"""
+buffers. An equal part has the same nodes at the same positions, so it takes over the decisions. Then the whole graph is scheduled once."""
 from __future__ import annotations
 import math
 from dataclasses import dataclass, field
@@ -53,10 +52,8 @@ class Values:
   """The buffers that each node's value reads."""
   def __init__(self, buffers:set[UOp]):
     self.buffers = buffers
-    # None: more buffers than stock lets a value without its own buffer read
-    self.reads: dict[UOp, frozenset[UOp]|None] = {}
-    # whether a reduce in the value reads any of them
-    self.reduces: dict[UOp, bool] = {}
+    self.reads: dict[UOp, frozenset[UOp]|None] = {}  # None: more buffers than stock lets a value without its own buffer read
+    self.reduces: dict[UOp, bool] = {}  # whether a reduce in the value reads any of them
 
   def note(self, x:UOp) -> bool:
     """Returns whether stock keeps the buffer of `x`, if it has one (rangeify.py:169-200). The sources of `x` must be noted before."""
@@ -74,8 +71,6 @@ class Parts:
     self.realize_map = walked.ctx.realize_map
     self.limit = self.budget = max(FREE_NODES, int(SHARE*len(walked.toposort)))
     self.seen: set[tuple] = set()
-
-  # *** the parts
 
   def find_parts(self) -> list[Part]:
     self.find_buffers()
@@ -115,8 +110,6 @@ class Parts:
     return not any(along.intersection(UOp.sink(*range_map[u].outs).ranges) for u in reduces)
 
   def is_constant(self, x:UOp) -> bool: return x not in self.cuts and self.fused.reads[x] == NOTHING
-
-  # *** the decisions of a part
 
   def decide_part(self, part:Part) -> Decisions:
     """Returns the decisions of an equal part, or schedules this part. Raises NoParts."""

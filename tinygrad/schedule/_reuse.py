@@ -1,10 +1,8 @@
 """Stores a value that its readers compute again and again, if storing it once is cheaper (patch realize-reused).
 
-Stock removes the buffer of a value without reduces that reads few buffers (rangeify.py:156-213). It ignores how often the value is then computed: a
-matmul computes a sine that it reads for each element of the product. This module counts that on the result of an attempt: the loops of each kernel,
-and the ranges that each value depends on. A roofline of the target (codegen/_work.py) compares the kernels with the kernels there would be if the
-value had a buffer: one more kernel, and loads instead of computations.
-"""
+Stock removes the buffer of a value without reduces that reads few buffers (rangeify.py:156-213), however often the value is then computed. This module
+counts that on the result of an attempt: the loops of each kernel, and the ranges that each value depends on. A roofline (codegen/_work.py) compares the
+kernels with the kernels there would be if the value had a buffer: one more kernel, and loads instead of computations."""
 from __future__ import annotations
 import math
 from collections import Counter
@@ -52,8 +50,7 @@ class Visit(NamedTuple):
 class Region:
   """One kernel: its number of ops, and the buffers it reads."""
   ops: int = 0
-  # value that a reader computes again -> how often, for all its indices
-  inlined: Counter[UOp] = field(default_factory=Counter)
+  inlined: Counter[UOp] = field(default_factory=Counter)  # value that a reader computes again -> how often, for all its indices
   read: set[UOp] = field(default_factory=set)
 
 def in_order(ranges:Iterable[UOp]) -> Ranges: return tuple(sorted(ranges, key=lambda r: r.arg))
@@ -65,18 +62,13 @@ class Reuse:
     self.least_ns = MIN_LAUNCHES*self.machine.launch_ns
     self.range_map, self.realize_map = made.ctx.range_map, made.ctx.realize_map
     self.reduces = {k.node: find_reduces(k) for k in made.kernels if k.node is not None and k.node in self.range_map}
-    # nodes with a buffer, and nodes that should have one, with the numbers
-    self.stored = set(self.reduces)
-    self.found: dict[UOp, Refusal] = {}
-    self.stored_bytes = 0
-    # node of a kernel -> its region
-    self.regions: dict[UOp, Region] = {}
+    self.stored = set(self.reduces)  # nodes with a buffer
+    self.found: dict[UOp, Refusal] = {}  # nodes that should have one, with the numbers
+    self.regions: dict[UOp, Region] = {}  # node of a kernel -> its region
 
   def find_region(self, root:UOp) -> Region:
     if root not in self.regions: self.regions[root] = self.walk(root)
     return self.regions[root]
-
-  # *** what a kernel computes
 
   def walk(self, root:UOp) -> Region:
     """Walks from a kernel's buffer down to the buffers it reads."""
@@ -116,8 +108,6 @@ class Reuse:
     _, outs, ambient = self.range_map[visit.x]
     return visit.env.find_loops((*outs, *ambient.values()))
 
-  # *** how long it takes
-
   def count_all(self, x:UOp) -> int:
     """Returns the number of elements of a value's buffer, with the batch if it is in a scope."""
     return count_elements(x, range(len(x.shape)))*count_steps(self.made.ctx.vmap_map.get(x, ()))
@@ -127,8 +117,6 @@ class Reuse:
   def predict(self, roots:Iterable[UOp]) -> float:
     regions = [(root, self.find_region(root)) for root in roots]
     return sum(self.machine.predict(r.ops, 0, sum(map(self.count_bytes, {root, *r.read})), self.count_all(root)) for root,r in regions)
-
-  # *** the choice
 
   def choose(self) -> dict[UOp, Refusal]:
     """Stores values that pay, nearest to the outputs first; then takes back values that no longer pay because of the others."""
@@ -149,7 +137,8 @@ class Reuse:
     known = {root: self.regions.pop(root) for root in roots}
     self.stored.add(x)
     after = self.predict([*roots, x])
-    is_gain, is_too_large = before-after >= max(MIN_GAIN*before, self.least_ns), self.stored_bytes+needs > self.most_bytes
+    is_gain = before-after >= max(MIN_GAIN*before, self.least_ns)
+    is_too_large = needs+sum(self.count_bytes(y) for y in self.found if y in self.stored) > self.most_bytes
     if is_gain:
       self.found[x] = Refusal("realize-reused", "over-memory" if is_too_large else "stored-once", {
         "evaluations": times, "elements": elements, "kernels": len(roots), "bytes": needs, "ns": after, "stock_ns": before,
@@ -159,7 +148,6 @@ class Reuse:
       del self.regions[x]
       self.regions.update(known)
       return
-    self.stored_bytes += needs
     for y in self.regions[x].inlined: self.computed_in.setdefault(y, []).append(x)
 
   def try_to_take_back(self, x:UOp) -> None:
@@ -169,7 +157,6 @@ class Reuse:
     self.stored.discard(x)
     if self.predict(roots) <= before:
       del self.found[x], self.regions[x]
-      self.stored_bytes -= self.count_bytes(x)
       return
     self.stored.add(x)
     self.regions.update(known)

@@ -12,8 +12,7 @@ its RANGE to the reader's index, and a buffer inside the scope starts again with
                A policy decides which shared values become buffers (_policy.py; upstream's 211-229 and 231-241)
  5. apply      insert BUFFERIZE and INDEX as decided in 2 and 4 (_apply.py; upstream's 57-82, 277)
 
-The numbers are lines of tinygrad/schedule/indexing.py in tinygrad 0.12.0, here and in the docstrings below.
-"""
+The numbers are lines of tinygrad/schedule/indexing.py in tinygrad 0.12.0, here and in the docstrings below."""
 from __future__ import annotations
 import functools, operator
 from types import ModuleType

@@ -21,7 +21,7 @@ from vmapdbg.model.wording import inflect
 from vmapdbg.page.format import format_ids
 
 if TYPE_CHECKING:
-    from vmapdbg.check.value_path import SchedulePath, ValueReport
+    from vmapdbg.check.result import SchedulePath, ValueReport
 
 
 @click.command(cls=options.SnippetCommand)
@@ -117,7 +117,7 @@ def print_values(job: Job, subject: str | None, schedule: int | None, as_json: b
 def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Capture, ValueReport]:
     """Runs the job, and evaluates its outputs after each pass; with a `subject` only in its schedules. Ctrl-C ends
     that, and the values so far are returned."""
-    from vmapdbg.check.value_path import ValueReport
+    from vmapdbg.check.result import ValueReport
 
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
         request = ValueRequest(job=job, evidence=evidence, schedule=schedule, subject=subject)

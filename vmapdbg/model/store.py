@@ -60,11 +60,7 @@ def dump_compact(document: Any) -> str:
 
 
 def from_data(data: Any) -> Capture:
-    """Builds a Capture from plain JSON data.
-
-    Raises ValueError with the path of the first field that is missing or has the wrong type. Unknown keys are ignored,
-    so that a file of a later minor version still loads.
-    """
+    """Builds a Capture from plain JSON data. Raises ValueError as `build_data`."""
     return build_data(Capture, data, "capture")
 
 
@@ -72,8 +68,11 @@ T = TypeVar("T")
 
 
 def build_data(kind: type[T], data: Any, name: str | None = None) -> T:
-    """Builds a value of any dataclass of the contract from plain JSON data, as `from_data` builds a Capture. `name`
-    begins the path of a wrong field."""
+    """Builds a value of any dataclass of the contract from plain JSON data.
+
+    Raises ValueError with the path of the first field that is missing or has the wrong type; `name` begins the path.
+    Unknown keys are ignored, so that a file of a later minor version still loads.
+    """
     try:
         return _builder(kind)(data)
     except _WrongData as wrong:

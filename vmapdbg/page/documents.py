@@ -9,8 +9,7 @@ from typing import Any, Literal, TypeVar
 from vmapdbg.bisect.outcome import NamedOutcome
 from vmapdbg.bisect.search import FoundSets, Reduced, Search
 from vmapdbg.check.findings import ProgramCheck
-from vmapdbg.check.result import CheckReport, ScheduleCheck
-from vmapdbg.check.value_path import SchedulePath
+from vmapdbg.check.result import CheckReport, ScheduleCheck, SchedulePath
 from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.install.job import Choice
 from vmapdbg.model.capture import SCHEMA, Capture, Finding, Schedule, SnippetError, Versions

@@ -1,12 +1,10 @@
 """A shape for row kernels: kernels that reduce each row and broadcast the result over the row (patch fusion-guard).
 
-The heuristics handle kernels with one reduce and one output for each result. `fuse-broadcast` makes kernels in which every element of a row needs the
-row's sum. With a thread for each element, each thread would add up the whole row; with a thread for each row, most threads would be idle.
-
+The heuristics handle kernels with one reduce and one output for each result. In a row kernel they would give each element a thread, and each thread
+would add up the whole row; or each row a thread, and most threads would be idle.
  - GPU: a row is a workgroup of `lanes` threads. Each lane adds up its part of the row, puts the sum into LOCAL memory, adds up the sums of all lanes,
    and writes its elements. The row is reduced once.
- - CPU: a row is a step of a loop, and the rows are divided among the cores. A sum has `CPU_LANES` accumulators, which do not wait for each other.
-"""
+ - CPU: a row is a step of a loop, and the rows are divided among the cores. A sum has `CPU_LANES` accumulators, which do not wait for each other."""
 from __future__ import annotations
 import math
 from types import ModuleType

@@ -185,17 +185,12 @@ def _write_source(compiled: CompiledKernel) -> str:
     return compiled.source.strip("\n") + "\n"
 
 
-# whether the program has an argument as an input, and as an output; an argument that is neither is not written
-_ACCESSES: dict[tuple[bool, bool], ArgumentAccess] = {
-    (True, False): "read",
-    (False, True): "write",
-    (True, True): "read-write",
-    (False, False): "read",
-}
-
-
 def _list_arguments(buffers: Iterable[Buffer], compiled: CompiledKernel) -> Iterator[model.BufferArg]:
     arguments = [buffer for buffer in buffers if buffer.space in {"global", "image"}]
     for buffer in sorted(arguments, key=lambda buffer: buffer.slot):
-        access = _ACCESSES[buffer.slot in compiled.ins, buffer.slot in compiled.outs]
+        access: ArgumentAccess = "read"
+        if buffer.slot in compiled.outs:
+            access = "write"
+            if buffer.slot in compiled.ins:
+                access = "read-write"
         yield model.BufferArg(buffer.name, buffer.size, buffer.dtype, access)

@@ -73,11 +73,11 @@ class PassView:
 
     def describe_decision(self, decision: DecisionRecord) -> model.Decision:
         """Returns a decision with its values rendered: a node as `EXPAND 50`, a range as tinygrad renders it."""
-        conditions = tuple(
-            model.Condition(c.line, c.text, c.holds, {text: self._describe_value(v) for text, v in c.values.items()})
-            for c in decision.conditions
-        )
-        return model.Decision(decision.file, decision.line, decision.function, decision.text, conditions)
+        conditions: list[model.Condition] = []
+        for condition in decision.conditions:
+            values = {text: self._describe_value(value) for text, value in condition.values.items()}
+            conditions.append(replace(condition, values=values))
+        return model.Decision(decision.file, decision.line, decision.function, decision.text, tuple(conditions))
 
     def _describe_value(self, value: Any) -> str:
         """Returns a value in one short line."""

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field, is_dataclass
 from types import FrameType
 from typing import Any, Literal
 
-from vmapdbg.child.listen.records import OVERLAY, ConditionRecord, DecisionRecord, UOp
+from vmapdbg.child.listen.records import OVERLAY, DecisionRecord, UOp
 from vmapdbg.install.overlay import OVERLAY_PACKAGE, overlay_dir
+from vmapdbg.model.capture import Condition
 from vmapdbg.model.ops import STAGE_OPS
 
 RETURNED = "__vmapdbg_returned__"
@@ -314,7 +315,7 @@ def read_decision(frame: FrameType, line: int) -> DecisionRecord:
 
     If a rule's lambda called the function, the lambda's conditions come first.
     """
-    conditions: list[ConditionRecord] = []
+    conditions: list[Condition] = []
     caller = frame.f_back
     if caller is not None and (rule := deciding_of(caller)) is not None:
         conditions += _read_conditions(rule, caller, caller.f_lineno)
@@ -334,14 +335,14 @@ def list_operands(frame: FrameType) -> dict[str, UOp]:
     return {name: values[name] for name in names if name in values and _is_uop(values[name])}
 
 
-def _read_conditions(function: Deciding, frame: FrameType, line: int) -> list[ConditionRecord]:
+def _read_conditions(function: Deciding, frame: FrameType, line: int) -> list[Condition]:
     """Returns the tests on the path to a line; outside of a loop also the other tests that were evaluated before it.
 
     In a loop another test may have its outcome from an earlier step.
     """
     values = frame.f_locals
     path = dict(function.paths.get(line, ()))
-    found: list[ConditionRecord] = []
+    found: list[Condition] = []
     for at, test in function.tests.items():
         is_evaluated = test.outcome in values and not test.in_loop
         if at not in path and (not is_evaluated or line in function.loop_lines):
@@ -349,7 +350,7 @@ def _read_conditions(function: Deciding, frame: FrameType, line: int) -> list[Co
         holds = path.get(at)
         if is_evaluated and isinstance(values[test.outcome], _PLAIN):
             holds = bool(values[test.outcome])
-        found.append(ConditionRecord(test.line, test.text, holds, _read_parts(test, values)))
+        found.append(Condition(test.line, test.text, holds, _read_parts(test, values)))
     return found
 
 

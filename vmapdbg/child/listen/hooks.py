@@ -113,10 +113,13 @@ class _Hooks:
 
     def ready(self, module: ModuleType) -> None:
         """Puts on every hook whose name this module defines."""
-        if module.__name__ == _OVERLAY_GRAPH:
-            put_after(module, "replace_nodes", self._nodes_replaced)
-        elif module.__name__ == _OVERLAY_SCOPES:
-            put_after(module, "prepare_scopes", self._scopes_prepared)
+        lines = self.recorder.lines
+        if lines is not None and module.__name__ == _OVERLAY_GRAPH:
+            # the overlay makes a few graphs without a rewrite: their nodes have the lines of the nodes they replace
+            put_after(module, "replace_nodes", lambda replaced, *_: lines.take_over(replaced))
+        if lines is not None and module.__name__ == _OVERLAY_SCOPES:
+            report = lines.follow_tags
+            put_after(module, "prepare_scopes", lambda made, _, toposort, *__: report(toposort, made.toposort()))
         if not module.__name__.startswith("tinygrad."):
             return
         # the module that defines a name runs to its end before others import the name
@@ -162,15 +165,6 @@ class _Hooks:
                 return compute(*args, **kwargs)
 
         put_around(module, "compute_gradient", on_gradient)
-
-    def _nodes_replaced(self, replaced: Any, *_: Any) -> None:
-        """The overlay makes a few graphs without a rewrite: their nodes have the lines of the nodes they replace."""
-        if self.recorder.lines is not None:
-            self.recorder.lines.take_over(replaced)
-
-    def _scopes_prepared(self, prepared: Any, tsink: Any, toposort: Any, *_: Any) -> None:
-        if self.recorder.lines is not None:
-            self.recorder.lines.follow_tags(toposort, prepared.toposort())
 
     def _watch_rewrites(self, module: Any) -> None:
         for name in ("unified_rewrite", "walk_rewrite"):

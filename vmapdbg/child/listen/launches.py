@@ -40,19 +40,16 @@ class WatchedMatcher:
 
 
 class LaunchWatcher(Protocol):
-    """Gets the launches of the schedules that `Tensor.realize` runs."""
+    """Gets the launches of the schedules that `Tensor.realize` runs.
 
-    def begins(self, steps: Sequence[PlannedLaunch]) -> None:
-        """A schedule of these launches is about to run."""
+    A schedule of some launches begins. Launch `index` runs with its buffers, in the order of its arguments; after it,
+    `uops` is its linear program, empty for a copy. It fails if it raises, or if its kernel cannot be compiled.
+    """
 
-    def before(self, index: int, buffers: Sequence[Any]) -> None:
-        """Launch `index` is about to run with these buffers, in the order of its arguments."""
-
-    def after(self, index: int, buffers: Sequence[Any], uops: Sequence[UOp]) -> None:
-        """The launch has run. `uops` is its linear program, empty for a copy."""
-
-    def fails(self, index: int) -> None:
-        """The launch raises, or its kernel cannot be compiled."""
+    def begins(self, steps: Sequence[PlannedLaunch]) -> None: ...
+    def before(self, index: int, buffers: Sequence[Any]) -> None: ...
+    def after(self, index: int, buffers: Sequence[Any], uops: Sequence[UOp]) -> None: ...
+    def fails(self, index: int) -> None: ...
 
 
 # *** each of these declares changes, and does not make them; each raises UnknownShape
@@ -63,9 +60,9 @@ def watch_launches(changes: Any, tensor_module: ModuleType, watcher: LaunchWatch
     from tinygrad.engine import realize
 
     if hasattr(realize, "run_linear"):
-        _Calls(watcher).declare(changes, tensor_module, realize)
+        _Calls(changes, tensor_module, realize, watcher)
     else:
-        _ExecItems(watcher).declare(changes, tensor_module, realize)
+        _ExecItems(changes, tensor_module, realize, watcher)
 
 
 def watch_schedules(changes: Any, tensor_module: ModuleType, around: Callable[..., Any]) -> None:
@@ -101,12 +98,10 @@ def watch_captures(changes: Any, around: Callable[..., Any]) -> None:
 class _ExecItems:
     """0.12: `run_schedule` takes ExecItems off a list and runs each."""
 
-    def __init__(self, watcher: LaunchWatcher):
+    def __init__(self, changes: Any, tensor_module: ModuleType, realize: ModuleType, watcher: LaunchWatcher):
         self.watcher = watcher
         # id of an ExecItem -> its index in the schedule that runs
         self.indices: dict[int, int] = {}
-
-    def declare(self, changes: Any, tensor_module: ModuleType, realize: ModuleType) -> None:
         run_parameters = ("self", "_var_vals", "wait", "jit", "do_update_stats")
         changes.wrap(tensor_module, "run_schedule", self.on_schedule, "schedule", "var_vals", "do_update_stats")
         changes.wrap(vars(realize)["ExecItem"], "run", self.on_run, *run_parameters)
@@ -144,16 +139,13 @@ class _ExecItems:
 class _Calls:
     """0.13 on: `run_linear` has a matcher run each CALL of a LINEAR."""
 
-    def __init__(self, watcher: LaunchWatcher):
+    def __init__(self, changes: Any, tensor_module: ModuleType, realize: ModuleType, watcher: LaunchWatcher):
+        from tinygrad.uop.ops import PatternMatcher
+
         self.watcher = watcher
         # the number of the next launch of the schedule that runs, None if no schedule runs
         self.next: int | None = None
-        self.resolve: Callable[..., list[UOp]] = lambda call, inputs: []
-
-    def declare(self, changes: Any, tensor_module: ModuleType, realize: ModuleType) -> None:
-        from tinygrad.uop.ops import PatternMatcher
-
-        self.resolve = changes.expect(realize, "resolve_params", "call", "inputs")
+        self.resolve: Callable[..., list[UOp]] = changes.expect(realize, "resolve_params", "call", "inputs")
         run_parameters = ("linear", "var_vals", "input_uops", "update_stats", "jit", "wait")
         changes.wrap(tensor_module, "run_linear", self.on_linear, *run_parameters)
         # the evidence and the copy of the process may both watch

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from vmapdbg.child.listen.decisions import deciding_of, list_operands, read_decision
-from vmapdbg.child.listen.records import BufferRecord, Launch, PassRecord, RealizeDecision, UOp, Verdict
+from vmapdbg.child.listen.records import BufferRecord, PassRecord, RealizeDecision, UOp, Verdict
 from vmapdbg.child.listen.releases import kernel_of, list_launches, memory_of, stage_op
 
 Axes = list[int] | None
@@ -51,11 +51,6 @@ class PassRecorder:
         self._unplaced: list[tuple[BufferRecord, UOp]] = []
 
     # *** realized nodes
-
-    def watch_context(self, context: Any) -> None:
-        """Replaces the realize map of the pass's IndexingContext by a map that reports each change."""
-        context.realize_map = RecordingMap(self)
-        self.record.range_map = context.range_map
 
     @guarded
     def node_put(self, node: UOp, axes: Axes, frame: FrameType) -> None:
@@ -108,7 +103,9 @@ class PassRecorder:
                 self.note_stores(record, answer)
         else:
             outcome = self._note_outcome(stage, record, answer)
-        reader = next((u for u in operands if _is_index_of(u, stage)), None)
+        # the overlay may give the buffer other ranges before it asks
+        indices = (u for u in operands if u.op.name == "INDEX" and u.src[0].op is stage.op)
+        reader = next((u for u in indices if u.src[0].arg is stage.arg), None)
         if reader is not None:
             record.readers[stage, reader] = None
         # without a reader it is no matter of cost: the value is a constant, or in a buffer already
@@ -137,8 +134,13 @@ class PassRecorder:
 
     def note_stores(self, record: BufferRecord, stored: UOp) -> None:
         """Notes the STOREs that a rule made of a buffer, and the ENDs around them."""
-        for store in list_stores(stored):
-            self.origin[store] = record.node
+        stored = _unwrap(stored, _WRAPS - {"AFTER"})
+        for store in stored.src[1:] if stored.op.name == "AFTER" else ():
+            while store.op.name in {"END", "BARRIER"}:
+                self.origin[store] = record.node
+                store = store.src[0]
+            if store.op.name == "STORE":
+                self.origin[store] = record.node
 
     def _note_made(self, frame: FrameType, line: int, answer: UOp | None) -> None:
         """Notes the buffers that a rule put between an op and its sources."""
@@ -188,21 +190,18 @@ class PassRecorder:
             if kernel is not None and node is not None:
                 ast, arguments = kernel
                 nodes.setdefault(ast, {})[_written_memory(arguments)] = node
+        held = self.record.held
         for launch in list_launches(created):
-            self._add_launch(launch, nodes.get(launch.ast, {}))
-
-    def _add_launch(self, launch: Launch, nodes: Mapping[UOp | None, UOp]) -> None:
-        """Adds a launch; `nodes` are the nodes of its AST, by the memory that they are written to."""
-        record, written = self.record, _written_memory(launch.buffers)
-        node = nodes.get(written)
-        if node is None and len(nodes) == 1:
-            node = next(iter(nodes.values()))
-        if node is None and written is not None:
-            # a kernel whose AST changed after the pass: the memory that it writes still names its node
-            node = record.held.get(written)
-        if node is not None and written is not None:
-            record.held.setdefault(written, node)
-        record.kernels.append(replace(launch, node=node))
+            of_ast, written = nodes.get(launch.ast, {}), _written_memory(launch.buffers)
+            node = of_ast.get(written)
+            if node is None and len(of_ast) == 1:
+                node = next(iter(of_ast.values()))
+            if node is None and written is not None:
+                # a kernel whose AST changed after the pass: the memory that it writes still names its node
+                node = held.get(written)
+            if node is not None and written is not None:
+                held.setdefault(written, node)
+            self.record.kernels.append(replace(launch, node=node))
 
 
 class RecordingMap(dict[Any, Any]):
@@ -238,19 +237,6 @@ class RecordingMap(dict[Any, Any]):
         super().__delitem__(node)
 
 
-def list_stores(stored: UOp) -> list[UOp]:
-    """Returns the STOREs, and the ENDs around them, that a rule made of a buffer."""
-    found = []
-    stored = _unwrap(stored, _WRAPS - {"AFTER"})
-    for store in stored.src[1:] if stored.op.name == "AFTER" else ():
-        while store.op.name in {"END", "BARRIER"}:
-            found.append(store)
-            store = store.src[0]
-        if store.op.name == "STORE":
-            found.append(store)
-    return found
-
-
 def _unwrap(u: UOp, wraps: frozenset[str] = _WRAPS) -> UOp:
     while u.op.name in wraps and u.src:
         u = u.src[0]
@@ -262,11 +248,6 @@ def _written_memory(arguments: Sequence[UOp]) -> UOp | None:
     if not arguments:
         return None
     return memory_of(arguments[0])
-
-
-def _is_index_of(u: UOp, stage: UOp) -> bool:
-    """Whether `u` is the INDEX of a buffer. The overlay may give the buffer other ranges before it asks."""
-    return u.op.name == "INDEX" and u.src[0].op is stage.op and u.src[0].arg is stage.arg
 
 
 def is_outside_kernels(uop: UOp) -> bool:

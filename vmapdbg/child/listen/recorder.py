@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from vmapdbg.child.listen.pass_recorder import PassRecorder, guarded, is_outside_kernels
+from vmapdbg.child.listen.pass_recorder import PassRecorder, RecordingMap, guarded, is_outside_kernels
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, UOp, Verdict
 from vmapdbg.child.listen.user_lines import UserLines, find_user_line
 from vmapdbg.install.overlay import Observer, OverlayError
@@ -117,9 +117,10 @@ class Recorder(Observer):
 
     @guarded
     def context_made(self, context: Any) -> None:
-        """The pass made its IndexingContext."""
+        """The pass made its IndexingContext: its realize map is replaced by a map that reports each change."""
         if self.current is not None:
-            self.current.watch_context(context)
+            context.realize_map = RecordingMap(self.current)
+            self.current.record.range_map = context.range_map
 
     def pass_ends(self) -> None:
         """The rangeify pass is done: its buffers are made, and none is removed yet."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from vmapdbg.model.capture import Output
+from vmapdbg.model.capture import Condition, Decision, Output
 
 UOp = Any
 OVERLAY = "overlay"
@@ -21,39 +21,18 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ConditionRecord:
-    """A test before a decision: its line and text in tinygrad's source, and whether it held.
+class DecisionRecord(Decision):
+    """A decision as it was seen. The `values` of its conditions are not rendered yet: parts (names, attributes,
+    subscripts) and their values at that time, without the parts that were not evaluated. The conditions of a rule that
+    called the function come first. `operands` are the UOps among the function's arguments."""
 
-    `values` has its parts (names, attributes, subscripts) and their values at that time, without the parts that were
-    not evaluated. `holds` is None if the outcome is a value whose truth would have to be computed.
-    """
-
-    line: int
-    text: str
-    holds: bool | None
-    values: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class DecisionRecord:
-    """A statement of tinygrad's source that decided something: `file` is relative to tinygrad's folder.
-
-    `conditions` are in the order of the source, first the conditions of a rule that called the function. `operands` are
-    the UOps among the function's arguments.
-    """
-
-    file: str
-    line: int
-    function: str
-    text: str
-    conditions: tuple[ConditionRecord, ...]
     operands: dict[str, UOp]
 
     def find_value(self, text: str) -> Any:
         """Returns the value of a part of its conditions, by the part's text; None if unknown."""
         return next((c.values[text] for c in reversed(self.conditions) if text in c.values), None)
 
-    def find_condition(self, about: str) -> ConditionRecord | None:
+    def find_condition(self, about: str) -> Condition | None:
         """Returns the first condition that held and has `about` in its text."""
         return next((c for c in self.conditions if c.holds and about in c.text), None)
 

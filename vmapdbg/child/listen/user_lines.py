@@ -99,21 +99,17 @@ class UserLines:
         self.followed: dict[UOp, Origin] = {}
         # the origin of a UOp that is made now: none while tinygrad is imported, which makes thousands
         self._find: Callable[[], Origin | None] = lambda: None
+        # the methods of Tensor by the qualified names of their code
         self._methods: dict[str, str] = {}
 
     def begin(self) -> None:
         """tinygrad is imported: UOps from here on have an origin."""
-        self._find = lambda: find_origin(self._methods or self._list_methods(), sys._getframe(1))
-
-    def _list_methods(self) -> dict[str, str]:
-        """Returns the methods of Tensor by the qualified names of their code, once there is a Tensor."""
-        tensor = getattr(sys.modules.get("tinygrad.tensor"), "Tensor", None)
-        if tensor is not None:
-            # methods of classes, too
-            for name, method in inspect.getmembers(tensor, lambda m: inspect.isfunction(m) or inspect.ismethod(m)):
-                if name not in _NO_METHODS:
-                    self._methods[inspect.unwrap(method).__code__.co_qualname] = name
-        return self._methods
+        tensor = sys.modules["tinygrad.tensor"].Tensor
+        # methods of classes, too
+        for name, method in inspect.getmembers(tensor, lambda m: inspect.isfunction(m) or inspect.ismethod(m)):
+            if name not in _NO_METHODS:
+                self._methods[inspect.unwrap(method).__code__.co_qualname] = name
+        self._find = lambda: find_origin(self._methods, sys._getframe(1))
 
     # *** UOps that are made
 

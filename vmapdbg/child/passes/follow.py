@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vmapdbg.check.result import Comparison, OutputCheck
-from vmapdbg.check.value_path import (
+from vmapdbg.check.result import (
+    Comparison,
     Difference,
+    OutputCheck,
     OutputPath,
     PassKind,
     PassValue,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmapdbg.check.value_path import Difference, RewriteKind, WrongRead, WrongRewrite
+from vmapdbg.check.result import Difference, RewriteKind, WrongRead, WrongRewrite
 from vmapdbg.child.evidence.launches import number_kernels
 from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack

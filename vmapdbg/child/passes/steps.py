@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vmapdbg.check.value_path import Difference, RewriteKind, WrongRewrite
+from vmapdbg.check.result import Difference, RewriteKind, WrongRewrite
 from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.failures.diagnose import KnownNodes
@@ -72,12 +72,7 @@ class ValueComparer:
         rounding = None
         if in_double:
             rounding = InDouble(self.graph)
-        found: list[RangedArray] = []
-        for value in LoopEvaluator(self.graph, self.read, rounding).evaluate(slots):
-            if isinstance(value, Unknown):
-                raise value
-            found.append(value)
-        return found
+        return LoopEvaluator(self.graph, self.read, rounding).evaluate_all(slots)
 
     def _differ(self, expected: int, got: int, with_more_ranges: bool, in_double: bool = False) -> Difference | None:
         left, right = self._evaluate((expected, got), in_double)
@@ -179,7 +174,7 @@ class StepFinder:
 
     def _render_ranges(self, names: Sequence[int]) -> tuple[str, ...]:
         """Returns tinygrad's names of step ranges."""
-        found = (self.packer.find_range(name) for name in names)
+        found = map(self.packer.find_range, names)
         return tuple(r.render(simplify=False) for r in found if r is not None)
 
     # *** rewrites

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from vmapdbg.check.value_path import (
+from vmapdbg.check.result import (
     Difference,
     OutputPath,
     PassValue,
