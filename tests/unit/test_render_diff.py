@@ -32,7 +32,7 @@ from vmapdbg.diff import CaptureDiff, diff_captures
 from vmapdbg.model.capture import Capture, Finding, Output, SnippetError
 from vmapdbg.model.store import load_capture
 from vmapdbg.page.sections import SECTIONS
-from vmapdbg.page.text import buffers
+from vmapdbg.page.text import kernels
 from vmapdbg.page.text.run import print_capture, print_diff
 from vmapdbg.page.text.view import ScheduleView
 
@@ -264,8 +264,8 @@ def test_a_section_that_is_registered_once_is_in_show_and_diff(monkeypatch: pyte
                 after = ", ".join(item.lost_after) or "none"
                 view.page.head("Lost", view.page.change(", ".join(item.lost_before), after))
 
-    monkeypatch.setattr(buffers, "print_lost", print_lost, raising=False)
-    monkeypatch.setitem(SECTIONS, "lost", "buffers:print_lost")
+    monkeypatch.setattr(kernels, "print_lost", print_lost, raising=False)
+    monkeypatch.setitem(SECTIONS, "lost", "kernels:print_lost")
     before, after = lost_range(fixed=False), lost_range()
     assert "Lost  rm1\n" in print_to_text(lambda console: print_capture(before, console))
     assert "Lost  rm1 -> none\n" in render(diff_captures(before, after))

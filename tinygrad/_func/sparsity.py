@@ -29,9 +29,8 @@ class Propagation:
     self.constants: dict[UOp, SetIds] = {}
     each = self.sets.add_sets(np.arange(x.size), np.ones(x.size, np.int64))
     self.found: dict[UOp, SetIds|FewIds] = {x: SetIds((), each.reshape(x.shape))}
-    # of constants
-    self.known_few: dict[UOp, FewIds|None] = {}
-    self.numbers: dict[UOp, Any] = {}
+    self.known_few: dict[UOp, FewIds|None] = {}  # of constants
+    self.numbers: dict[UOp, Any] = {}  # of constants
 
   def find_rows(self, out:UOp) -> tuple[Any, Any]:
     """Returns (rows, cols), sorted: for each element of `out`, by offset, the elements of `x` on which it can depend."""
@@ -192,15 +191,13 @@ def is_zero(u:UOp) -> bool: return u.base.op is Ops.CONST and u.base.arg == 0
 
 def find_compared(u:UOp) -> tuple[UOp, ...]|None:
   """Returns the sides of `a == b`, which tinygrad writes as `(a != b) != True`."""
-  if u.op is not Ops.CMPNE or not is_true(u.src[1]): return None
-  unequal = u.src[0]
+  if u.op is not Ops.CMPNE: return None
+  unequal, true = u.src
+  while true.op in {Ops.CAST, Ops.RESHAPE, Ops.EXPAND}: true = true.src[0]
+  if true.op is not Ops.CONST or true.arg is not True: return None
   # a bool is cast to int and back before it is negated
   while unequal.op is Ops.CAST: unequal = unequal.src[0]
   return unequal.src if unequal.op is Ops.CMPNE and dtypes.is_int(unequal.src[0].dtype) else None
-
-def is_true(u:UOp) -> bool:
-  while u.op in {Ops.CAST, Ops.RESHAPE, Ops.EXPAND}: u = u.src[0]
-  return u.op is Ops.CONST and u.arg is True
 
 def check_not_captured(u:UOp) -> None:
   if realize.capturing:

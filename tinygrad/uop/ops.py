@@ -74,8 +74,9 @@ class KnownProperty(recursive_property):
     return known[self.nm]
 
 UNKNOWN = object()
-
 SHAPES = {Ops.VMAPIN: vmapin_shape, Ops.VMAPOUT: vmapout_shape}
+# attributes in which a recursive_property caches its value
+SHAPE, RANGES = UOp._shape.nm, UOp._ranges.nm
 
 def _shape(self:UOp):
   """Adds the shapes of VMAPIN and VMAPOUT to stock's. Elementwise ops take a short way, because a vmap asks for all shapes of its graph."""
@@ -130,7 +131,7 @@ def made(op:Ops, u:UOp, varg:tuple, shape:tuple) -> UOp:
   vars(ret)[SHAPE] = shape
   return ret
 
-# *** the open ranges of a node
+NO_RANGES: dict[UOp, None] = {}
 
 def _ranges(self:UOp) -> dict[UOp, None]:
   """Stock's property, faster: nodes with equal ranges share one dict. Each vmap needs it for the whole graph of its function."""
@@ -143,10 +144,6 @@ def _ranges(self:UOp) -> dict[UOp, None]:
   # the ranges that end here: a RANGE itself, but not the ranges of its size; for any other source all its ranges
   ended = {r for er in self.ended_ranges for r in ((er,) if er.op is Ops.RANGE else er.ranges)}
   return {r:None for r in opened if r not in ended}
-
-NO_RANGES: dict[UOp, None] = {}
-# attributes in which a recursive_property caches its value
-SHAPE, RANGES = UOp._shape.nm, UOp._ranges.nm
 
 def patch(module:ModuleType) -> None:
   global stock_shape

@@ -81,7 +81,7 @@ def find_blame(capture: Capture, check: ScheduleCheck) -> Blame | None:
     )
 
 
-def judge_captured(report: CheckReport, check: ScheduleCheck) -> CapturedResult | None:
+def captured_result_of(report: CheckReport, check: ScheduleCheck) -> CapturedResult | None:
     """Returns how the captured call of a replay by TinyJit compares; None if the schedule is no replay."""
     if check.replay is None:
         return None
@@ -125,7 +125,7 @@ def find_faults(capture: Capture, report: CheckReport) -> tuple[Fault, ...]:
             faults.append(Fault(FAILS, check))
         faults += [Fault(LOST_WRITE, check, lost=lost) for lost in check.lost]
         faults += [Fault(CUT_GRADIENT, check, cut=cut) for cut in check.cut]
-        blamed, captured = find_blame(capture, check), judge_captured(report, check)
+        blamed, captured = find_blame(capture, check), captured_result_of(report, check)
         faults += [Fault(name_wrong(check, output), check, output, blamed, captured) for output in check.wrong]
     return tuple(faults)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -14,11 +14,9 @@ from vmapdbg.check.result import (
     KernelFault,
     Misread,
     OutputCheck,
-    OverwrittenInput,
     Pattern,
     ScheduleCheck,
     StaleRead,
-    StaleValue,
 )
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
@@ -109,32 +107,27 @@ def describe_stale(stale: StaleRead, reader: Kernel | None, writer: Kernel | Non
     return f"it reads {name} {order}: with what was there then it computes the right values"
 
 
-def describe_stale_value(stale: StaleValue) -> str:
-    """Returns `it is the value from reading assigned buffer 0 after the write to it; it should be read before the
-    write`."""
-    times = ("after", "before") if stale.is_late else ("before", "after")
-    buffer = "an assigned buffer" if stale.buffer is None else f"assigned buffer {stale.buffer}"
-    return f"it is the value from reading {buffer} {times[0]} the write to it; it should be read {times[1]} the write"
-
-
-def describe_overwritten(overwritten: Sequence[OverwrittenInput]) -> str:
-    """Returns `it is the value from reading input 0 of the function after the replay has overwritten it`."""
-    numbers = [one.number for one in overwritten]
-    inputs = [f"input {number} of the function" for number in numbers if number is not None]
-    others = len(numbers) - len(inputs)
-    if others:
-        inputs.append(format_plural(others, "buffer that is not an input", "buffers that are not inputs"))
-    them = inflect(len(numbers), "it", "them")
-    return f"it is the value from reading {' and '.join(inputs)} after the replay has overwritten {them}"
-
-
 def explain_value(output: OutputCheck) -> list[str]:
     """Returns sentences about when a wrong value was read, if that is known."""
     sentences: list[str] = []
-    if output.stale is not None:
-        sentences.append(describe_stale_value(output.stale))
+    stale = output.stale
+    if stale is not None:
+        was, should = "before", "after"
+        if stale.is_late:
+            was, should = should, was
+        buffer = "an assigned buffer"
+        if stale.buffer is not None:
+            buffer = f"assigned buffer {stale.buffer}"
+        read = f"it is the value from reading {buffer} {was} the write to it"
+        sentences.append(f"{read}; it should be read {should} the write")
     if output.overwritten:
-        sentences.append(describe_overwritten(output.overwritten))
+        numbers = [one.number for one in output.overwritten]
+        inputs = [f"input {number} of the function" for number in numbers if number is not None]
+        others = len(numbers) - len(inputs)
+        if others:
+            inputs.append(format_plural(others, "buffer that is not an input", "buffers that are not inputs"))
+        read = f"it is the value from reading {' and '.join(inputs)}"
+        sentences.append(f"{read} after the replay has overwritten {inflect(len(numbers), 'it', 'them')}")
     return sentences
 
 
@@ -174,13 +167,15 @@ def describe_writer(capture: Capture, check: ScheduleCheck, output: OutputCheck)
 
     For an item assignment whose graph was computed correctly, returns that the graph is wrong."""
     if output.of == "unchosen":
-        is_wrong = any(one.of == "assigned" and one.number == output.number for one in check.wrong)
-        return [] if is_wrong else [WRONG_ITEM]
-    index = index_of(capture.schedules[check.schedule])
+        if any(one.of == "assigned" and one.number == output.number for one in check.wrong):
+            return []
+        return [WRONG_ITEM]
+    index, by = index_of(capture.schedules[check.schedule]), "a copy"
     kernel = index.kernel(output.writer)
     if output.writer_node is None:
         return []
-    by = "a copy" if kernel is None else f"{kernel.name} #{output.writer}"
+    if kernel is not None:
+        by = f"{kernel.name} #{output.writer}"
     return [f"{by} writes {name_node(index.node(output.writer_node), output.writer_node)} there"]
 
 
@@ -193,22 +188,19 @@ def describe_lost(name: str) -> str:
 
 def add_messages(found: ProgramCheck) -> ProgramCheck:
     """Returns the results with a sentence for each wrong value and each rewrite that was stopped."""
-    findings = tuple(replace(wrong, message=describe_value(wrong)) for wrong in found.findings)
+    findings: list[WrongValue] = []
+    for wrong in found.findings:
+        # `output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0 (PATTERN)`
+        output, replay = wrong.output, format_known("replay {} by TinyJit: ", wrong.replay)
+        what = f"{replay}{name_output(output)} {output.shape} {output.dtype}: {describe_wrong(output.comparison)}"
+        findings.append(replace(wrong, message="; ".join([what, *explain_value(output)])))
     endless = tuple(replace(call, message="; ".join(describe_endless(call))) for call in found.endless)
-    return replace(found, findings=findings, endless=endless)
+    return replace(found, findings=tuple(findings), endless=endless)
 
 
 def describe_endless(call: EndlessCall | ScheduleCheck) -> list[str]:
     """Returns what was rewritten without end, by which rules, and what should have been computed; a sentence each."""
     return [*describe_crash(call.crash), *map(describe_expected, call.expected[:1])]
-
-
-def describe_value(wrong: WrongValue) -> str:
-    """Returns `output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0 (PATTERN)`."""
-    replay = format_known("replay {} by TinyJit: ", wrong.replay)
-    output = wrong.output
-    found = f"{replay}{name_output(output)} {output.shape} {output.dtype}: {describe_wrong(output.comparison)}"
-    return "; ".join([found, *explain_value(output)])
 
 
 # *** findings
@@ -233,17 +225,17 @@ def _make_finding(capture: Capture, fault: Fault) -> Finding:
     elif output is None:
         number, failed = check.failed_kernel, index.kernel(check.failed_kernel)
         node_id = find_failed_node(check, failed)
-        where = "" if failed is None else f" in kernel {failed.name} #{number}"
-        message = f"schedule {check.schedule} fails{where}: {check.failed}"
-        message = "; ".join([message, *describe_endless(check)])
+        where = format_known(f" in kernel {{}} #{number}", failed and failed.name)
+        sentences = [f"schedule {check.schedule} fails{where}: {check.failed}", *describe_endless(check)]
         if check.stock_runs:
-            message += f"; {STOCK_RUNS}"
+            sentences.append(STOCK_RUNS)
+        message = "; ".join(sentences)
     else:
         message = "; ".join(_explain(capture, fault, output))
         if output.writer is not None:
             number, node_id = output.writer, output.writer_node
         elif blame is not None and output.of != "unchosen":
-            number = None if blame.kernel is None else blame.buffer.kernel
+            number = blame.kernel and blame.buffer.kernel
             node_id = (blame.buffer.misread or blame.buffer).node
             if blame.patches_off:
                 advice = f"one of the patches that are off may be why: {', '.join(blame.patches_off)}"
@@ -259,7 +251,7 @@ def find_failed_node(check: ScheduleCheck, kernel: Kernel | None) -> int | None:
         return check.failed_node
     if kernel is not None:
         return next(iter(kernel.outputs), None)
-    return None if check.crash is None else max(check.crash.nodes, default=None)
+    return check.crash and max(check.crash.nodes, default=None)
 
 
 def _explain(capture: Capture, fault: Fault, output: OutputCheck) -> list[str]:
@@ -314,7 +306,7 @@ def _describe_constant(pattern: Pattern) -> str:
 
 
 def _describe_swapped(pattern: Pattern) -> str:
-    order = "" if pattern.same_size else " (the order of the elements, in the same shape)"
+    order = " (the order of the elements, in the same shape)" * (not pattern.same_size)
     return f"axes {pattern.axis} and {pattern.other_axis} are swapped{order}"
 
 
@@ -358,9 +350,8 @@ def add_pattern_sentences(report: CheckReport) -> CheckReport:
             return item
         return replace(item, comparison=replace(found, pattern=describe_pattern(found.pattern_data)))
 
-    return CheckReport(
-        tuple(
-            replace(check, outputs=tuple(map(add, check.outputs)), buffers=tuple(map(add, check.buffers)))
-            for check in report.schedules
-        )
-    )
+    schedules: list[ScheduleCheck] = []
+    for check in report.schedules:
+        outputs, buffers = tuple(map(add, check.outputs)), tuple(map(add, check.buffers))
+        schedules.append(replace(check, outputs=outputs, buffers=buffers))
+    return CheckReport(tuple(schedules))

@@ -12,7 +12,7 @@ from typing import Any
 SECTIONS = {
     "ranges": "nodes:print_nodes",
     "vmap": "nodes:print_vmap_map",
-    "bufferize": "buffers:print_bufferizes",
+    "bufferize": "kernels:print_bufferizes",
     "kernels": "kernels:print_kernels",
     "source": "source:print_source",
 }

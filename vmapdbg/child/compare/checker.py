@@ -4,7 +4,7 @@ For a snippet, `start` runs it. While the snippet runs, it computes the outputs 
 compares the schedules that have run. When the snippet has ended, it compares the rest. With one core, it starts then.
 
 For `vmapdbg run --check` this module runs with a ProgramCheckRequest. It compares the evidence of all processes of the
-program (`vmapdbg.child.evidence.suite`), schedule by schedule, removes it, and writes a line to `judged.jsonl`.
+program (`vmapdbg.child.evidence.suite`), schedule by schedule, removes it, and writes a line to `compared.jsonl`.
 It ends when the program has ended and no evidence is left.
 """
 
@@ -37,7 +37,6 @@ from vmapdbg.install.job import CheckRequest, ProgramCheckRequest, load_request
 from vmapdbg.model.store import to_data, write_atomically
 from vmapdbg.model.wording import first_line, format_seconds
 from vmapdbg.reference.graph import OpGraph
-from vmapdbg.reference.value import RangedArray
 
 _FREE, _SHARE = 1.0, 0.05
 """Updating the report may take one second of a run, and later a twentieth of its time."""
@@ -138,12 +137,11 @@ class RunChecker:
         """Computes the outputs of the last schedule that began; `precision` is explained in ReferenceValues."""
         roots = self.asked.roots
         try:
-            found = ReferenceValues(self.asked, self.folder.read_data, precision).evaluate_raw(roots)
-        except Exception:  # the comparison raises it again, and it is reported
+            found = ReferenceValues(self.asked, self.folder.read_data, precision).evaluate_all(roots)
+        except Exception:  # the comparison reports it
             self.next_precisions = []
             return
-        values = zip(roots, found, strict=True)
-        self.known[precision] = {root: value for root, value in values if isinstance(value, RangedArray)}
+        self.known[precision] = dict(zip(roots, found, strict=True))
 
     def compare(self, evidence: Evidence) -> ScheduleCheck:
         """Returns how a schedule compares. Values are used again if its graph is the computed graph, or extends it."""
@@ -223,7 +221,7 @@ def check_program() -> None:
     assert request.evidence is not None
     root = Path(request.evidence)
     signal.signal(signal.SIGALRM, _give_up)
-    with (root / "judged.jsonl").open("a", encoding="utf-8") as file:
+    with (root / "compared.jsonl").open("a", encoding="utf-8") as file:
         while True:
             is_over = (root / "over").exists()
             waiting = sorted((root / "ready").iterdir())

@@ -50,10 +50,8 @@ class ReferenceValues:
         if precision is not None:
             rounding = InDouble(graph, precision or None)
         self._evaluator = Evaluator(graph, read, rounding, known)
-        self._open = graph.find_open()
+        self._open = graph.open_ranges()
         self._roundings: list[int] | None = None
-
-    # *** what is known without computing
 
     def shape_of(self, slot: int) -> tuple[int, ...]:
         return self.graph.nodes[slot].shape
@@ -72,17 +70,11 @@ class ReferenceValues:
             self._roundings = count_roundings(self.graph)
         return self._roundings[slot]
 
-    # *** values
-
     def evaluate(self, slots: Sequence[int]) -> list[Array | str]:
         """Returns the values of nodes, or why a value is unknown. The sizes of the open ranges are the first axes."""
-        found = self.evaluate_raw(slots)
-        return [self._make_array(slot, value) for slot, value in zip(slots, found, strict=True)]
-
-    def evaluate_raw(self, slots: Sequence[int]) -> list[RangedArray | Unknown]:
-        """Returns the values of nodes as the evaluator has them."""
         self.evaluations += 1
-        return self._evaluator.evaluate(slots)
+        found = self._evaluator.evaluate(slots)
+        return [self._make_array(slot, value) for slot, value in zip(slots, found, strict=True)]
 
     def evaluate_all(self, slots: Sequence[int]) -> list[RangedArray]:
         """Returns the values of nodes. Raises Unknown if one of them cannot be computed."""
@@ -99,8 +91,6 @@ class ReferenceValues:
     def replace(self, known: Mapping[int, RangedArray] = {}, graph: OpGraph | None = None) -> ReferenceValues:
         """Returns the values of the same inputs with other values of some nodes, or in another graph."""
         return ReferenceValues(graph or self.graph, self._read, self.precision, known)
-
-    # *** arrays
 
     def _make_array(self, slot: int, value: RangedArray | Unknown) -> Array | str:
         if isinstance(value, Unknown):

@@ -72,12 +72,7 @@ class ValueComparer:
         rounding = None
         if in_double:
             rounding = InDouble(self.graph)
-        found: list[RangedArray] = []
-        for value in LoopEvaluator(self.graph, self.read, rounding).evaluate(slots):
-            if isinstance(value, Unknown):
-                raise value
-            found.append(value)
-        return found
+        return LoopEvaluator(self.graph, self.read, rounding).evaluate_all(slots)
 
     def _differ(self, expected: int, got: int, with_more_ranges: bool, in_double: bool = False) -> Difference | None:
         left, right = self._evaluate((expected, got), in_double)

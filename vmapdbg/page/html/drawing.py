@@ -190,12 +190,11 @@ class _Drawer:
         """Returns the SVG attributes of each box: its classes, its text for a screen reader, and its links."""
         found: dict[str, dict[str, str]] = {}
         for node in part.graph.nodes:
-            classes, names, said = ["box", node.kind], part.hidden.get(node.id, []), "; ".join(node.lines)
+            classes, names, said = ["box", node.kind], [], f"buffer {node.lines[0]}"
             if node.kind == "kernel":
-                names = [node.id]
-            if node.id not in part.hidden:
-                word = "kernel" if node.kind == "kernel" else "buffer"
-                said = f"{word} {node.lines[0]}"
+                names, said = [node.id], f"kernel {node.lines[0]}"
+            elif node.id in part.hidden:
+                names, said = part.hidden[node.id], "; ".join(node.lines)
             rows = [row for name in names for row in self.rows.get((index, int(name.removeprefix("kernel"))), ())]
             marks = [_MARKS[row.change.status] for _, row in rows if row.change.status in _MARKS]
             if node.alert:
@@ -255,7 +254,7 @@ class _Plan:
 
     def _fold(self, title: str, graph: Graph, left_out: str = "") -> _Part:
         """Folds a graph until a reader can look at it, and says what is left out."""
-        notes = [left_out] if left_out else []
+        notes = list(filter(None, [left_out]))
         layers = fold_layers(graph)
         self.contents |= {(name, "repeat"): keep_nodes(graph, names) for name, names in layers.contents.items()}
         folded = layers.graph

@@ -105,11 +105,13 @@ class Remark:
     @property
     def sign(self) -> str:
         """`+` if only after has such nodes, `-` if only before has them, `~` if the counts differ, else `=`."""
+        if self.before == self.after:
+            return "="
         if not self.before:
             return "+"
         if not self.after:
             return "-"
-        return "~" if self.before != self.after else "="
+        return "~"
 
 
 @dataclass

@@ -15,8 +15,8 @@ from vmapdbg.check.findings import (
     STALE_READ,
     Blame,
     ProgramCheck,
+    captured_result_of,
     find_blame,
-    judge_captured,
 )
 from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.model.capture import Capture, Node
@@ -43,7 +43,6 @@ from vmapdbg.page.check_sentences import (
 from vmapdbg.page.crash_sentences import describe_crash, describe_error, describe_expected, describe_left_out
 from vmapdbg.page.format import Places, format_shape
 from vmapdbg.page.text.layout import ALERT, Page, Piece
-from vmapdbg.values.tolerance import Tolerance
 
 _MOST_TESTS = 3
 _MOST_REASONS = 12
@@ -81,7 +80,7 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
     elif not outputs:
         verdict = ("nothing was compared", "bold yellow")
     else:
-        so_far = " so far" if report.left else ""
+        so_far = " so far" * bool(report.left)
         verdict = (f"{format_plural(len(outputs), 'output')}, all right{so_far}", "bold green")
     head: list[Piece] = [(capture.snippet, "bold"), "  ", verdict]
     if lost:
@@ -124,7 +123,7 @@ def _print_schedule(page: Page, capture: Capture, report: CheckReport, check: Sc
         page.add((sentence, ALERT), page.place(line), indent=2)
     for output in check.wrong:
         _print_output(page, capture, check, output)
-    captured = judge_captured(report, check)
+    captured = captured_result_of(report, check)
     if check.wrong and captured is not None:
         page.add(REPLAYED[captured], indent=2)
     elif any(output.of not in CHANGED for output in check.wrong):
@@ -143,11 +142,13 @@ def _print_failure(page: Page, index: ScheduleIndex, check: ScheduleCheck) -> No
         if node is not None:
             parts += [f", which writes {node.op} {node.id}", page.place(node.line)]
         page.add(*parts, indent=2)
-    for number, sentence in enumerate(describe_crash(check.crash)):
-        page.add(sentence, indent=4 if number else 2)
+    indent = 2
+    for sentence in describe_crash(check.crash):
+        page.add(sentence, indent=indent)
+        indent = 4
     nodes: list[Node] = []
     if check.crash is not None:
-        nodes = [node for node in map(index.node, check.crash.nodes) if node is not None]
+        nodes = list(filter(None, map(index.node, check.crash.nodes)))
     if nodes:
         page.add("it was busy with", indent=2)
     for node in page.first(nodes, _MOST_NODES, "and {} more", indent=4, style=""):
@@ -170,7 +171,12 @@ def _print_output(page: Page, capture: Capture, check: ScheduleCheck, output: Ou
         page.add((sentence, ALERT), indent=4)
     if output.is_written is False:
         page.add((NOT_WRITTEN, ALERT), indent=4)
-    page.add((_describe_tolerance(found.tolerance), "dim"), indent=4)
+    tolerance, about = found.tolerance, "compared exactly"
+    if tolerance.relative:
+        near = format_known(", {:.1e} near zero", tolerance.absolute or None)
+        up_to = format_plural(tolerance.terms, "rounding")
+        about = f"tolerance {tolerance.relative:.1e} of the value{near} (up to {up_to})"
+    page.add((about, "dim"), indent=4)
 
 
 def _count_wrong(found: Comparison) -> str:
@@ -186,19 +192,14 @@ def _describe_first(found: Comparison) -> str:
     return f"first at {list(found.index)}: {values}"
 
 
-def _describe_tolerance(tolerance: Tolerance) -> str:
-    if not tolerance.relative:
-        return "compared exactly"
-    near = format_known(", {:.1e} near zero", tolerance.absolute or None)
-    return f"tolerance {tolerance.relative:.1e} of the value{near} (up to {format_plural(tolerance.terms, 'rounding')})"
-
-
 def _print_blame(page: Page, capture: Capture, check: ScheduleCheck) -> None:
     """Prints the first wrong buffer, and the buffers that could not be compared: the first wrong one may be among
     them."""
     blame = find_blame(capture, check)
     if blame is None:
-        reason = "no buffer between its kernels is wrong" if check.buffers else "no buffer between its kernels was kept"
+        reason = "no buffer between its kernels was kept"
+        if check.buffers:
+            reason = "no buffer between its kernels is wrong"
         page.add(f"first wrong buffer: not found, {reason}", indent=2)
     else:
         buffer, by = blame.buffer, ", a copy"

@@ -1,16 +1,18 @@
-"""The kernels of a schedule as text: cost, launch, buffers and user lines; of two runs how each was matched."""
+"""The kernels of a schedule as text, and its buffers: cost, launch, decisions; of two runs only what changed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
+from math import prod
+from operator import attrgetter
 
 from rich.text import Text
 
-from vmapdbg.diff import KernelChange, KernelSide
-from vmapdbg.model.capture import BufferArg, Kernel
+from vmapdbg.diff import BufferizeChange, KernelChange, KernelSide
+from vmapdbg.model.capture import BufferArg, Bufferize, Kernel
 from vmapdbg.model.schedule_index import group_equal, kernel_identity
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.crash_sentences import describe_error
 from vmapdbg.page.format import (
     describe_times,
@@ -25,12 +27,15 @@ from vmapdbg.page.format import (
     format_short,
     join_change,
 )
+from vmapdbg.page.sentences import say_reason
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Piece, Row
 from vmapdbg.page.text.view import MARKS, STATUS_STYLES, ScheduleView, describe_copies
 
 _BAR = 6
 MUCH_REDUNDANCY = 2.0
 """A kernel with this redundancy or more is marked."""
+_SHADES = ((0.66, "bold yellow"), (0.33, "yellow"), (0.05, ""), (-1, "dim"))
+"""The share of the work above which a kernel has a style; the largest kernel has 1."""
 _VERBS = {"write": "writes", "read-write": "updates", "read": "reads"}
 _TITLES = {
     "changed": "changed",
@@ -44,23 +49,43 @@ _TITLES = {
 
 def print_kernels(view: ScheduleView) -> None:
     """Prints the kernels, with two runs only the changed ones. Equal kernels have one row, unless all is asked for."""
+    page, changes = view.page, view.pair.kernels
+    if view.is_pair and not page.show_all:
+        changes = [item for item in changes if item.status != "unchanged"]
+    groups = group_equal(changes, lambda item: _identify(item, page.show_all))
+    if view.is_pair and groups:
+        _add_changed_title(view)
+        page.table([_format_change(view, group) for group in groups])
     if view.is_pair:
-        _print_changes(view)
         return
-    sides = [change.after[0] for change in view.pair.kernels]
-    kernels = [side.kernel for side in sides]
+    kernels = [change.after[0].kernel for change in changes]
     if not kernels:
-        view.page.head("Kernels", f"none, {describe_copies(view.schedule.copies)}")
+        page.head("Kernels", f"none, {describe_copies(view.schedule.copies)}")
         return
-    groups = group_equal(sides, lambda side: side.number if view.page.show_all else _identify(side.kernel))
     count = format_plural(len(kernels), "kernel")
-    distinct = len({kernel_identity(kernel) for kernel in kernels})
+    distinct = len(set(map(kernel_identity, kernels)))
     if distinct != len(kernels):
         count += f" ({distinct} distinct)"
-    total = f"{format_count(sum(kernel.executed_ops for kernel in kernels))} ops executed"
-    moved = f"{format_bytes(sum(kernel.bytes for kernel in kernels))} moved"
-    view.page.head("Kernels", f"{count}, {total}, {moved}")
-    view.page.table([_format_kernel(view, kernels, group) for group in groups])
+    ops, moved = sum(kernel.executed_ops for kernel in kernels), sum(kernel.bytes for kernel in kernels)
+    page.head("Kernels", f"{count}, {format_count(ops)} ops executed, {format_bytes(moved)} moved")
+    work = attrgetter("executed_ops")
+    if not ops:
+        # all kernels only move data
+        work = attrgetter("bytes")
+    largest = max(*map(work, kernels), 1)
+    rows: list[Row] = []
+    for group in groups:
+        sides = [change.after[0] for change in group]
+        rows.append(_format_kernel(view, sides, work(sides[0].kernel) / largest))
+    page.table(rows)
+
+
+def _identify(item: KernelChange, show_all: bool) -> Hashable:
+    """Returns what kernels that share a row have in common: kernels of one run, or kernels that are on one side."""
+    if show_all or item.status not in ("unchanged", "only-before", "only-after"):
+        return id(item)
+    kernel = (item.after or item.before)[0].kernel
+    return item.status, kernel_identity(kernel), kernel.name, kernel.launches, kernel.executed_ops
 
 
 def name_kernel(side: KernelSide) -> str:
@@ -68,40 +93,48 @@ def name_kernel(side: KernelSide) -> str:
     return f"#{side.number} {side.kernel.name}"
 
 
-def _identify(kernel: Kernel) -> Hashable:
-    return kernel_identity(kernel), kernel.name, kernel.launches, kernel.executed_ops
+def list_parts(change: KernelChange) -> tuple[str, tuple[KernelSide, ...]]:
+    """Returns `fused from ` or `split into `, and the several kernels; no words and no kernel for another change."""
+    if change.status == "fused-from":
+        return "fused from ", change.before
+    if change.status == "split-into":
+        return "split into ", change.after
+    return "", ()
 
 
-# *** one run
+def _describe_buffer(buffer: BufferArg) -> str:
+    return f"{buffer.name} ({buffer.size:,} {buffer.dtype})"
 
 
-def _measure_share(kernels: Sequence[Kernel], kernel: Kernel) -> float:
-    """Returns a kernel's executed ops over those of the largest; bytes if all kernels only move data."""
-    if any(item.executed_ops for item in kernels):
-        return kernel.executed_ops / max(item.executed_ops for item in kernels)
-    return kernel.bytes / max(max(item.bytes for item in kernels), 1)
+# *** kernels of one run
 
 
-def _format_kernel(view: ScheduleView, kernels: Sequence[Kernel], group: list[KernelSide]) -> Row:
+def _format_kernel(view: ScheduleView, group: list[KernelSide], share: float) -> Row:
+    """Returns the row of equal kernels; `share` is their work as a part of the largest kernel's."""
     kernel, numbers = group[0].kernel, [side.number for side in group]
-    share = _measure_share(kernels, kernel)
-    shade = _shade(share) if len(kernels) > 1 else ""
-    filled = max(round(share * _BAR), 1) if share > 0 else 0
-    is_redundant = kernel.redundancy is not None and kernel.redundancy >= MUCH_REDUNDANCY
-    amounts: tuple[Piece, ...] = ("-",) * 5
+    name, shade, redundant = "bold", "", ""
+    if len(view.pair.kernels) > 1:
+        shade = next(style for least, style in _SHADES if share > least)
+    if kernel.redundancy is not None and kernel.redundancy >= MUCH_REDUNDANCY:
+        redundant = "bold yellow"
+    filled = 0
+    if share > 0:
+        filled = max(round(share * _BAR), 1)
+    amounts: tuple[Piece, ...] = (
+        (format_count(kernel.executed_ops), shade),
+        (f"{format_share(share, 1):>4} {'#' * filled}", shade),
+        format_bytes(kernel.bytes),
+        (format_redundancy(kernel.redundancy), redundant),
+        format_count(kernel.threads),
+    )
     notes: list[Text] = []
-    if kernel.failed is None:
-        amounts = (
-            (format_count(kernel.executed_ops), shade),
-            (f"{format_share(share, 1):>4} {'#' * filled}", shade),
-            format_bytes(kernel.bytes),
-            (format_redundancy(kernel.redundancy), "bold yellow" if is_redundant else ""),
-            format_count(kernel.threads),
-        )
-        notes = view.notes_for(view.findings.take_for_kernel(kernel, view.pair.index, numbers))
+    if kernel.failed is not None:
+        name, amounts = ALERT, ("-",) * 5
+    else:
+        notes = view.notes_for(view.findings.about_kernel(kernel, view.pair.index, numbers))
     cells = [
         Cell("#", str(numbers[0]), right=True, comfort=3),
-        Cell("kernel", (kernel.name, "bold" if kernel.failed is None else ALERT), comfort=16, most=40),
+        Cell("kernel", (kernel.name, name), comfort=16, most=40),
         Cell("ops", amounts[0], right=True, comfort=11),
         Cell("of largest", amounts[1], comfort=11),
         Cell("moves", amounts[2], right=True, comfort=9, leaves=2),
@@ -111,108 +144,90 @@ def _format_kernel(view: ScheduleView, kernels: Sequence[Kernel], group: list[Ke
     return Row(cells, _list_facts(view, group), notes)
 
 
-def _shade(share: float) -> str:
-    """Returns the style of a kernel by its share of the work; the largest has 1."""
-    for least, style in ((0.66, "bold yellow"), (0.33, "yellow"), (0.05, "")):
-        if share > least:
-            return style
-    return "dim"
-
-
 def _list_facts(view: ScheduleView, group: list[KernelSide]) -> list[Text]:
     kernels = [side.kernel for side in group]
     kernel, page = kernels[0], view.page
-    outputs = sorted({node for item in kernels for node in item.outputs})
-    facts: list[tuple[str, str]] = []
+    facts: list[Text] = []
+
+    def add(label: str, value: str) -> None:
+        if value:
+            facts.append(page.join((f"{label} ", "dim"), value))
+
     for access in dict.fromkeys([*_VERBS, *(item.access for item in kernel.buffers)]):
-        arguments = ", ".join(_describe_buffer(item) for item in kernel.buffers if item.access == access)
-        facts.append((_VERBS.get(access, access), arguments))
-    facts += [
-        ("launch" if kernel.failed is None else "", _describe_launch(kernel)),
-        ("time", describe_times(kernel)),
-        ("nodes", format_ids(node for item in kernels for node in item.nodes)),
-        ("stores", ", ".join(f"{node} {view.index.op(node)}".removesuffix(" ?") for node in outputs)),
-        ("lines", view.places.format_all(line for item in kernels for line in item.lines)),
-        (f"{len(group)} times the same, also", "#" * (len(group) > 1) + format_ids(side.number for side in group[1:])),
-    ]
-    known = [(label, value) for label, value in facts if value]
-    return [page.join((f"{label} ", "dim"), value) if label else page.text(value, ALERT) for label, value in known]
-
-
-def _describe_launch(kernel: Kernel) -> str:
+        buffers = [item for item in kernel.buffers if item.access == access]
+        add(_VERBS.get(access, access), ", ".join(map(_describe_buffer, buffers)))
     if kernel.failed is not None:
-        return describe_error(kernel.failed)
-    launch = f"global {format_dims(kernel.global_size)}, local {format_dims(kernel.local_size)}"
-    if kernel.local_bytes:
-        launch += f", LOCAL {kernel.local_bytes:,} B"
-    if kernel.launches != 1:
-        launch += f", launched {kernel.launches:,} times"
-    return launch
+        facts.append(page.text(describe_error(kernel.failed), ALERT))
+    else:
+        launch = f"global {format_dims(kernel.global_size)}, local {format_dims(kernel.local_size)}"
+        if kernel.local_bytes:
+            launch += f", LOCAL {kernel.local_bytes:,} B"
+        if kernel.launches != 1:
+            launch += f", launched {kernel.launches:,} times"
+        add("launch", launch)
+    add("time", describe_times(kernel))
+    add("nodes", format_ids(chain.from_iterable(item.nodes for item in kernels)))
+    outputs = sorted(set(chain.from_iterable(item.outputs for item in kernels)))
+    add("stores", ", ".join(f"{node} {view.index.op(node)}".removesuffix(" ?") for node in outputs))
+    add("lines", view.places.format_all(chain.from_iterable(item.lines for item in kernels)))
+    add(f"{len(group)} times the same, also", format_known("#{}", format_ids(side.number for side in group[1:])))
+    return facts
 
 
-def _describe_buffer(buffer: BufferArg) -> str:
-    return f"{buffer.name} ({buffer.size:,} {buffer.dtype})"
+# *** kernels of two runs
 
 
-# *** two runs
-
-
-def _print_changes(view: ScheduleView) -> None:
+def _add_changed_title(view: ScheduleView) -> None:
     page, kernels = view.page, view.pair.kernels
-    shown = [item for item in kernels if page.show_all or item.status != "unchanged"]
-    if not shown:
-        return
     statuses = [item.status for item in kernels]
     counts = [f"{statuses.count(status)} {title}" for status, title in _TITLES.items() if status in statuses]
-    before = len({item.number for change in kernels for item in change.before})
-    after = len({item.number for change in kernels for item in change.after})
-    count = page.text(format_plural(after, "kernel"))
-    if before != after:
-        count = page.change(str(before), count.plain)
+    # a kernel that was split, or fused with others, is in one change only
+    before = {side.number for item in kernels for side in item.before}
+    after = {side.number for item in kernels for side in item.after}
+    count = page.text(format_plural(len(after), "kernel"))
+    if len(before) != len(after):
+        count = page.change(str(len(before)), count.plain)
     page.head("Kernels", count, f": {', '.join(counts)}")
-    groups = group_equal(shown, lambda item: id(item) if page.show_all else _identify_lone(item))
-    page.table([_format_change(view, group) for group in groups])
-
-
-def _identify_lone(item: KernelChange) -> Hashable:
-    """Only kernels that are on one side share a row."""
-    if item.status not in ("only-before", "only-after"):
-        return id(item)
-    return item.status, _identify((item.before or item.after)[0].kernel)
 
 
 def _format_change(view: ScheduleView, group: list[KernelChange]) -> Row:
     page, item = view.page, group[0]
-    sides = [[side.kernel for side in some] for some in (item.before or item.after, item.after or item.before)]
-    ops = [sum(kernel.executed_ops for kernel in some) for some in sides]
-    moved = [sum(kernel.bytes for kernel in some) for some in sides]
-    threads = [format_short(max(kernel.threads for kernel in some)) for some in sides]
-    before = format_ids(side.number for change in group for side in change.before)
-    after = format_ids(side.number for change in group for side in change.after)
+    before, after = _add_up(item.before or item.after), _add_up(item.after or item.before)
+    numbers_before, numbers_after = list[int](), list[int]()
+    for change in group:
+        numbers_before += [side.number for side in change.before]
+        numbers_after += [side.number for side in change.after]
+    sides = item.after or item.before
+    name = page.text(sides[0].kernel.name, "bold")
+    if len(item.before) == len(item.after) == 1:
+        name = page.change(item.before[0].kernel.name, name.plain)
+    elif len(sides) > 1:
+        name = page.text(format_plural(len(sides), "kernel"), "bold")
+    numbers = join_change(format_ids(numbers_before), format_ids(numbers_after))
     cells = [
         Cell("", MARKS[item.status], comfort=1),
-        Cell("#", join_change(before, after), comfort=3, most=10),
-        Cell("kernel", _format_names(view, item), comfort=16, most=48),
-        Cell("ops", page.compare(ops[0], ops[1], format_short), comfort=10, most=30),
-        Cell("moves", page.compare(moved[0], moved[1], format_bytes), comfort=10, most=34, leaves=2),
-        Cell("threads", page.change(threads[0], threads[1]), comfort=7, most=24, leaves=1),
+        Cell("#", numbers, comfort=3, most=10),
+        Cell("kernel", name, comfort=16, most=48),
+        Cell("ops", page.compare(before[0], after[0], format_short), comfort=10, most=30),
+        Cell("moves", page.compare(before[1], after[1], format_bytes), comfort=10, most=34, leaves=2),
+        Cell("threads", page.change(format_short(before[2]), format_short(after[2])), comfort=7, most=24, leaves=1),
     ]
     notes: list[Text] = []
-    if item.status == "fused-from":
-        notes.append(page.join(("fused from ", "bold"), ", ".join(map(name_kernel, item.before))))
-    if item.status == "split-into":
-        notes.append(page.join(("split into ", "bold"), ", ".join(map(name_kernel, item.after))))
+    words, parts = list_parts(item)
+    if parts:
+        notes.append(page.join((words, "bold"), ", ".join(map(name_kernel, parts))))
     return Row(cells, _list_changed_facts(view, item), notes, STATUS_STYLES.get(item.status, ""))
 
 
-def _format_names(view: ScheduleView, item: KernelChange) -> Text:
-    sides = item.after or item.before
-    name = sides[0].kernel.name
-    if len(sides) > 1:
-        name = format_plural(len(sides), "kernel")
-    if len(item.before) == len(item.after) == 1:
-        return view.page.change(item.before[0].kernel.name, name)
-    return view.page.text(name, "bold")
+def _add_up(sides: Sequence[KernelSide]) -> tuple[int, int, int, int]:
+    """Returns the ops and bytes of some kernels, and the most threads and LOCAL bytes."""
+    ops = moved = threads = local = 0
+    for side in sides:
+        ops += side.kernel.executed_ops
+        moved += side.kernel.bytes
+        threads = max(threads, side.kernel.threads)
+        local = max(local, side.kernel.local_bytes)
+    return ops, moved, threads, local
 
 
 def _list_changed_facts(view: ScheduleView, item: KernelChange) -> list[Piece]:
@@ -223,27 +238,25 @@ def _list_changed_facts(view: ScheduleView, item: KernelChange) -> list[Piece]:
     if len(item.before) == len(item.after) == 1:
         facts += _compare_facts(view, item.before[0].kernel, item.after[0].kernel)
     else:
-        sides = item.before or item.after, item.after or item.before
-        local = [f"{max(side.kernel.local_bytes for side in some):,} B" for some in sides]
-        if local != ["0 B", "0 B"]:
-            facts.append(page.join(("LOCAL ", "dim"), page.change(*local)))
-    facts += _format_times(view, item)
-    lines = [line for side in item.after or item.before for line in side.kernel.lines]
+        before, after = _add_up(item.before or item.after)[3], _add_up(item.after or item.before)[3]
+        if before or after:
+            facts.append(page.join(("LOCAL ", "dim"), page.change(f"{before:,} B", f"{after:,} B")))
+    # the median of a launch; of several kernels their sum
+    medians: list[float] = []
+    for some in filter(None, (item.before, item.after)):
+        medians.append(sum(side.kernel.measured.median for side in some if side.kernel.measured is not None))
+    if all(medians):
+        # a kernel of one side has its own time only
+        change = page.change(format_seconds(medians[0]), format_seconds(medians[-1]))
+        label = "a launch of each takes "
+        if max(len(item.before), len(item.after)) == 1:
+            label = "a launch takes "
+        ratio = format_ratio(medians[0], medians[-1]) * (len(medians) > 1)
+        facts.append(page.join((label, "dim"), change, ratio))
+    lines = chain.from_iterable(side.kernel.lines for side in item.after or item.before)
     if places := view.places.format_all(lines):
         facts.append(page.join(("lines ", "dim"), places))
     return facts
-
-
-def _format_times(view: ScheduleView, item: KernelChange) -> list[Text]:
-    """The median of a launch; of several kernels their sum. A kernel of one side has its own time only."""
-    sides = [[side.kernel.measured for side in one] for one in (item.before, item.after) if one]
-    medians = [sum(one.median for one in measured if one is not None) for measured in sides]
-    if not all(medians):
-        return []
-    before, after = medians[0], medians[-1]
-    change = view.page.change(format_seconds(before), format_seconds(after))
-    label = "a launch takes " if max(map(len, sides)) == 1 else "a launch of each takes "
-    return [view.page.join((label, "dim"), change, format_ratio(before, after) * (len(medians) > 1))]
 
 
 def _compare_facts(view: ScheduleView, before: Kernel, after: Kernel) -> list[Piece]:
@@ -270,3 +283,131 @@ def _compare_facts(view: ScheduleView, before: Kernel, after: Kernel) -> list[Pi
     if before.key and before.key == after.key and before.source != after.source and not facts:
         facts.append(("the same AST, other code", "dim"))
     return facts
+
+
+# *** buffers
+
+_STYLES = {"kept": ("green", ""), "removed": ("", "dim")}
+"""The style of an outcome, and of its row."""
+
+
+def print_bufferizes(view: ScheduleView) -> None:
+    """Prints what each BUFFERIZE closes, its size, kept or removed and why; with two runs only changed ones."""
+    page, every = view.page, view.pair.bufferizes
+    main, names = list[BufferizeChange](), {"removed on both sides": "", "the same for another reason": ""}
+    for item in every:
+        outcomes = {side.outcome for side in (item.before, item.after) if side is not None}
+        if not view.is_pair or page.show_all:
+            main.append(item)
+        elif item.changed == ("reason",):
+            names["the same for another reason"] += f", {_any_side(item).node} {item.op}"
+        elif item.status != "unchanged" and outcomes == {"removed"}:
+            names["removed on both sides"] += f", {_any_side(item).node} {item.op}"
+        elif item.status != "unchanged":
+            main.append(item)
+    if not view.is_pair and not main:
+        page.head(view.buffer_op, "none")
+    if not main and not any(names.values()):
+        return
+    if view.is_pair:
+        same = sum(item.status == "unchanged" for item in every)
+        about = f"{len(every) - same} changed, {same} unchanged"
+    else:
+        kept = [item.after for item in every if item.after is not None and item.after.outcome == "kept"]
+        held = format_bytes(sum(made.bytes for made in kept if made.addrspace == "GLOBAL"))
+        about = f"{len(kept)} kept ({held} GLOBAL), {len(every) - len(kept)} removed"
+    page.head(view.buffer_op, about + "; * ambient range" * any(item.ambient for item in main))
+    page.table([_format_bufferize(view, item) for item in main])
+    for what, listed in names.items():
+        if listed:
+            page.add((f"~ {what}: {listed[2:]}", "dim"), indent=2)
+
+
+def _any_side(item: BufferizeChange) -> Bufferize:
+    side = item.after or item.before
+    assert side is not None
+    return side
+
+
+def _format_bufferize(view: ScheduleView, item: BufferizeChange) -> Row:
+    page, side = view.page, _any_side(item)
+    before, after = item.before or side, item.after or side
+    elements, comfort = page.change(format_count(before.size), format_count(after.size)), 8
+    mark, decision = MARKS[item.status], page.text("")
+    if not view.is_pair:
+        mark, comfort = "", 12
+        sizes = [view.index.size_of(name) for name in side.closed_ranges]
+        known = [size for size in sizes if isinstance(size, int)]
+        if len(known) == len(sizes) > 1 and prod(known) == side.size:
+            elements = page.text(f"{'x'.join(map(str, known))} = {format_count(side.size)}")
+        decision = page.join((side.outcome, _STYLES[side.outcome][0]), side.reason and f": {side.reason}")
+        notes, style = _format_open_ranges(view, item, side), _STYLES[side.outcome][1]
+    else:
+        if item.status != "changed":
+            only = "" if item.status == "unchanged" else f"{item.status.replace('-', ' ')}, "
+            decision = page.text(f"{only}{side.outcome}: {side.reason}")
+        notes, style = _format_changed_decision(view, item), STATUS_STYLES.get(item.status, "")
+    right = not view.is_pair
+    cells = [
+        Cell("", mark, comfort=1),
+        Cell("node", str(side.node), right=True, comfort=5),
+        Cell("op", item.op),
+        Cell("closes", _format_closed(view, item), comfort=18, most=44),
+        Cell("elements", elements, right=right, comfort=comfort, most=24),
+        Cell("bytes", page.change(format_bytes(before.bytes), format_bytes(after.bytes)), right, comfort=8, most=24),
+        Cell("space", page.change(before.addrspace, after.addrspace), comfort=6, most=24),
+        Cell("decision", decision, comfort=50, most=90, leaves=1, label="", own_line=True),
+    ]
+    return Row(cells, notes=notes, style=style)
+
+
+def _format_closed(view: ScheduleView, item: BufferizeChange) -> Text:
+    if view.is_pair and item.before is not None and item.after is not None:
+        return view.merge_names(item.before.closed_ranges, item.after.closed_ranges, item.ambient)
+    names = _any_side(item).closed_ranges
+    if item.after is None:
+        names = tuple(map(view.renaming.translate, names))
+    return view.page.join("(", view.names(names, ambient=item.ambient), ")")
+
+
+def _format_open_ranges(view: ScheduleView, item: BufferizeChange, made: Bufferize) -> list[Piece]:
+    """Returns notes about ambient ranges that a buffer of one run does not close."""
+    lost = item.lost_after
+    harmless = [name for name in item.ambient if name not in (*made.closed_ranges, *lost)]
+    notes: list[Piece] = []
+    if lost:
+        iterations = " x ".join(f"{view.index.size_of(name) or '?'}" for name in lost)
+        alert = (
+            f"!! ambient {', '.join(lost)} is NOT closed: all {iterations} iterations write the same "
+            f"{format_plural(made.size, 'element')}, only one of them survives"
+        )
+        notes.append((alert, ALERT))
+    if harmless and made.outcome == "kept":
+        notes.append((f"ambient {', '.join(harmless)} stays open: LOCAL, inside its loop", "dim"))
+    return notes
+
+
+def _format_changed_decision(view: ScheduleView, item: BufferizeChange) -> list[Piece]:
+    """Returns notes about a decision of two runs, if it changed, and about ranges that a side does not close."""
+    before, after = item.before, item.after
+    notes: list[Piece] = []
+    if before is not None and after is not None and {"outcome", "reason"} & set(item.changed):
+        reason = before.reason
+        if before.decided is not None:
+            reason = say_reason(before.decided, view.names_before)
+        notes.append(view.page.join((f"- {before.outcome}", BEFORE), f": {reason}"))
+        notes.append(view.page.join((f"+ {after.outcome}", AFTER), f": {after.reason}"))
+    if item.lost_before:
+        names, rescue = ", ".join(item.lost_before), ""
+        if after is not None and after.outcome != "kept":
+            rescue = "; after, there is no buffer"
+        elif after is not None and after.addrspace != "GLOBAL":
+            rescue = f"; after, it is {after.addrspace}, each iteration has its own"
+        elif after is not None and not item.lost_after:
+            rescue = "; after, it is"
+        lost = f"before, ambient {names} was NOT closed: only one iteration of it survived{rescue}"
+        notes.append((f"!! {lost}", ALERT))
+    if item.lost_after:
+        names = ", ".join(item.lost_after)
+        notes.append((f"!! after, ambient {names} is NOT closed: only one iteration of it survives", ALERT))
+    return notes

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import chain
 
 from rich.text import Text
 
 from vmapdbg.diff import NodeChange
-from vmapdbg.model.capture import Node, Range
+from vmapdbg.model.capture import Node
 from vmapdbg.model.schedule_index import group_equal
-from vmapdbg.model.wording import count_shown, format_plural, inflect, join_first
+from vmapdbg.model.wording import count_shown, format_known, format_plural, inflect, join_first
 from vmapdbg.page.format import format_ids, format_shape, join_change
 from vmapdbg.page.sentences import say_realized
 from vmapdbg.page.text.layout import AFTER, BEFORE, NOTE, Cell, Piece, Row
@@ -43,9 +42,12 @@ def print_nodes(view: ScheduleView) -> None:
     shown = _choose_nodes(view, nodes)
     page.head("Range map", f"{count_shown(len(shown), len(nodes), 'node')}, outputs first")
     _print_ranges(view, shown)
-    page.table([_format_node(view, node, sources) for node, sources in _pair_with_sources(view, shown)])
+    sources = _list_sources(view, shown)
+    page.table([_format_node(view, node, sources[node.id]) for node in shown])
     if hidden := len(nodes) - len(shown):
-        what = "--all shows them" if shown else "all without ranges; --all shows them"
+        what = "--all shows them"
+        if not shown:
+            what = f"all without ranges; {what}"
         page.add((f"... {hidden:,} more not shown: {what}", "dim"), indent=2)
 
 
@@ -59,73 +61,70 @@ def _choose_nodes(view: ScheduleView, nodes: Sequence[Node]) -> list[Node]:
     different ambient ranges meet, and the nodes with findings. Constants and their movement ops, devices and index
     arithmetic without ranges are noise even in a short graph.
     """
-    ordered = _sort_outputs_first(nodes)
+    # the pass numbers sources before consumers
+    ordered = sorted(nodes, key=lambda node: -node.id)
     if view.page.show_all:
         return ordered
-    # sources first: a node whose sources are all noise is noise, too
     noise: set[int] = set()
     for node in reversed(ordered):
         plain = node.op in _NOISE or (not node.in_ranges and not node.out_ranges and node.op not in _ALWAYS_SHOWN)
-        constant = node.op in _ONLY_MOVES and bool(node.src) and all(src in noise for src in node.src)
+        # a node whose sources are all noise is noise, too
+        constant = node.op in _ONLY_MOVES and bool(node.src) and noise.issuperset(node.src)
         if node.realized is None and (plain or constant):
             noise.add(node.id)
-    found = {node.id for node in ordered if view.findings.has_for_node(node, view.pair.index)}
+    found = {node.id for node in ordered if view.findings.about_node(node, view.pair.index)}
     matter = [node for node in ordered if node.id not in noise or node.id in found]
     if len(matter) <= _SMALL_GRAPH:
         return matter
-    always = found | view.index.bufferizes.keys()
-    always |= {node.id for node in matter if node.realized is not None or node.op in _ALWAYS_SHOWN}
-    return [node for node in matter if node.id in always or _joins_scopes(view, node)]
+    shown: list[Node] = []
+    for node in matter:
+        sources = [set(view.index.nodes[src].ambient) for src in node.src if src in view.index.nodes]
+        joins_scopes = bool(node.ambient) and set(node.ambient) not in sources
+        always = node.realized is not None or node.op in _ALWAYS_SHOWN or joins_scopes
+        if always or node.id in found or node.id in view.index.bufferizes:
+            shown.append(node)
+    return shown
 
 
-def _sort_outputs_first(nodes: Iterable[Node]) -> list[Node]:
-    """The pass numbers sources before consumers, so the largest id is nearest to the outputs."""
-    return sorted(nodes, key=lambda node: -node.id)
-
-
-def _joins_scopes(view: ScheduleView, node: Node) -> bool:
-    nodes = view.index.nodes
-    sources = [set(nodes[src].ambient) for src in node.src if src in nodes]
-    return bool(node.ambient) and all(set(node.ambient) != source for source in sources)
-
-
-def _pair_with_sources(view: ScheduleView, shown: list[Node]) -> list[tuple[Node, list[int]]]:
-    """Pairs each shown node with the nearest shown nodes that it reads."""
+def _list_sources(view: ScheduleView, shown: Sequence[Node]) -> dict[int, set[int]]:
+    """Returns for each node the nearest shown nodes that it reads."""
     rows = {node.id for node in shown}
-    reached: dict[int, frozenset[int]] = {}
-    for node in reversed(_sort_outputs_first(view.schedule.nodes)):
-        found: set[int] = set()
+    reached: dict[int, set[int]] = {}
+    for node in sorted(view.schedule.nodes, key=lambda node: node.id):
+        found = reached.setdefault(node.id, set())
         for src in node.src:
             if src in rows:
                 found.add(src)
             else:
-                found |= reached.get(src, frozenset())
-        reached[node.id] = frozenset(found)
-    return [(node, sorted(reached[node.id], reverse=True)) for node in shown]
+                found |= reached.get(src, set())
+    return reached
 
 
-def _format_node(view: ScheduleView, node: Node, sources: list[int]) -> Row:
-    sides = [view.names(side) or Text("()") for side in (node.in_ranges, node.out_ranges) if side is not None]
-    if len(sides) == 2 and sides[0].plain == sides[1].plain:
-        del sides[1]
-    decisions: list[Text] = []
+def _format_node(view: ScheduleView, node: Node, sources: Iterable[int]) -> Row:
+    ranges: list[Text] = []
+    for side in dict.fromkeys((node.in_ranges, node.out_ranges)):
+        if side is not None:
+            ranges.append(view.names(side) or Text("()"))
+    decisions, style = list[Text](), ""
     if node.realized is not None:
+        style = "bold"
         decisions.append(_format_realized(view, node))
     if node.unsplit is not None:
         decisions.append(_format_unsplit(view, node))
+    read = ", ".join(map(str, sorted(sources, reverse=True)))
     line = view.places.format(node.line, brief=view.page.width < _NARROW)
     cells = [
         Cell("id", str(node.id), right=True, comfort=5),
         Cell("op", (node.op, _OP_STYLES.get(node.op, "")), comfort=11),
-        Cell("from", (", ".join(map(str, sources)), "dim"), comfort=10, most=16, leaves=1, optional=True),
+        Cell("from", (read, "dim"), comfort=10, most=16, leaves=1, optional=True),
         Cell("shape", format_shape(node.shape), most=28, leaves=3),
-        Cell("ranges in -> out", Text(" -> ").join(sides), comfort=17, most=44, label="ranges", split="-> "),
+        Cell("ranges in -> out", Text(" -> ").join(ranges), comfort=17, most=44, label="ranges", split="-> "),
         Cell("ambient", view.names(node.ambient, ambient=node.ambient), comfort=8, most=16),
         Cell("decision", Text("; ").join(decisions), comfort=58, most=90, leaves=2, label="", own_line=True),
         Cell("line", (line, "dim"), comfort=16, most=32, leaves=4, label=""),
     ]
-    notes = view.notes_for(view.findings.take_for_node(node, view.pair.index))
-    return Row(cells, notes=notes, style="" if node.realized is None else "bold")
+    notes = view.notes_for(view.findings.about_node(node, view.pair.index))
+    return Row(cells, notes=notes, style=style)
 
 
 def _format_realized(view: ScheduleView, node: Node, *, is_before: bool = False) -> Text:
@@ -133,34 +132,34 @@ def _format_realized(view: ScheduleView, node: Node, *, is_before: bool = False)
     realized = node.realized
     if realized is None:
         return view.page.text("not realized")
-    sentence = say_realized(realized, view.names_before) if is_before else realized.detail
-    partial = ""
+    sentence, partial = realized.detail, ""
+    if is_before:
+        sentence = say_realized(realized, view.names_before)
     if 0 < len(realized.axes) < len(node.shape or ()):
         noun = inflect(len(realized.axes), "axis", "axes")
         partial = f", only {noun} {', '.join(map(str, realized.axes))} (LOCAL)"
-    return view.page.join((f"realized, {realized.reason}{partial}", NOTE), sentence and f": {sentence}")
+    return view.page.join((f"realized, {realized.reason}{partial}", NOTE), format_known(": {}", sentence))
 
 
 def _format_unsplit(view: ScheduleView, node: Node) -> Text:
-    detail = node.unsplit and node.unsplit.detail
-    return view.page.join(("not split", NOTE), f": {detail}" if detail else "")
+    return view.page.join(("not split", NOTE), format_known(": {}", node.unsplit and node.unsplit.detail))
 
 
 def _print_ranges(view: ScheduleView, shown: list[Node]) -> None:
     """One line for each kind of range with names and sizes; without `--all` only of ranges that the rows name."""
-    every = [ranges for node in shown for ranges in (node.in_ranges, node.out_ranges, node.ambient) if ranges]
-    named = set(re.findall(r"\w+", " ".join(chain.from_iterable(every)))) | view.index.vmap_names
+    named = set(view.index.vmap_names)
+    for node in shown:
+        every = (*(node.in_ranges or ()), *(node.out_ranges or ()), *node.ambient)
+        named.update(re.findall(r"\w+", " ".join(every)))
     wanted = [item for item in view.schedule.ranges if view.page.show_all or item.name in named]
-    for items in group_equal(sorted(wanted, key=lambda item: not item.vmap), _name_kind):
+    for items in group_equal(sorted(wanted, key=lambda item: not item.vmap), lambda item: (item.vmap, item.axis_type)):
         sizes = "  ".join(f"{item.name}={item.size}" for item in items)
-        style = VMAP if items[0].vmap else ""
-        view.page.add((f"{_name_kind(items[0]):<9} ", "dim"), (sizes, style), indent=2, hang=10)
+        kind, style = items[0].axis_type, ""
+        if items[0].vmap:
+            kind, style = f"vmap {kind}", VMAP
+        view.page.add((f"{kind:<9} ", "dim"), (sizes, style), indent=2, hang=10)
     if any(node.ambient for node in shown):
         view.page.add(("* ambient: the value depends on it, its own ranges do not hold it", "dim"), indent=2)
-
-
-def _name_kind(item: Range) -> str:
-    return f"vmap {item.axis_type}" if item.vmap else item.axis_type
 
 
 # *** two runs
@@ -175,13 +174,18 @@ def _print_changes(view: ScheduleView) -> None:
     rows += [_format_lone_node(view, node, before=False) for node in reversed(pair.nodes_only_after)]
     if not rows:
         return
-    counts = [
+    counts: list[str] = []
+    for count, what in (
         (len(changes), "changed"),
         (len(pair.nodes_only_before), "only before"),
         (len(pair.nodes_only_after), "only after"),
-    ]
-    page.head("Nodes", f"{', '.join(f'{count} {what}' for count, what in counts if count)}, outputs first")
-    shown = rows if page.show_all else rows[:_MOST_ROWS]
+    ):
+        if count:
+            counts.append(f"{count} {what}")
+    page.head("Nodes", f"{', '.join(counts)}, outputs first")
+    shown = rows
+    if not page.show_all:
+        shown = rows[:_MOST_ROWS]
     page.table(shown)
     if len(shown) < len(rows):
         more = f"... {format_plural(len(rows) - len(shown), 'more row')} not shown: --all shows them"
@@ -233,18 +237,17 @@ def _group_changes(view: ScheduleView, changes: Iterable[NodeChange]) -> list[li
 
 
 def _format_change(view: ScheduleView, group: list[NodeChange]) -> Row:
-    first = group[0]
-    pairs = (dict.fromkeys((item.before.op, item.after.op)) for item in group)
-    ops = list(dict.fromkeys(" -> ".join(pair) for pair in pairs))
-    shapes = {item.after.shape for item in group}
+    first, shape = group[0], group[0].after.shape
+    if any(item.after.shape != shape for item in group):
+        shape = None
+    ops = dict.fromkeys(join_change(item.before.op, item.after.op) for item in group)
     ids = format_ids(item.after.id for item in group)
     if any(item.before.id != item.after.id for item in group):
         ids = f"{format_ids(item.before.id for item in group)} -> {ids}"
     before = _describe(view, first.before, first.changed, is_before=True)
     after = _describe(view, first.after, first.changed, is_before=False)
     lines = view.places.format_all(item.after.line for item in group if item.after.line is not None)
-    cells = _list_cells(ids, join_first(ops, 3), shapes.pop() if len(shapes) == 1 else None)
-    return Row([*cells, *_list_sides(before, after, lines)])
+    return Row([*_list_cells(ids, join_first([*ops], 3), shape), *_list_sides(before, after, lines)])
 
 
 def _format_lone_node(view: ScheduleView, node: Node, *, before: bool) -> Row:
@@ -268,25 +271,23 @@ def _describe(view: ScheduleView, node: Node, changed: Sequence[str], *, is_befo
         ins, outs = node.in_ranges, node.out_ranges
         if is_before:
             ins, outs = view.renaming.translate_all(ins), view.renaming.translate_all(outs)
-        parts.append(_describe_ranges(view, ins, outs))
+        left, right = view.names(ins or ()), view.names(outs or ())
+        if ins is None and outs is None:
+            left = page.text("no ranges")
+        elif left.plain != right.plain:
+            left = page.join(left, (" => ", "dim"), right)
+        parts.append(left or Text("()"))
     if "ambient" in changed:
         names = view.names(node.ambient, ambient=node.ambient)
         parts.append(page.join(("ambient ", "dim"), names or "none"))
     if "realized" in changed:
         parts.append(_format_realized(view, node, is_before=is_before))
     if "src" in changed:
-        names = view.names_before if is_before else view.names_after
+        names = view.names_after
+        if is_before:
+            names = view.names_before
         parts.append(page.join(("reads ", "dim"), ", ".join(map(names.label, node.src)) or "nothing"))
     return Text(" | ").join(parts)
-
-
-def _describe_ranges(view: ScheduleView, ins: tuple[str, ...] | None, outs: tuple[str, ...] | None) -> Text:
-    if ins is None and outs is None:
-        return view.page.text("no ranges")
-    left, right = view.names(ins or ()), view.names(outs or ())
-    if left.plain == right.plain:
-        return left or Text("()")
-    return view.page.join(left, (" => ", "dim"), right)
 
 
 # *** vmap_map
@@ -294,19 +295,16 @@ def _describe_ranges(view: ScheduleView, ins: tuple[str, ...] | None, outs: tupl
 
 def print_vmap_map(view: ScheduleView) -> None:
     """Prints `vmap_map`, or what changed in it; nodes with the same ambient ranges are in one row."""
-    entries = view.pair.vmap_map
-    groups = group_equal(entries, lambda item: (item.ranges_before, item.ranges_after))
-    if not groups:
-        if not view.is_pair:
-            view.page.head("vmap_map", "empty" + _explain_empty(view))
-        return
-    title = format_plural(len(entries), "node")
-    if view.is_pair:
+    groups = group_equal(view.pair.vmap_map, lambda item: (item.ranges_before, item.ranges_after))
+    title = format_plural(len(view.pair.vmap_map), "node")
+    if groups and view.is_pair:
         view.page.head("vmap_map", f"{title} changed; * ambient range")
         groups.sort(key=lambda group: -max(item.after for item in group))
-    else:
+    elif groups:
         view.page.head("vmap_map", f"{title} with ambient ranges")
         groups.sort(key=lambda group: (len(group[0].ranges_after), group[0].ranges_after))
+    elif not view.is_pair:
+        view.page.head("vmap_map", "empty" + _explain_empty(view))
     rows: list[Row] = []
     for group in groups:
         before, after = group[0].ranges_before, group[0].ranges_after

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
-from vmapdbg.diff import KernelChange, ScheduleDiff
+from vmapdbg.diff import KernelChange, ValueDiff
 from vmapdbg.lint import RULES
 from vmapdbg.model.schedule_index import find_distinct, group_equal
 from vmapdbg.model.wording import count_shown, format_plural, join_first
@@ -33,7 +33,7 @@ from vmapdbg.page.overview import (
     sum_kernels,
 )
 from vmapdbg.page.sentences import say_left_whole
-from vmapdbg.page.text.kernels import MUCH_REDUNDANCY
+from vmapdbg.page.text.kernels import MUCH_REDUNDANCY, list_parts
 from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
 from vmapdbg.page.text.view import MARKS, describe_time, describe_totals, format_output
 from vmapdbg.page.view import View
@@ -56,8 +56,7 @@ def add_overview(view: View, page: Page, hidden: str) -> None:
         overview.add_totals()
     overview.add_values()
     overview.add_kernels()
-    overview.add_lines()
-    overview.add_methods()
+    overview.add_costs()
     overview.add_rules()
     overview.add_findings()
     page.add()
@@ -79,7 +78,9 @@ class _Overview:
             (len(schedules), len(find_distinct(self.view.after)), "schedule"),
             (total.kernels, len(self.kernels), "kernel"),
         ):
-            parts.append(format_plural(count, noun) + ("" if count == distinct else f" ({distinct:,} distinct)"))
+            parts.append(format_plural(count, noun))
+            if count != distinct:
+                parts[-1] += f" ({distinct:,} distinct)"
         parts += [f"{round_count(total.ops)} ops executed", f"{format_bytes(total.bytes)} moved"]
         if total.seconds:
             parts.append(f"{format_seconds(total.seconds)} in kernels")
@@ -101,47 +102,64 @@ class _Overview:
             sides = diff.before.totals, diff.after.totals
             if parts := describe_totals(page, *sides) + describe_time(page, *sides):
                 page.add(Text(", ").join(parts), indent=2)
-        if nodes := _count_nodes([item for item in schedules if item.is_pair]):
-            page.add(("nodes: ", "dim"), nodes, indent=2)
+        pairs = [item for item in schedules if item.is_pair]
+        if count_changed_nodes(pairs):
+            buffers = sum(made.status != "unchanged" for item in pairs for made in item.bufferizes)
+            counts = _join_counts(
+                (sum(len(item.nodes) for item in pairs), "changed"),
+                (sum(len(item.nodes_only_before) for item in pairs), "only before"),
+                (sum(len(item.nodes_only_after) for item in pairs), "only after"),
+                (sum(len(item.same_nodes) for item in pairs), "the same"),
+            )
+            what = f"{counts}; {buffers:,} {pairs[-1].buffer_op_after} changed"
+            page.add(("nodes: ", "dim"), what, indent=2)
 
     def add_values(self) -> None:
         """Adds the first outputs that differ by more than rounding."""
-        outputs = [(item, output) for item in self.view.schedules for output in item.outputs]
-        different = [(item, output) for item, output in outputs if output.status == "different"]
+        different: list[tuple[int, ValueDiff]] = []
+        for item in self.view.schedules:
+            different += [(item.index, output) for output in item.outputs if output.status == "different"]
         if different:
             self.page.head("Values", f"{format_plural(len(different), 'output')} different")
-        for item, output in different[:_MOST_OUTPUTS]:
-            self.page.add(f"schedule {item.index}, ", format_output(self.page, output), indent=2, hang=4)
+        for schedule, output in different[:_MOST_OUTPUTS]:
+            self.page.add(f"schedule {schedule}, ", format_output(self.page, output), indent=2, hang=4)
 
     # *** kernels
 
     def add_kernels(self) -> None:
-        shown, is_pair = self.kernels[:_MOST_ROWS], self.view.is_pair
-        count = count_shown(len(shown), len(self.kernels), "change" if is_pair else "kernel")
-        if is_pair and not shown:
-            return
-        if is_pair:
-            what = "time" if any(row.is_timed for row in self.kernels) else "work"
+        shown = self.kernels[:_MOST_ROWS]
+        if self.view.is_pair and shown:
+            what = "work"
+            if any(row.is_timed for row in self.kernels):
+                what = "time"
+            count = count_shown(len(shown), len(self.kernels), "change")
             about = f"{count}, the largest of {what} first; equal ones, the layers of a network, are one"
-        else:
-            about = f"{count}, {'longest first' if self.total.seconds else 'most work first'}"
-        self.page.head("Kernels", about)
-        format_row = self.format_changed_kernel if is_pair else self.format_kernel
-        self.page.table([format_row(row) for row in shown])
+            self.page.head("Kernels", about)
+            self.page.table(list(map(self.format_changed_kernel, shown)))
+        if self.view.is_pair:
+            return
+        order = "most work first"
+        if self.total.seconds:
+            order = "longest first"
+        self.page.head("Kernels", f"{count_shown(len(shown), len(self.kernels), 'kernel')}, {order}")
+        self.page.table(list(map(self.format_kernel, shown)))
         ranked = sorted(self.kernels, key=lambda row: -row.after.bytes)
-        if not is_pair and ranked[:1] != self.kernels[:1] and self.total.bytes:
+        if ranked[:1] != self.kernels[:1] and self.total.bytes:
             # another kernel is first in the order by bytes
             names = [f"{row.kernel.name} {format_share(row.after.bytes, self.total.bytes)}" for row in ranked]
             self.page.add(("by bytes moved: ", "dim"), ", ".join(names[:_MOST_PLACES]), indent=2)
 
     def format_kernel(self, row: KernelRow) -> Row:
         kernel, cost, measured = row.kernel, row.after, row.kernel.measured
-        launches, median = cost.launches, ""
+        launches, median, predicted, style = cost.launches, "", "", "bold"
         if measured is not None:
             launches, median = measured.launches, format_seconds(measured.median)
-        predicted = "" if kernel.predicted is None else format_seconds(kernel.predicted)
+        if kernel.predicted is not None:
+            predicted = format_seconds(kernel.predicted)
+        if kernel.failed is not None:
+            style = ALERT
         cells = [
-            Cell("kernel", (kernel.name, "bold" if kernel.failed is None else ALERT), comfort=18, most=40),
+            Cell("kernel", (kernel.name, style), comfort=18, most=40),
             Cell("times", format_count(launches), right=True, comfort=5),
             Cell("median", median, right=True, comfort=7),
             Cell("predicted", predicted, right=True, comfort=9, leaves=4),
@@ -192,64 +210,57 @@ class _Overview:
             Cell("lines", self.name_places(row.lines), comfort=16, most=40, leaves=3),
         ]
         notes: list[Text] = []
-        for status, word, sides in (
-            ("fused-from", "fused from ", change.before),
-            ("split-into", "split into ", change.after),
-        ):
-            if change.status == status:
-                names = join_first([side.kernel.name for side in sides], _MOST_NAMES)
-                notes.append(page.join((word, "bold"), names))
+        words, parts = list_parts(change)
+        if parts:
+            names = join_first([side.kernel.name for side in parts], _MOST_NAMES)
+            notes.append(page.join((words, "bold"), names))
         return Row(cells, notes=notes)
 
     def name_change(self, change: KernelChange) -> Text:
         before, after = change.before, change.after
         if len(before) == len(after) == 1:
             return self.page.change(before[0].kernel.name, after[0].kernel.name)
-        # a kernel fused from several names the change
-        alone = next(side for sides in (after, before) if len(sides) == 1 for side in sides)
-        return self.page.text(alone.kernel.name, "bold")
+        # a kernel that was fused from several, or split, names the change
+        alone = before
+        if len(after) == 1:
+            alone = after
+        return self.page.text(alone[0].kernel.name, "bold")
 
     # *** lines and methods
 
-    def add_lines(self) -> None:
-        counted = count_lines(self.view)
-        if not counted:
-            return
-        count = count_shown(len(counted[:_MOST_ROWS]), len(counted), "line")
+    def add_costs(self) -> None:
+        """Adds what the user's lines come to, and of one run the methods."""
         mark, change = "", ", "
         if self.view.is_pair:
             mark, change = MARKS["changed"], " changed, the largest change of work first; "
-        self.page.head("Lines", f"{count}{change}a kernel counts for each of its lines")
-        rows: list[Row] = []
-        for row in counted[:_MOST_ROWS]:
-            line = Cell("line", (self.places.format(row.name), "bold"), comfort=16, most=40)
-            rows.append(Row([Cell("", mark, comfort=1), line, *self.list_cost(row)]))
-        self.page.table(rows)
+        self.add_cost_table("line", count_lines(self.view), f"{change}a kernel counts for each of its lines", mark)
+        if not self.view.is_pair:
+            methods = count_methods(self.view)
+            self.add_cost_table("method", methods, ", a kernel counts for each of which it computes a value", mark)
 
-    def list_cost(self, row: CostRow) -> list[Cell]:
-        before, after = row.before, row.after
-        realized = Text()
-        if before.realized or after.realized:
-            realized = self.page.change(str(before.realized), str(after.realized))
-        kernels = self.page.change(f"{before.kernels:,}", f"{after.kernels:,}")
-        return [
-            Cell("kernels", kernels, right=True, comfort=7, most=14),
-            *self.list_work(before, after, moves_leave=2),
-            Cell("realized", realized, right=True, comfort=8, most=14, leaves=1),
-        ]
-
-    def add_methods(self) -> None:
-        """Adds the methods of one run."""
-        counted = [] if self.view.is_pair else count_methods(self.view)
+    def add_cost_table(self, noun: str, counted: Sequence[CostRow], about: str, mark: Piece) -> None:
+        """Adds a table of lines or methods; a method has the lines that call it."""
         if not counted:
             return
-        count = count_shown(len(counted[:_MOST_ROWS]), len(counted), "method")
-        self.page.head("Methods", f"{count}, a kernel counts for each of which it computes a value")
+        shown, comfort = counted[:_MOST_ROWS], 16
+        if noun == "method":
+            comfort = 28
+        self.page.head(f"{noun.title()}s", count_shown(len(shown), len(counted), noun) + about)
         rows: list[Row] = []
-        for row in counted[:_MOST_ROWS]:
-            name = Cell("method", (row.name, "bold"), comfort=28, most=40)
-            lines = Cell("called at", self.name_places(row.after.lines), comfort=16, most=40, leaves=2)
-            rows.append(Row([name, *self.list_cost(row), lines]))
+        for row in shown:
+            before, after, realized = row.before, row.after, Text()
+            if before.realized or after.realized:
+                realized = self.page.change(str(before.realized), str(after.realized))
+            kernels = self.page.change(f"{before.kernels:,}", f"{after.kernels:,}")
+            cells = [
+                Cell("", mark, comfort=1),
+                Cell(noun, (self.places.format(row.name), "bold"), comfort=comfort, most=40),
+                Cell("kernels", kernels, right=True, comfort=7, most=14),
+                *self.list_work(before, after, moves_leave=2),
+                Cell("realized", realized, right=True, comfort=8, most=14, leaves=1),
+                Cell("called at", self.name_places(after.lines), comfort=16, most=40, leaves=2),
+            ]
+            rows.append(Row(cells))
         self.page.table(rows)
 
     # *** rules
@@ -258,19 +269,18 @@ class _Overview:
         page, counted = self.page, count_rules(self.view)
         if not counted:
             return
-        before, after = sum(row.before.nodes for row in counted), sum(row.after.nodes for row in counted)
-        nodes: Piece = format_plural(after, "node")
+        nodes: Piece = format_plural(sum(row.after.nodes for row in counted), "node")
         if self.view.is_pair:
-            nodes = page.change(f"{before:,}", nodes)
+            nodes = page.change(f"{sum(row.before.nodes for row in counted):,}", nodes)
         page.head("Realized", nodes)
         page.table([self.format_rule(row) for row in counted[:_MOST_RULES]])
         if self.view.is_pair:
             return
-        outcomes = count_outcomes(self.view.after)
-        for name in ("kept", "removed"):
-            counts = [f"{count:,} {rule}" for (outcome, rule), count in outcomes.items() if outcome == name]
-            if counts:
-                page.add((f"buffers {name}: ", "dim"), ", ".join(counts), indent=2)
+        counts: dict[str, list[str]] = {}
+        for (outcome, rule), count in count_outcomes(self.view.after).items():
+            counts.setdefault(outcome, []).append(f"{count:,} {rule}")
+        for outcome, rules in counts.items():
+            page.add((f"buffers {outcome}: ", "dim"), ", ".join(rules), indent=2)
         for count in count_unsplit(self.view.after):
             example = f"  e.g. node {count.example} of schedule {count.schedule}"
             page.add(say_left_whole(count.rule, count.nodes), (example, "dim"), indent=2)
@@ -280,7 +290,9 @@ class _Overview:
         nodes = page.change(format_count(before.nodes), format_count(after.nodes))
         kept = page.change(format_count(before.kept), format_count(after.kept))
         held = page.change(format_bytes(before.bytes), format_bytes(after.bytes))
-        example = "" if self.view.is_pair else f"  e.g. node {after.example}"
+        example = ""
+        if not self.view.is_pair:
+            example = f"  e.g. node {after.example}"
         cells = [
             Cell("nodes", nodes, right=True, comfort=9, most=16),
             Cell("buffers kept", kept, right=True, comfort=12, most=16),
@@ -293,9 +305,10 @@ class _Overview:
 
     def add_findings(self) -> None:
         """Adds the findings of one run, by their codes."""
-        findings = () if self.view.is_pair else self.view.after.findings
-        if findings:
-            self.page.head("Findings", f"{len(findings)}; vmapdbg lint has them all")
+        findings = self.view.after.findings
+        if self.view.is_pair or not findings:
+            return
+        self.page.head("Findings", f"{len(findings)}; vmapdbg lint has them all")
         names = {rule.code: rule.name for rule in RULES}
         for same in group_equal(findings, lambda finding: finding.code):
             first = same[0]
@@ -315,16 +328,3 @@ def list_limits(row: KernelRow) -> Iterator[str]:
 
 def _join_counts(*counts: tuple[int, str]) -> str:
     return ", ".join(f"{count:,} {what}" for count, what in counts if count)
-
-
-def _count_nodes(pairs: Sequence[ScheduleDiff]) -> str:
-    if not count_changed_nodes(pairs):
-        return ""
-    buffers = sum(made.status != "unchanged" for item in pairs for made in item.bufferizes)
-    counts = _join_counts(
-        (sum(len(item.nodes) for item in pairs), "changed"),
-        (sum(len(item.nodes_only_before) for item in pairs), "only before"),
-        (sum(len(item.nodes_only_after) for item in pairs), "only after"),
-        (sum(len(item.same_nodes) for item in pairs), "the same"),
-    )
-    return f"{counts}; {buffers:,} {pairs[-1].buffer_op_after} changed"

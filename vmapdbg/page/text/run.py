@@ -14,7 +14,7 @@ from rich.text import Text
 from vmapdbg.diff import CaptureDiff, ScheduleDiff, Side
 from vmapdbg.diff.source import align_sources
 from vmapdbg.install.patches import Patch
-from vmapdbg.model.capture import Capture, Schedule, SnippetError
+from vmapdbg.model.capture import Capture, Finding, SnippetError
 from vmapdbg.model.schedule_index import count_kernels, find_distinct, group_equal
 from vmapdbg.model.wording import format_known, format_plural, inflect, shorten_commit
 from vmapdbg.page.crash_sentences import describe_crash
@@ -72,8 +72,13 @@ def print_capture(
         selected = [Selected(pair, pair) for pair in pairs]
     _print_header(capture, page)
     _print_schedules(run, [(item, reasons.get(item.part.index, "")) for item in selected], only)
-    if has_rest:
-        _print_rest(run)
+    rest = run.findings.rest * has_rest
+    if rest:
+        page.head("Findings")
+    for found in rest:
+        kernel, node = format_known("kernel {}", found.kernel), format_known("node {}", found.node)
+        about = ", ".join(filter(None, (kernel, node, page.places.format(found.line))))
+        page.add((found.code, ALERT), f" {found.message}", format_known(" ({})", about), indent=2)
     page.print()
 
 
@@ -197,32 +202,18 @@ def _list_repeated(capture: Capture, findings: Findings) -> dict[int, str]:
     for index, again in find_distinct(capture).items():
         first |= dict.fromkeys(again, index)
     for schedule in capture.schedules:
+        number, found = schedule.index, list[Finding]()
+        for node in schedule.nodes:
+            found += findings.about_node(node, number)
+        for position, kernel in enumerate(schedule.kernels):
+            found += [one for one in findings.about_kernel(kernel, number, [position]) if one.schedule is not None]
         if schedule.copies and not schedule.kernels:
-            brief[schedule.index] = "only copies"
+            brief[number] = "only copies"
         elif not schedule.kernels:
-            brief[schedule.index] = "nothing to run"
-        elif schedule.index in first and not schedule.not_in_key and not _has_findings(schedule, findings):
-            brief[schedule.index] = f"the kernels of schedule {first[schedule.index]} again"
+            brief[number] = "nothing to run"
+        elif number in first and not schedule.not_in_key and not found:
+            brief[number] = f"the kernels of schedule {first[number]} again"
     return brief
-
-
-def _has_findings(schedule: Schedule, findings: Findings) -> bool:
-    for number, kernel in enumerate(schedule.kernels):
-        found = findings.find_for_kernel(kernel, schedule.index, number)
-        if any(finding.schedule is not None for finding in found):
-            return True
-    return any(findings.has_for_node(node, schedule.index) for node in schedule.nodes)
-
-
-def _print_rest(run: RunView) -> None:
-    """Prints the findings that belong to nothing printed."""
-    page, rest = run.page, run.findings.take_rest()
-    if rest:
-        page.head("Findings")
-    for found in rest:
-        kernel, node = format_known("kernel {}", found.kernel), format_known("node {}", found.node)
-        about = ", ".join(filter(None, (kernel, node, page.places.format(found.line))))
-        page.add((found.code, ALERT), f" {found.message}", format_known(" ({})", about), indent=2)
 
 
 def print_patches(patches: Sequence[Patch], states: Mapping[str, bool], console: Console) -> None:
@@ -347,16 +338,18 @@ def _format_verdict(page: Page, diff: CaptureDiff) -> Text:
 def _describe_end(side: Side) -> str:
     if side.error is None:
         return f"made {format_plural(side.schedules, 'schedule')}, {format_plural(side.totals.kernels, 'kernel')}"
-    if side.error.type == _DIED:
-        return "DIED"
     when = "before its first schedule"
     if side.schedules:
         when = f"after {format_plural(side.schedules, 'schedule')}"
+    if side.error.type == _DIED:
+        return "DIED"
     return f"{_describe_failure(side.error)} {when}"
 
 
 def _describe_failure(error: SnippetError) -> str:
-    return "DIED" if error.type == _DIED else f"RAISED {error.type}"
+    if error.type == _DIED:
+        return "DIED"
+    return f"RAISED {error.type}"
 
 
 def _describe_counts(page: Page, diff: CaptureDiff, totals: list[Text]) -> list[Text]:
@@ -452,4 +445,7 @@ def _print_printed(page: Page, diff: CaptureDiff) -> None:
             add_one_column(page, [pair], ([Text(pair.before)], [Text(pair.after)]))
             return
     for sign, style, line in (("-", BEFORE, printed.before), ("+", AFTER, printed.after)):
-        page.add((f"{sign} ", style), ("it printed no more", "dim") if line is None else line)
+        said: Piece = line or ""
+        if line is None:
+            said = ("it printed no more", "dim")
+        page.add((f"{sign} ", style), said)

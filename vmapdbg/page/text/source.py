@@ -17,7 +17,7 @@ from vmapdbg.install.targets import language_of
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.crash_sentences import describe_crash, describe_error
 from vmapdbg.page.format import format_ids, join_change
-from vmapdbg.page.text.kernels import name_kernel
+from vmapdbg.page.text.kernels import list_parts, name_kernel
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, CHANGED, NOTE, Page, escape_unsafe
 from vmapdbg.page.text.view import ScheduleView
 
@@ -94,7 +94,7 @@ def _print_kernel(view: ScheduleView, side: KernelSide) -> None:
         text = highlight(code, kernel.target)
     # line of the source (from 1) -> the codes of the findings about it
     marks: dict[int | None, list[str]] = {}
-    for found in view.findings.find_for_kernel(kernel, view.pair.index, side.number):
+    for found in view.findings.about_kernel(kernel, view.pair.index, [side.number]):
         codes = marks.setdefault(found.source_line, [])
         codes.append(found.code)
     if view.run.copies_source:
@@ -160,13 +160,14 @@ def _count_changed(item: KernelChange, pairs: Sequence[LinePair]) -> str:
 
 
 def _describe_match(item: KernelChange) -> str:
-    for status, one, words, several in (
-        ("fused-from", item.after, "fused from", item.before),
-        ("split-into", item.before, "split into", item.after),
-    ):
-        if item.status == status:
-            return f"{name_kernel(one[0])}  {words} {', '.join(f'#{side.number}' for side in several)}"
-    return join_change("".join(map(name_kernel, item.before)), "".join(map(name_kernel, item.after[:1])))
+    before, after = "".join(map(name_kernel, item.before[:1])), "".join(map(name_kernel, item.after[:1]))
+    words, parts = list_parts(item)
+    if not parts:
+        return join_change(before, after)
+    name = before
+    if parts is item.before:
+        name = after
+    return f"{name}  {words}{', '.join(f'#{side.number}' for side in parts)}"
 
 
 def _colour(page: Page, code: str, target: str) -> list[Text]:

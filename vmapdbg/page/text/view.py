@@ -101,6 +101,8 @@ class ScheduleView:
         """Returns findings as notes: code, then message, then what to try."""
         notes: list[Text] = []
         for found in findings:
+            if found in self.findings.rest:
+                self.findings.rest.remove(found)
             where, advice = self.places.format(found.line, " ({})"), format_known("; try: {}", found.advice)
             notes.append(self.page.join((found.code, ALERT), f" {found.message}{where}{advice}"))
         return notes
