@@ -303,12 +303,8 @@ def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
             if value.op == "shl":
                 # the factors of the shifts
                 c, d = 1 << max(c, 0), 1 << min(max(d, 0), 64)
-            if value.op == "add":
-                ends = [a + c, b + d]
-            elif value.op == "sub":
-                ends = [a - d, b - c]
-            else:
-                ends = [a * c, a * d, b * c, b * d]
+            products = [a * c, a * d, b * c, b * d]
+            ends = {"add": [a + c, b + d], "sub": [a - d, b - c]}.get(value.op, products)
             known[value] = min(ends), max(ends)
         known.setdefault(value, bounds_of(value))
     return known[address]
@@ -324,15 +320,16 @@ def _read_comparison(condition: Value) -> tuple[Value, int, int] | None:
         return None
     left, right = condition.sources
     if right.constant is not None:
-        value, edge, is_below = left, int(right.constant), not flipped
+        value, edge = left, int(right.constant)
     elif left.constant is not None:
-        # edge < value; not so is value < edge + 1
-        value, edge, is_below = right, int(left.constant) + 1, flipped
+        # edge < value is not value < edge + 1
+        value, edge, flipped = right, int(left.constant) + 1, not flipped
     else:
         return None
-    if is_below:
-        return value, bounds_of(value)[0], edge - 1
-    return value, edge, bounds_of(value)[1]
+    lowest, highest = bounds_of(value)
+    if flipped:
+        return value, edge, highest
+    return value, lowest, edge - 1
 
 
 def find_outside(index: UOp, size: int) -> tuple[int, int] | None:

@@ -26,6 +26,8 @@ from tinygrad.tensor import Tensor
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import AxisType, UOp
 
+from vmapdbg.child.reduce.smaller import is_value
+
 Form = tuple[str, tuple[UOp, ...]]
 """A text with a place for each of some nodes."""
 
@@ -190,12 +192,12 @@ class _Writer:
         """Yields the forms of a node, the nicest first. The text of an input is empty."""
         if isinstance(u.dtype, ImageDType) or not isinstance(u.device, str):
             raise WriteError(f"{u.op.name} is an image or sharded")
-        operands = tuple(s for s in u.src if _is_tensor(s))
+        operands = tuple(s for s in u.src if is_value(s))
         if self.input_of(u) is not None:
             yield "", ()
         elif u.op is Ops.CONST:
             yield _write_const(u), ()
-        elif all(_is_tensor(s) or s.dtype.scalar() == dtypes.index or s.op is Ops.DEVICE for s in u.src):
+        elif all(is_value(s) or s.dtype.scalar() == dtypes.index or s.op is Ops.DEVICE for s in u.src):
             yield from self.list_methods(u, operands)
         yield f"Tensor({self.write_uop(u, operands)})", operands
 
@@ -357,13 +359,6 @@ def _write_const(u: UOp) -> str:
     if any(s.op in {Ops.UNIQUE, Ops.LUNIQUE} for s in u.src):
         arguments.append("_force_unique=True")
     return f"Tensor({', '.join(arguments)})"
-
-
-def _is_tensor(u: UOp) -> bool:
-    """Tells whether a node is written as a Tensor: not indices, devices, or nodes without a device."""
-    if u.op in {Ops.DEVICE, Ops.UNIQUE, Ops.SINK, Ops.RANGE} or u.dtype.scalar() == dtypes.index:
-        return False
-    return u.op is not Ops.DEFINE_VAR and u._device is not None
 
 
 def _is_python_data(copy: UOp) -> bool:
