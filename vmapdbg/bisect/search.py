@@ -120,7 +120,9 @@ class Searcher(Generic[T]):
             made = list(map(make, parts))
             if self._exceeds_budget(made):
                 part, _ = self.find_minimal(make, matters)
-                return _sort_sets([] if part is None else [part], False, size - 1)
+                if part is None:
+                    return FoundSets((), False, size - 1)
+                return _sort_sets([part], False, size - 1)
             outcomes = self.look(made)
             found = [part for part, outcome in zip(parts, outcomes, strict=True) if matters(outcome)]
             if found:

@@ -220,13 +220,11 @@ class _Neutral:
                 return None
             # its size would depend on where the release broadcasts the value
             closed, made = self._pick(own, view) or (), replace(made, size=0, bytes=0)
-        return replace(
-            made,
-            node=node.id if is_again else view.head,
-            closed_ranges=(*made.ambient, *closed),
-            reason="",
-            decided=None if made.decided is None else replace(made.decided, nodes=(), ranges=(), axis=None),
-        )
+        node_id = view.head
+        if is_again:
+            node_id = node.id
+        decided = made.decided and replace(made.decided, nodes=(), ranges=(), axis=None)
+        return replace(made, node=node_id, closed_ranges=(*made.ambient, *closed), reason="", decided=decided)
 
     def _read_kernel(self, kernel: Kernel) -> Kernel:
         outputs = tuple(dict.fromkeys(self.views[node].head for node in kernel.outputs))

@@ -110,14 +110,12 @@ def _compare_elements(found: ValueDiff, before: Output, after: Output, tolerance
     absolute, relative = map(make_plain, measure_errors(one, other))
     found = replace(found, different=int(wrong.size), max_absolute=absolute, max_relative=relative)
     if not wrong.size:
-        # without a tolerance, the differing elements were not sampled
-        return replace(found, status="close" if tolerance.relative else "different")
+        if tolerance.relative:
+            return replace(found, status="close")
+        # the elements that differ were not sampled
+        return replace(found, status="different")
     first = int(wrong[0])
-    return replace(
-        found,
-        status="different",
-        first=first,
-        index=find_index(first, before.shape) if math.prod(before.shape) == found.sampled else None,
-        value_before=before.sample[first],
-        value_after=after.sample[first],
-    )
+    if math.prod(before.shape) == found.sampled:
+        found = replace(found, index=find_index(first, before.shape))
+    values = {"value_before": before.sample[first], "value_after": after.sample[first]}
+    return replace(found, status="different", first=first, **values)

@@ -221,8 +221,11 @@ def compare_test(before: LoadedRun, after: LoadedRun, test: str) -> list[SuiteGr
     if some_before or some_after:
         diff = diff_captures(before.make_capture(some_before), after.make_capture(some_after))
         for item in diff.schedules:
-            one = None if item.before is None else some_before[item.before]
-            other = None if item.after is None else some_after[item.after]
+            one = other = None
+            if item.before is not None:
+                one = some_before[item.before]
+            if item.after is not None:
+                other = some_after[item.after]
             changes += find_changes(test, item, one, other)
     return changes
 
@@ -266,7 +269,9 @@ def find_changes(
     elif before is not None and after is not None:
         yield from _find_kernel_changes(test, diff, before, after)
         if before.copies != after.copies:
-            kind = "more-copies" if after.copies > before.copies else "fewer-copies"
+            kind = "more-copies"
+            if after.copies < before.copies:
+                kind = "fewer-copies"
             yield _make_change(test, kind, (), (), after.line, ratios=_divide(after.copies, before.copies))
 
 
@@ -412,8 +417,10 @@ def name_change(item: KernelChange) -> tuple[SuiteChangeKind, tuple[float, ...]]
     before, after = item.before[0].kernel, item.after[0].kernel
     for name, more, fewer in _MEASURES:
         one, other = getattr(before, name), getattr(after, name)
-        if one != other:
-            return (more if other > one else fewer), _divide(other, one)
+        if one < other:
+            return more, _divide(other, one)
+        if one > other:
+            return fewer, _divide(other, one)
     if (before.global_size, before.local_size) != (after.global_size, after.local_size):
         return "other-launch-dimensions", ()
     return "other-source", ()
