@@ -150,9 +150,9 @@ def _pair_kernels(capture: Capture, baseline: Capture) -> Iterator[tuple[Schedul
             kernels, kernels_before = _read_neutrally(schedule, other)
         writers = {kernel.outputs[0]: kernel for kernel in kernels_before if kernel.outputs}
         for number, kernel in enumerate(kernels):
-            inside = [writers[node] for node in kernel.nodes if node in writers]
-            if inside and writers.keys() & kernel.outputs:
-                yield schedule, number, inside
+            fused = [writers[node] for node in kernel.nodes if node in writers]
+            if fused and writers.keys() & kernel.outputs:
+                yield schedule, number, fused
 
 
 def _read_neutrally(schedule: Schedule, other: Schedule) -> tuple[Sequence[Kernel], Sequence[Kernel]]:

@@ -302,18 +302,33 @@ class _Stop(Exception):
 
 def find_shared_loop(ast: UOp, renderer: Any, last: str | None) -> SharedLoop | None:
     """Returns the loop of a kernel that has several ENDs, so that the program cannot be ordered; None if each has one.
+    `last` is the name of the rewrite that failed."""
+    rewrites = _lower_again(ast, renderer, last)
+    for name, place, sink in rewrites:
+        ends = _count_ranges(sink, "END")
+        shared = next((r for r, count in ends.items() if count > 1), None)
+        if shared is None:
+            continue
+        in_ast = most = _count_ranges(ast, "REDUCE")[shared]
+        grown: tuple[str | None, str | None] = (None, None)
+        for other, where, graph in rewrites:
+            now = _count_ranges(graph, "REDUCE")[shared]
+            if now > most:
+                grown, most = (other, where), now
+        return SharedLoop(f"r{shared}", ends[shared], name, place, in_ast, most, *grown)
+    return None
 
-    The kernel is lowered once more, up to the rewrite that failed, whose name is `last`. Each rewrite is checked.
-    """
+
+def _lower_again(ast: UOp, renderer: Any, last: str | None) -> list[tuple[str, str, UOp]]:
+    """Returns the name, the place and the result of each rewrite of code generation before the rewrite that failed."""
     import tinygrad.codegen
 
     from vmapdbg.child.live import process_kept
 
     codegen: Any = tinygrad.codegen
-    lower = getattr(codegen, "full_rewrite_to_sink", None)
-    if lower is None:
-        return None
     seen: list[tuple[str, str, UOp]] = []
+    if not hasattr(codegen, "full_rewrite_to_sink"):
+        return seen
     rewrite = codegen.graph_rewrite
 
     def listen(sink: UOp, *args: Any, **options: Any) -> UOp:
@@ -329,22 +344,10 @@ def find_shared_loop(ast: UOp, renderer: Any, last: str | None) -> SharedLoop | 
     try:
         # it fails again, or stops
         with contextlib.suppress(Exception), process_kept():
-            lower(ast, renderer, optimize=ast.tag is None)
+            codegen.full_rewrite_to_sink(ast, renderer, optimize=ast.tag is None)
     finally:
         codegen.graph_rewrite = rewrite
-    for name, place, sink in seen:
-        ends = _count_ranges(sink, "END")
-        shared = next((r for r, count in ends.items() if count > 1), None)
-        if shared is None:
-            continue
-        in_ast = most = _count_ranges(ast, "REDUCE")[shared]
-        grown: tuple[str | None, str | None] = (None, None)
-        for other, where, graph in seen:
-            now = _count_ranges(graph, "REDUCE")[shared]
-            if now > most:
-                grown, most = (other, where), now
-        return SharedLoop(f"r{shared}", ends[shared], name, place, in_ast, most, *grown)
-    return None
+    return seen
 
 
 def _count_ranges(sink: UOp, op: str) -> Counter[int]:

@@ -202,8 +202,8 @@ def explain_endless(found: Endless) -> Explanation:
             else:
                 steps.append(_explain_step(context, node, made, (context.bpm, context.pm)))
         # it starts with a node that a rule replaced
-        turns = [steps[index:] + steps[:index] for index in range(len(steps))]
-        circles.append(min(turns, key=lambda turn: (turn[0].becomes is None, str(turn))))
+        rotated = [steps[index:] + steps[:index] for index in range(len(steps))]
+        circles.append(min(rotated, key=lambda steps: (steps[0].becomes is None, str(steps))))
 
     def rank(steps: list[RewriteStep]) -> tuple[int, str]:
         return sum(step.becomes is not None for step in steps), str(steps)

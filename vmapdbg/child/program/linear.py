@@ -226,8 +226,8 @@ def split_terms(address: Value) -> tuple[int, list[tuple[Value, int]]]:
                 todo.append((left, scale * factor))
             case "shl", (left, Value(constant=int(bits))):
                 todo.append((left, scale << bits))
-            case "cast", (inside,) if keeps_value(value):
-                todo.append((inside, scale))
+            case "cast", (source,) if keeps_value(value):
+                todo.append((source, scale))
             case _:
                 terms[value] = terms.get(value, 0) + scale
     return base, list(terms.items())
