@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from vmapdbg.install.job import Choice
 from vmapdbg.install.patches import Patches
-from vmapdbg.model.capture import Capture, Node, Schedule
+from vmapdbg.model.capture import Capture, Schedule
 
 T = TypeVar("T", str, Choice)
 
@@ -170,7 +170,7 @@ def _sort_sets(found: Iterable[Patches], exact: bool, size: int) -> FoundSets:
 
 
 def list_forceable(schedule: Schedule) -> list[Choice]:
-    """Returns a choice to force each node that computes something and has no buffer yet."""
+    """Returns a choice to force each node that computes values that a buffer can hold, and has no buffer yet."""
     if schedule.cached:
         # decisions about it are made where the schedule was made
         return []
@@ -184,21 +184,19 @@ def list_forceable(schedule: Schedule) -> list[Choice]:
         if target in by_id and target not in written_to:
             written_to.add(target)
             todo += by_id[target].src[:1]
-    return [
-        Choice(schedule.index, node.id, node.op)
-        for node in schedule.nodes
-        if is_computed(node) and node.id not in buffered and node.id not in written_to
-    ]
+    found: list[Choice] = []
+    for node in schedule.nodes:
+        if node.op in _NOT_COMPUTED or node.id in buffered or node.id in written_to:
+            continue
+        # a weak number has no size in memory
+        has_size = node.shape is not None and not node.dtype.startswith(("weak", "void", "index"))
+        if has_size and node.out_ranges is not None:
+            found.append(Choice(schedule.index, node.id, node.op))
+    return found
 
 
 def is_reduce(choice: Choice) -> bool:
     return choice.op in ("REDUCE", "REDUCE_AXIS")
-
-
-def is_computed(node: Node) -> bool:
-    """Returns whether a node computes values that a buffer can hold. A weak number has no size in memory."""
-    has_values = node.shape is not None and node.out_ranges is not None
-    return has_values and node.op not in _NOT_COMPUTED and not node.dtype.startswith(("weak", "void", "index"))
 
 
 def list_releasable(schedule: Schedule) -> list[Choice]:

@@ -184,28 +184,17 @@ class _Neutral:
         found = {axis: name for name, axis in zip(ranges, view.axes, strict=True) if axis is not None}
         return tuple(found[axis] for axis in sorted(found))
 
-    def _order(self, ranges: Sequence[str], view: HeadView) -> tuple[str, ...]:
-        """Returns the ranges of a buffer in the order of its value's axes; ranges along which it does not vary come
-        last. An axis of one element has no range."""
-        picked = self._pick(ranges, view) or ()
-        rest = [name for name in ranges if name not in picked]
-        return tuple(filter(find_ranges, [*picked, *rest]))
-
     def _read_realized(self, node: Node, realized: Realized) -> Realized:
         view = self.views[node.id]
         own = sorted(axis for i in realized.axes if i < len(view.axes) and (axis := view.axes[i]) is not None)
         reason = realized.reason
-        if self._is_stored(node):
+        readers = self.index.readers[node.id]
+        # the program asks for the value, and no other kernel reads it
+        is_end = all(reader.out_ranges is None and reader.realized is None for reader in readers)
+        if is_end or name_op(node.op) in _ASKED_FOR:
             reason = "output"
         # only the rule is compared: which reader wants which range depends on how the release broadcasts
         return Realized(tuple(own), reason, "")
-
-    def _is_stored(self, node: Node) -> bool:
-        """Returns whether a node is stored because the program asks for it."""
-        if node.realized is not None and (node.realized.reason == "output" or name_op(node.op) in _ASKED_FOR):
-            return True
-        readers = self.index.readers[node.id]
-        return all(reader.out_ranges is None and reader.realized is None for reader in readers)
 
     # *** buffers and kernels
 
@@ -216,12 +205,14 @@ class _Neutral:
         if not (is_main or is_again):
             return None
         own = made.closed_ranges[len(made.ambient) :]
-        closed = self._order(own, view)
+        picked = self._pick(own, view) or ()
+        # then the ranges along which the value does not vary; an axis of one element has no range
+        closed = tuple(filter(find_ranges, [*picked, *(name for name in own if name not in picked)]))
         if made.outcome == "removed":
             if head.constant:
                 return None
             # its size would depend on where the release broadcasts the value
-            closed, made = self._pick(own, view) or (), replace(made, size=0, bytes=0)
+            closed, made = picked, replace(made, size=0, bytes=0)
         node_id = view.head
         if is_again:
             node_id = node.id
