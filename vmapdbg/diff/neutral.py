@@ -117,10 +117,12 @@ class _Neutral:
         nodes = sorted([*nodes, *map(self._read_again, self.again)], key=lambda node: node.id)
         buffers = [made for item in self.schedule.bufferizes if (made := self._read_bufferize(item)) is not None]
         # the ranges that the compared nodes and buffers name
-        texts = [name for item in buffers for name in item.closed_ranges]
+        texts: list[str] = []
+        for item in buffers:
+            texts += item.closed_ranges
         for node in nodes:
             texts += [*(node.in_ranges or ()), *(node.out_ranges or ()), *node.ambient]
-        used = {name for text in texts for name in find_ranges(text)}
+        used = set(find_ranges(" ".join(texts)))
         compared = replace(
             self.schedule,
             nodes=tuple(nodes),
