@@ -116,8 +116,6 @@ class Changes:
     check(hasattr(found, "patterns"), owner, name, expected, describe(owner, name))
     return found
 
-  # *** rebinding
-
   def declare(self, owner:Any, name:str, kind:str, expected:str, new:Any, bind:Callable[[Any, str, Any], None]|None=None) -> Any:
     self.declared.append((Change(self.by, locate(owner), name, kind, expected), lambda: (bind or self.set_attribute)(owner, name, new)))
     if kind.startswith("rule"): self.matchers[(id(owner), name)] = new

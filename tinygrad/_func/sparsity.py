@@ -133,8 +133,6 @@ class Propagation:
     size = math.prod(size for size,p in zip(few.shape, few.at) if p is not None)
     return SetIds((), few.dense()) if size < max(MANY, PART*len(few.ids)) else few
 
-  # *** elementwise
-
   def unite(self, *values:SetIds) -> SetIds:
     """Returns the elementwise union; ZERO only if all are ZERO."""
     ranges, arrays = align(values)
@@ -168,8 +166,6 @@ class Propagation:
     # for a condition that depends on x only zeros are known
     def pick(chosen, yes, no): return np.where(chosen == ZERO, no, yes if condition not in self.found else self.sets.join(yes, no))
     return SetIds(ranges, along_strides(pick, chosen, yes, no))
-
-  # *** reduces
 
   def reduce(self, u:UOp, value:SetIds) -> SetIds:
     """Returns the sets of a REDUCE_AXIS, or of pad_reduce's REDUCE over a RANGE, which is one of the first axes."""

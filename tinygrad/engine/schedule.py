@@ -76,9 +76,6 @@ def take_own_id(ctx, r:UOp) -> UOp|None:
   if (ids:=key_ids.get()) is None or (arg:=ids.own.get(r.arg)) is None: return None
   return r.replace(arg=arg)
 
-pm_take_key_id = PatternMatcher([(UPat(Ops.RANGE, name="r"), take_key_id)])
-pm_take_own_id = PatternMatcher([(UPat(Ops.RANGE, name="r"), take_own_id)])
-
 MAKES_KEY, LEADS_BACK = "rewrite for sched cache", "unrewrite combined"
 # attribute of a cached schedule: the smaller graph to walk, and the key's graph. Keeping the graph alive keeps the key's UOps alive
 KEPT = "_KEPT"
@@ -124,8 +121,6 @@ def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx, known:dict[UOp, UOp]) -> di
       else: vars(u)[HAS_NO_LEAF] = True
   return new
 
-# *** what cannot be realized
-
 def refuse_escaped(big_sink:UOp) -> None:
   made = {r for ref in list(_state.process.own_ranges) if (r:=ref()) is not None}
   for x in big_sink.src:
@@ -141,5 +136,5 @@ def patch(module:ModuleType) -> None:
     stock_create_schedule = changes.replace(module, "create_schedule", create_schedule)
     stock_complete_create_schedule_with_vars = changes.replace(module, "complete_create_schedule_with_vars", complete_create_schedule_with_vars)
     stock_graph_rewrite = changes.replace(module, "graph_rewrite", graph_rewrite)
-    changes.add_rules(module, "pm_pre_sched_cache", pm_take_key_id)
-    changes.add_rules(module, "pm_post_sched_cache", pm_take_own_id)
+    changes.add_rules(module, "pm_pre_sched_cache", PatternMatcher([(UPat(Ops.RANGE, name="r"), take_key_id)]))
+    changes.add_rules(module, "pm_post_sched_cache", PatternMatcher([(UPat(Ops.RANGE, name="r"), take_own_id)]))

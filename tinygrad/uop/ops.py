@@ -111,7 +111,6 @@ def vmapout(self:UOp, varg:tuple) -> UOp:
   return made(Ops.VMAPOUT, self, varg, vmapout_shape(varg, shape))
 
 # unchecked variants, for a new RANGE that was made for the axis
-
 def axis_varg(rng:UOp, axis:int, ndim:int) -> tuple[UOp, ...]: return (zero(),)*axis+(rng,)+(zero(),)*(ndim-axis-1)
 
 def vmapin_axis(self:UOp, rng:UOp, axis:int) -> UOp:

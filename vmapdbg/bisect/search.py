@@ -120,7 +120,9 @@ class Searcher(Generic[T]):
             made = list(map(make, parts))
             if self._exceeds_budget(made):
                 part, _ = self.find_minimal(make, matters)
-                return _sort_sets([] if part is None else [part], False, size - 1)
+                if part is None:
+                    return FoundSets((), False, size - 1)
+                return _sort_sets([part], False, size - 1)
             outcomes = self.look(made)
             found = [part for part, outcome in zip(parts, outcomes, strict=True) if matters(outcome)]
             if found:
@@ -247,7 +249,9 @@ class DecisionSearcher:
 
     def __init__(self, capture: Capture, forceable: Choices, ask: Ask[Choice], budget: int):
         self.schedules = capture.schedules
-        self.releasable = [choice for schedule in self.schedules for choice in list_releasable(schedule)]
+        self.releasable: list[Choice] = []
+        for schedule in self.schedules:
+            self.releasable += list_releasable(schedule)
         self.forceable = forceable
         self.searcher = Searcher(forceable, ask, budget)
 
@@ -278,9 +282,10 @@ class DecisionSearcher:
         """Tries single decisions: lets realize points go, then forces nodes, reduces first."""
         forced = sorted(self.forceable, key=lambda choice: (not is_reduce(choice), choice))
         singles = [frozenset({choice}) for choice in [*self.releasable, *forced]]
-        new = [one for one in singles if one not in self.searcher.outcomes]
+        outcomes = self.searcher.outcomes
+        new = [one for one in singles if one not in outcomes]
         self.searcher.look(new[: self.left])
-        complete = all(one in self.searcher.outcomes for one in singles)
+        complete = outcomes.keys() >= set(singles)
         return DecisionSearch(self._list_singles(does), complete, self.searcher.outcomes)
 
     def _list_singles(self, does: Callable[[str], bool]) -> tuple[Choices, ...]:

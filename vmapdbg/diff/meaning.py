@@ -225,7 +225,9 @@ class Meanings:
         if arg is None and op not in RESHAPING:
             arg = node.arg
         # the argument of a PARAM is a slot, the argument of a BUFFER its size, which the shape has
-        parts = [] if op in _LEAVES else [arg]
+        parts: list[object] = []
+        if op not in _LEAVES:
+            parts.append(arg)
         if places:
             parts += [self._describe_axes(source, shape, axes) for source in sources]
         head = Head(

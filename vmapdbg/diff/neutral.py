@@ -117,10 +117,12 @@ class _Neutral:
         nodes = sorted([*nodes, *map(self._read_again, self.again)], key=lambda node: node.id)
         buffers = [made for item in self.schedule.bufferizes if (made := self._read_bufferize(item)) is not None]
         # the ranges that the compared nodes and buffers name
-        texts = [name for item in buffers for name in item.closed_ranges]
+        texts: list[str] = []
+        for item in buffers:
+            texts += item.closed_ranges
         for node in nodes:
             texts += [*(node.in_ranges or ()), *(node.out_ranges or ()), *node.ambient]
-        used = {name for text in texts for name in find_ranges(text)}
+        used = set(find_ranges(" ".join(texts)))
         compared = replace(
             self.schedule,
             nodes=tuple(nodes),
@@ -220,13 +222,11 @@ class _Neutral:
                 return None
             # its size would depend on where the release broadcasts the value
             closed, made = self._pick(own, view) or (), replace(made, size=0, bytes=0)
-        return replace(
-            made,
-            node=node.id if is_again else view.head,
-            closed_ranges=(*made.ambient, *closed),
-            reason="",
-            decided=None if made.decided is None else replace(made.decided, nodes=(), ranges=(), axis=None),
-        )
+        node_id = view.head
+        if is_again:
+            node_id = node.id
+        decided = made.decided and replace(made.decided, nodes=(), ranges=(), axis=None)
+        return replace(made, node=node_id, closed_ranges=(*made.ambient, *closed), reason="", decided=decided)
 
     def _read_kernel(self, kernel: Kernel) -> Kernel:
         outputs = tuple(dict.fromkeys(self.views[node].head for node in kernel.outputs))

@@ -230,8 +230,13 @@ def match_schedules(
     The result is in the order of `after`. A schedule of `before` alone follows its predecessor in `before`.
     """
     cons = HashConsing()
-    counts = [[Counter(number_values(item.nodes, cons).values()) for item in side] for side in (before, after)]
-    graphs = [{i: cons(*sorted(count.items())) for i, count in enumerate(side)} for side in counts]
+    counts: list[list[Counter[int]]] = []
+    kinds: list[list[Counter[int]]] = []
+    graphs: list[dict[int, int]] = []
+    for side in (before, after):
+        counts.append([Counter(number_values(item.nodes, cons).values()) for item in side])
+        kinds.append([Counter(cons("kind", n.op, n.dtype, n.shape, n.arg) for n in item.nodes) for item in side])
+        graphs.append({i: cons(*sorted(count.items())) for i, count in enumerate(counts[-1])})
     matched = match_by_levels([graphs[0]], [graphs[1]])
     lines = same_lines or {}
 
@@ -256,10 +261,6 @@ def match_schedules(
 
     matched |= match_alike(counts, _LEAST_ALIKE)
     # an edit near the inputs changes what nearly every node computes
-    kinds = [
-        [Counter(cons("kind", node.op, node.dtype, node.shape, node.arg) for node in item.nodes) for item in side]
-        for side in (before, after)
-    ]
     matched |= match_alike(kinds, _LEAST_OF_A_KIND)
     matched |= _match_empty(before, after, matched, lines)
     return _order_pairs(len(before), len(after), matched)

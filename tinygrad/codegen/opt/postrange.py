@@ -8,12 +8,11 @@ from tinygrad.uop.ops import AxisType, Ops
 from tinygrad_overlay import _state
 from tinygrad_overlay._patching import Changes
 
-GROUPS = {OptOps.GROUP, OptOps.GROUPTOP}
 # after a GROUP opt, each of these multiplies the memory of the groups, as stock counts it
 MORE_LANES = {OptOps.LOCAL, OptOps.UPCAST, OptOps.UNROLL}
 
 def apply_opt(self, opt:Opt, append_opt:bool=True):
-  makes_groups = opt.op in GROUPS or (opt.op in MORE_LANES and self.group_for_reduces)
+  makes_groups = opt.op in {OptOps.GROUP, OptOps.GROUPTOP} or (opt.op in MORE_LANES and self.group_for_reduces)
   if "local-budget" not in _state.patches or not makes_groups or self.reduceop is None: return stock_apply_opt(self, opt, append_opt)
   local = [u for u in self.ast.toposort() if u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL]
   if held:=int(sum(math.prod(u.shape)*u.dtype.itemsize for u in local)):

@@ -104,10 +104,6 @@ class MemoryAccess:
             return [self.index]
         return [self.index, self.gate]
 
-    @property
-    def symbolic(self) -> bool:
-        return any(loop.symbolic for loop in self.loops)
-
 
 class Step(enum.Enum):
     OPEN, CLOSE, COMPUTE, ACCESS = range(4)

@@ -221,18 +221,16 @@ class _Writer:
 
     def fill_method(self, u: Any) -> str:
         """Returns the form of a method, with its arguments."""
-        text = _METHODS[u.op]
-        if "DTYPE" in text:
-            return text.replace("DTYPE", repr(u.dtype))
-        if "DEVICE" in text:
-            return text.replace("DEVICE", "None" if u.device == Device.DEFAULT else repr(u.device))
-        if "INDICES" in text:
+        text = _METHODS[u.op].replace("DTYPE", repr(u.dtype))
+        if u.op is Ops.COPY:
+            text = text.replace("DEVICE", repr(None if u.device == Device.DEFAULT else u.device))
+        elif u.op is Ops.REDUCE:
             indices = ", ".join(map(self.write_index, u.src[1:]))
-            return text.replace("INDICES", indices).replace("ARG", _write_arg(u.arg))
-        if "SIZES" in text:
-            return text.replace("SIZES", _write_shape(map(self.write_index, u.marg)))
-        if "PAIRS" in text:
-            return text.replace("PAIRS", _write_tuple(_write_tuple(map(self.write_index, pair)) for pair in u.marg))
+            text = text.replace("INDICES", indices).replace("ARG", _write_arg(u.arg))
+        elif "SIZES" in text:
+            text = text.replace("SIZES", _write_shape(map(self.write_index, u.marg)))
+        elif "PAIRS" in text:
+            text = text.replace("PAIRS", _write_tuple(_write_tuple(map(self.write_index, pair)) for pair in u.marg))
         return text
 
     def write_uop(self, u: UOp, operands: tuple[UOp, ...]) -> str:
