@@ -113,8 +113,7 @@ class Searcher(Generic[T]):
         return len(self.outcomes) + sum(one not in self.outcomes for one in sets) > self.budget
 
     def find_smallest(self: Searcher[str], make: Transform[str], matters: Callable[[str], bool]) -> FoundSets:
-        """Tries all subsets by size, the smallest first. If the subsets of a size exceed the budget, looks for a
-        minimal subset instead."""
+        """Tries subsets by size, the smallest first. Halves if the subsets of a size exceed the budget."""
         for size in range(len(self.given) + 1):
             parts = [frozenset(part) for part in combinations(sorted(self.given), size)]
             made = list(map(make, parts))

@@ -333,8 +333,7 @@ def _find_added(
 
 @dataclass(frozen=True)
 class Pairs:
-    """Node ids of before and their partners after. `kernels` has the numbers of equal kernels, None if their keys
-    decide."""
+    """Ids of equal nodes, before to after, and numbers of equal kernels; None if the keys of kernels decide."""
 
     nodes: dict[int, int]
     kernels: dict[int, int] | None

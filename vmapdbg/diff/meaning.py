@@ -28,8 +28,7 @@ Shape = tuple[Size, ...]
 
 @dataclass(frozen=True)
 class HeadView:
-    """How a node shows the value of a head: the head's axis for each axis of the node, None if the value does not vary
-    along it."""
+    """A node that shows the value of a head. `axes` has the head's axis for each of its axes, or None."""
 
     head: int
     axes: tuple[int | None, ...]

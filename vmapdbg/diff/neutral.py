@@ -48,8 +48,7 @@ class Reading:
 
     @property
     def measured(self) -> Schedule:
-        """The schedule whose sizes are compared: without the outputs, which are arguments in some releases and buffers
-        in others."""
+        """The schedule whose sizes are compared: without outputs, because some releases have no buffer for them."""
         if not self.is_neutral:
             return self.schedule
         index = index_of(self.compared)
@@ -57,8 +56,7 @@ class Reading:
         return replace(self.compared, bufferizes=tuple(kept))
 
     def leave_out(self, other: Reading, nodes: Mapping[int, int]) -> Reading:
-        """Returns the reading without the outputs that are arguments in `other`. `nodes` maps ids of this schedule to
-        ids of the other."""
+        """Returns the reading without the outputs that are arguments in `other`; `nodes` maps ids to `other`."""
         index, others = index_of(self.compared), index_of(other.compared)
 
         def is_argument(made: Bufferize) -> bool:

@@ -263,8 +263,7 @@ def diff_test(before: LoadedRun, after: LoadedRun, test: str) -> CaptureDiff:
 def find_changes(
     test: str, diff: ScheduleDiff, before: Schedule | None, after: Schedule | None
 ) -> Iterator[SuiteGroup]:
-    """Yields the changes of a pair of schedules, or one change if only one side has the schedule; each is a group with
-    one example."""
+    """Yields the changes of a pair of schedules, or of a schedule that one side has: groups with one example."""
     if before is None and after is not None:
         yield _make_change(test, "schedule-new", (), after.kernels, after.line)
     elif after is None and before is not None:
