@@ -30,14 +30,11 @@ class Changes:
   def __init__(self, by:str):
     # the patches or the observer whose changes are declared now
     self.by = by
-    # each change, and the function that applies it
-    self.declared: list[tuple[Change, Callable[[], None]]] = []
-    # changed matchers by owner and name: several rules of one matcher may change
-    self.matchers: dict[tuple[int, str], Any] = {}
+    self.declared: list[tuple[Change, Callable[[], None]]] = []  # each change, and the function that applies it
+    self.matchers: dict[tuple[int, str], Any] = {}  # changed matchers by owner and name: several rules of one matcher may change
     # replaced functions in rules, see replace_rule. They change at the end of the block, because a matcher also freezes the globals of the patch
     self.in_rules: list[tuple[str, Any, str, Callable, Callable]] = []
-    # owner, name, old value, new value
-    self.rebound: list[tuple[Any, str, Any, Any]] = []
+    self.rebound: list[tuple[Any, str, Any, Any]] = []  # owner, name, old value, new value
 
   def __enter__(self) -> Changes: return self
   def __exit__(self, error:type[BaseException]|None, *_) -> None:
@@ -118,8 +115,6 @@ class Changes:
     # not isinstance: tinygrad.uop.ops is not imported yet when the first changes are declared
     check(hasattr(found, "patterns"), owner, name, expected, describe(owner, name))
     return found
-
-  # *** rebinding
 
   def declare(self, owner:Any, name:str, kind:str, expected:str, new:Any, bind:Callable[[Any, str, Any], None]|None=None) -> Any:
     self.declared.append((Change(self.by, locate(owner), name, kind, expected), lambda: (bind or self.set_attribute)(owner, name, new)))

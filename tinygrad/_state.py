@@ -45,10 +45,8 @@ class Process:
   kernel_works: dict[tuple, Any] = field(default_factory=dict)
   kernel_verdicts: dict[tuple, Any] = field(default_factory=dict)
   kernel_reduces: dict[bytes, Any] = field(default_factory=dict)
-  # part of a graph -> its decisions, by the positions of its nodes
-  parts: dict[tuple, Any] = field(default_factory=dict)
-  # (op, dtype, target) -> number of the target's ops that it becomes
-  op_weights: dict[tuple, int] = field(default_factory=dict)
+  parts: dict[tuple, Any] = field(default_factory=dict)  # part of a graph -> its decisions, by the positions of its nodes
+  op_weights: dict[tuple, int] = field(default_factory=dict)  # (op, dtype, target) -> number of the target's ops that it becomes
   # SparsityPattern or Coloring -> its tensors: another call, or a replay of TinyJit, copies nothing to the device again
   made_of_pattern: WeakKeyDictionary[Any, dict] = field(default_factory=WeakKeyDictionary)
 
@@ -66,12 +64,9 @@ process = Process(itertools.count(FIRST_OWN_ID-KEY_IDS, -1), itertools.count(FIR
 # not frozen: each call of a function makes one, and a frozen dataclass takes three times as long to make
 @dataclass(eq=False, slots=True)
 class Running:
-  # the RANGE of a mapped function, or the marked inputs of a differentiated function
-  inputs: tuple[Any, ...]
-  # the first Tensor made for this function: older Tensors are from outside. None: the function has no inputs
-  first: Any
-  # size of the mapped batch, an int or a Variable; None: the function is differentiated
-  size: Any = None
+  inputs: tuple[Any, ...]  # the RANGE of a mapped function, or the marked inputs of a differentiated function
+  first: Any  # the first Tensor made for this function: older Tensors are from outside. None: the function has no inputs
+  size: Any = None  # size of the mapped batch, an int or a Variable; None: the function is differentiated
   # what a random call does in a mapped function, and the function that brings the slices of a batch's first axis into its scope
   randomness: str = "error"
   enter: Callable[[Any], Any] = lambda x: x

@@ -150,24 +150,24 @@ def test_the_tests_after_one_that_never_ends_are_run(folder: Path) -> None:
     assert "1 failed, 1 passed" in done.stderr
 
 
-def test_the_judge_ends_with_a_tool_that_is_killed(folder: Path) -> None:
-    """The judge waits for more schedules, and its parent is gone."""
+def test_the_comparison_ends_with_a_tool_that_is_killed(folder: Path) -> None:
+    """The comparison waits for more schedules, and its parent is gone."""
     (folder / "long.py").write_text("import os, time\nprint(os.environ['VMAPDBG_CHECK'], flush=True)\ntime.sleep(60)\n")
     command = [sys.executable, "-m", "vmapdbg", "run", "--check", "long.py"]
     tool = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert tool.stdout is not None
-    judged = tool.stdout.readline().strip()
-    assert find_processes(judged)
+    evidence = tool.stdout.readline().strip()
+    assert find_processes(evidence)
     os.killpg(tool.pid, signal.SIGKILL)
     tool.wait()
     deadline = time.monotonic() + 30
-    while find_processes(judged) and time.monotonic() < deadline:
+    while find_processes(evidence) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not find_processes(judged)
-    shutil.rmtree(judged)
+    assert not find_processes(evidence)
+    shutil.rmtree(evidence)
 
 
 def find_processes(folder: str) -> list[str]:
-    """Returns the judges of a folder."""
+    """Returns the processes that compare what is in a folder."""
     listed = subprocess.run(["ps", "-e", "-ww", "-o", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if "compare.judge" in line and folder in line]
+    return [line for line in listed.splitlines() if "compare.checker" in line and folder in line]

@@ -11,7 +11,7 @@ from tinygrad.dtype import dtypes
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import AxisType, UOp
 
-from vmapdbg.child.program.linear import Undecided, Value
+from vmapdbg.child.program.linear import ProgramLoop, Undecided, Value
 from vmapdbg.child.program.linear_reader import read_values
 from vmapdbg.child.program.reach import (
     MOST_STEPS,
@@ -32,9 +32,11 @@ def const(value: int) -> UOp:
 
 
 def reach_of(address: UOp, gate: UOp | None, sizes: dict[UOp, int], width: int) -> Reach:
-    (start, *loops), _ = read_values(address, *sizes, *([] if gate is None else [gate]))
-    condition = None if gate is None else loops.pop()
-    return find_reach(start, condition, dict(zip(loops, sizes.values(), strict=True)), width)
+    (start, *values), _ = read_values(address, *sizes, *([] if gate is None else [gate]))
+    condition = None if gate is None else values.pop()
+    loops = [value for value in values if isinstance(value, ProgramLoop)]
+    assert [loop.trips for loop in loops] == list(sizes.values())
+    return find_reach(start, condition, loops, width)
 
 
 def bounds_of(address: UOp, gate: UOp | None) -> tuple[int, int]:

@@ -14,12 +14,14 @@ from observed import observe_programs
 
 
 def capture_program(path: str, recorder: Any) -> str:
+    from vmapdbg.child.capture.schedule import build_schedules
     from vmapdbg.child.live import build_capture
     from vmapdbg.model.store import dump_compact
     from vmapdbg.page.sentences import fill_sentences
 
     missing = tuple(recorder.missing)
-    capture = build_capture(path, "c", None, recorder.schedules, missing=missing, keeps_failed=True)
+    schedules = build_schedules(recorder.schedules, "c", keeps_failed=True)
+    capture = build_capture(path, "c", None, schedules, missing=missing)
     return dump_compact(fill_sentences(capture))
 
 

@@ -179,8 +179,6 @@ def reverse(out:Any, inputs:Any, chunk_size:int|None=None) -> Any:
     return replace_leaves(inputs, iter([row.reshape((*y.shape, *x.shape)) for row,x in zip(rows, found)]))
   return map_leaves(of_output, out)
 
-# *** functions of the arguments in `argnums`
-
 def differentiated(name:str, fn:Callable, argnums:Argnums, has_aux:bool, derivative_of:Callable[[Any, Any], Any], with_value:bool=False) -> Callable:
   """Returns a function that calls `fn` and returns derivative_of(result, the marked arguments), and the result and aux if asked for."""
   check_function(name, fn)
@@ -199,8 +197,6 @@ def differentiated(name:str, fn:Callable, argnums:Argnums, has_aux:bool, derivat
     else: ret = (found, aux) if has_aux else found
     return unmark(ret, marked)
   return wrapped
-
-# *** checks
 
 def check_inputs(name:str, path:str, tree:Any) -> None:
   for where,x in leaves(tree, path):

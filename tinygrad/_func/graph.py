@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Iterable
 from tinygrad.uop.ops import Ops, UOp, all_metadata
 from tinygrad_overlay._state import process, remember
+from tinygrad_overlay.uop.ops import SHAPE
 
 MARK = "func.mark"
 
@@ -18,9 +19,6 @@ def mark(u:UOp) -> UOp:
 
 def is_mark(u:UOp) -> bool: return u.op is Ops.CONTIGUOUS and isinstance(u.tag, tuple) and u.tag[:1] == (MARK,)
 def find_marks(toposort:Iterable[UOp]) -> dict[UOp, UOp]: return {u:u.src[0] for u in toposort if is_mark(u)}
-
-# the attribute in which UOp caches its shape
-SHAPE = UOp._shape.nm
 
 def replace_nodes(us:Iterable[UOp], nodes:dict[UOp, UOp]) -> dict[UOp, UOp]:
   """Returns old node -> new node for all nodes below `us`, with `nodes` replaced by nodes of the same shape. Metadata stays with a node."""

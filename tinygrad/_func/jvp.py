@@ -39,9 +39,8 @@ def note_forward(u:UOp, tangent:UOp) -> None:
 
 def same(u:UOp, t:UOp) -> UOp: return t
 
-def through(u:UOp, t:UOp) -> UOp:
-  """An op that is linear in its first source."""
-  return u.replace(src=(t,)+u.src[1:], tag=None)
+# an op that is linear in its first source
+def through(u:UOp, t:UOp) -> UOp: return u.replace(src=(t,)+u.src[1:], tag=None)
 
 def share_of_largest(t:UOp, x:UOp, y:UOp) -> UOp:
   # if both are equal each contributes one half, as in the gradient

@@ -82,8 +82,6 @@ BRAILLE_DOTS = ((0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1), (3, 0), (3, 1))
 
 # *** colours
 
-PARTITIONS = ("column", "row")
-
 @dataclass(frozen=True, eq=False)
 class Coloring:
   """A colour, a number from 0, for each column of a matrix (`partition` "column") or for each row ("row"): `colors` is a numpy array of int64."""
@@ -146,7 +144,7 @@ def merge_equal_rows(pattern:SparsityPattern, partition:str) -> tuple[Any, Any, 
   return np.frombuffer(b"".join(counts), np.int32), sizes, np.fromiter(counts.values(), np.int64, len(counts))
 
 def check_partition(name:str, partition:Any) -> None:
-  if partition not in PARTITIONS: raise ValueError(f'{name}: partition is "column" or "row", not {partition!r}')
+  if partition not in ("column", "row"): raise ValueError(f'{name}: partition is "column" or "row", not {partition!r}')
 
 def find_clash(pattern:SparsityPattern, coloring:Coloring) -> tuple[int, int, int]|None:
   """Returns (i, a, b) if columns a and b have one colour and both have a nonzero in row i; None otherwise. "row" swaps rows and columns."""

@@ -17,8 +17,6 @@ class SetIds:
   ranges: tuple[UOp, ...]
   ids: Any
 
-# *** arrays
-
 def prod(shape:tuple[int, ...], axes) -> int: return math.prod(shape[a] for a in axes)
 def with_ones(shape:tuple[int, ...], axes) -> list[int]: return [1 if a in axes else size for a,size in enumerate(shape)]
 def everywhere(i:int, u:UOp) -> SetIds: return SetIds((), np.broadcast_to(np.int32(i), u._shape or ()))

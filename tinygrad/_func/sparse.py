@@ -89,8 +89,6 @@ def sparse_jacobian(fn:Callable, x:Tensor, pattern:SparsityPattern|None=None, co
   else: compressed = Tensor.zeros(1, dtype=y.dtype, device=x.device)
   return decompress(compressed, pattern, used, format)
 
-# *** checks
-
 def check_x(name:str, x:Any) -> None:
   if is_node(x): raise TypeError(f"{name}: x is of type {type(x).__name__}, not a Tensor; put several inputs into one with Tensor.cat")
   check_inputs(name, "x", x)
@@ -105,8 +103,6 @@ def check_coloring(pattern:SparsityPattern, coloring:Any) -> None:
     shared, a, b = clash
     raise ValueError(f"sparse_jacobian: the coloring is not one of this pattern: {ours}s {a} and {b} have the same colour,"
                      f" and both have a nonzero in {other} {shared}")
-
-# *** stages
 
 def call(name:str, fn:Callable, x:Tensor) -> tuple[Tensor, Tensor]:
   """Returns (the marked x, the elements of the result as one flat Tensor)."""

@@ -29,9 +29,8 @@ class Propagation:
     self.constants: dict[UOp, SetIds] = {}
     each = self.sets.add_sets(np.arange(x.size), np.ones(x.size, np.int64))
     self.found: dict[UOp, SetIds|FewIds] = {x: SetIds((), each.reshape(x.shape))}
-    # of constants
-    self.known_few: dict[UOp, FewIds|None] = {}
-    self.numbers: dict[UOp, Any] = {}
+    self.known_few: dict[UOp, FewIds|None] = {}  # of constants
+    self.numbers: dict[UOp, Any] = {}  # of constants
 
   def find_rows(self, out:UOp) -> tuple[Any, Any]:
     """Returns (rows, cols), sorted: for each element of `out`, by offset, the elements of `x` on which it can depend."""
@@ -134,8 +133,6 @@ class Propagation:
     size = math.prod(size for size,p in zip(few.shape, few.at) if p is not None)
     return SetIds((), few.dense()) if size < max(MANY, PART*len(few.ids)) else few
 
-  # *** elementwise
-
   def unite(self, *values:SetIds) -> SetIds:
     """Returns the elementwise union; ZERO only if all are ZERO."""
     ranges, arrays = align(values)
@@ -170,8 +167,6 @@ class Propagation:
     def pick(chosen, yes, no): return np.where(chosen == ZERO, no, yes if condition not in self.found else self.sets.join(yes, no))
     return SetIds(ranges, along_strides(pick, chosen, yes, no))
 
-  # *** reduces
-
   def reduce(self, u:UOp, value:SetIds) -> SetIds:
     """Returns the sets of a REDUCE_AXIS, or of pad_reduce's REDUCE over a RANGE, which is one of the first axes."""
     if u.op is Ops.REDUCE_AXIS:
@@ -192,15 +187,13 @@ def is_zero(u:UOp) -> bool: return u.base.op is Ops.CONST and u.base.arg == 0
 
 def find_compared(u:UOp) -> tuple[UOp, ...]|None:
   """Returns the sides of `a == b`, which tinygrad writes as `(a != b) != True`."""
-  if u.op is not Ops.CMPNE or not is_true(u.src[1]): return None
-  unequal = u.src[0]
+  if u.op is not Ops.CMPNE: return None
+  unequal, true = u.src
+  while true.op in {Ops.CAST, Ops.RESHAPE, Ops.EXPAND}: true = true.src[0]
+  if true.op is not Ops.CONST or true.arg is not True: return None
   # a bool is cast to int and back before it is negated
   while unequal.op is Ops.CAST: unequal = unequal.src[0]
   return unequal.src if unequal.op is Ops.CMPNE and dtypes.is_int(unequal.src[0].dtype) else None
-
-def is_true(u:UOp) -> bool:
-  while u.op in {Ops.CAST, Ops.RESHAPE, Ops.EXPAND}: u = u.src[0]
-  return u.op is Ops.CONST and u.arg is True
 
 def check_not_captured(u:UOp) -> None:
   if realize.capturing:

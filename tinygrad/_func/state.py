@@ -90,8 +90,6 @@ def first_names(module:Any) -> State:
   for name,x,_ in find_slots(module): names.setdefault(id(x), (name, x))
   return dict(names.values())
 
-# *** the given state
-
 def find_given(module:Any, slots:list[Slot], state:Any) -> dict[int, Tensor]:
   """Returns id of the module's Tensor -> its replacement."""
   named = {name:x for name,x,_ in slots}

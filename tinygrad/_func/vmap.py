@@ -140,8 +140,6 @@ def cut_to_none(results:Any, outs:list[int|None]) -> Any:
   def cut(y:Tensor, axis:int|None) -> Tensor: return y if axis is None else Tensor.zeros(with_size(y, axis % y.ndim, 0), dtype=y.dtype, device=y.device)
   return replace_leaves(results, map(cut, flatten(results), outs))
 
-# *** checks
-
 def find_input(x:Any, axis:int|None, name:Name, i:int) -> Input:
   """Checks an argument and its axis. Returns an unmapped argument unchanged."""
   if axis is None: return x, None, None

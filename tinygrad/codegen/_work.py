@@ -26,8 +26,6 @@ def size(r:UOp) -> int: return int(r.vmax)+1
 def count_steps(ranges:Iterable[UOp]) -> int: return math.prod(map(size, ranges))
 def count_elements(x:UOp, axes:Iterable[int]) -> int: return math.prod(int(s.vmax) if isinstance(s:=x.shape[i], UOp) else s for i in axes)
 
-# *** what an op costs
-
 # ops that may become several ops of the target
 LOWERED = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.THREEFRY}
 # cost in adds if the target has an instruction: its unit is slower, and large numbers need extra ops
@@ -52,8 +50,6 @@ def find_weight(op:Ops, dtype:DType, ren:Renderer) -> int:
     lowered = graph_rewrite(UOp(op, dtype, sources), get_late_rewrite_patterns(tuple(ren.code_for_op), False), ctx=ren.device)
     known[key] = sum(u.op in GroupOp.ALU for u in lowered.toposort())
   return known[key]
-
-# *** a simple roofline
 
 @dataclass(frozen=True)
 class Machine:

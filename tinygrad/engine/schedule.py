@@ -34,7 +34,11 @@ def complete_create_schedule_with_vars(big_sink:UOp) -> tuple[dict[UOp, UOp], li
   process = _state.process
   if not process.own_ranges and not process.marks: return stock_complete_create_schedule_with_vars(big_sink)
   marks = graph.find_marks(big_sink.toposort()) if process.marks else {}
-  if marks and any(f.is_differentiated for f in _state.running.get()): refuse_marked(big_sink)
+  if marks and any(f.is_differentiated for f in _state.running.get()):
+    x = next(s for s in big_sink.src if graph.find_marks(s.toposort()))
+    raise RuntimeError(f"{_scopes.describe_place(x)} depends on an input of a function that is differentiated, and cannot be realized while it"
+                       f" runs{_scopes.name_caller()}: its derivative would be lost; use Tensor.where for an `if`, and leave .item(), .numpy() and"
+                       " .realize() out of the function")
   refuse_escaped(big_sink)
   if not marks: return schedule_with_key_ids(big_sink)
   new = graph.replace_nodes([big_sink], marks)
@@ -48,8 +52,7 @@ class KeyIds:
   """Maps the args of tinygrad.func's RANGEs to args in the key of one schedule, and back: the same program always has the same key."""
   of_own: dict[tuple, tuple] = field(default_factory=dict)
   own: dict[tuple, tuple] = field(default_factory=dict)
-  # node of the key -> node of the graph
-  nodes: dict[UOp, UOp] = field(default_factory=dict)
+  nodes: dict[UOp, UOp] = field(default_factory=dict)  # node of the key -> node of the graph
   graph: UOp|None = None
 
 key_ids: ContextVar[KeyIds|None] = ContextVar("key_ids", default=None)
@@ -73,25 +76,25 @@ def take_own_id(ctx, r:UOp) -> UOp|None:
   if (ids:=key_ids.get()) is None or (arg:=ids.own.get(r.arg)) is None: return None
   return r.replace(arg=arg)
 
-pm_take_key_id = PatternMatcher([(UPat(Ops.RANGE, name="r"), take_key_id)])
-pm_take_own_id = PatternMatcher([(UPat(Ops.RANGE, name="r"), take_own_id)])
+MAKES_KEY, LEADS_BACK = "rewrite for sched cache", "unrewrite combined"
+# attribute of a cached schedule: the smaller graph to walk, and the key's graph. Keeping the graph alive keeps the key's UOps alive
+KEPT = "_KEPT"
+# ops that the key of a schedule replaces, besides constants with a number (unique constants); attribute of nodes with no such ops below
+LEAVES, HAS_NO_LEAF = {Ops.BUFFER, Ops.BIND, Ops.RANGE}, "_HAS_NO_LEAF"
 
 def graph_rewrite(sink:UOp, pm:PatternMatcher, ctx=None, bottom_up=False, name=None, bpm=None) -> UOp:
   """Replaces stock's rewrite in the two cases above by a walk that visits each node once: stock's waits at each node for its RANGEs. The walk reaches
   the leaves in another order, so they have other numbers in the key. With a listening observer stock's rewrite runs."""
   if (ids:=key_ids.get()) is not None and not TRACK_MATCH_STATS and not _state.observer.listens:
-    if name == "rewrite for sched cache":
+    if name == MAKES_KEY:
       new = rewrite_leaves(sink, pm, ctx, {})
       # the rewrite back starts from these
       ids.nodes, ids.graph = {found:u for u,found in new.items()}, new.get(sink, sink)
       return ids.graph
-    if name == "unrewrite combined" and ids.graph is not None:
+    if name == LEADS_BACK and ids.graph is not None:
       if (kept:=sink.__dict__.get(KEPT)) is None: kept = vars(sink)[KEPT] = (leave_out_kernels(sink, ids.graph), ids.graph)
       return rewrite_leaves(kept[0], pm, ctx, ids.nodes).get(kept[0], kept[0])
   return stock_graph_rewrite(sink, pm, ctx, bottom_up, name, bpm)
-
-# attribute of a cached schedule: the smaller graph to walk, and the key's graph. Keeping the graph alive keeps the key's UOps alive
-KEPT = "_KEPT"
 
 def leave_out_kernels(combined:UOp, graph:UOp) -> UOp:
   """Returns the cached schedule (pairs of a node and its replacement; the kernels' buffers) with each kernel replaced by the buffer that it writes.
@@ -118,12 +121,6 @@ def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx, known:dict[UOp, UOp]) -> di
       else: vars(u)[HAS_NO_LEAF] = True
   return new
 
-# ops that the key of a schedule replaces, besides constants with a number (unique constants)
-LEAVES = {Ops.BUFFER, Ops.BIND, Ops.RANGE}
-HAS_NO_LEAF = "_HAS_NO_LEAF"
-
-# *** what cannot be realized
-
 def refuse_escaped(big_sink:UOp) -> None:
   made = {r for ref in list(_state.process.own_ranges) if (r:=ref()) is not None}
   for x in big_sink.src:
@@ -133,16 +130,11 @@ def refuse_escaped(big_sink:UOp) -> None:
     raise _scopes.VmapScopeError(f"{_scopes.describe_place(x)} cannot be realized: it was made inside a function that vmap mapped ({_scopes.name_ranges(left)}),"
                                  " and kept when that returned; leave the scope first, with VMAPOUT or as a result of the mapped function")
 
-def refuse_marked(big_sink:UOp) -> None:
-  x = next(s for s in big_sink.src if graph.find_marks(s.toposort()))
-  raise RuntimeError(f"{_scopes.describe_place(x)} depends on an input of a function that is differentiated, and cannot be realized while it runs{_scopes.name_caller()}:"
-                     " its derivative would be lost; use Tensor.where for an `if`, and leave .item(), .numpy() and .realize() out of the function")
-
 def patch(module:ModuleType) -> None:
   global stock_create_schedule, stock_complete_create_schedule_with_vars, stock_graph_rewrite
   with Changes("vmap-ops, close-ranges") as changes:
     stock_create_schedule = changes.replace(module, "create_schedule", create_schedule)
     stock_complete_create_schedule_with_vars = changes.replace(module, "complete_create_schedule_with_vars", complete_create_schedule_with_vars)
     stock_graph_rewrite = changes.replace(module, "graph_rewrite", graph_rewrite)
-    changes.add_rules(module, "pm_pre_sched_cache", pm_take_key_id)
-    changes.add_rules(module, "pm_post_sched_cache", pm_take_own_id)
+    changes.add_rules(module, "pm_pre_sched_cache", PatternMatcher([(UPat(Ops.RANGE, name="r"), take_key_id)]))
+    changes.add_rules(module, "pm_post_sched_cache", PatternMatcher([(UPat(Ops.RANGE, name="r"), take_own_id)]))

@@ -47,7 +47,12 @@ def make_bufferize(ctx:VmapContext, x:UOp, s:UOp, closed:Ranges) -> tuple[UOp, R
   """Returns the BUFFERIZE of `s`, for its reader `x`, and its ambient ranges."""
   # the source of a COPY must stay a buffer, and so must a node whose op always makes a buffer
   removable = x.op is not Ops.COPY and s.op not in ALWAYS_CONTIGUOUS and not is_kept(s)
-  if len(ctx.range_map[s][1]) > len(closed) or s in ctx.local_in_scope: return make_local(s, closed, removable), ()
+  if len(ctx.range_map[s][1]) > len(closed) or s in ctx.local_in_scope:
+    _pass.current.local_ranges.update((r.arg[0], s) for r in closed if r.op is Ops.RANGE)
+    # stock's LOCAL buffers have no device. A constant without a device has no shape, and could not be indexed after folding
+    device = s.device if "fuse-broadcast" in _state.patches else None
+    # without ambient ranges: it lives inside one step of their loops
+    return UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+closed, arg=BufferizeOpts(device, AddrSpace.LOCAL, removable)), ()
   # looked up by the buffer's node, not by its reader: the rewrite may just have made the reader
   ambient = ctx.vmap_map.get(s, ()) if "ambient-ranges" in _state.patches else ()
   # a value inside a scope is not a user's tensor: its tag must not map a (4,) tensor to the (3, 4) buffer
@@ -56,10 +61,3 @@ def make_bufferize(ctx:VmapContext, x:UOp, s:UOp, closed:Ranges) -> tuple[UOp, R
   # the guard asks for the node
   if _pass.current.is_judged: opts = NodeOpts(s.device, AddrSpace.GLOBAL, removable, s)
   return UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+ambient+closed, arg=opts, tag=tag), ambient
-
-def make_local(s:UOp, closed:Ranges, removable:bool) -> UOp:
-  """A LOCAL buffer has no ambient ranges: it lives inside one step of their loops."""
-  _pass.current.local_ranges.update((r.arg[0], s) for r in closed if r.op is Ops.RANGE)
-  # stock's LOCAL buffers have no device. A constant without a device has no shape, and could not be indexed after folding
-  device = s.device if "fuse-broadcast" in _state.patches else None
-  return UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+closed, arg=BufferizeOpts(device, AddrSpace.LOCAL, removable))

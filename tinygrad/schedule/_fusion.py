@@ -90,8 +90,7 @@ def leave_unfused(made:Attempt) -> dict[UOp, Refusal]:
 def runs_reduce_twice(ast:UOp) -> bool:
   """Whether a kernel needs the loop of one reduce at two places: for a LOCAL buffer, and for its reader or another LOCAL buffer. Codegen places each
   RANGE once, so ordering the loops would never end."""
-  # RANGE of a reduce -> the root that needs its loop
-  needed_at: dict[UOp, UOp] = {}
+  needed_at: dict[UOp, UOp] = {}  # RANGE of a reduce -> the root that needs its loop
   roots = [ast]+[u for u in ast.toposort() if u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL]
   if len(roots) == 1: return False
   for root in roots:
@@ -130,8 +129,7 @@ def note_kernel(attempt:Attempt, store:UOp, kernel:UOp) -> None:
   attempt.kernels.append(MadeKernel(attempt.buffers.get(target), ast, device, find_local_bytes(attempt, store)))
 
 def find_local_bytes(attempt:Attempt, store:UOp) -> dict[UOp, int]:
-  # the RANGEs that a LOCAL buffer closes identify its node
-  local: dict[UOp, int] = {}
+  local: dict[UOp, int] = {}  # the RANGEs that a LOCAL buffer closes identify its node
   for u in store.toposort(gate=lambda x: x.op is not Ops.AFTER):
     if u.op is not Ops.BUFFERIZE or u.arg.addrspace != AddrSpace.LOCAL: continue
     owner = next((attempt.local_ranges[r.arg[0]] for r in UOp.sink(*u.src[1:]).ranges if r.arg[0] in attempt.local_ranges), None)

@@ -52,10 +52,8 @@ class Values:
   """The buffers that each node's value reads."""
   def __init__(self, buffers:set[UOp]):
     self.buffers = buffers
-    # None: more buffers than stock lets a value without its own buffer read
-    self.reads: dict[UOp, frozenset[UOp]|None] = {}
-    # whether a reduce in the value reads any of them
-    self.reduces: dict[UOp, bool] = {}
+    self.reads: dict[UOp, frozenset[UOp]|None] = {}  # None: more buffers than stock lets a value without its own buffer read
+    self.reduces: dict[UOp, bool] = {}  # whether a reduce in the value reads any of them
 
   def note(self, x:UOp) -> bool:
     """Returns whether stock keeps the buffer of `x`, if it has one (rangeify.py:169-200). The sources of `x` must be noted before."""

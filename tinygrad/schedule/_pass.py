@@ -44,34 +44,24 @@ class Attempt:
   before this one."""
   realize_points: dict[UOp, Refusal] = field(default_factory=dict)
   keeps_all: bool = False
-  # set: the pass decides in parts (_parts.py); `is_decided` says whether it could
-  settle_part: SettlePart|None = None
+  settle_part: SettlePart|None = None  # set: the pass decides in parts (_parts.py); `is_decided` says whether it could
   is_decided: bool = False
   is_judged: bool = False
   rounds: int = 0
   toposort: dict[UOp, None] = field(default_factory=dict)
-  # the nodes that a rule realizes, whatever their ranges are
-  forced: frozenset[UOp] = frozenset()
+  forced: frozenset[UOp] = frozenset()  # the nodes that a rule realizes, whatever their ranges are
   consumers: dict[UOp, dict[UOp, None]] = field(default_factory=dict)
   ctx: VmapContext = field(default_factory=VmapContext)
-  # the vmap RANGEs of the graph
-  scope_ranges: frozenset[UOp] = frozenset()
-  # the nodes of the original graph: a node's tag is an index into this list
-  tagged: list[UOp] = field(default_factory=list)
+  scope_ranges: frozenset[UOp] = frozenset()  # the vmap RANGEs of the graph
+  tagged: list[UOp] = field(default_factory=list)  # the nodes of the original graph: a node's tag is an index into this list
   # node that stock lets its readers compute again -> the cost of storing it (_reuse.py); stored nodes are in `realize_points` too
   reused: dict[UOp, Refusal] = field(default_factory=dict)
-  # fused node -> its realized axes: none, or the axes of a LOCAL buffer
-  fused: dict[UOp, list[int]] = field(default_factory=dict)
-  # node -> why it keeps its realize point
-  refused: dict[UOp, Refusal] = field(default_factory=dict)
-  # id of a RANGE that a LOCAL buffer closes -> its node
-  local_ranges: dict[int, UOp] = field(default_factory=dict)
-  # value read by the reduce of a row and by its elements -> its ranges along the row
-  row_values: dict[UOp, list[UOp]] = field(default_factory=dict)
-  # the nodes that some reader computes again instead of reading a buffer
-  inlined: set[UOp] = field(default_factory=set)
-  # BUFFER -> the node it holds
-  buffers: dict[UOp, UOp] = field(default_factory=dict)
+  fused: dict[UOp, list[int]] = field(default_factory=dict)  # fused node -> its realized axes: none, or the axes of a LOCAL buffer
+  refused: dict[UOp, Refusal] = field(default_factory=dict)  # node -> why it keeps its realize point
+  local_ranges: dict[int, UOp] = field(default_factory=dict)  # id of a RANGE that a LOCAL buffer closes -> its node
+  row_values: dict[UOp, list[UOp]] = field(default_factory=dict)  # value read by the reduce of a row and by its elements -> its ranges along the row
+  inlined: set[UOp] = field(default_factory=set)  # the nodes that some reader computes again instead of reading a buffer
+  buffers: dict[UOp, UOp] = field(default_factory=dict)  # BUFFER -> the node it holds
   kernels: list[MadeKernel] = field(default_factory=list)
 
 current = Attempt()

@@ -50,8 +50,7 @@ class Visit(NamedTuple):
 class Region:
   """One kernel: its number of ops, and the buffers it reads."""
   ops: int = 0
-  # value that a reader computes again -> how often, for all its indices
-  inlined: Counter[UOp] = field(default_factory=Counter)
+  inlined: Counter[UOp] = field(default_factory=Counter)  # value that a reader computes again -> how often, for all its indices
   read: set[UOp] = field(default_factory=set)
 
 def in_order(ranges:Iterable[UOp]) -> Ranges: return tuple(sorted(ranges, key=lambda r: r.arg))
@@ -63,11 +62,9 @@ class Reuse:
     self.least_ns = MIN_LAUNCHES*self.machine.launch_ns
     self.range_map, self.realize_map = made.ctx.range_map, made.ctx.realize_map
     self.reduces = {k.node: find_reduces(k) for k in made.kernels if k.node is not None and k.node in self.range_map}
-    # nodes with a buffer, and nodes that should have one, with the numbers
-    self.stored = set(self.reduces)
-    self.found: dict[UOp, Refusal] = {}
-    # node of a kernel -> its region
-    self.regions: dict[UOp, Region] = {}
+    self.stored = set(self.reduces)  # nodes with a buffer
+    self.found: dict[UOp, Refusal] = {}  # nodes that should have one, with the numbers
+    self.regions: dict[UOp, Region] = {}  # node of a kernel -> its region
 
   def find_region(self, root:UOp) -> Region:
     if root not in self.regions: self.regions[root] = self.walk(root)

@@ -48,6 +48,7 @@ def open_vmap_ranges(*us:UOp) -> list[UOp]:
 
 # number of nodes to search for a RANGE before computing the ranges of all nodes: following every path takes long in a large graph
 LOOKED_AT = 100
+ENDS, UNARY = {*range_start, Ops.AFTER}, GroupOp.Movement | {Ops.CONTIGUOUS, Ops.CAST}
 
 def is_open(rng:UOp, u:UOp) -> bool:
   """Whether a RANGE is open in a value: nearly always it is, and the first sources lead to it."""
@@ -61,8 +62,6 @@ def is_open(rng:UOp, u:UOp) -> bool:
     elif x.op is not Ops.VMAPOUT: break
   return rng in u.ranges
 
-ENDS = {*range_start, Ops.AFTER}
-
 def closes_all(u:UOp, ranges:set[UOp]) -> bool:
   """Whether the VMAPOUTs at the end of a value close all the RANGEs."""
   left = set(ranges)
@@ -70,8 +69,6 @@ def closes_all(u:UOp, ranges:set[UOp]) -> bool:
     if u.op is Ops.VMAPOUT: left.difference_update(u.src[1:])
     u = u.src[0]
   return not left
-
-UNARY = GroupOp.Movement | {Ops.CONTIGUOUS, Ops.CAST}
 
 def name_ranges(ranges) -> str:
   return ", ".join(f"size {r.src[0].render()}" if is_own(r) else f"{r.render(simplify=False)} (size {r.src[0].render()})" for r in ranges)
@@ -122,8 +119,7 @@ def separate_reduces(tsink:UOp, toposort:dict[UOp, None]) -> UOp:
   nested, reused = count_nested(toposort)
   if not reused: return tsink
   free = free_ids(toposort, SCHEDULED_PADDED_ID)
-  # REDUCEs of the same level share a RANGE, so that they share their source
-  names: dict[tuple[UOp, int], UOp] = {}
+  names: dict[tuple[UOp, int], UOp] = {}  # REDUCEs of the same level share a RANGE, so that they share their source
   new: dict[UOp, UOp] = {}
   for x in toposort:
     srcs = tuple(new[s] for s in x.src)

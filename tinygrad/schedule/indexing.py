@@ -180,8 +180,6 @@ def input_ambient(x:UOp, out_rngs:Ranges, ambient:dict[UOp, UOp]) -> dict[UOp, U
   if x.op is Ops.VMAPIN: return {r:bound for r,bound in ambient.items() if r not in x.src[1:]}
   return ambient
 
-# *** readers that share a node
-
 def merge_ranges(asked:list[Ranges]) -> tuple[list[bool], list[UOp]]:
   """Returns for each axis whether all consumers have one index, and that index: valid if any consumer's is (indexing.py:207-222)."""
   agree, merged = [], []

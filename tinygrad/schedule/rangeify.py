@@ -187,13 +187,8 @@ def get_rangeify_map(sink:UOp) -> dict[UOp, UOp]:
   names = _scopes.name_own_ranges(sink.toposort()) if _state.process.own_ranges else {}
   new = graph.replace_nodes([sink], names) if names else {}
   try: becomes_map = _fusion.settle(new.get(sink, sink), stock_get_rangeify_map)
-  # they hold the user's graph
-  finally: _pass.current.tagged = []
+  finally: _pass.current.tagged = []  # they hold the user's graph
   return {old:becomes_map[u] for old,u in new.items() if u in becomes_map} if names else becomes_map
-
-def strip_device(c:UOp) -> UOp|None:
-  # a constant folded under a LOCAL buffer takes over its device, but constants in kernels have none
-  return c.replace(src=()) if c.src else None
 
 def patch(module:ModuleType) -> None:
   global stock_split_reduceop, stock_remove_noop_bufferize, stock_remove_bufferize, stock_bufferize_to_store, stock_renumber_range, stock_tag_uop, stock_split_store, stock_get_rangeify_map
@@ -202,7 +197,8 @@ def patch(module:ModuleType) -> None:
     check(module.run_rangeify is indexing.run_rangeify, module, "run_rangeify", "that of indexing.py", "another one")
     stock_remove_bufferize = changes.replace(module, "remove_bufferize", remove_bufferize, rules=("pm_const_buffer_folding", "pm_remove_bufferize"))
     stock_remove_noop_bufferize = changes.replace(module, "remove_noop_bufferize", remove_noop_bufferize, rules=("pm_const_buffer_folding",))
-    changes.add_rules(module, "rangeify_codegen", PatternMatcher([(UPat(Ops.CONST, name="c"), strip_device)]))
+    # a constant folded under a LOCAL buffer takes over its device, but constants in kernels have none
+    changes.add_rules(module, "rangeify_codegen", PatternMatcher([(UPat(Ops.CONST, name="c"), lambda c: c.replace(src=()) if c.src else None)]))
     changes.by = "close-ranges"
     stock_bufferize_to_store = changes.replace(module, "bufferize_to_store", bufferize_to_store, rules=("pm_add_buffers_local",))
     # stock calls it in a lambda with allow_locals=False

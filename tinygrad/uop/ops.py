@@ -74,8 +74,9 @@ class KnownProperty(recursive_property):
     return known[self.nm]
 
 UNKNOWN = object()
-
 SHAPES = {Ops.VMAPIN: vmapin_shape, Ops.VMAPOUT: vmapout_shape}
+# attributes in which a recursive_property caches its value
+SHAPE, RANGES = UOp._shape.nm, UOp._ranges.nm
 
 def _shape(self:UOp):
   """Adds the shapes of VMAPIN and VMAPOUT to stock's. Elementwise ops take a short way, because a vmap asks for all shapes of its graph."""
@@ -110,7 +111,6 @@ def vmapout(self:UOp, varg:tuple) -> UOp:
   return made(Ops.VMAPOUT, self, varg, vmapout_shape(varg, shape))
 
 # unchecked variants, for a new RANGE that was made for the axis
-
 def axis_varg(rng:UOp, axis:int, ndim:int) -> tuple[UOp, ...]: return (zero(),)*axis+(rng,)+(zero(),)*(ndim-axis-1)
 
 def vmapin_axis(self:UOp, rng:UOp, axis:int) -> UOp:
@@ -130,7 +130,7 @@ def made(op:Ops, u:UOp, varg:tuple, shape:tuple) -> UOp:
   vars(ret)[SHAPE] = shape
   return ret
 
-# *** the open ranges of a node
+NO_RANGES: dict[UOp, None] = {}
 
 def _ranges(self:UOp) -> dict[UOp, None]:
   """Stock's property, faster: nodes with equal ranges share one dict. Each vmap needs it for the whole graph of its function."""
@@ -143,10 +143,6 @@ def _ranges(self:UOp) -> dict[UOp, None]:
   # the ranges that end here: a RANGE itself, but not the ranges of its size; for any other source all its ranges
   ended = {r for er in self.ended_ranges for r in ((er,) if er.op is Ops.RANGE else er.ranges)}
   return {r:None for r in opened if r not in ended}
-
-NO_RANGES: dict[UOp, None] = {}
-# attributes in which a recursive_property caches its value
-SHAPE, RANGES = UOp._shape.nm, UOp._ranges.nm
 
 def patch(module:ModuleType) -> None:
   global stock_shape

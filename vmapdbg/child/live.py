@@ -44,27 +44,14 @@ def build_capture(
     snippet: str,
     target: str,
     patches: Mapping[str, bool] | None,
-    schedules: list[ScheduleRecord],
+    schedules: tuple[model.Schedule, ...],
     error: model.SnippetError | None = None,
     missing: Sequence[str] = (),
-    progress: Callable[[], object] = lambda: None,
-    keeps_failed: bool = False,
-    is_brief: bool = False,
 ) -> model.Capture:
-    """Returns what was recorded, its kernels rendered for `target`. `patches` are the states of the overlay's patches,
-    None without the overlay. `progress` is called for each kernel.
-
-    Raises RendererMissing, and what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the
-    kernel has that error. For `is_brief` see `PassView`.
-    """
-    built: tuple[model.Schedule, ...] = ()
-    # without schedules tinygrad may be missing
-    if schedules:
-        from vmapdbg.child.capture.schedule import build_schedules
-
-        built = build_schedules(schedules, target, progress, keeps_failed, is_brief)
+    """Returns the capture of some schedules. `patches` are the states of the overlay's patches, None without the
+    overlay."""
     versions = model.Versions(__version__, _tinygrad_version(patches is None), platform.python_version())
-    what = (model.SCHEMA, versions, snippet, target, dict(patches or {}), error, built, ())
+    what = (model.SCHEMA, versions, snippet, target, dict(patches or {}), error, schedules, ())
     mode = "observe" if patches is None else "overlay"
     return model.Capture(*what, mode=mode, missing=tuple(missing))
 
@@ -84,12 +71,14 @@ def _tinygrad_version(is_observed: bool) -> str:
 
 
 def build_live_capture(schedules: list[ScheduleRecord], target: str) -> model.Capture:
-    """Returns the capture of some schedules of a process that stays as it was. Raises as `build_capture`."""
+    """Returns the capture of some schedules of a process that stays as it was. Raises as `build_schedules`."""
+    from vmapdbg.child.capture.schedule import build_schedules
+
     patches = None
     if overlay.is_installed():
         patches = Job("", target=target, patches=overlay.get_state().patches).patch_states
     with process_kept():
-        return build_capture("", target, patches, schedules)
+        return build_capture("", target, patches, build_schedules(schedules, target))
 
 
 def is_ordered(passed: PassRecord) -> bool:

@@ -94,20 +94,17 @@ class Mode:
     def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
         """Returns what was recorded, and lets go of what no Capture needs. Calls `progress` after each kernel."""
         job, recorder = self.job, self.recorder
-        capture = build_capture(
-            job.snippet,
-            job.target,
-            None if job.patches is None else job.patch_states,
-            recorder.schedules,
-            error,
-            recorder.missing,
-            progress,
-            keeps_failed=True,
+        built: tuple[model.Schedule, ...] = ()
+        # without schedules tinygrad may be missing
+        if recorder.schedules:
+            from vmapdbg.child.capture.schedule import build_schedules
+
             # `check` waits for it
-            is_brief=self.request.evidence is not None,
-        )
+            is_brief = self.request.evidence is not None
+            built = build_schedules(recorder.schedules, job.target, progress, keeps_failed=True, is_brief=is_brief)
         if job.patches is not None:
-            return capture
+            return build_capture(job.snippet, job.target, job.patch_states, built, error, recorder.missing)
+        capture = build_capture(job.snippet, job.target, None, built, error, recorder.missing)
         return replace(capture, versions=replace(capture.versions, tree=job.tree, commit=self.request.commit))
 
     def _choose(self, passed: PassRecord, schedule: int) -> str | None:

@@ -247,7 +247,7 @@ def wait_for_comparison(process: subprocess.Popen[bytes], root: Path) -> bool:
 
 def read_found(root: Path, died: bool) -> ProgramCheck:
     """Returns what was found. What is left was not compared: the comparing process `died`, or the run was stopped."""
-    found = sum_up(build_data(CheckedSchedule, data) for data in read_lines(root / "judged.jsonl"))
+    found = sum_up(build_data(CheckedSchedule, data) for data in read_lines(root / "compared.jsonl"))
     unchecked = dict(found.unchecked)
     outside = root / "outside"
     if outside.exists():

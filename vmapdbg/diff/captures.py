@@ -21,7 +21,7 @@ from vmapdbg.diff.result import (
     VmapChange,
 )
 from vmapdbg.diff.values import compare_outputs, compare_printed, find_worst
-from vmapdbg.model.capture import Bufferize, Capture, Finding, Node, Realized, Schedule, Versions
+from vmapdbg.model.capture import Bufferize, Capture, Finding, Kernel, Node, Realized, Schedule, Versions
 from vmapdbg.model.schedule_index import index_of, sum_programs
 from vmapdbg.model.vocabulary import BufferizeField, ChangeStatus, NodeField
 
@@ -46,14 +46,19 @@ def diff_captures(
     lines of before to lines of after if the snippets are two files. Captures of two tinygrads are compared by the
     meaning of their nodes. `diff_captures(c, c)` is empty.
     """
-    read = read_plainly if have_same_tinygrad(before.versions, after.versions) else read_neutrally
-    left, right = ([read(schedule) for schedule in side.schedules] for side in (before, after))
+    read = read_neutrally
+    if have_same_tinygrad(before.versions, after.versions):
+        read = read_plainly
+    left, right = list(map(read, before.schedules)), list(map(read, after.schedules))
     lines = dict(same_lines or {})
-    pairs = match_schedules([item.compared for item in left], [item.compared for item in right], lines)
-    nothing = read_plainly(_NOTHING)
-    schedules = tuple(
-        _diff_schedules(nothing if i is None else left[i], nothing if j is None else right[j], lines) for i, j in pairs
-    )
+    schedules: list[ScheduleDiff] = []
+    for i, j in match_schedules([item.compared for item in left], [item.compared for item in right], lines):
+        one = other = read_plainly(_NOTHING)
+        if i is not None:
+            one = left[i]
+        if j is not None:
+            other = right[j]
+        schedules.append(_diff_schedules(one, other, lines))
     return CaptureDiff(
         schema=DIFF_SCHEMA,
         kind="diff",
@@ -62,7 +67,7 @@ def diff_captures(
         same_snippet=before.snippet == after.snippet,
         values=find_worst(item.values for item in schedules),
         printed=printed and compare_printed(*printed),
-        schedules=schedules,
+        schedules=tuple(schedules),
         findings_gone=_subtract_findings(before.findings, after.findings, lines),
         findings_new=_subtract_findings(after.findings, before.findings, {new: old for old, new in lines.items()}),
         same_lines=lines,
@@ -96,12 +101,16 @@ def _describe_side(capture: Capture, readings: Iterable[Reading], name: str) -> 
 
 def sum_totals(schedules: Iterable[Schedule]) -> Totals:
     """Returns the totals of some schedules."""
-    every = list(schedules)
-    kernels = [kernel for item in every for kernel in item.kernels]
-    buffers = [buffer for item in every for buffer in item.bufferizes]
+    kernels: list[Kernel] = []
+    buffers: list[Bufferize] = []
+    copies = 0
+    for item in schedules:
+        kernels += item.kernels
+        buffers += item.bufferizes
+        copies += item.copies
     return Totals(
         kernels=len(kernels),
-        copies=sum(item.copies for item in every),
+        copies=copies,
         executed_ops=sum(kernel.executed_ops for kernel in kernels),
         bytes=sum(kernel.bytes for kernel in kernels),
         local_bytes=max((kernel.local_bytes for kernel in kernels), default=0),
@@ -119,14 +128,16 @@ def _diff_schedules(one: Reading, other: Reading, lines: Mapping[str, str]) -> S
     if loosely:
         back = {partner: node for node, partner in nodes.items()}
         one, other = one.leave_out(other, nodes), other.leave_out(one, back)
-    edited = {} if loosely else match_edits(one.compared, other.compared, nodes, lines)
+    edited: dict[int, int] = {}
+    if not loosely:
+        edited = match_edits(one.compared, other.compared, nodes, lines)
     return _compare(one, other, nodes | edited, edited)
 
 
 def _compare(before: Reading, after: Reading, nodes: Mapping[int, int], edited: Container[int]) -> ScheduleDiff:
     left, right = before.compared, after.compared
     renaming = choose_renaming(left, right, nodes)
-    changes, same = compare_nodes(before, after, renaming, edited)
+    changes, same, ambient = compare_nodes(before, after, renaming, edited)
     matched = set(nodes.values())
     outputs = compare_outputs(left, right)
     index_before, totals_before = _identify(before)
@@ -141,11 +152,11 @@ def _compare(before: Reading, after: Reading, nodes: Mapping[int, int], edited: 
         renamed=renaming.ranges,
         removed_ranges=tuple(item for item in left.ranges if item.name not in renaming.ranges),
         added_ranges=tuple(item for item in right.ranges if item.name not in renaming.ranges.values()),
-        nodes=changes,
+        nodes=tuple(changes),
         nodes_only_before=tuple(before.realized(node.id) for node in left.nodes if node.id not in nodes),
         nodes_only_after=tuple(after.realized(node.id) for node in right.nodes if node.id not in matched),
-        same_nodes=same,
-        vmap_map=compare_vmap_map(left, right, renaming),
+        same_nodes=tuple(same),
+        vmap_map=tuple(ambient),
         bufferizes=compare_bufferizes(before, after, renaming),
         kernels=compare_kernels(before, after, nodes),
         values=find_worst(item.status for item in outputs),
@@ -188,12 +199,15 @@ def choose_renaming(before: Schedule, after: Schedule, nodes: Mapping[int, int])
 
 def compare_nodes(
     before: Reading, after: Reading, renaming: Renaming, edited: Container[int] = ()
-) -> tuple[tuple[NodeChange, ...], tuple[SameNode, ...]]:
-    """Returns the paired nodes that changed and the unchanged pairs, by their ids after. `edited` are nodes of before
-    that may compute something else than their partners."""
+) -> tuple[list[NodeChange], list[SameNode], list[VmapChange]]:
+    """Returns the paired nodes that changed, the unchanged pairs, and the pairs whose ambient ranges in `vmap_map`
+    changed, by their ids after. `edited` are nodes of before that may compute something else than their partners."""
     nodes_before, nodes_after = index_of(before.compared).nodes, index_of(after.compared).nodes
+    ambient_before = {entry.node: entry.ranges for entry in before.compared.vmap_map}
+    ambient_after = {entry.node: entry.ranges for entry in after.compared.vmap_map}
     changes: list[NodeChange] = []
     same: list[SameNode] = []
+    ambient: list[VmapChange] = []
     for one, other in sorted(renaming.nodes.items(), key=lambda pair: pair[1]):
         node, twin = nodes_before[one], nodes_after[other]
         changed = _find_changed(node, twin, renaming)
@@ -206,7 +220,10 @@ def compare_nodes(
         else:
             shown = after.node(other)
             same.append(SameNode(one, other, shown.op, shown.shape, shown.out_ranges, shown.line))
-    return tuple(changes), tuple(same)
+        left, right = ambient_before.get(one, ()), ambient_after.get(other, ())
+        if renaming.translate_all(left) != right:
+            ambient.append(VmapChange(one, other, twin.op, left, right))
+    return changes, same, ambient
 
 
 def _find_changed(before: Node, after: Node, renaming: Renaming) -> tuple[NodeField, ...]:
@@ -229,22 +246,9 @@ def _is_same_realized(before: Realized | None, after: Realized | None, renaming:
     if not before.reasons or not after.reasons:
         # an older capture has only a sentence, which is not compared
         return True
-    return len(before.reasons) == len(after.reasons) and all(
-        map(renaming.is_same_reason, before.reasons, after.reasons)
-    )
-
-
-def compare_vmap_map(before: Schedule, after: Schedule, renaming: Renaming) -> tuple[VmapChange, ...]:
-    """Returns the nodes of both sides whose ambient ranges in `vmap_map` changed, by their ids after."""
-    ranges_before = {entry.node: entry.ranges for entry in before.vmap_map}
-    ranges_after = {entry.node: entry.ranges for entry in after.vmap_map}
-    index = index_of(after)
-    changes: list[VmapChange] = []
-    for one, other in sorted(renaming.nodes.items(), key=lambda pair: pair[1]):
-        left, right = ranges_before.get(one, ()), ranges_after.get(other, ())
-        if renaming.translate_all(left) != right:
-            changes.append(VmapChange(one, other, index.op(other), left, right))
-    return tuple(changes)
+    if len(before.reasons) != len(after.reasons):
+        return False
+    return all(map(renaming.is_same_reason, before.reasons, after.reasons))
 
 
 def compare_bufferizes(before: Reading, after: Reading, renaming: Renaming) -> tuple[BufferizeChange, ...]:
@@ -269,12 +273,15 @@ def _compare_bufferize(
     elif changed := _find_changed_fields(left, right, renaming):
         status = "changed"
     added, removed = _find_added(left, right, renaming)
-    sides = [(reading, made) for reading, made in ((before, left), (after, right)) if made is not None]
-    reading, made = sides[-1]
-    ambient = [name for reading, made in sides for name in index_of(reading.compared).ambient_of(made.node)]
+    op = ""
+    ambient: list[str] = []
+    for reading, made in ((before, left), (after, right)):
+        if made is not None:
+            op = reading.realized(made.node).op
+            ambient += index_of(reading.compared).ambient_of(made.node)
     return BufferizeChange(
         status=status,
-        op=reading.realized(made.node).op,
+        op=op,
         before=before.bufferize(left),
         after=after.bufferize(right),
         changed=changed,

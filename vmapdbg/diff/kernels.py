@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import attrgetter
@@ -79,14 +79,11 @@ def compare_kernels(before: Reading, after: Reading, nodes: Mapping[int, int]) -
     moved: dict[int, int] = {}
     if before.is_neutral:
         # one computes what the other writes
-        moved = _match_alike(_without_common_outputs(left, right), _without_common_outputs(right, left), moves=True)
-    changes: list[KernelChange] = []
-    stayed = [item for item in left if item.number not in moved]
-    for one, many in _find_absorbed(right, stayed, {j: i for i, j in same_outputs.items()}).items():
-        changes.append(_join("fused-from", [left[i] for i in many], [right[one]]))
+        moved = _match_alike("nodes", _without_common_outputs(left, right), _without_common_outputs(right, left))
+    partners = {j: i for i, j in same_outputs.items()}
+    changes = _find_absorbed("fused-from", right, [item for item in left if item.number not in moved], partners)
     stayed = [item for item in right if item.number not in moved.values()]
-    for one, many in _find_absorbed(left, stayed, same_outputs).items():
-        changes.append(_join("split-into", [left[one]], [right[i] for i in many]))
+    changes += _find_absorbed("split-into", left, stayed, same_outputs)
     done_before = {side.number for change in changes for side in change.before}
     done_after = {side.number for change in changes for side in change.after}
     pairs: dict[MatchedBy, dict[int, int]] = {"outputs": same_outputs, "nodes": moved}
@@ -94,8 +91,8 @@ def compare_kernels(before: Reading, after: Reading, nodes: Mapping[int, int]) -
         for i, j in found.items():
             if i not in done_before and j not in done_after:
                 changes.append(_compare(matched_by, left[i], right[j]))
-    done_before |= {side.number for change in changes for side in change.before}
-    done_after |= {side.number for change in changes for side in change.after}
+                done_before.add(i)
+                done_after.add(j)
     rest_before = [item for item in left if item.number not in done_before]
     rest_after = [item for item in right if item.number not in done_after]
     return tuple(sorted([*changes, *_match_rest(rest_before, rest_after)], key=_order))
@@ -136,26 +133,26 @@ def _match_by(way: MatchedBy, before: Sequence[_Program], after: Sequence[_Progr
 
 
 def _find_absorbed(
-    whole: Sequence[_Program], parts: Sequence[_Program], partner: Mapping[int, int]
-) -> dict[int, list[int]]:
-    """Maps each program of `whole` to the programs of `parts` whose outputs it computes, if there are several.
+    status: KernelStatus, whole: Sequence[_Program], parts: Sequence[_Program], partners: Mapping[int, int]
+) -> list[KernelChange]:
+    """Returns a change for each program of `whole` that computes the outputs of several programs of `parts`.
 
-    `partner` maps a program of `whole` to the part with the same outputs. No program of `whole` writes the outputs of
+    `partners` maps a program of `whole` to the part with the same outputs. No program of `whole` writes the outputs of
     the other parts.
     """
     loose = _without_common_outputs(parts, whole)
-    found: dict[int, list[int]] = {}
+    sides = {part.number: part.side for part in parts}
+    found: list[KernelChange] = []
     for item in whole:
         absorbed = [part.number for part in loose if part.outputs <= item.nodes]
-        if item.number in partner:
-            absorbed.append(partner[item.number])
-        if len(absorbed) > 1:
-            found[item.number] = sorted(absorbed)
+        if item.number in partners:
+            absorbed.append(partners[item.number])
+        many = tuple(sides[number] for number in sorted(absorbed))
+        if len(many) > 1 and status == "fused-from":
+            found.append(KernelChange(status, "nodes", many, (item.side,), ()))
+        elif len(many) > 1:
+            found.append(KernelChange(status, "nodes", (item.side,), many, ()))
     return found
-
-
-def _join(status: KernelStatus, before: Sequence[_Program], after: Sequence[_Program]) -> KernelChange:
-    return KernelChange(status, "nodes", tuple(i.side for i in before), tuple(i.side for i in after), ())
 
 
 def _compare(matched_by: MatchedBy, before: _Program, after: _Program) -> KernelChange:
@@ -163,36 +160,42 @@ def _compare(matched_by: MatchedBy, before: _Program, after: _Program) -> Kernel
     changed: tuple[KernelField, ...] = tuple(name for name, one, other in costs if one != other)
     if before.canonical != after.canonical:
         changed = ("source", *changed)
-    status = "changed" if changed else "unchanged"
+    status: KernelStatus = "unchanged"
+    if changed:
+        status = "changed"
     return KernelChange(status, matched_by, (before.side,), (after.side,), changed)
+
+
+_Match = Callable[[MatchedBy, Sequence[_Program], Sequence[_Program]], dict[int, int]]
 
 
 def _match_rest(before: Sequence[_Program], after: Sequence[_Program]) -> list[KernelChange]:
     """Pairs kernels without common outputs: by key, by source, then the most alike first."""
     changes: list[KernelChange] = []
     left, right = {item.number: item for item in before}, {item.number: item for item in after}
-    ways: tuple[MatchedBy, ...] = ("key", "source", "similarity")
-    for way in ways:
-        rest = list(left.values()), list(right.values())
-        found = _match_by(way, *rest) if way in _LEVELS else _match_alike(*rest)
+    ways: dict[MatchedBy, _Match] = {"key": _match_by, "source": _match_by, "similarity": _match_alike}
+    for way, match in ways.items():
+        found = match(way, list(left.values()), list(right.values()))
         changes += [_compare(way, left.pop(i), right.pop(j)) for i, j in found.items()]
     changes += [KernelChange("only-before", "", (item.side,), (), ()) for item in left.values()]
     changes += [KernelChange("only-after", "", (), (item.side,), ()) for item in right.values()]
     return changes
 
 
-def _match_alike(before: Sequence[_Program], after: Sequence[_Program], *, moves: bool = False) -> dict[int, int]:
-    """Pairs numbers of programs by the share of nodes that both compute, or of lines that both have. With `moves` only
-    nodes count, and one program must compute what the other writes."""
+def _match_alike(way: MatchedBy, before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
+    """Pairs numbers of programs by the share of nodes that both compute, or of lines that both have. By `nodes` lines
+    do not count, and one program must compute what the other writes."""
 
     def measure(one: _Program, other: _Program) -> float:
         alike = share(len(one.nodes & other.nodes), len(one.nodes) + len(other.nodes))
-        if not moves:
+        if way == "similarity":
             # sorted, because the result of difflib may depend on the order of the sides
             alike = max(alike, _compare_lines(*sorted((one.lines, other.lines))))
         elif not (one.outputs <= other.nodes or other.outputs <= one.nodes):
             return 0.0
-        return alike if alike >= _LEAST_ALIKE else 0.0
+        if alike < _LEAST_ALIKE:
+            return 0.0
+        return alike
 
     return {before[i].number: after[j].number for i, j in match_most_alike(before, after, measure).items()}
 

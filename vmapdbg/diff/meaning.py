@@ -225,9 +225,16 @@ class Meanings:
         if arg is None and op not in RESHAPING:
             arg = node.arg
         # the argument of a PARAM is a slot, the argument of a BUFFER its size, which the shape has
-        parts = [] if op in _LEAVES else [arg]
-        if places:
-            parts += [self._describe_axes(source, shape, axes) for source in sources]
+        parts: list[object] = []
+        if op not in _LEAVES:
+            parts.append(arg)
+        for source in sources:
+            # the source's axis for each axis along which its reader varies
+            aligned = self._align(source, shape)
+            if places and aligned is None:
+                parts.append([axis for axis in self.views[source].axes if axis is not None])
+            elif places and aligned is not None:
+                parts.append([axis for axis, mine in zip(aligned, axes, strict=True) if mine is not None])
         head = Head(
             id=node.id,
             op=op,
@@ -249,13 +256,6 @@ class Meanings:
         self._numbers.add(same)
         self.heads.setdefault(same, head)
         return same
-
-    def _describe_axes(self, source: int, shape: Shape, axes: Sequence[int | None]) -> object:
-        """Returns the source's axis for each axis along which its reader varies."""
-        aligned = self._align(source, shape)
-        if aligned is None:
-            return [axis for axis in self.views[source].axes if axis is not None]
-        return [axis for axis, of_reader in zip(aligned, axes, strict=True) if of_reader is not None]
 
     def _shape(self, node: int) -> Shape:
         return _shape_of(self.index.nodes[node])

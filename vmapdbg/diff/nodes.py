@@ -38,11 +38,13 @@ def match_nodes(before: Schedule, after: Schedule, *, loosely: bool = False) -> 
     compute a part in two ways: nodes of a kind that are read by equal nodes, then nodes of a kind on the same line.
     """
     cons = HashConsing()
-    levels: list[list[dict[int, int]]] = []
-    for side in (before, after):
-        levels.append(_number_graph(side, cons))
-        if loosely:
-            levels[-1] += _number_alike(side, cons)
+    levels = [_number_graph(side, cons) for side in (before, after)]
+    if loosely:
+        for side, numbers in zip((before, after), levels, strict=True):
+            # whatever the sources are: the kind of a node with its readers, then with its line
+            alike = {node.id: cons("alike", node.op, node.dtype, node.shape) for node in side.nodes}
+            lines = {node.id: cons("line", alike[node.id], node.line) for node in side.nodes if node.line is not None}
+            numbers += [_number_uses(side.nodes, lines | alike, cons), lines]
     return match_by_levels(*levels)
 
 
@@ -67,20 +69,16 @@ def _number_graph(schedule: Schedule, cons: HashConsing) -> list[dict[int, int]]
     """Returns the levels of a schedule's nodes, the most specific first."""
     values = number_values(schedule.nodes, cons)
     uses = _number_uses(schedule.nodes, values, cons)
-    decided = {node.id: cons("decided", uses[node.id], _decision(node)) for node in schedule.nodes}
+    decided: dict[int, int] = {}
+    for node in schedule.nodes:
+        realized = node.realized and (node.realized.axes, node.realized.reason)
+        decided[node.id] = cons("decided", uses[node.id], realized, node.ambient, _expressions(node))
     ranges = _number_ranges(schedule, decided, cons)
-    exact = {
-        node.id: cons("exact", decided[node.id], _expressions(node, lambda name: f"r{ranges.get(name, -1)}_"))
-        for node in schedule.nodes
-    }
+    exact: dict[int, int] = {}
+    for node in schedule.nodes:
+        named = _expressions(node, lambda name: f"r{ranges.get(name, -1)}_")
+        exact[node.id] = cons("exact", decided[node.id], named)
     return [exact, decided, uses, values]
-
-
-def _number_alike(schedule: Schedule, cons: HashConsing) -> list[dict[int, int]]:
-    """Returns two more levels, whatever the sources are: the kind of a node with its readers, then with its line."""
-    alike = {node.id: cons("alike", node.op, node.dtype, node.shape) for node in schedule.nodes}
-    lines = {node.id: cons("line", alike[node.id], node.line) for node in schedule.nodes if node.line is not None}
-    return [_number_uses(schedule.nodes, lines | alike, cons), lines]
 
 
 def _number_uses(nodes: Iterable[Node], values: Mapping[int, int], cons: HashConsing) -> dict[int, int]:
@@ -106,11 +104,6 @@ def _number_ranges(schedule: Schedule, nodes: Mapping[int, int], cons: HashConsi
                 named.setdefault(name, []).append((nodes[node.id], position))
     kinds = range_kinds(schedule.ranges)
     return {name: cons("range", kinds.get(name), tuple(sorted(uses))) for name, uses in named.items()}
-
-
-def _decision(node: Node) -> Hashable:
-    realized = node.realized and (node.realized.axes, node.realized.reason)
-    return realized, node.ambient, _expressions(node)
 
 
 def _expressions(node: Node, name_of: Callable[[str], str] | None = None) -> Hashable:
@@ -141,102 +134,86 @@ class _EditMatcher:
         self, before: Schedule, after: Schedule, known: Mapping[int, int], same_lines: Mapping[str, str]
     ) -> None:
         self.sides = index_of(before), index_of(after)
-        self.same_lines = same_lines
         self.known = known
-        self.pairs = dict(known)
-        self.partners = {twin: node for node, twin in known.items()}
+        self.pairs, self.taken = dict(known), set(known.values())
         cons = HashConsing()
         self.kinds = [
-            {n.id: cons(n.op, n.dtype, n.shape, n.arg, len(n.src)) for n in side.schedule.nodes} for side in self.sides
+            {n.id: cons(n.op, n.dtype, n.shape, n.arg, len(n.src)) for n in side.nodes} for side in (before, after)
+        ]
+        # the lines of nodes by their names after
+        self.lines = [
+            {node.id: same_lines.get(node.line or "", node.line) for node in before.nodes},
+            {node.id: node.line for node in after.nodes},
         ]
 
     def match(self) -> dict[int, int]:
         """Returns the new pairs."""
-        before, after = self._list_free()
-        if not before or not after:
+        if len(self.known) == min(len(side.nodes) for side in self.sides):
             return {}
         # nodes without readers: the outputs of both sides
-        before = [node for node in before if not self.sides[0].readers[node.id]]
-        after = [node for node in after if not self.sides[1].readers[node.id]]
-        self._add(match_by_levels(self._list_keys(0, before), self._list_keys(1, after)))
+        self._match_free(lambda side, node_id: not self.sides[side].readers[node_id], 2)
         self._spread(list(self.pairs.items()))
-        before, after = ([node for node in free if node.line is not None] for free in self._list_free())
-        self._add(match_by_levels(self._list_keys(0, before)[:1], self._list_keys(1, after)[:1]))
+        self._match_free(lambda side, node_id: self.lines[side][node_id] is not None, 1)
         self._spread(self._list_new())
         return dict(self._list_new())
-
-    def _list_free(self) -> tuple[list[Node], list[Node]]:
-        before = [node for node in self.sides[0].schedule.nodes if node.id not in self.pairs]
-        after = [node for node in self.sides[1].schedule.nodes if node.id not in self.partners]
-        return before, after
 
     def _list_new(self) -> list[Pair]:
         return [pair for pair in self.pairs.items() if pair[0] not in self.known]
 
-    def _list_keys(self, side: int, nodes: Sequence[Node]) -> list[dict[int, Hashable]]:
-        """Returns two levels of keys: the kind of a node with its line, and its kind alone."""
-        kinds = self.kinds[side]
-        with_line: dict[int, Hashable] = {node.id: (kinds[node.id], self._line(side, node)) for node in nodes}
-        return [with_line, {node.id: kinds[node.id] for node in nodes}]
-
-    def _line(self, side: int, node: Node) -> str | None:
-        """Returns the line of a node by its name after."""
-        if side == 1 or node.line is None:
-            return node.line
-        return self.same_lines.get(node.line, node.line)
+    def _match_free(self, is_chosen: Callable[[int, int], bool], levels: int) -> None:
+        """Pairs the chosen free nodes (side, node id) by kind and line; with a second level by kind alone."""
+        keys: list[list[dict[int, Hashable]]] = []
+        for side, done in enumerate((self.pairs, self.taken)):
+            kinds: dict[int, Hashable] = {}
+            for node_id, kind in self.kinds[side].items():
+                if node_id not in done and is_chosen(side, node_id):
+                    kinds[node_id] = kind
+            with_line: dict[int, Hashable] = {i: (kind, self.lines[side][i]) for i, kind in kinds.items()}
+            keys.append([with_line, kinds][:levels])
+        self._add(match_by_levels(*keys))
 
     def _add(self, pairs: Mapping[int, int]) -> None:
         self.pairs |= pairs
-        self.partners |= {twin: node for node, twin in pairs.items()}
+        self.taken |= set(pairs.values())
 
     # *** step by step
 
     def _spread(self, fresh: list[Pair]) -> None:
-        """Pairs the free sources and readers of pairs, then theirs, until nothing is new. The candidate with the most
-        votes is taken, then the candidate on the same line, then the candidate with the nearest id."""
+        """Pairs the free sources and readers of pairs, then theirs, until nothing is new."""
         while fresh:
             votes: Counter[Pair] = Counter()
             for pair in fresh:
                 votes.update(self._list_candidates(*pair))
-            ranked = sorted(votes, key=lambda pair: (-votes[pair], not self._is_same_line(pair), *_distance(pair)))
-            chosen = match_in_order(ranked)
+            chosen = match_in_order(sorted(votes, key=lambda pair: (-votes[pair], *self._rank(*pair))))
             self._add(chosen)
             fresh = list(chosen.items())
 
-    def _is_same_line(self, pair: Pair) -> bool:
-        one, other = self.sides[0].nodes[pair[0]], self.sides[1].nodes[pair[1]]
-        return other.line is not None and self._line(0, one) == other.line
+    def _rank(self, one: int, other: int) -> tuple[object, ...]:
+        """Sorts candidates with the same votes: nodes on the same line first, then nodes with near ids."""
+        line = self.lines[1][other]
+        is_same_line = line is not None and self.lines[0][one] == line
+        # symmetric in the sides: pairs that tie have no node in common
+        return not is_same_line, abs(one - other), one + other, one
 
     def _list_candidates(self, one: int, other: int) -> Iterator[Pair]:
-        left, right = self.sides[0].nodes[one], self.sides[1].nodes[other]
-        for pair in zip(left.src, right.src, strict=False):
-            if self._may_pair(*pair):
-                yield pair
+        for left, right in zip(self.sides[0].nodes[one].src, self.sides[1].nodes[other].src, strict=False):
+            is_free = left not in self.pairs and right not in self.taken
+            if is_free and left in self.kinds[0] and self.kinds[0][left] == self.kinds[1].get(right):
+                yield left, right
         # a constant may have a thousand readers: only readers without another of their kind are candidates
         readers = self._lone_readers(0, one), self._lone_readers(1, other)
         for kind in readers[0].keys() & readers[1].keys():
             yield readers[0][kind], readers[1][kind]
 
-    def _may_pair(self, one: int, other: int) -> bool:
-        if one in self.pairs or other in self.partners:
-            return False
-        kind = self.kinds[0].get(one)
-        return kind is not None and kind == self.kinds[1].get(other)
-
     def _lone_readers(self, side: int, node_id: int) -> dict[tuple[int, int], int]:
         """Maps (kind, position of the source) to the free reader that has it, if there is exactly one."""
-        known = (self.pairs, self.partners)[side]
+        done = (self.pairs, self.taken)[side]
         found: dict[tuple[int, int], list[int]] = {}
         for reader in self.sides[side].readers[node_id]:
-            if reader.id not in known:
+            if reader.id not in done:
                 kind = self.kinds[side][reader.id], reader.src.index(node_id)
                 found.setdefault(kind, []).append(reader.id)
         return {kind: readers[0] for kind, readers in found.items() if len(readers) == 1}
-
-
-def _distance(pair: Pair) -> tuple[int, int, int]:
-    # symmetric in the sides: pairs that tie have no node in common
-    return abs(pair[0] - pair[1]), sum(pair), pair[0]
 
 
 # *** schedules
@@ -253,39 +230,47 @@ def match_schedules(
     The result is in the order of `after`. A schedule of `before` alone follows its predecessor in `before`.
     """
     cons = HashConsing()
-    counts = [[Counter(number_values(item.nodes, cons).values()) for item in side] for side in (before, after)]
-    graphs = [{i: cons(*sorted(count.items())) for i, count in enumerate(side)} for side in counts]
+    counts: list[list[Counter[int]]] = []
+    kinds: list[list[Counter[int]]] = []
+    graphs: list[dict[int, int]] = []
+    for side in (before, after):
+        counts.append([Counter(number_values(item.nodes, cons).values()) for item in side])
+        kinds.append([Counter(cons("kind", n.op, n.dtype, n.shape, n.arg) for n in item.nodes) for item in side])
+        graphs.append({i: cons(*sorted(count.items())) for i, count in enumerate(counts[-1])})
     matched = match_by_levels([graphs[0]], [graphs[1]])
     lines = same_lines or {}
 
-    def match_alike(counts: Sequence[Sequence[Counter[int]]], least: float) -> dict[int, int]:
-        taken = set(matched.values())
-        rest_before = [i for i in range(len(before)) if i not in matched]
-        rest_after = [i for i in range(len(after)) if i not in taken]
+    def is_same_line(i: int, j: int) -> bool:
+        line = before[i].line
+        # in one program the lines add nothing to the graphs
+        return bool(lines) and line is not None and lines.get(line, line) == after[j].line
 
-        def measure(i: int, j: int) -> float:
-            left, right = counts[0][i], counts[1][j]
-            alike = share((left & right).total(), left.total() + right.total())
-            if alike < least:
-                return 0.0
-            line = before[i].line
-            # in one program the lines add nothing to the graphs
-            if lines and line is not None and lines.get(line, line) == after[j].line:
-                alike += _SAME_LINE
-            return alike
-
-        found = match_most_alike(rest_before, rest_after, measure, _WINDOW)
-        return {rest_before[i]: rest_after[j] for i, j in found.items()}
-
-    matched |= match_alike(counts, _LEAST_ALIKE)
+    matched |= _match_alike(counts, matched, _LEAST_ALIKE, is_same_line)
     # an edit near the inputs changes what nearly every node computes
-    kinds = [
-        [Counter(cons("kind", node.op, node.dtype, node.shape, node.arg) for node in item.nodes) for item in side]
-        for side in (before, after)
-    ]
-    matched |= match_alike(kinds, _LEAST_OF_A_KIND)
+    matched |= _match_alike(kinds, matched, _LEAST_OF_A_KIND, is_same_line)
     matched |= _match_empty(before, after, matched, lines)
     return _order_pairs(len(before), len(after), matched)
+
+
+def _match_alike(
+    counts: Sequence[Sequence[Counter[int]]],
+    matched: Mapping[int, int],
+    least: float,
+    is_same_line: Callable[[int, int], bool],
+) -> dict[int, int]:
+    taken = set(matched.values())
+    rest_before = [i for i in range(len(counts[0])) if i not in matched]
+    rest_after = [i for i in range(len(counts[1])) if i not in taken]
+
+    def measure(i: int, j: int) -> float:
+        left, right = counts[0][i], counts[1][j]
+        alike = share((left & right).total(), left.total() + right.total())
+        if alike < least:
+            return 0.0
+        return alike + _SAME_LINE * is_same_line(i, j)
+
+    found = match_most_alike(rest_before, rest_after, measure, _WINDOW)
+    return {rest_before[i]: rest_after[j] for i, j in found.items()}
 
 
 def _match_empty(

@@ -126,7 +126,11 @@ def align_sources(before: str, after: str, names: Collection[str]) -> list[LineP
     left = [_read_line(line, names) for line in before.strip("\n").split("\n")]
     right = [_read_line(line, names) for line in after.strip("\n").split("\n")]
     pairs = _pair_lines(left, right)
-    renamed = _choose_variables(pairs)
+    votes: Counter[tuple[str, str]] = Counter()
+    for one, other in pairs:
+        if one is not None and other is not None:
+            votes.update((a.text, b.text) for a, b in _pair_tokens(one, other) if a.is_variable)
+    renamed = choose_names(votes)
     lines: list[LinePair] = []
     for one, other in pairs:
         if one is None or other is None:
@@ -178,17 +182,6 @@ def _line_likeness(one: _Line, other: _Line) -> float:
     return common**3
 
 
-def _choose_variables(pairs: _Pairs) -> dict[str, str]:
-    votes: Counter[tuple[str, str]] = Counter()
-    for before, after in pairs:
-        if before is None or after is None:
-            continue
-        for one, other in _pair_tokens(before, after):
-            if one.is_variable:
-                votes[one.text, other.text] += 1
-    return choose_names(votes)
-
-
 def _pair_tokens(before: _Line, after: _Line) -> Iterator[tuple[_Token, _Token]]:
     if before.forms == after.forms:
         yield from zip(before.tokens, after.tokens, strict=True)
@@ -201,28 +194,24 @@ def _pair_tokens(before: _Line, after: _Line) -> Iterator[tuple[_Token, _Token]]
 def _mark_tokens(
     before: Sequence[_Token], after: Sequence[_Token], renamed: dict[str, str]
 ) -> tuple[tuple[MarkedSpan, ...], tuple[MarkedSpan, ...]]:
-    left = [_name_after(token, renamed) for token in before]
+    left: list[str] = []
+    for token in before:
+        name = token.form
+        if token.is_variable:
+            # a variable without a partner gets a `'`
+            name = renamed.get(token.text, token.text + "'")
+        left.append(name)
     # a kernel's name is never a difference
     right = [token.text if token.is_variable else token.form for token in after]
-    marks: tuple[list[MarkedSpan], list[MarkedSpan]] = ([], [])
-    if left != right:
-        for tag, i, end, j, end_after in find_opcodes(left, right):
-            if tag != "equal":
-                _add_mark(marks[0], before[i:end])
-                _add_mark(marks[1], after[j:end_after])
-    return tuple(marks[0]), tuple(marks[1])
-
-
-def _name_after(token: _Token, renamed: dict[str, str]) -> str:
-    """Returns a token of before by its name after; a variable without a partner gets a `'`."""
-    if not token.is_variable:
-        return token.form
-    return renamed.get(token.text, token.text + "'")
-
-
-def _add_mark(marks: list[MarkedSpan], tokens: Sequence[_Token]) -> None:
-    if tokens:
-        marks.append((tokens[0].start, tokens[-1].start + len(tokens[-1].text)))
+    if left == right:
+        return (), ()
+    marks_before: list[MarkedSpan] = []
+    marks_after: list[MarkedSpan] = []
+    for tag, i, end, j, end_after in find_opcodes(left, right):
+        for marks, tokens in ((marks_before, before[i:end]), (marks_after, after[j:end_after])):
+            if tag != "equal" and tokens:
+                marks.append((tokens[0].start, tokens[-1].start + len(tokens[-1].text)))
+    return tuple(marks_before), tuple(marks_after)
 
 
 # *** spelling: releases print numbers and arguments in different ways
@@ -240,17 +229,12 @@ def unify_spelling(source: str, kernel: str) -> str:
     head, body = source[: end + 1], source[end + 1 :]
     number = 0
     for name in _INTEGER.findall(head):
-        body, is_used = _name_integer(body, name, f"integer{number}")
-        number += is_used
+        copied = re.search(_COPY.format(re.escape(name)), body)
+        if copied is not None:
+            body = re.sub(rf"\b{copied[1]}\b", name, body[: copied.start()] + body[copied.end() :])
+        body, uses = re.subn(rf"\b{re.escape(name)}\b", f"integer{number}", body)
+        number += uses > 0
     return unify_numbers(_INTEGER.sub("", head) + body)
-
-
-def _name_integer(body: str, name: str, unified: str) -> tuple[str, bool]:
-    copied = re.search(_COPY.format(re.escape(name)), body)
-    if copied is not None:
-        body = re.sub(rf"\b{copied[1]}\b", name, body[: copied.start()] + body[copied.end() :])
-    renamed, uses = re.subn(rf"\b{re.escape(name)}\b", unified, body)
-    return renamed, uses > 0
 
 
 def unify_numbers(text: str) -> str:

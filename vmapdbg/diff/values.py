@@ -30,8 +30,12 @@ def estimate_terms(*schedules: Schedule) -> int:
 
     `vmapdbg check` counts them in the graph. In a capture, outputs cannot be followed to their nodes.
     """
-    ranges = [item for schedule in schedules for item in schedule.ranges]
-    return max((r.size for r in ranges if r.axis_type == "REDUCE" and isinstance(r.size, int)), default=0)
+    largest = 0
+    for schedule in schedules:
+        for item in schedule.ranges:
+            if item.axis_type == "REDUCE" and isinstance(item.size, int):
+                largest = max(largest, item.size)
+    return largest
 
 
 def compare_output(number: int, before: Output | None, after: Output | None, terms: int) -> ValueDiff:
@@ -110,14 +114,12 @@ def _compare_elements(found: ValueDiff, before: Output, after: Output, tolerance
     absolute, relative = map(make_plain, measure_errors(one, other))
     found = replace(found, different=int(wrong.size), max_absolute=absolute, max_relative=relative)
     if not wrong.size:
-        # without a tolerance, the differing elements were not sampled
-        return replace(found, status="close" if tolerance.relative else "different")
+        if tolerance.relative:
+            return replace(found, status="close")
+        # the elements that differ were not sampled
+        return replace(found, status="different")
     first = int(wrong[0])
-    return replace(
-        found,
-        status="different",
-        first=first,
-        index=find_index(first, before.shape) if math.prod(before.shape) == found.sampled else None,
-        value_before=before.sample[first],
-        value_after=after.sample[first],
-    )
+    if math.prod(before.shape) == found.sampled:
+        found = replace(found, index=find_index(first, before.shape))
+    values = {"value_before": before.sample[first], "value_after": after.sample[first]}
+    return replace(found, status="different", first=first, **values)

@@ -348,9 +348,7 @@ def list_commits(top: Path, good: str, bad: str) -> list[str]:
 
 def describe_commit(top: Path, commit: str) -> str:
     """Returns a commit in one line: short hash, date, subject."""
-    found = run_git(top, "show", "--no-patch", "--format=%h %cs %s", commit)
-    if found is None:
-        return commit
+    found = run_git(top, "show", "--no-patch", "--format=%h %cs %s", commit) or commit.encode()
     return found.decode("utf-8", "replace").strip()
 
 

@@ -306,17 +306,14 @@ def find_wrong_order(capture: Capture, baseline: Capture | None) -> Iterator[Fin
 def _explain_order(schedule: Schedule, kernel: Kernel, found: WrongTime) -> str | None:
     """Returns what is wrong with the order, None if it is not certain that anything is."""
     memory = f"{index_of(schedule).op(found.node)} {found.node}"
-    reads = f"kernel {kernel.name} reads {found.buffer}"
-    for number in found.early:
+    for number in (*found.early, *found.late):
         writer = schedule.kernels[number]
-        if _touch_same_elements(writer, kernel, found):
-            order = f"{reads} after kernel {writer.name} #{number} has written it"
-            return f"{order}: the graph asks for what {memory} held before"
-    for number in found.late:
-        writer = schedule.kernels[number]
-        if _touch_same_elements(writer, kernel, found):
-            order = f"{reads} before kernel {writer.name} #{number} writes it"
-            return f"{order}: the graph asks for what {memory} holds then"
+        if not _touch_same_elements(writer, kernel, found):
+            continue
+        order, holds = f"before kernel {writer.name} #{number} writes it", "holds then"
+        if number in found.early:
+            order, holds = f"after kernel {writer.name} #{number} has written it", "held before"
+        return f"kernel {kernel.name} reads {found.buffer} {order}: the graph asks for what {memory} {holds}"
     return None
 
 

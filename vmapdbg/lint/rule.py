@@ -99,8 +99,8 @@ def advise_apart(capture: Capture, baseline: Capture | None, fused: Sequence[Ker
     version = tuple(int(part) for part in capture.versions.tinygrad.split(".")[:2] if part.isdecimal())
     call = ".clone()" if version >= _CLONE_SINCE else ".contiguous()"
     advice = f"{call} after the value that should be a buffer of its own"
-    is_on_before = baseline is None or baseline.patches.get("fuse-broadcast")
-    if is_on_before or len(fused) < 2 or not capture.patches.get("fuse-broadcast"):
+    is_new = baseline is not None and not baseline.patches.get("fuse-broadcast")
+    if not is_new or len(fused) < 2 or not capture.patches.get("fuse-broadcast"):
         return advice
     off = [f"-{name}" for name, is_on in capture.patches.items() if not is_on or name == "fuse-broadcast"]
     return f"--patches {','.join(['all', *off])}, or {advice}"

@@ -25,7 +25,7 @@ _NARROW = {"half", "bfloat16", "fp8e4m3", "fp8e5m2"}
 _CARRIERS = {**NUMPY_DTYPES, **dict.fromkeys(_NARROW, np.float32)}
 
 
-def find_carrier(dtype: str) -> np.dtype[Any]:
+def carrier_of(dtype: str) -> np.dtype[Any]:
     """Returns numpy's dtype that carries the numbers of a dtype."""
     return np.dtype(_CARRIERS[dtype])
 
@@ -40,7 +40,7 @@ def round_floats(numbers: Numbers, dtype: str) -> Numbers:
 
 def fit(number: float, dtype: str) -> float | Numbers:
     """Returns a constant as numpy needs it for a dtype: integers wrap around."""
-    carrier = find_carrier(dtype)
+    carrier = carrier_of(dtype)
     if carrier.kind in "bf":
         return number
     return wrap_integer(number, carrier)
@@ -48,7 +48,7 @@ def fit(number: float, dtype: str) -> float | Numbers:
 
 def load(array: Array) -> Numbers:
     """Returns the contents of a buffer in the carrier of their dtype, in their shape."""
-    return decode(array).astype(find_carrier(array.dtype), copy=False).reshape(array.shape)
+    return decode(array).astype(carrier_of(array.dtype), copy=False).reshape(array.shape)
 
 
 def cast(numbers: Numbers, source: str, dtype: str) -> Found:
@@ -61,7 +61,7 @@ def cast(numbers: Numbers, source: str, dtype: str) -> Found:
             return rounded, None
         # some devices return the largest number instead
         return rounded, ~np.isfinite(rounded)
-    carrier = find_carrier(dtype)
+    carrier = carrier_of(dtype)
     if not is_float(source):
         return numbers.astype(carrier), None
     limits = np.iinfo(carrier)
@@ -124,7 +124,7 @@ def _maximum(x: Numbers, y: Numbers) -> Found:
     largest = np.maximum(x, y)
     if x.dtype.kind != "f":
         return largest, None
-    # if one of the two is NaN the result differs from device to device
+    # if an operand is NaN the result differs from device to device
     return largest, np.isnan(largest)
 
 
@@ -223,7 +223,7 @@ class Rounding:
 
     def carry(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
         """Returns operands in the numpy dtype that a node is computed in."""
-        return numbers.astype(find_carrier(node.dtype), copy=False)
+        return numbers.astype(carrier_of(node.dtype), copy=False)
 
     def start(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
         """Returns the contents of an input, or the bits of a bitcast, as a node's value."""
@@ -237,7 +237,7 @@ class Rounding:
         """Rounds the result of a node's op to the node's value."""
         if is_float(node.dtype):
             return round_floats(numbers, node.dtype)
-        return np.asarray(numbers, dtype=find_carrier(node.dtype))
+        return np.asarray(numbers, dtype=carrier_of(node.dtype))
 
 
 class InDouble(Rounding):

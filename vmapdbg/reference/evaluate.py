@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from vmapdbg.reference.arithmetic import FUNCTIONS, OF_FLOATS, Rounding, bitcast, compute, find_carrier, fit, load
+from vmapdbg.reference.arithmetic import FUNCTIONS, OF_FLOATS, Rounding, bitcast, carrier_of, compute, fit, load
 from vmapdbg.reference.graph import (
     DEVICES,
     MOVEMENT,
@@ -100,8 +100,6 @@ class Evaluator:
         self._values.clear()
         self._held = 0
 
-    # *** values
-
     def _keep(self, slot: int, value: RangedArray | Unknown) -> None:
         self._values[slot] = value
         self._held += _count_bytes(value)
@@ -116,8 +114,6 @@ class Evaluator:
         if isinstance(found, Unknown):
             raise found
         return found
-
-    # *** one node
 
     def _try(self, slot: int) -> RangedArray | Unknown:
         try:
@@ -141,7 +137,7 @@ class Evaluator:
             # to add or remove axes of size 1 is always a view
             if [size for size in before if size != 1] == [size for size in node.shape if size != 1]:
                 return
-        self.check_bytes(math.prod(node.shape) * find_carrier(node.dtype).itemsize)
+        self.check_bytes(math.prod(node.shape) * carrier_of(node.dtype).itemsize)
 
     def check_bytes(self, count: int) -> None:
         """Raises Unknown if there is no room for so many bytes more."""
@@ -215,26 +211,24 @@ class Evaluator:
             total = sum_product(self.graph, product, node, [value.numbers for value in spread], len(ranges))
             if total is not None:
                 return RangedArray(self.rounding.finish(slot, node, total), ranges)
-        return self._compute_inside(product.inside, lambda: self._make_reduce(slot, node))
+        return self._compute_skipped(product.skipped, lambda: self._make_reduce(slot, node))
 
     def _slide(self, slot: int, node: OpNode) -> RangedArray:
         windows = self._plan.windows[slot]
         view = make_windows(windows, self._value(windows.source), node.shape)
         if view is not None:
             return view
-        return self._compute_inside(windows.inside, lambda: self._move(node, self._value(node.src[0]), []))
+        return self._compute_skipped(windows.skipped, lambda: self._move(node, self._value(node.src[0]), []))
 
-    def _compute_inside(self, inside: Sequence[int], finish: Callable[[], RangedArray]) -> RangedArray:
+    def _compute_skipped(self, skipped: Sequence[int], finish: Callable[[], RangedArray]) -> RangedArray:
         """Computes nodes that the plan left out, the deepest first, and then their reader."""
-        for inner in reversed(inside):
+        for inner in reversed(skipped):
             self._check_room(inner)
             self._keep(inner, self._compute(inner))
         value = finish()
-        for inner in inside:
+        for inner in skipped:
             self._drop(inner)
         return value
-
-    # *** ops with a method of their own
 
     def _make_buffer(self, slot: int, node: OpNode) -> RangedArray:
         names = self.graph.inputs.get(slot)
@@ -252,7 +246,7 @@ class Evaluator:
 
     def _make_step(self, slot: int, node: OpNode) -> RangedArray:
         name, count = node.arg
-        return RangedArray(np.arange(count, dtype=find_carrier(node.dtype)), (name,))
+        return RangedArray(np.arange(count, dtype=carrier_of(node.dtype)), (name,))
 
     def _make_cast(self, slot: int, node: OpNode) -> RangedArray:
         source = self._value(node.src[0])
@@ -295,7 +289,7 @@ class Evaluator:
             target, value_slot = self.graph.nodes[written].src[:2]
             view, seen = find_view(self.graph, target), self.graph.nodes[target]
             if view.base != shown.base:
-                raise Unknown("a write to another buffer than the one that is read after it")
+                raise Unknown("a write to a buffer that is not read after it")
             value = recast(self._value(value_slot), seen.dtype, base.dtype)
             if is_whole(self.graph, view) and (memory is None or value.ranges == memory.ranges):
                 batch = value.numbers.shape[: len(value.ranges)]
@@ -327,7 +321,7 @@ def _count_bytes(value: RangedArray | Unknown) -> int:
 def write(memory: RangedArray, places: RangedArray, value: RangedArray) -> RangedArray:
     """Returns memory with a value written to `places`: the number of an element of memory for each element."""
     if not set(value.ranges) <= set(places.ranges):
-        raise Unknown("what is written depends on a step, where it is written does not")
+        raise Unknown("the written value depends on a step, and its place does not")
     (where, what), _ = align([places, value])
     # if two elements have the same place it is undefined which of them stays
     numbers = memory.numbers.copy()

@@ -120,7 +120,7 @@ class OpGraph:
                 stack += sources_of(slot)
         return sorted(found)
 
-    def find_open(self) -> list[frozenset[int]]:
+    def open_ranges(self) -> list[frozenset[int]]:
         """Returns for each node the step ranges that its value may depend on."""
         found: list[frozenset[int]] = []
         for slot, node in enumerate(self.nodes):

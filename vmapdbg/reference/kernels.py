@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vmapdbg.reference.arithmetic import find_carrier, load
+from vmapdbg.reference.arithmetic import carrier_of, load
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import OpGraph, OpNode, ScheduledKernel, Unknown, ended_ranges
 from vmapdbg.reference.value import Mask, RangedArray, align, leave_scope
@@ -74,13 +74,13 @@ class LoopEvaluator(Evaluator):
         return self._make_invalid(slot, node)
 
     def _make_invalid(self, slot: int, node: OpNode) -> RangedArray:
-        return RangedArray(np.zeros(node.shape, find_carrier(node.dtype)), (), np.ones(node.shape, np.bool_))
+        return RangedArray(np.zeros(node.shape, carrier_of(node.dtype)), (), np.ones(node.shape, np.bool_))
 
     def _make_close(self, slot: int, node: OpNode) -> RangedArray:
         source = self._value(node.src[0])
         names, kept = node.arg
         if source.own_shape:
-            raise Unknown("a buffer is made of a value that has axes")
+            raise Unknown("the value of a buffer has axes")
         closed = [name for name in names if name is not None]
         if len(set(closed)) < len(closed):
             raise Unknown("a buffer closes a range twice")
@@ -149,7 +149,7 @@ class PartEvaluator(LoopEvaluator):
     def _make_step(self, slot: int, node: OpNode) -> RangedArray:
         name, count = node.arg
         steps = self.part.get(name, range(count))
-        return RangedArray(np.arange(steps.start, steps.stop, dtype=find_carrier(node.dtype)), (name,))
+        return RangedArray(np.arange(steps.start, steps.stop, dtype=carrier_of(node.dtype)), (name,))
 
     def _make_load(self, slot: int, node: OpNode) -> RangedArray:
         memory = self.memories[node.arg]
@@ -169,12 +169,12 @@ class PartEvaluator(LoopEvaluator):
 def _find_places(indices: Sequence[Numbers], sizes: Sequence[int]) -> tuple[tuple[Numbers, ...], Mask]:
     """Returns indices within the first axes of memory, and which of them were outside of it."""
     outside = np.zeros((), np.bool_)
-    inside = []
+    clipped = []
     for index, size in zip(indices, sizes, strict=False):
         is_beyond = (index < 0) | (index >= size)
         outside = outside | is_beyond
-        inside.append(np.where(is_beyond, 0, index))
-    return tuple(inside), outside
+        clipped.append(np.where(is_beyond, 0, index))
+    return tuple(clipped), outside
 
 
 def write_steps(
@@ -230,13 +230,10 @@ def refuse_order(kernel: ScheduledKernel) -> None:
             raise Unknown("it reads the buffer that it writes at other places: its value depends on the order")
 
 
-# *** parts of a kernel
-
-
 def split(kernel: ScheduledKernel) -> Iterator[Part]:
     """Yields the parts in which a kernel is computed. Raises Unknown if it takes too long or cannot be split."""
     graph = kernel.graph
-    open_ranges = graph.find_open()
+    open_ranges = graph.open_ranges()
     used = [names | ended_ranges(node) for node, names in zip(graph.nodes, open_ranges, strict=True)]
     counts = [math.prod(graph.ranges[name] for name in names) for names in used]
     if max(counts, default=0) > MOST_ELEMENTS:

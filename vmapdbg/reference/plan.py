@@ -30,14 +30,14 @@ _LARGEST_EXACT = 2.0**53
 
 @dataclass(frozen=True)
 class Windows:
-    """A shrink that leaves windows. `inside` are the nodes that need not be computed: from its source down to the
+    """A shrink that leaves windows. `skipped` are the nodes that need not be computed: from its source down to the
     reshape of `source`, which must repeat the axes `repeated`.
 
     The windows are a view of `source`. `starts` has the part of each of its axes from the first element on, and
     `strides` an axis and a factor for each axis of the windows: the stride is the stride of the axis times the factor.
     """
 
-    inside: tuple[int, ...]
+    skipped: tuple[int, ...]
     source: int
     repeated: list[int]
     starts: list[slice]
@@ -114,11 +114,11 @@ def make_windows(windows: Windows, source: RangedArray, shape: tuple[int, ...]) 
 
 @dataclass(frozen=True)
 class Product:
-    """A product that only a sum reads. `inside` are the nodes that need not be computed, from the source of the reduce
+    """A product that only a sum reads. `skipped` are the nodes that need not be computed, from the source of the reduce
     down to the product, whose sources are `sources`. With `is_choice` it is a choice between a number and zero: the
     condition as 0 or 1 times the number; with `is_zero_first` a true condition chooses the zero."""
 
-    inside: tuple[int, ...]
+    skipped: tuple[int, ...]
     sources: tuple[int, ...]
     is_choice: bool = False
     is_zero_first: bool = False
@@ -130,15 +130,15 @@ def find_product(graph: OpGraph, slot: int, readers: Counter[int], kept: Collect
     op, _, _, names = graph.nodes[slot].arg
     if op != "add" or names:
         return None
-    inside: list[int] = []
+    skipped: list[int] = []
     below = graph.nodes[slot].src[0]
     while readers[below] == 1 and below not in kept:
         node = graph.nodes[below]
-        inside.append(below)
+        skipped.append(below)
         if node.op == "mul" and node.dtype != "bool":
-            return Product(tuple(inside), node.src)
+            return Product(tuple(skipped), node.src)
         if node.op == "where":
-            return _find_choice(graph, node, tuple(inside))
+            return _find_choice(graph, node, tuple(skipped))
         if node.op not in {"permute", "cast"}:
             return None
         below = node.src[0]
@@ -152,12 +152,12 @@ def _widens(source: str, dtype: str) -> bool:
     return is_float(source) and is_float(dtype) and EPSILON[dtype] <= EPSILON[source]
 
 
-def _find_choice(graph: OpGraph, node: OpNode, inside: tuple[int, ...]) -> Product | None:
+def _find_choice(graph: OpGraph, node: OpNode, skipped: tuple[int, ...]) -> Product | None:
     _, one, other = node.src
     if node.dtype != "bool" and _is_zero(graph, other):
-        return Product(inside, node.src, is_choice=True)
+        return Product(skipped, node.src, is_choice=True)
     if node.dtype != "bool" and _is_zero(graph, one):
-        return Product(inside, node.src, is_choice=True, is_zero_first=True)
+        return Product(skipped, node.src, is_choice=True, is_zero_first=True)
     return None
 
 
@@ -185,9 +185,9 @@ def sum_product(
         one = one.astype(other.dtype)
     _, axes, keep, _ = reduce.arg
     batch = np.broadcast_shapes(one.shape, other.shape)[:steps]
-    shape = graph.nodes[product.inside[-1]].shape
+    shape = graph.nodes[product.skipped[-1]].shape
     moved = [np.broadcast_to(operand, (*batch, *shape)) for operand in (one, other)]
-    for inner in reversed(product.inside[:-1]):
+    for inner in reversed(product.skipped[:-1]):
         node = graph.nodes[inner]
         if node.op == "permute":
             order = (*range(steps), *(steps + axis for axis in node.arg))
@@ -260,9 +260,6 @@ def _multiply(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers:
     order = (*batch, *left, *right, *summed, *ones)
     shape = [1 if axis in summed else max(x.shape[axis], y.shape[axis]) for axis in order]
     return product.reshape(shape).transpose([order.index(axis) for axis in every])
-
-
-# *** the plan
 
 
 class Plan:

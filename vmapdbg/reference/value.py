@@ -80,11 +80,11 @@ def align(values: Sequence[RangedArray]) -> tuple[list[RangedArray], tuple[int, 
 
 def spread_ranges(value: RangedArray, ranges: tuple[int, ...], rank: int) -> RangedArray:
     """Returns a value with an axis for each of `ranges`, of size 1 if it does not depend on it, and `rank` own axes."""
-    own = value.own_shape
-    if value.ranges == ranges and len(own) == rank:
+    own_shape = value.own_shape
+    if value.ranges == ranges and len(own_shape) == rank:
         return value
     sizes = value.sizes
-    shape = (*(sizes.get(name, 1) for name in ranges), *[1] * (rank - len(own)), *own)
+    shape = (*(sizes.get(name, 1) for name in ranges), *[1] * (rank - len(own_shape)), *own_shape)
     return value.move(np.reshape, shape, ranges=ranges)
 
 
@@ -118,13 +118,13 @@ def repeat_steps(value: RangedArray, name: int, count: int) -> RangedArray:
 def move(node: OpNode, source: RangedArray, numbers: Sequence[int]) -> RangedArray:
     """Applies a movement op to a value. `numbers` is the op's `arg` with every number known."""
     steps = len(source.ranges)
-    batch, own = source.numbers.shape[:steps], source.own_shape
+    batch, own_shape = source.numbers.shape[:steps], source.own_shape
     match node.op:
         case "reshape":
             return source.move(np.reshape, (*batch, *node.shape))
         case "expand":
-            new = (1,) * (len(node.shape) - len(own))
-            return source.move(np.reshape, (*batch, *new, *own)).move(np.broadcast_to, (*batch, *node.shape))
+            new = (1,) * (len(node.shape) - len(own_shape))
+            return source.move(np.reshape, (*batch, *new, *own_shape)).move(np.broadcast_to, (*batch, *node.shape))
         case "permute":
             return source.move(np.transpose, (*range(steps), *(steps + axis for axis in numbers)))
         case "flip":
@@ -133,7 +133,7 @@ def move(node: OpNode, source: RangedArray, numbers: Sequence[int]) -> RangedArr
             kept = tuple(slice(first, first + size) for first, size in zip(numbers, node.shape, strict=True))
             return source.move(operator.getitem, (slice(None),) * steps + kept)
         case "pad":
-            kept = tuple(slice(first, first + size) for first, size in zip(numbers, own, strict=True))
+            kept = tuple(slice(first, first + size) for first, size in zip(numbers, own_shape, strict=True))
             return source.move(_pad, (*batch, *node.shape), (slice(None),) * steps + kept)
         case _:
             raise Unknown(f"{node.op} is not a movement")

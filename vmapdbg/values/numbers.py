@@ -143,9 +143,6 @@ def strides_of(shape: tuple[int, ...]) -> list[int]:
     return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
-# *** slices
-
-
 def view_elements(data: bytes, itemsize: int) -> Numbers:
     """Returns the elements of a buffer as they are, whatever their dtype means."""
     return np.frombuffer(data, f"V{itemsize}")

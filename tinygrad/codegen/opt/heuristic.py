@@ -56,8 +56,6 @@ def replace_reduces(k:Scheduler, reduces:list[UOp], split_one) -> None:
   for u in sorted(reduces, key=lambda u: len(u.backward_slice)): done[u] = split_one(u.substitute(done) if done else u)
   k.ast = k.ast.substitute(done)
 
-# *** CPU
-
 def shape_loops(k:Scheduler, rows:list[UOp], cols:list[UOp], reduces:list[UOp]) -> Scheduler|None:
   lanes_of = {u: next((n for n in CPU_LANES if size(u.src[-1]) % n == 0 and size(u.src[-1]) > n), 0) for u in reduces}
   # the heuristics unroll a short row completely
@@ -79,8 +77,6 @@ def deal_out(k:Scheduler, rows:list[UOp], most_threads:int) -> None:
         try: k.apply_opt(Opt(OptOps.THREAD, k.rngs.index(r), threads))
         except KernelOptError: continue
         return
-
-# *** threads in groups
 
 def shape_workgroups(k:Scheduler, rows:list[UOp], cols:list[UOp], reduces:list[UOp]) -> Scheduler|None:
   if k.dont_use_locals or not k.ren.has_shared: return None

@@ -64,7 +64,8 @@ class KernelBuilder:
                 raise
             return replace(kernel, failed=explain_error(error, KnownNodes()))
         compiled, work = program.compiled, program.work
-        accesses, resets = self._find_facts(launch, program)
+        source = compiled.source.strip("\n") + "\n"
+        accesses, resets = self._find_facts(launch, program, source)
         asked = sum(map(self._count_asked, nodes))
         executed = work.ops * launch.count
         # how often each op that the graph asks for is executed
@@ -74,7 +75,7 @@ class KernelBuilder:
         return replace(
             kernel,
             name=compiled.name,
-            source=_write_source(compiled),
+            source=source,
             global_size=tuple(size_of(s) for s in compiled.global_size),
             local_size=sizes_of(compiled.local_size),
             local_bytes=work.local_bytes,
@@ -121,15 +122,15 @@ class KernelBuilder:
 
     def _find_wrong_times(self, number: int, linear: LinearProgram) -> Iterator[model.WrongTime]:
         """Yields what a kernel reads at a wrong time, of the arguments that its program still has."""
-        names = {buffer.slot: buffer.name for buffer in linear.buffers if buffer.space == "global"}
-        for argument, found in self.order.wrong_times.get(number, {}).items():
-            if argument in names:
-                yield replace(found, buffer=names[argument])
+        wrong_times = self.order.wrong_times.get(number, {})
+        for buffer in sorted(linear.buffers, key=lambda buffer: buffer.slot):
+            if buffer.space == "global" and buffer.slot in wrong_times:
+                yield replace(wrong_times[buffer.slot], buffer=buffer.name)
 
-    def _find_facts(self, launch: Launch, program: RenderedProgram) -> Facts:
+    def _find_facts(self, launch: Launch, program: RenderedProgram, source: str) -> Facts:
         key = launch.ast.key, launch.varied
         if key not in self.facts:
-            linear, source = program.linear, _write_source(program.compiled)
+            linear = program.linear
             if launch.varied:
                 linear = read_linear(program.compiled.uops, launch.varied)
             self.facts[key] = find_accesses(linear, source), find_resets(linear, source)
@@ -181,13 +182,10 @@ def _is_reduce(u: UOp) -> bool:
     return u.op.name in {"REDUCE_AXIS", "REDUCE"} and isinstance(u.arg, tuple)
 
 
-def _write_source(compiled: CompiledKernel) -> str:
-    return compiled.source.strip("\n") + "\n"
-
-
 def _list_arguments(buffers: Iterable[Buffer], compiled: CompiledKernel) -> Iterator[model.BufferArg]:
-    arguments = [buffer for buffer in buffers if buffer.space in {"global", "image"}]
-    for buffer in sorted(arguments, key=lambda buffer: buffer.slot):
+    for buffer in sorted(buffers, key=lambda buffer: buffer.slot):
+        if buffer.space not in {"global", "image"}:
+            continue
         access: ArgumentAccess = "read"
         if buffer.slot in compiled.outs:
             access = "write"

@@ -55,8 +55,13 @@ class _OrderFinder:
     def __init__(self, view: PassView):
         self.view = view
         # the number of each launch's compute kernel, None for a copy
+        self.numbers: list[int | None] = []
         kernels = itertools.count()
-        self.numbers = [next(kernels) if launch.is_compute else None for launch in view.launches]
+        for launch in view.launches:
+            number = None
+            if launch.is_compute:
+                number = next(kernels)
+            self.numbers.append(number)
         # memory from before the schedule -> its node
         self.leaves: dict[Any, UOp] = {}
         # memory -> its writes in the graph

@@ -6,7 +6,7 @@ that moves the code keeps the names. Any other rule is `decided-at`, with its pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from vmapdbg.child.capture.view import PassView, Ranges
@@ -24,8 +24,6 @@ WORDS: dict[str, RealizedReason] = {
     "loops-not-shared": "consumers-disagree",
     "assigned-value": "assign",
 }
-# an axis, or an ambient range, and (consumer, range it asks for) for each consumer
-Asked = tuple[int | UOp, list[tuple[UOp, UOp]]]
 
 
 def explain_realized(view: PassView, node: UOp) -> Realized | None:
@@ -93,49 +91,49 @@ def _explain_rule(view: PassView, node: UOp, decision: DecisionRecord, at: model
 
 
 def _explain_disagreement(view: PassView, node: UOp, decided: RealizeDecision, at: model.Decision) -> Reason:
-    """Takes the first axis on which the consumers disagree, with the first consumer that asks for each range."""
-    found = _list_asked(view, node)
-    if view.passed.scope_ranges:
-        found = _list_asked_in_scope(view, node, decided.decision)
-    # an ambient range is no axis of the node
-    axes = decided.axes
-    known = (one for one in found if axes is None or not isinstance(one[0], int) or one[0] in axes)
-    where, asked = next(known, (0, []))
+    """Names the first consumer that asks for each range, on the first axis on which the consumers disagree."""
+    where, asked = _find_disagreement(view, node, decided)
     axis = where
     if not isinstance(where, int):
         axis = view.render(where)
-    asking = [(view.ids[consumer], view.render(r)) for consumer, r in asked if consumer in view.ids]
+    consumers: list[int] = []
     first: dict[str, int] = {}
-    for consumer, name in asking:
-        first.setdefault(name, consumer)
+    for consumer, r in asked:
+        if consumer in view.ids:
+            consumers.append(view.ids[consumer])
+            first.setdefault(view.render(r), view.ids[consumer])
     if len(first) > 1:
         return Reason("consumers-disagree", tuple(first.values()), tuple(first), axis=axis, at=at)
     if asked and view.passed.scope_ranges:
         # they ask for loops over the same RANGE, which are not one loop
-        consumers = tuple(consumer for consumer, _ in asking)
-        return Reason("loops-not-shared", consumers, tuple(first), axis=axis, at=at)
+        return Reason("loops-not-shared", tuple(consumers), tuple(first), axis=axis, at=at)
     return Reason(UNKNOWN, at=at)
 
 
-def _list_asked(view: PassView, node: UOp) -> Iterator[Asked]:
-    """Yields each axis on which the consumers disagree, valids apart."""
-    consumers = view.passed.consumers.get(node, ())
-    found = [(c, asked) for c in consumers if (asked := view.asked_of(c, node)) is not None]
+def _find_disagreement(view: PassView, node: UOp, decided: RealizeDecision) -> tuple[int | UOp, list[tuple[UOp, UOp]]]:
+    """Returns the first axis of the decision, or the first ambient range, on which the consumers disagree, and
+    (consumer, range it asks for) for each consumer. Without such an axis there are no consumers."""
+    consumers, range_map = view.passed.consumers.get(node, ()), view.passed.range_map
+    if view.passed.scope_ranges:
+        # loops that differed are one RANGE by now, so they cannot be compared again: our pass names the axis
+        axes, ambient = decided.decision.find_value("differ"), decided.decision.find_value("batch_differs")
+        if axes and (decided.axes is None or axes[0] in decided.axes):
+            return axes[0], [(c, range_map[c][0][axes[0]]) for c in consumers if c in range_map]
+        if ambient and not axes:
+            bound = {c: _ambient_of(view, c) for c in consumers if c in range_map}
+            return ambient[0], [(c, names.get(ambient[0], ambient[0])) for c, names in bound.items()]
+        return 0, []
+    found: list[tuple[UOp, Ranges]] = []
+    for consumer in consumers:
+        asked = view.asked_of(consumer, node)
+        if asked is not None:
+            found.append((consumer, asked))
     for axis in range(min((len(asked) for _, asked in found), default=0)):
-        if len({asked[axis].get_idx() for _, asked in found}) > 1:
-            yield axis, [(consumer, asked[axis]) for consumer, asked in found]
-
-
-def _list_asked_in_scope(view: PassView, node: UOp, decision: DecisionRecord) -> Iterator[Asked]:
-    """Yields the first axis that our pass found, or the first ambient range. Loops that differed are one RANGE by now,
-    so they cannot be compared again."""
-    range_map = view.passed.range_map
-    consumers = [c for c in view.passed.consumers.get(node, ()) if c in range_map]
-    axes, ambient = decision.find_value("differ"), decision.find_value("batch_differs")
-    if axes:
-        yield axes[0], [(c, range_map[c][0][axes[0]]) for c in consumers]
-    elif ambient:
-        yield ambient[0], [(c, _ambient_of(view, c).get(ambient[0], ambient[0])) for c in consumers]
+        # valids apart
+        differs = len({asked[axis].get_idx() for _, asked in found}) > 1
+        if differs and (decided.axes is None or axis in decided.axes):
+            return axis, [(consumer, asked[axis]) for consumer, asked in found]
+    return 0, []
 
 
 def _ambient_of(view: PassView, node: UOp) -> dict[UOp, UOp]:
@@ -154,8 +152,8 @@ def _explain_ending(view: PassView, node: UOp, decision: DecisionRecord, at: mod
 
 
 def _find_ends(view: PassView, node: UOp, ranges: Iterable[UOp]) -> dict[UOp, UOp]:
-    """Maps each range that ends below a node to the nearest node where it ends: an EXPAND, or a consumer that
-    broadcasts."""
+    """Maps each range that ends below a node to the nearest node at which it ends: an EXPAND, or a broadcasting
+    consumer."""
     wanted, found = dict.fromkeys(ranges), dict[UOp, UOp]()
     todo, seen = [node], {node}
     while todo and len(found) < len(wanted):
@@ -183,4 +181,7 @@ def _ended_at(view: PassView, consumer: UOp, source: UOp) -> set[UOp]:
     # what is outside of a scope is the same for each step of it
     ambient = view.passed.ambient.get(source, ())
     entered = [bound for r, bound in _ambient_of(view, consumer).items() if r not in ambient]
-    return {r for index in (*outside[:added], *differ, *entered) for r in index.ranges}
+    ended: set[UOp] = set()
+    for index in (*outside[:added], *differ, *entered):
+        ended.update(index.ranges)
+    return ended

@@ -4,7 +4,7 @@ For a snippet, `start` runs it. While the snippet runs, it computes the outputs 
 compares the schedules that have run. When the snippet has ended, it compares the rest. With one core, it starts then.
 
 For `vmapdbg run --check` this module runs with a ProgramCheckRequest. It compares the evidence of all processes of the
-program (`vmapdbg.child.evidence.suite`), schedule by schedule, removes it, and writes a line to `judged.jsonl`.
+program (`vmapdbg.child.evidence.suite`), schedule by schedule, removes it, and writes a line to `compared.jsonl`.
 It ends when the program has ended and no evidence is left.
 """
 
@@ -221,7 +221,7 @@ def check_program() -> None:
     assert request.evidence is not None
     root = Path(request.evidence)
     signal.signal(signal.SIGALRM, _give_up)
-    with (root / "judged.jsonl").open("a", encoding="utf-8") as file:
+    with (root / "compared.jsonl").open("a", encoding="utf-8") as file:
         while True:
             is_over = (root / "over").exists()
             waiting = sorted((root / "ready").iterdir())

@@ -101,8 +101,6 @@ class BufferWalk:
         part, right_part = take_slice(got, step), take_slice(right, step)
         return WrongBuffer(buffer, part, right_part, ambient, tolerance, compare, self.graph.read)
 
-    # *** what the kernel of the first wrong buffer read
-
     def explain(
         self, index: int, check: BufferCheck, before: list[BufferCheck], tolerance: Tolerance, got: Array, right: Array
     ) -> BufferCheck:

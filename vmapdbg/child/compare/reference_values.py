@@ -50,10 +50,8 @@ class ReferenceValues:
         if precision is not None:
             rounding = InDouble(graph, precision or None)
         self._evaluator = Evaluator(graph, read, rounding, known)
-        self._open = graph.find_open()
+        self._open = graph.open_ranges()
         self._roundings: list[int] | None = None
-
-    # *** what is known without computing
 
     def shape_of(self, slot: int) -> tuple[int, ...]:
         return self.graph.nodes[slot].shape
@@ -71,8 +69,6 @@ class ReferenceValues:
         if self._roundings is None:
             self._roundings = count_roundings(self.graph)
         return self._roundings[slot]
-
-    # *** values
 
     def evaluate(self, slots: Sequence[int]) -> list[Array | str]:
         """Returns the values of nodes, or why a value is unknown. The sizes of the open ranges are the first axes."""
@@ -95,8 +91,6 @@ class ReferenceValues:
     def replace(self, known: Mapping[int, RangedArray] = {}, graph: OpGraph | None = None) -> ReferenceValues:
         """Returns the values of the same inputs with other values of some nodes, or in another graph."""
         return ReferenceValues(graph or self.graph, self._read, self.precision, known)
-
-    # *** arrays
 
     def _make_array(self, slot: int, value: RangedArray | Unknown) -> Array | str:
         if isinstance(value, Unknown):

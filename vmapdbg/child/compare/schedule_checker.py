@@ -92,8 +92,6 @@ class ScheduleChecker:
         self.graphs.append(ComparedGraph(graph, self.read, self.unchecked, known))
         return self.graphs[-1]
 
-    # *** outputs
-
     def check_outputs(self, graph: ComparedGraph) -> list[OutputCheck]:
         """Compares all outputs, and the buffers of the snippet."""
         outputs = self.read_outputs()

@@ -1,4 +1,5 @@
-"""Keeps what the launches of a schedule read and wrote, while it runs. Runs in the child.
+"""Keeps what the launches of a schedule read and wrote, while it runs: the buffers between its kernels, each with the
+node of the pass's graph whose value it should hold. Runs in the child.
 
 A buffer is copied once after each write. What a launch reads is known from the start of the schedule or from the launch
 that wrote it, unless another launch has written to this memory since.
@@ -9,22 +10,27 @@ is read, so a right schedule costs nothing. A kernel that writes outside of its 
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
+from vmapdbg.child.capture.view import list_nodes
 from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder, list_parts
-from vmapdbg.child.evidence.graphs import KernelRun, Version
+from vmapdbg.child.evidence.graphs import Evidence, KernelRun, Version, WrittenBuffer
 from vmapdbg.child.evidence.loop_packer import find_stores, pack_kernel
-from vmapdbg.child.evidence.packer import CannotPack
+from vmapdbg.child.evidence.packer import CannotPack, Packer, is_device
 from vmapdbg.child.evidence.tensor_calls import live_tensors
 from vmapdbg.child.listen.launches import PlannedLaunch
+from vmapdbg.child.listen.records import Launch, PassRecord
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.programs import keep_program
-from vmapdbg.reference.graph import ScheduledKernel
+from vmapdbg.reference.graph import DEVICES, OpNode, ScheduledKernel, find_view, is_whole
 
 UOp = Any
+_DEVICES = KernelRun(refused="it is launched on several devices at once")
 
 MOST_OPS = 50_000
 """A longer linear program is not kept."""
@@ -138,8 +144,7 @@ class LaunchKeeper:
         self.live: LiveTensors | None = None
         # launch -> its linear program
         self._programs: dict[int, Sequence[UOp]] = {}
-        # launch -> for each argument: what it held (None for memory without contents), its memory, and the number of
-        # its version
+        # launch -> for each argument: what it held (None: no contents), its memory, and the number of its version
         self._read: dict[int, list[tuple[str | None, PartOfMemory, int | None]]] = {}
         # buffer that has its memory -> (first byte, end) of parts of it; it keeps no memory alive
         self._parts: WeakKeyDictionary[Any, dict[tuple[int, int], PartOfMemory]] = WeakKeyDictionary()
@@ -217,21 +222,86 @@ class LaunchKeeper:
     def _list_written(self, index: int, buffers: Sequence[Any]) -> Iterator[Any]:
         """Yields the buffers that a launch writes, on each device."""
         ast = self.steps[index].ast
-        numbers = [0]
+        written = range(1)
         if ast.op.name == "SINK":
             try:
-                targets = [store.src[0].src[0] for store in find_stores(ast)]
+                memory = (store.src[0].src[0].arg for store in find_stores(ast))
+                written = [getattr(arg, "slot", arg) for arg in memory]
             except CannotPack:
-                numbers = list(range(len(buffers)))
-            else:
-                slots = [getattr(target.arg, "slot", target.arg) for target in targets]
-                numbers = [slot for slot in slots if isinstance(slot, int) and slot < len(buffers)]
-        for number in numbers:
-            yield from list_parts(buffers[number])
+                written = range(len(buffers))
+        for number in written:
+            if isinstance(number, int) and number < len(buffers):
+                yield from list_parts(buffers[number])
 
-    # *** what a kernel is, and what it read
+    # *** the buffers between the kernels
 
-    def pack_run(self, index: int, kernels: list[ScheduledKernel], known: dict[Any, int]) -> KernelRun:
+    def group(self, passes: Sequence[PassRecord | None]) -> list[tuple[int, ...]] | None:
+        """Returns for each kernel of the first pass the numbers of its launches: one, or one for each device of its
+        output. The other passes are of functions that it calls, whose kernels run in between. None if the launches
+        cannot be matched."""
+        first, *others = passes or [None]
+        if first is None or None in others:
+            return None
+        asts = [step.ast for step in self.steps]
+        if others:
+            called = {kernel.ast for one in others if one is not None for kernel in one.kernels}
+            kernels = [kernel.ast for kernel in first.kernels]
+            found = [number for number, ast in enumerate(asts) if ast in kernels]
+            if called & {*kernels} or [asts[number] for number in found] != kernels:
+                return None
+            return [(number,) for number in found]
+        sizes = [1] * len(first.kernels)
+        if len(sizes) != len(asts):
+            devices = (kernel.buffers[0].device for kernel in first.kernels)
+            sizes = [len(device) if isinstance(device, tuple) else 1 for device in devices]
+        if sum(sizes) != len(asts):
+            return None
+        ends = list(itertools.accumulate(sizes))
+        return [tuple(range(end - size, end)) for end, size in zip(ends, sizes, strict=True)]
+
+    def pack_buffers(
+        self, evidence: Evidence, passed: PassRecord, groups: Sequence[tuple[int, ...]], packer: Packer
+    ) -> None:
+        """Adds the buffers that a run of the pass made to the evidence of its schedule, with the kernels that write
+        them, and the graph of their values that `packer` makes. `groups` has the launches of each kernel."""
+        ids = {u: number for number, u in enumerate(list_nodes(passed))}
+        numbers = number_kernels(passed.kernels)
+        known: dict[Any, int] = {}
+        for number, (launches, kernel) in enumerate(zip(groups, passed.kernels, strict=True)):
+            if kernel.node not in ids or any(launch not in self.written for launch in launches):
+                continue
+            try:
+                root, is_memory = find_root(packer, kernel.node)
+            except CannotPack:
+                # it comes after a call of a function, which is in its graph
+                continue
+            packer.graph.roots.append(root)
+            node, kept = ids[kernel.node], self.written[launches[0]]
+            closed, stored = find_closed(passed, kernel, kept.size)
+            written = WrittenBuffer(node, numbers[number], closed, stored, kept.dtype, kept.size, "", is_memory)
+            parts: list[WrittenBuffer] = []
+            for launch in launches:
+                names, run = self.written[launch].names, _DEVICES
+                if len(names) == 1:
+                    run = self._pack_run(launch, evidence.kernels, known)
+                parts += (replace(written, blob=name, run=run, launch=launch) for name in names)
+            if len(parts) > 1:
+                parts = [self._join_parts(parts)]
+            evidence.buffers += parts
+        evidence.graphs["passed"] = packer.graph
+        evidence.range_names |= {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
+        evidence.range_names[DEVICES] = "device"
+
+    def _join_parts(self, parts: Sequence[WrittenBuffer]) -> WrittenBuffer:
+        """Joins a buffer on several devices, the devices as the first axis. Raises BlobsFull."""
+        first = parts[0]
+        data = b"".join(self.folder.read_data(part.blob) for part in parts)
+        stored = ((DEVICES, len(parts)), *first.stored)
+        run = KernelRun(refused="it is on several devices")
+        blob = self.folder.keep_data(data)
+        return replace(first, stored=stored, size=first.size * len(parts), blob=blob, run=run, parts=tuple(parts))
+
+    def _pack_run(self, index: int, kernels: list[ScheduledKernel], known: dict[Any, int]) -> KernelRun:
         """Returns the run of a launch. Adds its kernel to `kernels`, and its number there to `known`."""
         step, read = self.steps[index], self._read.get(index)
         if step.ast.op.name != "SINK":
@@ -244,9 +314,8 @@ class LaunchKeeper:
         refused = None
         if key not in known:
             try:
-                kernel = pack_kernel(step.ast, step.variables)
-                known[key] = len(kernels)
-                kernels.append(kernel)
+                kernels.append(pack_kernel(step.ast, step.variables))
+                known[key] = len(kernels) - 1
             except CannotPack as error:
                 refused = str(error)
         linear, linear_refused = self._keep_linear(index)
@@ -277,3 +346,67 @@ class LaunchKeeper:
             return None, "there was no room for its linear program"
         except Exception as error:  # an op of the snippet's own, which no other process knows
             return None, f"its linear program cannot be kept: {type(error).__name__}: {error}"
+
+
+# *** the pass
+
+
+def find_root(packer: Packer, node: UOp) -> tuple[int, bool]:
+    """Returns the position of what a buffer should hold, and whether that is more than the node's value, because the
+    node writes to a part of memory. Raises CannotPack."""
+    slot = packer.pack(node)
+    if node.op.name not in {"ASSIGN", "STORE"}:
+        return slot, False
+    graph = packer.graph
+    target, value = graph.nodes[slot].src
+    view = find_view(graph, target)
+    if is_whole(graph, view):
+        # a STORE has no value of its own
+        return {"ASSIGN": slot, "STORE": value}[node.op.name], False
+    memory = graph.nodes[view.base]
+    return graph.add(OpNode("after", memory.dtype, memory.shape, (view.base, slot))), True
+
+
+def find_closed(
+    passed: PassRecord, kernel: Launch, size: int
+) -> tuple[tuple[int | None, ...], tuple[tuple[int | None, int], ...]]:
+    """Returns the ranges of the buffer that a kernel writes: see `WrittenBuffer.closed` and `stored`. `size` is the
+    size of the buffer on one device.
+
+    tinygrad flattens the dimensions of a buffer into one, an expression of the ranges in their order.
+    """
+    node = kernel.node
+    assert node is not None
+    made = next((b for b in passed.buffers if b.node is node and b.buffer is kernel.buffers[0]), None)
+    if made is None:
+        return (None,) * len(node.shape), ((None, size),)
+    closed = tuple(map(range_id, made.stage.src[1:]))
+    last = [verdict.stage for verdict in made.verdicts.values() if verdict.outcome == "stored"]
+    stage = (last or [made.stage])[-1]
+    stored: list[tuple[int | None, int]] = []
+    for r, length in zip(stage.src[1:], map(int, stage.shape), strict=True):
+        sizes = {range_id(u): int(u.vmax) + 1 for u in r.ranges}
+        ordered = [(name, sizes[name]) for name in closed if name in sizes]
+        if math.prod(n for _, n in ordered) != length or len(ordered) != len(sizes):
+            ordered = [(None, length)]
+        stored += ordered
+    return closed, tuple(stored)
+
+
+def range_id(r: UOp) -> int | None:
+    """Returns the id that the step range of a RANGE has, unless another RANGE has taken it; None for another op."""
+    if r.op.name != "RANGE":
+        return None
+    return DEVICES if is_device(r) else r.arg[0]
+
+
+def number_kernels(launches: Sequence[Launch]) -> list[int | None]:
+    """Returns for each launch the number of its compute kernel, None for a copy. Launches that differ only in the value
+    of a variable are one kernel."""
+    numbers: dict[Any, int] = {}
+    found: list[int | None] = [None] * len(launches)
+    for index, launch in enumerate(launches):
+        place = None if launch.variables else index
+        if launch.is_compute:
+            found[index] = numbers.setdefault((launch.ast, launch.buffers, place), len(numbers))
+    return found

@@ -1,8 +1,7 @@
-"""Packs tensor graphs of UOps, of any release of tinygrad, in the form that `vmapdbg.reference` evaluates. Runs in the
-child.
+"""Packs tensor graphs of UOps in the form that `vmapdbg.reference` evaluates. Runs in the child.
 
-What differs between the releases ends here and in `loop_packer`: names of ops, where the axes of a reduce are,
-constants without a dtype, how a write and a bound variable look.
+This module and `loop_packer` hide the differences between tinygrad's releases: names of ops, where the axes of a reduce
+are, constants without a dtype, how a write and a bound variable look.
 """
 
 from __future__ import annotations
@@ -128,8 +127,8 @@ def find_argument_sizes(scheduled: UOp) -> dict[str, int]:
 
 class Packer:
     """Packs tensor graphs. `contents` names the contents of a BUFFER; `variables` has the numbers of variables by their
-    names, if the graph does not bind them. `made` maps BUFFERs to the UOp whose value they hold. An op that is no
-    arithmetic has a method `_make_OP`."""
+    names, if the graph does not bind them. `made` maps BUFFERs to the UOp whose value they hold. Ops that are in no
+    table above have a method `_make_OP`."""
 
     def __init__(self, contents: Contents, variables: Mapping[str, int] = {}, made: Mapping[UOp, UOp] = {}):
         self.graph = OpGraph()
@@ -251,8 +250,8 @@ class Packer:
         return tuple(map(self.sizes.need, u._shape or ()))
 
     def _match_dtypes(self, u: UOp, src: tuple[int, ...]) -> tuple[int, ...]:
-        """Casts numbers without a dtype of their own to the dtype of the other operand, or to the float that results:
-        from 0.14 on a mean multiplies by the reciprocal of an integer."""
+        """Casts numbers without a dtype to the dtype of the other operand, or to the float that results: from 0.14 on a
+        mean multiplies by the reciprocal of an integer."""
         typed = [s for s in u.src if _name_scalar(s) not in {*_WEAK, "bool"}]
         candidates = [*typed, *(s for s in (u, *u.src) if is_float(self._name_dtype(s)))]
         if len(typed) == len(u.src) or not candidates:
@@ -362,7 +361,7 @@ class Packer:
         return self.name_range(r)
 
     def name_range(self, r: UOp) -> int:
-        """Returns the id of the step range that a RANGE is: its own, unless a RANGE of another size has it."""
+        """Returns the id of the step range that a RANGE is: the RANGE's id, unless another RANGE has taken it."""
         if is_device(r):
             self._ranges[r], self.graph.ranges[DEVICES] = DEVICES, self.sizes.need(r.src[0])
         if r not in self._ranges:

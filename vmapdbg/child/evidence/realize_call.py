@@ -9,9 +9,8 @@ from typing import Any
 
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer, pack_graph
-from vmapdbg.child.evidence.launches import LaunchKeeper, LiveTensors
+from vmapdbg.child.evidence.launches import LaunchKeeper, LiveTensors, number_kernels
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_argument_sizes, find_variables
-from vmapdbg.child.evidence.passed import group_launches, number_kernels, pack_buffers
 from vmapdbg.child.evidence.tensor_calls import ChosenPart, buffer_under
 from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
@@ -41,7 +40,7 @@ class RealizeCall:
         """`asked` are the Tensors that have something to compute."""
         self.folder, self.roots = folder, [t.uop for t in asked]
         # from 0.13 on, a Tensor that is held keeps TinyJit from using its memory again; in 0.12.0 its replays use the
-        # BUFFERs of the call, so Tensors of our own can hold the outputs, also after the snippet's are gone
+        # BUFFERs of the call, so more Tensors can hold the outputs, also after the snippet's are gone
         self._held_tensors = [type(t)(t.uop, device=t.uop.device) for t in asked] if is_installed() else []
         self._tensors = [weakref.ref(t) for t in self._held_tensors or asked]
         self.evidence = Evidence(-1, None, switches=read_switches())
@@ -51,12 +50,11 @@ class RealizeCall:
         self.variables: dict[str, int] = {}
         # item assignments in its graph
         self.parts: Sequence[ChosenPart] = ()
+        # None if its graph cannot be packed, also not for other inputs
         self.packer: Packer | None = None
         # compared BUFFER -> what it held after the kernels ran
         self.held: dict[UOp, HeldBuffer] = {}
-        # whether its graph can be packed, for other inputs, too
-        self.is_packed = False
-        # whether its own schedule is the first that it makes: later schedules belong to functions that it calls
+        # whether the first schedule that it makes is for its graph: later schedules belong to functions that it calls
         self.is_first = False
         # the graph for the scheduler, and what TinyJit keeps to run it later
         self.scheduled: UOp = None
@@ -70,8 +68,7 @@ class RealizeCall:
     # *** before anything runs
 
     def start(self, nodes: Mapping[UOp, None], parts: Sequence[ChosenPart] = ()) -> None:
-        """Starts before anything runs. `nodes` are the nodes of the graph, `parts` are the elements that its item
-        assignments choose."""
+        """Starts before anything runs. `nodes` are the nodes of the graph, `parts` its item assignments."""
         self.parts = parts
         reason = _why_no_values(nodes) or self._start(nodes)
         if reason is not None:
@@ -90,7 +87,6 @@ class RealizeCall:
                 return f"its inputs do not fit: the buffers that are kept of one run have {ROOM >> 20} MB together"
         self.variables = find_variables(nodes)
         self.packer = self.pack_asked(self.evidence, self.inputs)
-        self.is_packed = self.packer is not None
         if is_later:
             return "TinyJit captures it, and runs it later"
         is_sharded = any(len(names) != 1 for names in self.inputs.values())
@@ -107,9 +103,8 @@ class RealizeCall:
     def pack_asked(
         self, evidence: Evidence, contents: Mapping[UOp, tuple[str, ...]], made: Mapping[UOp, UOp] = {}
     ) -> Packer | None:
-        """Packs the graph as the snippet asked for it, in the evidence of the call or of a replay. `contents` has the
-        names of the contents of BUFFERs, `made` maps BUFFERs to the UOp whose value they hold. Returns None if the
-        graph cannot be packed."""
+        """Packs the graph as the snippet asked for it, in the evidence of the call or of a replay; see Packer for
+        `made`. `contents` names the contents of BUFFERs. Returns None if the graph cannot be packed."""
         packer = Packer(contents.get, self.variables, made)
         try:
             packer.graph.roots = [packer.pack(root) for root in self.roots]
@@ -215,7 +210,7 @@ class RealizeCall:
 
     def _pack_passed(self, passes: Passes) -> None:
         """Packs the nodes that have buffers, and what the buffers held when their kernels had run."""
-        groups = group_launches(passes, [step.ast for step in self.launches.steps])
+        groups = self.launches.group(passes)
         passed = next(iter(passes), None)
         if passed is None or self.scheduled is None or groups is None:
             return
@@ -223,14 +218,14 @@ class RealizeCall:
         inputs = find_inputs(self.scheduled, passed.toposort)
         variables = self.variables | find_argument_sizes(self.scheduled)
         packer = Packer(lambda u: self.inputs.get(inputs.get(u)), variables)
-        pack_buffers(self.evidence, passed, self.launches, groups, packer)
+        self.launches.pack_buffers(self.evidence, passed, groups, packer)
 
     def fail(self, error: BaseException, nodes: KnownNodes, passes: Passes) -> None:
         """Ends a call that raises `error`; `nodes` are the known nodes of the last schedule."""
         self.evidence.failed = f"{type(error).__name__}: {first_line(error)}"
         self.evidence.crash = diagnose(error, nodes)
         self.evidence.is_endless = isinstance(error, EndlessRewrite)
-        groups = group_launches(passes, [step.ast for step in self.launches.steps])
+        groups = self.launches.group(passes)
         failed = self.launches.failed
         kernel = next((number for number, launches in enumerate(groups or ()) if failed in launches), None)
         passed = next(iter(passes), None)

@@ -71,7 +71,7 @@ class JitCall:
         reads = {(index, u): self.find_time(index, u.buffer) for index, u in self.list_read()}
         if any(hasattr(u.buffer, "bufs") for _, u in reads):
             return "one of its schedules reads what is sharded over devices"
-        if any(not call.is_packed for call in self.realized):
+        if any(call.packer is None for call in self.realized):
             return "the call that was captured could not be compared"
         if self.tiny.prune:
             return "prune=True runs some kernels once only"

@@ -7,10 +7,10 @@ if it consists of integers, slices, `None`, `...` and lists of integers: what a 
 A gradient that tinygrad 0.12 cuts off at an ASSIGN: the gradient of what is assigned, or cloned, is zero. What computes
 that zero is right; only the graph of the loss shows the fault.
 
-A lost write. On tinygrad 0.12 an assign to a part of a tensor only runs if the Tensor that it returns is realized. From
-0.13 on a write is a STORE, and all Tensors of the buffer come after it; in 0.13 Tensors that read through a bitcast do
-not. A write is lost when no Tensor has it any more and none of its kernels ran. It is reported when a later schedule
-reads the buffer without it. Writes to a value without a buffer are not tracked.
+A lost write: no Tensor has it any more, none of its kernels ran, and a later schedule reads the buffer. On tinygrad
+0.12 an assign to a part of a tensor only runs if the Tensor that it returns is realized. From 0.13 on a write is a
+STORE, and all Tensors of the buffer come after it; in 0.13 Tensors that read through a bitcast do not. Writes to a
+value without a buffer are not tracked.
 """
 
 from __future__ import annotations

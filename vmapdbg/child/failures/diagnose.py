@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -62,6 +62,7 @@ _VIEWS = RESHAPING | {"AFTER", "INDEX", "STORE", "END", *STAGE_OPS}
 """These ops only read a value, or store it."""
 
 
+@dataclass(eq=False)
 class KnownNodes:
     """The nodes of one run of a pass, for the schedule with number `schedule`; without arguments nothing is known.
 
@@ -69,16 +70,14 @@ class KnownNodes:
     UOp that rewrites made it from. `asts` are the ASTs of the compute kernels.
     """
 
-    def __init__(
-        self,
-        schedule: int | None = None,
-        ids: Mapping[UOp, int] = {},
-        held: Mapping[UOp, UOp] = {},
-        following: Mapping[UOp, UOp] = {},
-        asts: Sequence[UOp] = (),
-    ) -> None:
-        self.schedule, self.ids, self.held, self.following, self.asts = schedule, ids, held, following, asts
-        self._by_tag = {tag: u for u in ids for tag in _tags_of(u)}
+    schedule: int | None = None
+    ids: Mapping[UOp, int] = field(default_factory=dict)
+    held: Mapping[UOp, UOp] = field(default_factory=dict)
+    following: Mapping[UOp, UOp] = field(default_factory=dict)
+    asts: Sequence[UOp] = ()
+
+    def __post_init__(self) -> None:
+        self._by_tag = {tag: u for u in self.ids for tag in _tags_of(u)}
 
     def find(self, u: UOp) -> int | None:
         """Returns the id of the node that a UOp has the value of, None if it is unknown."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.crash import RewriteStep
 from vmapdbg.model.vocabulary import CrashKind
 from vmapdbg.model.wording import format_known
@@ -251,7 +252,7 @@ def name_uop(u: UOp) -> str:
         return f"CONST {u.arg}"
     if op in {"SINK", "STORE", "GROUP"}:
         return op
-    return f"{op} {str(u.dtype).removeprefix('dtypes.')}"
+    return f"{op} {name_dtype(u.dtype)}"
 
 
 def _name_range(r: UOp) -> str:

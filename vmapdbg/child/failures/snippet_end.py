@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 from vmapdbg.child.failures.diagnose import KnownNodes, explain_error
@@ -90,30 +90,14 @@ def report_error(error: BaseException, nodes: KnownNodes) -> SnippetError:
 
 def print_traceback(error: BaseException) -> None:
     """Prints the traceback as Python does, without the frames of the tool."""
-    # error -> its whole traceback; the causes may form a circle
-    whole: dict[BaseException, TracebackType | None] = {}
-    todo: list[BaseException | None] = [error]
-    while todo:
-        one = todo.pop()
-        if one is not None and one not in whole:
-            whole[one] = one.__traceback__
-            todo += [one.__cause__, one.__context__]
-    for one, link in whole.items():
-        links: list[TracebackType] = []
-        while link is not None:
-            links.append(link)
-            link = link.tb_next
-        stripped = None
-        for link in reversed(links):
-            if not _is_ours(link.tb_frame.f_code.co_filename):
-                stripped = TracebackType(stripped, link.tb_frame, link.tb_lasti, link.tb_lineno)
-        one.__traceback__ = stripped
-    try:
-        sys.__excepthook__(type(error), error, error.__traceback__)
-    finally:
-        # `diagnose` needs all frames
-        for one, frames in whole.items():
-            one.__traceback__ = frames
+    whole = traceback.TracebackException.from_exception(error)
+    todo: list[Any] = [whole]
+    for one in todo:
+        frames = [frame for frame in one.stack if not _is_ours(frame.filename)]
+        # without frames, Python prints no head
+        one.stack = traceback.StackSummary.from_list(frames) if frames else None
+        todo += filter(None, [one.__cause__, one.__context__])
+    print("".join(whole.format()), end="", file=sys.stderr)
 
 
 @functools.cache

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmapdbg.check.result import Difference, RewriteKind, WrongRead, WrongRewrite
+from vmapdbg.child.evidence.launches import number_kernels
 from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack
-from vmapdbg.child.evidence.passed import number_kernels
 from vmapdbg.child.failures.diagnose import KnownNodes
 from vmapdbg.child.listen.records import Launch
 from vmapdbg.child.listen.releases import kernel_of, list_launches

@@ -75,18 +75,17 @@ class PassWatcher:
         # id of a RewriteContext -> the pass that it belongs to
         self._runs: dict[int, PassRun] = {}
 
-    def watch(self) -> None:
-        """Wraps the functions that rewrite graphs. Raises UnknownShape."""
+    def declare(self, changes: Any) -> None:
+        """Declares the changes of the functions that rewrite graphs. Raises UnknownShape."""
         from tinygrad.uop import ops
 
         context: Any = vars(ops)["RewriteContext"]
-        with load_patching().Changes("passes of the scheduler") as changes:
-            changes.wrap(context, "unified_rewrite", self._on_rewrite, "self", "root")
-            if hasattr(context, "walk_rewrite"):
-                changes.wrap(context, "walk_rewrite", self._on_rewrite, "self", "root")
-            changes.wrap(context, "pm_rewrite", self._on_rule, "self", "x")
-            changes.wrap(context, "cached_bpm_rewrite", self._on_rule, "self", "x")
-            changes.wrap(schedule_module(), "create_schedule", self._on_created, "sched_sink")
+        changes.wrap(context, "unified_rewrite", self._on_rewrite, "self", "root")
+        if hasattr(context, "walk_rewrite"):
+            changes.wrap(context, "walk_rewrite", self._on_rewrite, "self", "root")
+        changes.wrap(context, "pm_rewrite", self._on_rule, "self", "x")
+        changes.wrap(context, "cached_bpm_rewrite", self._on_rule, "self", "x")
+        changes.wrap(schedule_module(), "create_schedule", self._on_created, "sched_sink")
 
     def start(self) -> None:
         self.seen, self.is_on = Watched(), True
@@ -205,9 +204,9 @@ class FollowingCollector(Collector):
 
     def watch(self, tensor_module: ModuleType) -> None:
         super().watch(tensor_module)
-        self.watcher.watch()
-        # where launches cannot be watched, schedules still can
         with load_patching().Changes("passes of the scheduler") as changes:
+            self.watcher.declare(changes)
+            # if launches cannot be watched, schedules still can
             watch_schedules(changes, tensor_module, self.note_schedule)
 
     def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:

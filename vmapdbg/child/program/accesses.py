@@ -145,10 +145,10 @@ def _describe(
 
 def _reach_of(access: MemoryAccess) -> Reach | None:
     """Returns the addresses that an access reaches, None if they are undecided."""
-    if access.symbolic:
+    if any(loop.symbolic for loop in access.loops):
         return None
     with suppress(Undecided):
-        return find_reach(access.index, access.gate, {loop: loop.trips for loop in access.loops}, access.width)
+        return find_reach(access.index, access.gate, access.loops, access.width)
     return None
 
 
@@ -203,13 +203,13 @@ def find_pinned(program: LinearProgram, access: MemoryAccess) -> list[ProgramLoo
     pinned: list[ProgramLoop] = []
     for condition in split_conditions(access.gate):
         compared, _ = find_data(program, condition)
-        threads = [loop for loop in access.loops if loop in compared]
-        if len(threads) != 1 or threads[0].op != "thread" or threads[0] in address:
+        loops = [loop for loop in access.loops if loop in compared]
+        if len(loops) != 1 or loops[0].op != "thread" or loops[0] in address:
             continue
         with suppress(Undecided):
-            reach = find_reach(threads[0], condition, {threads[0]: threads[0].trips}, 1)
+            reach = find_reach(loops[0], condition, loops, 1)
             if reach.steps == 1 and reach.highest == 0:
-                pinned.append(threads[0])
+                pinned += loops
     return pinned
 
 

@@ -22,19 +22,11 @@ UOp = Any
 CORE = "core_id"
 """The variable that counts the threads of the CPU, from 0.13 on."""
 _UNSIZED = 1 << 800
-INTEGERS = {
-    "char": (-(1 << 7), (1 << 7) - 1),
-    "short": (-(1 << 15), (1 << 15) - 1),
-    "int": (-(1 << 31), (1 << 31) - 1),
-    "long": (-(1 << 63), (1 << 63) - 1),
-    "uchar": (0, (1 << 8) - 1),
-    "ushort": (0, (1 << 16) - 1),
-    "uint": (0, (1 << 32) - 1),
-    "ulong": (0, (1 << 64) - 1),
-    "index": (-_UNSIZED, _UNSIZED),
-    "weakint": (-_UNSIZED, _UNSIZED),
-}
-"""tinygrad's names of the integers, with the bounds of each. The last two have no size: a scheduler's range."""
+INTEGERS = {"index": (-_UNSIZED, _UNSIZED), "weakint": (-_UNSIZED, _UNSIZED)}
+"""tinygrad's names of the integers, with the bounds of each. The first two have no size: a scheduler's range."""
+for _name, _bits in {"char": 8, "short": 16, "int": 32, "long": 64}.items():
+    INTEGERS[_name] = -(1 << _bits - 1), (1 << _bits - 1) - 1
+    INTEGERS[f"u{_name}"] = 0, (1 << _bits) - 1
 
 
 @dataclass(eq=False)
@@ -111,10 +103,6 @@ class MemoryAccess:
         if self.gate is None:
             return [self.index]
         return [self.index, self.gate]
-
-    @property
-    def symbolic(self) -> bool:
-        return any(loop.symbolic for loop in self.loops)
 
 
 class Step(enum.Enum):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.linear import (
     CORE,
     INTEGERS,
@@ -179,7 +180,7 @@ class Reader:
                 size = int(u.src[0].vmax) if u.src else 0
             slot, space = slot_of(u), find_space(u)
             name = self.name_memory(u, slot, size, space)
-            self.buffers[u] = Buffer(slot, name, size, _plain(base), base.itemsize, space)
+            self.buffers[u] = Buffer(slot, name, size, name_dtype(base), base.itemsize, space)
             self.program.buffers.append(self.buffers[u])
         return self.buffers[u]
 
@@ -215,7 +216,7 @@ class Reader:
                 # the value for a closed gate comes after the pointer; other sources only order it
                 sources = u.src[1:2]
         values = tuple(self.value_of(s) for s in sources if s.op.name not in _ORDERS and not is_pointer(s))
-        value = Value(op, values, _plain(dtype), getattr(dtype, "itemsize", 0), _lanes_of(u), constant)
+        value = Value(op, values, name_dtype(dtype), getattr(dtype, "itemsize", 0), _lanes_of(u), constant)
         value.lowest, value.highest = _bounds_of(u)
         value.uop, value.operations = u, _count_operations(u, value.lanes)
         self.values[u] = value
@@ -341,8 +342,4 @@ def _scalar_of(u: UOp) -> Any:
 
 
 def _name_dtype(u: UOp) -> str:
-    return _plain(_scalar_of(u))
-
-
-def _plain(dtype: Any) -> str:
-    return str(dtype).removeprefix("dtypes.")
+    return name_dtype(_scalar_of(u))

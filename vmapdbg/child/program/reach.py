@@ -10,11 +10,12 @@ numpy takes a tenth of a second to import, and most kernels do not need it: only
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vmapdbg.child.program.linear import (
+    ProgramLoop,
     Undecided,
     UOp,
     Value,
@@ -77,11 +78,9 @@ _Part: TypeAlias = tuple[frozenset[Value], list[tuple[Value, int]], list[Value]]
 """Loops, and the terms and conditions that use them."""
 
 
-def find_reach(address: Value, gate: Value | None, sizes: Mapping[Value, int], width: int) -> Reach:
-    """Returns what an access reaches. `sizes` has the loops and threads around it with their trip counts.
-
-    Raises Undecided.
-    """
+def find_reach(address: Value, gate: Value | None, loops: Iterable[ProgramLoop], width: int) -> Reach:
+    """Returns what an access reaches. `loops` are the loops and threads around it. Raises Undecided."""
+    sizes: dict[Value, int] = {loop: loop.trips for loop in loops}
     base, terms = split_terms(address)
     parts: list[_Part] = [(find_loops(expression, sizes), [(expression, scale)], []) for expression, scale in terms]
     parts += [(find_loops(condition, sizes), [], [condition]) for condition in split_conditions(gate)]
@@ -92,7 +91,7 @@ def find_reach(address: Value, gate: Value | None, sizes: Mapping[Value, int], w
             if other[0] & part[0]:
                 part = (part[0] | other[0], part[1] + other[1], part[2] + other[2])
         joined = [*apart, part]
-    used = frozenset[Value]().union(*(loops for loops, _, _ in parts))
+    used = frozenset[Value]().union(*(part[0] for part in parts))
     repeats = math.prod(size for loop, size in sizes.items() if loop not in used)
     return Reach(base, tuple(_make_summand(*part, sizes) for part in joined), width, repeats)
 
@@ -303,12 +302,8 @@ def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
             if value.op == "shl":
                 # the factors of the shifts
                 c, d = 1 << max(c, 0), 1 << min(max(d, 0), 64)
-            if value.op == "add":
-                ends = [a + c, b + d]
-            elif value.op == "sub":
-                ends = [a - d, b - c]
-            else:
-                ends = [a * c, a * d, b * c, b * d]
+            products = [a * c, a * d, b * c, b * d]
+            ends = {"add": [a + c, b + d], "sub": [a - d, b - c]}.get(value.op, products)
             known[value] = min(ends), max(ends)
         known.setdefault(value, bounds_of(value))
     return known[address]
@@ -324,15 +319,16 @@ def _read_comparison(condition: Value) -> tuple[Value, int, int] | None:
         return None
     left, right = condition.sources
     if right.constant is not None:
-        value, edge, is_below = left, int(right.constant), not flipped
+        value, edge = left, int(right.constant)
     elif left.constant is not None:
-        # edge < value; not so is value < edge + 1
-        value, edge, is_below = right, int(left.constant) + 1, flipped
+        # edge < value is not value < edge + 1
+        value, edge, flipped = right, int(left.constant) + 1, not flipped
     else:
         return None
-    if is_below:
-        return value, bounds_of(value)[0], edge - 1
-    return value, edge, bounds_of(value)[1]
+    lowest, highest = bounds_of(value)
+    if flipped:
+        return value, edge, highest
+    return value, lowest, edge - 1
 
 
 def find_outside(index: UOp, size: int) -> tuple[int, int] | None:
@@ -349,7 +345,7 @@ def find_outside(index: UOp, size: int) -> tuple[int, int] | None:
     if any(loop.symbolic for loop in loops):
         return None
     try:
-        reach = find_reach(address, valid, {loop: loop.trips for loop in loops}, 1)
+        reach = find_reach(address, valid, loops, 1)
     except Undecided:
         return None
     if not reach.steps or (reach.lowest >= 0 and reach.highest < size):

@@ -14,7 +14,7 @@ import math
 import pickle
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -109,7 +109,16 @@ class Reducer:
     def find_start(self) -> tuple[int, list[Any], list[Any]] | None:
         """Finds the first schedule that shows the difference, or the first value inside a schedule that does: a
         later schedule may read it. Returns its number, all its roots, and the roots to reduce."""
-        graphs = list(self.read_graphs())
+        assert self.request.evidence is not None
+        folder = EvidenceFolder(Path(self.request.evidence))
+        graphs: list[tuple[Evidence, list[UOp]]] = []
+        for file in folder.find_files():
+            evidence: Evidence = pickle.loads(file.read_bytes())
+            # a replay has the graph of its schedule again
+            if evidence.reducer_graph is not None and evidence.replay is None:
+                graph: PackedGraph = pickle.loads(evidence.reducer_graph)
+                contents = {name: folder.read_data(name) for name in set(graph.blobs.values())}
+                graphs.append((evidence, build_graph(graph, contents)))
         outputs = ((evidence, roots, roots) for evidence, roots in graphs)
         earlier = (
             (evidence, roots, made) for evidence, roots in graphs for made in self.smaller.earlier_outputs(roots)
@@ -129,19 +138,6 @@ class Reducer:
                 self.patience = min(self.request.hang, max(_SHORTEST, 5 * (time.monotonic() - start)))
             return evidence.schedule, whole, roots
         return None
-
-    def read_graphs(self) -> Iterator[tuple[Evidence, list[Any]]]:
-        """Yields the evidence of each schedule, and the roots of its graph."""
-        assert self.request.evidence is not None
-        folder = EvidenceFolder(Path(self.request.evidence))
-        for file in folder.find_files():
-            evidence: Evidence = pickle.loads(file.read_bytes())
-            # a replay has the graph of its schedule again
-            if evidence.reducer_graph is None or evidence.replay is not None:
-                continue
-            graph: PackedGraph = pickle.loads(evidence.reducer_graph)
-            contents = {name: folder.read_data(name) for name in set(graph.blobs.values())}
-            yield evidence, build_graph(graph, contents)
 
     def reduce(self, roots: list[Any]) -> list[Any]:
         last: list[Any] = []

@@ -86,6 +86,7 @@ def measure(roots: Roots) -> tuple[int, int]:
 
 
 def is_value(u: UOp) -> bool:
+    """Whether a node is a value of Tensors: not an index, a device, or a node without a device."""
     no_value = {Ops.DEVICE, Ops.UNIQUE, Ops.SINK, Ops.RANGE, Ops.DEFINE_VAR, Ops.BIND}
     return u.op not in no_value and u.dtype.scalar() != dtypes.index and u._shape is not None and u._device is not None
 

@@ -26,6 +26,8 @@ from tinygrad.tensor import Tensor
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import AxisType, UOp
 
+from vmapdbg.child.reduce.smaller import is_value
+
 Form = tuple[str, tuple[UOp, ...]]
 """A text with a place for each of some nodes."""
 
@@ -190,12 +192,12 @@ class _Writer:
         """Yields the forms of a node, the nicest first. The text of an input is empty."""
         if isinstance(u.dtype, ImageDType) or not isinstance(u.device, str):
             raise WriteError(f"{u.op.name} is an image or sharded")
-        operands = tuple(s for s in u.src if _is_tensor(s))
+        operands = tuple(s for s in u.src if is_value(s))
         if self.input_of(u) is not None:
             yield "", ()
         elif u.op is Ops.CONST:
             yield _write_const(u), ()
-        elif all(_is_tensor(s) or s.dtype.scalar() == dtypes.index or s.op is Ops.DEVICE for s in u.src):
+        elif all(is_value(s) or s.dtype.scalar() == dtypes.index or s.op is Ops.DEVICE for s in u.src):
             yield from self.list_methods(u, operands)
         yield f"Tensor({self.write_uop(u, operands)})", operands
 
@@ -219,18 +221,16 @@ class _Writer:
 
     def fill_method(self, u: Any) -> str:
         """Returns the form of a method, with its arguments."""
-        text = _METHODS[u.op]
-        if "DTYPE" in text:
-            return text.replace("DTYPE", repr(u.dtype))
-        if "DEVICE" in text:
-            return text.replace("DEVICE", "None" if u.device == Device.DEFAULT else repr(u.device))
-        if "INDICES" in text:
+        text = _METHODS[u.op].replace("DTYPE", repr(u.dtype))
+        if u.op is Ops.COPY:
+            text = text.replace("DEVICE", repr(None if u.device == Device.DEFAULT else u.device))
+        elif u.op is Ops.REDUCE:
             indices = ", ".join(map(self.write_index, u.src[1:]))
-            return text.replace("INDICES", indices).replace("ARG", _write_arg(u.arg))
-        if "SIZES" in text:
-            return text.replace("SIZES", _write_shape(map(self.write_index, u.marg)))
-        if "PAIRS" in text:
-            return text.replace("PAIRS", _write_tuple(_write_tuple(map(self.write_index, pair)) for pair in u.marg))
+            text = text.replace("INDICES", indices).replace("ARG", _write_arg(u.arg))
+        elif "SIZES" in text:
+            text = text.replace("SIZES", _write_shape(map(self.write_index, u.marg)))
+        elif "PAIRS" in text:
+            text = text.replace("PAIRS", _write_tuple(_write_tuple(map(self.write_index, pair)) for pair in u.marg))
         return text
 
     def write_uop(self, u: UOp, operands: tuple[UOp, ...]) -> str:
@@ -357,13 +357,6 @@ def _write_const(u: UOp) -> str:
     if any(s.op in {Ops.UNIQUE, Ops.LUNIQUE} for s in u.src):
         arguments.append("_force_unique=True")
     return f"Tensor({', '.join(arguments)})"
-
-
-def _is_tensor(u: UOp) -> bool:
-    """Tells whether a node is written as a Tensor: not indices, devices, or nodes without a device."""
-    if u.op in {Ops.DEVICE, Ops.UNIQUE, Ops.SINK, Ops.RANGE} or u.dtype.scalar() == dtypes.index:
-        return False
-    return u.op is not Ops.DEFINE_VAR and u._device is not None
 
 
 def _is_python_data(copy: UOp) -> bool:

@@ -59,7 +59,6 @@ SHAPES: dict[str, tuple[str, str, str]] = {
     "vmapout": ("box", "filled,bold", "#FFFFFF"),
     "kept": ("cylinder", "filled", _REALIZED),
     "removed": ("cylinder", "filled,dashed", "#FFFFFF"),
-    "reference": ("plaintext", "", ""),
     "kernel": ("box", "filled,bold", "#FFFFFF"),
     "buffer": ("cylinder", "filled", "#FFFFFF"),
     "row": ("box", "filled", "#FFFFFF"),
@@ -69,7 +68,6 @@ _EDGES = {
     "data": {},
     "kept": {"penwidth": "2.2"},
     "removed": {"style": "dashed"},
-    "reference": {"style": "dotted"},
 }
 _LEGEND_WIDTH = 3
 _COLUMNS = 4
@@ -192,8 +190,6 @@ def _node_attributes(node: GraphNode) -> dict[str, str]:
         attributes["peripheries"] = "2"
     if node.kind == "removed":
         attributes |= {"fontcolor": "#666666", "color": "#888888", "fontsize": "9"}
-    if node.kind == "reference":
-        attributes |= {"fontsize": "9", "fontcolor": "#666666", "height": "0.2", "margin": "0.04,0.02"}
     if node.mark != COMMON:
         colour = MARK_COLOURS[node.mark]
         style = _MARKED_NODES[node.mark]

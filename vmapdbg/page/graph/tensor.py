@@ -30,7 +30,6 @@ from vmapdbg.page.graph.items import (
     Item,
     Stage,
     collect_items,
-    reason_of,
 )
 from vmapdbg.page.graph.model import (
     BUFFERIZES,
@@ -253,7 +252,13 @@ def make_label(group: Group, drawn: DrawnSchedule) -> tuple[str, ...]:
         parts = [" > ".join(ops[i : i + _OPS_A_LINE]) for i in range(0, len(ops), _OPS_A_LINE)]
         first, *rest = " >\n    ".join(parts).split("\n")
         title = [f"{sign}{format_ids(list_ids(group))} {first}", *rest]
-    return (*title, *_label_value(group, drawn), *_label_decisions(group.last))
+    now, then = _name_decision(node), _name_decision(group.last.before)
+    decisions: list[str] = []
+    if now != then:
+        decisions = [f"- {then}", f"+ {now}"]
+    elif node.realized is not None:
+        decisions = [now]
+    return (*title, *_label_value(group, drawn), *decisions)
 
 
 def _name_op(node: Node) -> str:
@@ -293,20 +298,10 @@ def _label_value(group: Group, drawn: DrawnSchedule) -> list[str]:
     return [line for line in lines if line]
 
 
-def _label_decisions(item: Item) -> list[str]:
-    now = reason_of(item.node)
-    then = reason_of(item.before)
-    if now != then:
-        return [f"- {_name_decision(then)}", f"+ {_name_decision(now)}"]
-    if now is None:
-        return []
-    return [_name_decision(now)]
-
-
-def _name_decision(reason: str | None) -> str:
-    if reason is None:
+def _name_decision(node: Node) -> str:
+    if node.realized is None:
         return "not realized"
-    return f"realized: {reason}"
+    return f"realized: {node.realized.reason}"
 
 
 def star_ranges(names: Iterable[str]) -> str:
@@ -340,8 +335,8 @@ def _describe_node(item: Item, drawn: DrawnSchedule) -> str:
     if node.unsplit is not None:
         lines.append(f"  not split: {node.unsplit.detail}")
     if item.mark == COMMON and item.changed:
-        detail = "" if item.before.realized is None else item.before.realized.detail
-        lines.append(f"  baseline {_name_decision(reason_of(item.before))}: {detail}")
+        detail = item.before.realized and item.before.realized.detail
+        lines.append(f"  baseline {_name_decision(item.before)}: {detail or ''}")
     if node.line is not None:
         lines.append(f"  {node.line}")
     return "\n".join(cut_end(line, _LONGEST_TIP) for line in lines)

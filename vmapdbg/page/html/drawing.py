@@ -10,7 +10,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from xml.etree import ElementTree
 
@@ -94,15 +94,14 @@ def draw_view(
     drawers = [_Drawer("after", view, rows, name_node)]
     if view.is_pair:
         drawers.insert(0, _Drawer("before", view, rows, name_node))
+
+    def draw(pair: ScheduleDiff) -> PicturePair:
+        indexes = ((drawer, getattr(pair, drawer.name)) for drawer in drawers)
+        return PicturePair([drawer.draw(index) for drawer, index in indexes if index is not None])
+
+    # each layout is a process
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-
-        def start(pair: ScheduleDiff) -> list[Future[Picture]]:
-            """Starts the layouts of a pair of schedules: each is a process."""
-            indexes = [(drawer, getattr(pair, drawer.name)) for drawer in drawers]
-            return [pool.submit(drawer.draw, index) for drawer, index in indexes if index is not None]
-
-        started = [start(pair) for pair in chosen]
-        return [PicturePair([picture.result() for picture in pictures]) for pictures in started], undrawn
+        return list(pool.map(draw, chosen)), undrawn
 
 
 def _choose_schedules(view: View, rows: Sequence[tuple[int, KernelRow]]) -> tuple[list[ScheduleDiff], int]:
@@ -190,12 +189,11 @@ class _Drawer:
         """Returns the SVG attributes of each box: its classes, its text for a screen reader, and its links."""
         found: dict[str, dict[str, str]] = {}
         for node in part.graph.nodes:
-            classes, names, said = ["box", node.kind], part.hidden.get(node.id, []), "; ".join(node.lines)
+            classes, names, said = ["box", node.kind], [], f"buffer {node.lines[0]}"
             if node.kind == "kernel":
-                names = [node.id]
-            if node.id not in part.hidden:
-                word = "kernel" if node.kind == "kernel" else "buffer"
-                said = f"{word} {node.lines[0]}"
+                names, said = [node.id], f"kernel {node.lines[0]}"
+            elif node.id in part.hidden:
+                names, said = part.hidden[node.id], "; ".join(node.lines)
             rows = [row for name in names for row in self.rows.get((index, int(name.removeprefix("kernel"))), ())]
             marks = [_MARKS[row.change.status] for _, row in rows if row.change.status in _MARKS]
             if node.alert:
@@ -255,7 +253,7 @@ class _Plan:
 
     def _fold(self, title: str, graph: Graph, left_out: str = "") -> _Part:
         """Folds a graph until a reader can look at it, and says what is left out."""
-        notes = [left_out] if left_out else []
+        notes = list(filter(None, [left_out]))
         layers = fold_layers(graph)
         self.contents |= {(name, "repeat"): keep_nodes(graph, names) for name, names in layers.contents.items()}
         folded = layers.graph

@@ -17,7 +17,7 @@ from vmapdbg.page.html.nodes import NodeKey, list_sides
 from vmapdbg.page.html.source import Part, keep_near, split_code
 from vmapdbg.page.overview import KernelRow, Place
 from vmapdbg.page.text.overview import list_limits
-from vmapdbg.page.view import View
+from vmapdbg.page.view import Findings, View
 
 _MOST_SOURCE = 60_000
 """So many characters of one source are in the page. Of a longer source, the rest is cut off."""
@@ -31,8 +31,8 @@ _PLAIN = frozenset({"tn", "tb", "tf"})
 """Numbers and names stay plain: a kernel has so many that their colours would be half of the page."""
 _AROUND = 3
 """Equal lines further than this from a change are left out."""
-_SIGNS = {"unchanged": "=", "only-before": "-", "only-after": "+"}
-_WORDS = {"fused-from": "fused", "split-into": "split", "only-before": "only before", "only-after": "only after"}
+WORDS = {"fused-from": "fused", "split-into": "split", "only-before": "only before", "only-after": "only after"}
+"""What the mark of a status means, if the status does not say it."""
 
 
 @dataclass(frozen=True)
@@ -77,16 +77,6 @@ class KernelView:
         """Whether only one side has kernels."""
         return not (self.row.change.before and self.row.change.after)
 
-    @property
-    def sign(self) -> str:
-        """`=`, `~`, `-` or `+`."""
-        return _SIGNS.get(self.row.change.status, "~")
-
-    @property
-    def word(self) -> str:
-        """What the sign means."""
-        return _WORDS.get(self.row.change.status, self.row.change.status)
-
 
 def merge_findings(findings: Iterable[Finding]) -> list[tuple[Finding, int]]:
     """Returns the first finding of each kind in a program, at a line, and how many there are."""
@@ -109,8 +99,10 @@ def view_kernels(
             _name_change(shown)
         else:
             shown.notes = list(list_limits(row))
-            places = [(place.schedule, place.position) for place in row.places]
-            shown.faults = merge_findings(found for place in places for found in sources.findings["after"][place])
+            faults: list[Finding] = []
+            for place in row.places:
+                faults += sources.findings["after"].about_kernel(row.kernel, place.schedule, [place.position])
+            shown.faults = merge_findings(faults)
         sources.add_to(shown)
         views.append(shown)
     return views
@@ -197,12 +189,7 @@ class _Sources:
         self.command = "diff" if view.is_pair else "show"
         self.name_node = name_node
         self.left = _MOST_OF_ALL
-        # for each side the findings by schedule and kernel
-        self.findings: dict[str, dict[tuple[int | None, int | None], list[Finding]]] = {}
-        for side, capture in (("before", view.before), ("after", view.after)):
-            found = self.findings[side] = defaultdict(list)
-            for finding in capture.findings:
-                found[finding.schedule, finding.number].append(finding)
+        self.findings = {"before": Findings(view.before.findings), "after": Findings(view.after.findings)}
 
     def add_to(self, shown: KernelView) -> None:
         change = shown.row.change
@@ -242,9 +229,11 @@ class _Sources:
             kernel = each.kernel
             if len(kernels) > 1:
                 lines.append(CodeLine([("tc", f"// #{each.number} {kernel.name}")]))
-            node = self.name_node(side, (schedule, kernel.outputs[0])) if kernel.outputs else ""
-            source = kernel.source.strip("\n")[:most]
-            lines += _split_source(kernel, source, node, self.findings[side].get((schedule, each.number), ()))
+            node, source = "", kernel.source.strip("\n")[:most]
+            if kernel.outputs:
+                node = self.name_node(side, (schedule, kernel.outputs[0]))
+            findings = self.findings[side].about_kernel(kernel, schedule, [each.number])
+            lines += _split_source(kernel, source, node, findings)
         return lines
 
 
@@ -260,12 +249,12 @@ def _split_source(kernel: Kernel, source: str, node: str, findings: Iterable[Fin
         accesses[access.source_line].append(access)
     # a capture does not say which of several outputs a buffer belongs to
     written = [buffer.name for buffer in kernel.buffers if buffer.access != "read"]
-    only_output = written[0] if len(written) == len(kernel.outputs) == 1 else None
+    is_only = len(written) == len(kernel.outputs) == 1
     lines: list[CodeLine] = []
     for number, parts in enumerate(split_code(source, language_of(kernel.target), _PLAIN), start=1):
         says = "; ".join(f"{each.kind} {each.buffer}[{each.address}]" for each in accesses[number])
         line = CodeLine(parts, "", says, tuple(codes[number]))
-        if any(each.kind == "store" and each.buffer == only_output for each in accesses[number]):
+        if is_only and any((each.kind, each.buffer) == ("store", written[0]) for each in accesses[number]):
             line = replace(line, node=node)
         lines.append(line)
     return lines
@@ -276,12 +265,15 @@ def _align(before: Kernel, after: Kernel, left: Sequence[CodeLine], right: Seque
     rows: list[CodeRow] = []
     ones, others = iter(left), iter(right)
     for pair in align_sources(before.source.strip("\n"), after.source.strip("\n"), {before.name, after.name}):
-        one = None if pair.before is None else next(ones, None)
-        other = None if pair.after is None else next(others, None)
-        if one is not None and other is not None and not pair.is_same:
-            one = replace(one, parts=_split_marks(pair.before or "", pair.marks_before))
-            other = replace(other, parts=_split_marks(pair.after or "", pair.marks_after))
-        rows.append(CodeRow(one, other, pair.is_same))
+        row = CodeRow(same=pair.is_same)
+        if pair.before is not None:
+            row = replace(row, before=next(ones, None))
+        if pair.after is not None:
+            row = replace(row, after=next(others, None))
+        if row.before is not None and row.after is not None and not pair.is_same:
+            one = replace(row.before, parts=_split_marks(pair.before or "", pair.marks_before))
+            row = CodeRow(one, replace(row.after, parts=_split_marks(pair.after or "", pair.marks_after)))
+        rows.append(row)
     changed = [number for number, row in enumerate(rows) if not row.same]
     shown = keep_near(rows, changed, _AROUND)
     end = min(max(changed, default=-1) + _AROUND + 1, len(rows))

@@ -34,7 +34,9 @@ class Once:
         self._numbers: dict[str, int] = {}
 
     def number(self, value: Any) -> int:
-        key = value if isinstance(value, str) else json.dumps(value)
+        key = value
+        if not isinstance(value, str):
+            key = json.dumps(value)
         if key not in self._numbers:
             self._numbers[key] = len(self.values)
             self.values.append(value)
@@ -72,13 +74,12 @@ class Explainer:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.sides = ("after", "before") if view.is_pair else ("after",)
         captures = {"before": view.before, "after": view.after}
         self.schedules = {side: {s.index: s for s in capture.schedules} for side, capture in captures.items()}
         # the nodes of before that after has, too, with the names after
         self._names: dict[NodeKey, str] = {}
-        for pair in view.schedules if view.is_pair else ():
-            if pair.before is not None and pair.after is not None:
+        for pair in view.schedules:
+            if view.is_pair and pair.before is not None and pair.after is not None:
                 for node, twin in pair.pair_nodes().items():
                     self._names[pair.before, node] = name_node((pair.after, twin))
         self._twins = {name: key for key, name in self._names.items()}
@@ -112,7 +113,7 @@ class Explainer:
                     self.add("before", (pair.before, node.id), is_changed=True)
         for number, row in rows:
             for side, index, kernels in list_sides(row.places[0]):
-                for kernel in (each.kernel for each in kernels if side in self.sides):
+                for kernel in (each.kernel for each in kernels if side == "after" or self.view.is_pair):
                     for node in dict.fromkeys((*kernel.nodes, *kernel.outputs)):
                         self.add(side, (index, node), [number])
         self._add_others()
@@ -138,6 +139,9 @@ class Explainer:
         The steps are None for a node without a BUFFERIZE if the page would become too large.
         """
         described: dict[str, list[object]] = {}
+        most = _MOST_CHARACTERS
+        if self.view.is_pair:
+            most /= 2
 
         def rank(item: tuple[str, ShownNode]) -> tuple[bool, bool]:
             """Changes first, then nodes with a BUFFERIZE: they are what was decided."""
@@ -150,7 +154,7 @@ class Explainer:
             made = index_of(schedule).bufferizes.get(node.id)
             outcome = made.outcome if made is not None else ""
             title, steps = -1, None
-            if outcome or node.realized is not None or texts.size < _MOST_CHARACTERS / len(self.sides):
+            if outcome or node.realized is not None or texts.size < most:
                 title, steps = _say(explain_node(schedule, node), texts)
                 steps = self._join_steps(steps, self._twins.get(name), texts)
             line = node.line or ""

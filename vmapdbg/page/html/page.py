@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from io import StringIO
-from itertools import product
+from itertools import groupby, product
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -38,7 +38,7 @@ from vmapdbg.page.format import (
 )
 from vmapdbg.page.graph.dot import clean_text
 from vmapdbg.page.html.drawing import draw_view
-from vmapdbg.page.html.kernels import KernelView, merge_findings, view_kernels
+from vmapdbg.page.html.kernels import WORDS, KernelView, merge_findings, view_kernels
 from vmapdbg.page.html.nodes import Explainer, Once
 from vmapdbg.page.html.source import SourceFile, SourceView, collect_notes, view_files
 from vmapdbg.page.overview import (
@@ -55,7 +55,7 @@ from vmapdbg.page.overview import (
 from vmapdbg.page.sections import SECTIONS, load_section
 from vmapdbg.page.sentences import say_left_whole
 from vmapdbg.page.text.layout import Page
-from vmapdbg.page.text.view import RunView, ScheduleView
+from vmapdbg.page.text.view import MARKS, RunView, ScheduleView
 from vmapdbg.page.view import View
 
 _PARTS = "parts"
@@ -82,15 +82,9 @@ def render_report(
 
 def _fill_parts(report: Report, has_switches: bool = False) -> tuple[str, str]:
     """Returns the overview and the panels of a page as HTML. With switches, these say which patches are on."""
-    parts = _load_template("parts.html.jinja").make_module(
-        {
-            "report": report,
-            "has_switches": has_switches,
-            "format_share": format_share,
-            "formats": _NUMBERS,
-            "ratio": _ratio,
-        }
-    )
+    known = {"format_share": format_share, "formats": _NUMBERS, "ratio": _ratio, "marks": MARKS, "words": WORDS}
+    template = _load_template("parts.html.jinja")
+    parts = template.make_module({"report": report, "has_switches": has_switches, **known})
     return parts.overview(), parts.main()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
 
 
@@ -164,18 +158,17 @@ def _describe_sides(view: View) -> list[tuple[str, str]]:
     """The name of each side, and its target, tinygrad and patches."""
     if not view.is_pair:
         versions = view.after.versions
-        observed = ", observed as it is" if view.after.mode == "observe" else ""
-        tinygrad = f"tinygrad {versions.tree or versions.tinygrad}{observed}"
+        tinygrad = f"tinygrad {versions.tree or versions.tinygrad}"
+        if view.after.mode == "observe":
+            tinygrad += ", observed as it is"
         return [("", f"{view.after.target}, {tinygrad}, Python {versions.python}, vmapdbg {versions.vmapdbg}")]
     before, after = view.diff.before, view.diff.after
     words: list[tuple[str, str]] = []
     for name, one, other in (("before", before, after), ("after", after, before)):
-        parts = [one.name] if one.name else []
-        if one.snippet != other.snippet:
-            parts.append(one.snippet)
-        parts += [one.target, f"tinygrad {one.versions.tree or one.versions.tinygrad}"]
-        parts += label_patches(one.patches, other.patches)
-        words.append((name, ", ".join(parts)))
+        parts = [one.name, one.snippet, one.target, f"tinygrad {one.versions.tree or one.versions.tinygrad}"]
+        if one.snippet == other.snippet:
+            parts.remove(one.snippet)
+        words.append((name, ", ".join(filter(None, [*parts, *label_patches(one.patches, other.patches)]))))
     return words
 
 
@@ -194,7 +187,9 @@ class Report:
         self.before, self.after = view.before, view.after
         rows = sorted(group_kernels(view, unchanged=True), key=lambda row: view.is_pair and not row.is_changed)
         self.changed = sum(row.is_changed for row in rows)
-        self.programs = [each if number is None else number(row) for each, row in enumerate(rows)]
+        self.programs = list(range(len(rows)))
+        if number is not None:
+            self.programs = list(map(number, rows))
         numbered = list(zip(self.programs, rows, strict=True))
         self.cost = sum_kernels(view.after)
         self.is_timed = any(row.is_timed for row in rows)
@@ -208,7 +203,9 @@ class Report:
         snippets = view.before.snippet, view.after.snippet
         self.sources: list[SourceView] = view_files(files_before or files, files, self.notes, snippets)
         self.rules: list[RuleRow] = count_rules(view)
-        self.methods: list[CostRow] = [] if view.is_pair else count_methods(view)
+        self.methods: list[CostRow] = []
+        if not view.is_pair:
+            self.methods = count_methods(view)
         self.rule_names = {rule.code: rule.name for rule in RULES}
 
     # *** for the template
@@ -220,7 +217,7 @@ class Report:
     def line_number(self, line: str | None) -> int | None:
         """The number in the page of a line of either side."""
         note = self.notes.get(line or "") or self.notes.get(self.view.name_line(line or ""))
-        return None if note is None else note.number
+        return note and note.number
 
     def node_of(self, finding: Finding) -> str:
         """The name of a finding's node, nothing if the page does not explain it."""
@@ -240,8 +237,8 @@ class Report:
         """The findings of one run; of two runs the `new` and the `gone` findings. Each has its count."""
         if not self.is_pair:
             return [("", merge_findings(self.after.findings))]
-        new, gone = self.view.diff.findings_new, self.view.diff.findings_gone
-        return [("new", merge_findings(new)), ("gone", merge_findings(gone))]
+        diff = self.view.diff
+        return [("new", merge_findings(diff.findings_new)), ("gone", merge_findings(diff.findings_gone))]
 
     def list_totals(self) -> list[tuple[str, str, str, str]]:
         """The sums of two runs: a name, before, after, and the ratio."""
@@ -268,18 +265,19 @@ class Report:
         """How many buffers were kept and removed, by which rules."""
         if self.is_pair:
             return []
-        counts: Counter[str] = Counter()
-        named: dict[str, list[str]] = {}
-        for (outcome, rule), count in count_outcomes(self.after).items():
-            counts[outcome] += count
-            named.setdefault(outcome, []).append(f"{count:,} {rule}")
-        lines = [f"{counts[outcome]:,} buffers {outcome}: {', '.join(rules)}" for outcome, rules in named.items()]
+        lines: list[str] = []
+        for outcome, same in groupby(count_outcomes(self.after).items(), lambda item: item[0][0]):
+            counts = {rule: count for (_, rule), count in same}
+            rules = ", ".join(f"{count:,} {rule}" for rule, count in counts.items())
+            lines.append(f"{sum(counts.values()):,} buffers {outcome}: {rules}")
         return lines + [say_left_whole(count.rule, count.nodes) for count in count_unsplit(self.after)]
 
     def list_sections(self) -> Iterator[tuple[str, str]]:
         """Yields the title and the text of each section without a drawing of its own, for each schedule."""
         page = Page(Console(file=StringIO(), width=_TEXT_WIDTH, color_system=None), self.places)
-        run = RunView(page, capture=None if self.is_pair else self.after, diff=self.view.comparison)
+        run = RunView(page, capture=self.after, diff=None)
+        if self.is_pair:
+            run = RunView(page, capture=None, diff=self.view.diff)
         names = [name for name in SECTIONS if name not in _DRAWN_SECTIONS]
         for name, pair in product(names, self.view.schedules):
             load_section(name)(ScheduleView(run, pair))
