@@ -16,8 +16,8 @@ from tool import show_json, without_places
 
 from vmapdbg.model.capture import Bufferize, Capture, Node
 from vmapdbg.model.store import dump_compact, parse_capture, to_data
+from vmapdbg.page.documents import schema_file
 from vmapdbg.page.graph.write import STAGES, write_graph
-from vmapdbg.page.json_schema import schema_file
 from vmapdbg.page.text.run import print_capture
 from vmapdbg.page.text.why import print_explanations
 from vmapdbg.page.why import explain

@@ -14,8 +14,7 @@ from jsonschema import Draft202012Validator
 from vmapdbg.diff import diff_captures
 from vmapdbg.model.store import load_capture, to_data
 from vmapdbg.model.vocabulary import DocumentKind, Rule
-from vmapdbg.page.documents import DOCUMENTS, LintDocument, make_document
-from vmapdbg.page.json_schema import FOLDER, dump_schema, make_schema, schema_file
+from vmapdbg.page.documents import DOCUMENTS, FOLDER, LintDocument, dump_schema, make_document, make_schema, schema_file
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -29,7 +28,7 @@ def validate(kind: DocumentKind, data: Any) -> list[str]:
 @pytest.mark.parametrize("kind", get_args(DocumentKind))
 def test_shipped_schema_is_the_one_of_the_dataclass(kind: DocumentKind) -> None:
     shipped = schema_file(kind).read_text(encoding="utf-8")
-    assert shipped == dump_schema(kind, DOCUMENTS[kind]), "run python -m vmapdbg.page.json_schema"
+    assert shipped == dump_schema(kind, DOCUMENTS[kind]), "run python -m vmapdbg.page.documents"
     Draft202012Validator.check_schema(json.loads(shipped))
 
 

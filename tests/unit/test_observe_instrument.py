@@ -111,7 +111,7 @@ def test_a_rewritten_function_keeps_the_values_of_its_tests() -> None:
     scope["walk"](context, nodes, 2)
     assert context.realize_map == {"b": [1, 2, 3], "c": None}
     (_, first), (_, second) = seen
-    assert [(d.place, d.function) for d in (first, second)] == [("kept.py:6", "walk"), ("kept.py:8", "walk")]
+    assert [(d.file, d.line, d.function) for d in (first, second)] == [("kept.py", 6, "walk"), ("kept.py", 8, "walk")]
     assert [(c.line, c.holds) for c in first.conditions] == [(5, False), (6, True)]
     assert first.conditions[1].values == {"x.users": [1, 2, 3], "limit": 2}
     assert [(c.line, c.holds) for c in second.conditions] == [(5, False), (6, False), (7, True)]

@@ -62,7 +62,10 @@ class Outcomes:
             return end
         if self.kind == "kernels":
             # not the keys: another commit of tinygrad may have other names for the same ops
-            return end, [[kernel.source for kernel in schedule.kernels] for schedule in run.capture.schedules]
+            sources: list[list[str]] = []
+            for schedule in run.capture.schedules:
+                sources.append([kernel.source for kernel in schedule.kernels])
+            return end, sources
         if (asked := KERNEL_COUNT.fullmatch(self.kind)) is not None:
             return end, count_kernels(run.capture.schedules) == int(asked[1])
         return end, sorted((f.code, f.line or "") for f in self.find_findings(run.capture))

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from vmapdbg.install.job import Choice
 from vmapdbg.install.patches import Patches
-from vmapdbg.model.capture import Capture, Node, Schedule
+from vmapdbg.model.capture import Capture, Schedule
 
 T = TypeVar("T", str, Choice)
 
@@ -113,8 +113,7 @@ class Searcher(Generic[T]):
         return len(self.outcomes) + sum(one not in self.outcomes for one in sets) > self.budget
 
     def find_smallest(self: Searcher[str], make: Transform[str], matters: Callable[[str], bool]) -> FoundSets:
-        """Tries all subsets by size, the smallest first. If the subsets of a size exceed the budget, looks for a
-        minimal subset instead."""
+        """Tries subsets by size, the smallest first. Halves if the subsets of a size exceed the budget."""
         for size in range(len(self.given) + 1):
             parts = [frozenset(part) for part in combinations(sorted(self.given), size)]
             made = list(map(make, parts))
@@ -170,7 +169,7 @@ def _sort_sets(found: Iterable[Patches], exact: bool, size: int) -> FoundSets:
 
 
 def list_forceable(schedule: Schedule) -> list[Choice]:
-    """Returns a choice to force each node that computes something and has no buffer yet."""
+    """Returns a choice to force each node that computes values that a buffer can hold, and has no buffer yet."""
     if schedule.cached:
         # decisions about it are made where the schedule was made
         return []
@@ -184,21 +183,19 @@ def list_forceable(schedule: Schedule) -> list[Choice]:
         if target in by_id and target not in written_to:
             written_to.add(target)
             todo += by_id[target].src[:1]
-    return [
-        Choice(schedule.index, node.id, node.op)
-        for node in schedule.nodes
-        if is_computed(node) and node.id not in buffered and node.id not in written_to
-    ]
+    found: list[Choice] = []
+    for node in schedule.nodes:
+        if node.op in _NOT_COMPUTED or node.id in buffered or node.id in written_to:
+            continue
+        # a weak number has no size in memory
+        has_size = node.shape is not None and not node.dtype.startswith(("weak", "void", "index"))
+        if has_size and node.out_ranges is not None:
+            found.append(Choice(schedule.index, node.id, node.op))
+    return found
 
 
 def is_reduce(choice: Choice) -> bool:
     return choice.op in ("REDUCE", "REDUCE_AXIS")
-
-
-def is_computed(node: Node) -> bool:
-    """Returns whether a node computes values that a buffer can hold. A weak number has no size in memory."""
-    has_values = node.shape is not None and node.out_ranges is not None
-    return has_values and node.op not in _NOT_COMPUTED and not node.dtype.startswith(("weak", "void", "index"))
 
 
 def list_releasable(schedule: Schedule) -> list[Choice]:
@@ -249,7 +246,9 @@ class DecisionSearcher:
 
     def __init__(self, capture: Capture, forceable: Choices, ask: Ask[Choice], budget: int):
         self.schedules = capture.schedules
-        self.releasable = [choice for schedule in self.schedules for choice in list_releasable(schedule)]
+        self.releasable: list[Choice] = []
+        for schedule in self.schedules:
+            self.releasable += list_releasable(schedule)
         self.forceable = forceable
         self.searcher = Searcher(forceable, ask, budget)
 
@@ -280,9 +279,10 @@ class DecisionSearcher:
         """Tries single decisions: lets realize points go, then forces nodes, reduces first."""
         forced = sorted(self.forceable, key=lambda choice: (not is_reduce(choice), choice))
         singles = [frozenset({choice}) for choice in [*self.releasable, *forced]]
-        new = [one for one in singles if one not in self.searcher.outcomes]
+        outcomes = self.searcher.outcomes
+        new = [one for one in singles if one not in outcomes]
         self.searcher.look(new[: self.left])
-        complete = all(one in self.searcher.outcomes for one in singles)
+        complete = outcomes.keys() >= set(singles)
         return DecisionSearch(self._list_singles(does), complete, self.searcher.outcomes)
 
     def _list_singles(self, does: Callable[[str], bool]) -> tuple[Choices, ...]:

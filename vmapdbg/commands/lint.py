@@ -243,7 +243,7 @@ def is_same(job: Job, baseline: str | None) -> bool:
 
 def explain_failed(capture: Capture) -> list[str]:
     """Returns messages about what tinygrad failed to schedule or to compile: lint cannot check that."""
-    from vmapdbg.page.crash_sentences import describe_crash, describe_error
+    from vmapdbg.page.sentences import describe_crash, describe_error
 
     notes: list[str] = []
     if capture.error is not None and capture.error.crash is not None:

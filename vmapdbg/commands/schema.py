@@ -8,7 +8,7 @@ from typing import get_args
 import click
 
 from vmapdbg.model.vocabulary import DocumentKind
-from vmapdbg.page.json_schema import schema_file
+from vmapdbg.page.documents import schema_file
 
 
 @click.command()

@@ -21,7 +21,7 @@ from vmapdbg.diff.result import (
     VmapChange,
 )
 from vmapdbg.diff.values import compare_outputs, compare_printed, find_worst
-from vmapdbg.model.capture import Bufferize, Capture, Finding, Node, Realized, Schedule, Versions
+from vmapdbg.model.capture import Bufferize, Capture, Finding, Kernel, Node, Realized, Schedule, Versions
 from vmapdbg.model.schedule_index import index_of, sum_programs
 from vmapdbg.model.vocabulary import BufferizeField, ChangeStatus, NodeField
 
@@ -101,12 +101,16 @@ def _describe_side(capture: Capture, readings: Iterable[Reading], name: str) -> 
 
 def sum_totals(schedules: Iterable[Schedule]) -> Totals:
     """Returns the totals of some schedules."""
-    every = list(schedules)
-    kernels = [kernel for item in every for kernel in item.kernels]
-    buffers = [buffer for item in every for buffer in item.bufferizes]
+    kernels: list[Kernel] = []
+    buffers: list[Bufferize] = []
+    copies = 0
+    for item in schedules:
+        kernels += item.kernels
+        buffers += item.bufferizes
+        copies += item.copies
     return Totals(
         kernels=len(kernels),
-        copies=sum(item.copies for item in every),
+        copies=copies,
         executed_ops=sum(kernel.executed_ops for kernel in kernels),
         bytes=sum(kernel.bytes for kernel in kernels),
         local_bytes=max((kernel.local_bytes for kernel in kernels), default=0),
@@ -269,12 +273,15 @@ def _compare_bufferize(
     elif changed := _find_changed_fields(left, right, renaming):
         status = "changed"
     added, removed = _find_added(left, right, renaming)
-    sides = [(reading, made) for reading, made in ((before, left), (after, right)) if made is not None]
-    reading, made = sides[-1]
-    ambient = [name for reading, made in sides for name in index_of(reading.compared).ambient_of(made.node)]
+    op = ""
+    ambient: list[str] = []
+    for reading, made in ((before, left), (after, right)):
+        if made is not None:
+            op = reading.realized(made.node).op
+            ambient += index_of(reading.compared).ambient_of(made.node)
     return BufferizeChange(
         status=status,
-        op=reading.realized(made.node).op,
+        op=op,
         before=before.bufferize(left),
         after=after.bufferize(right),
         changed=changed,
@@ -326,8 +333,7 @@ def _find_added(
 
 @dataclass(frozen=True)
 class Pairs:
-    """Node ids of before and their partners after. `kernels` has the numbers of equal kernels, None if their keys
-    decide."""
+    """Ids of equal nodes, before to after, and numbers of equal kernels; None if the keys of kernels decide."""
 
     nodes: dict[int, int]
     kernels: dict[int, int] | None

@@ -28,8 +28,7 @@ Shape = tuple[Size, ...]
 
 @dataclass(frozen=True)
 class HeadView:
-    """How a node shows the value of a head: the head's axis for each axis of the node, None if the value does not vary
-    along it."""
+    """A node that shows the value of a head. `axes` has the head's axis for each of its axes, or None."""
 
     head: int
     axes: tuple[int | None, ...]
@@ -228,8 +227,13 @@ class Meanings:
         parts: list[object] = []
         if op not in _LEAVES:
             parts.append(arg)
-        if places:
-            parts += [self._describe_axes(source, shape, axes) for source in sources]
+        for source in sources:
+            # the source's axis for each axis along which its reader varies
+            aligned = self._align(source, shape)
+            if places and aligned is None:
+                parts.append([axis for axis in self.views[source].axes if axis is not None])
+            elif places and aligned is not None:
+                parts.append([axis for axis, mine in zip(aligned, axes, strict=True) if mine is not None])
         head = Head(
             id=node.id,
             op=op,
@@ -251,13 +255,6 @@ class Meanings:
         self._numbers.add(same)
         self.heads.setdefault(same, head)
         return same
-
-    def _describe_axes(self, source: int, shape: Shape, axes: Sequence[int | None]) -> object:
-        """Returns the source's axis for each axis along which its reader varies."""
-        aligned = self._align(source, shape)
-        if aligned is None:
-            return [axis for axis in self.views[source].axes if axis is not None]
-        return [axis for axis, of_reader in zip(aligned, axes, strict=True) if of_reader is not None]
 
     def _shape(self, node: int) -> Shape:
         return _shape_of(self.index.nodes[node])

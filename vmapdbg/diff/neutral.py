@@ -48,8 +48,7 @@ class Reading:
 
     @property
     def measured(self) -> Schedule:
-        """The schedule whose sizes are compared: without the outputs, which are arguments in some releases and buffers
-        in others."""
+        """The schedule whose sizes are compared: without outputs, because some releases have no buffer for them."""
         if not self.is_neutral:
             return self.schedule
         index = index_of(self.compared)
@@ -57,8 +56,7 @@ class Reading:
         return replace(self.compared, bufferizes=tuple(kept))
 
     def leave_out(self, other: Reading, nodes: Mapping[int, int]) -> Reading:
-        """Returns the reading without the outputs that are arguments in `other`. `nodes` maps ids of this schedule to
-        ids of the other."""
+        """Returns the reading without the outputs that are arguments in `other`; `nodes` maps ids to `other`."""
         index, others = index_of(self.compared), index_of(other.compared)
 
         def is_argument(made: Bufferize) -> bool:
@@ -117,10 +115,12 @@ class _Neutral:
         nodes = sorted([*nodes, *map(self._read_again, self.again)], key=lambda node: node.id)
         buffers = [made for item in self.schedule.bufferizes if (made := self._read_bufferize(item)) is not None]
         # the ranges that the compared nodes and buffers name
-        texts = [name for item in buffers for name in item.closed_ranges]
+        texts: list[str] = []
+        for item in buffers:
+            texts += item.closed_ranges
         for node in nodes:
             texts += [*(node.in_ranges or ()), *(node.out_ranges or ()), *node.ambient]
-        used = {name for text in texts for name in find_ranges(text)}
+        used = set(find_ranges(" ".join(texts)))
         compared = replace(
             self.schedule,
             nodes=tuple(nodes),
@@ -182,28 +182,17 @@ class _Neutral:
         found = {axis: name for name, axis in zip(ranges, view.axes, strict=True) if axis is not None}
         return tuple(found[axis] for axis in sorted(found))
 
-    def _order(self, ranges: Sequence[str], view: HeadView) -> tuple[str, ...]:
-        """Returns the ranges of a buffer in the order of its value's axes; ranges along which it does not vary come
-        last. An axis of one element has no range."""
-        picked = self._pick(ranges, view) or ()
-        rest = [name for name in ranges if name not in picked]
-        return tuple(filter(find_ranges, [*picked, *rest]))
-
     def _read_realized(self, node: Node, realized: Realized) -> Realized:
         view = self.views[node.id]
         own = sorted(axis for i in realized.axes if i < len(view.axes) and (axis := view.axes[i]) is not None)
         reason = realized.reason
-        if self._is_stored(node):
+        readers = self.index.readers[node.id]
+        # the program asks for the value, and no other kernel reads it
+        is_end = all(reader.out_ranges is None and reader.realized is None for reader in readers)
+        if is_end or name_op(node.op) in _ASKED_FOR:
             reason = "output"
         # only the rule is compared: which reader wants which range depends on how the release broadcasts
         return Realized(tuple(own), reason, "")
-
-    def _is_stored(self, node: Node) -> bool:
-        """Returns whether a node is stored because the program asks for it."""
-        if node.realized is not None and (node.realized.reason == "output" or name_op(node.op) in _ASKED_FOR):
-            return True
-        readers = self.index.readers[node.id]
-        return all(reader.out_ranges is None and reader.realized is None for reader in readers)
 
     # *** buffers and kernels
 
@@ -214,12 +203,14 @@ class _Neutral:
         if not (is_main or is_again):
             return None
         own = made.closed_ranges[len(made.ambient) :]
-        closed = self._order(own, view)
+        picked = self._pick(own, view) or ()
+        # then the ranges along which the value does not vary; an axis of one element has no range
+        closed = tuple(filter(find_ranges, [*picked, *(name for name in own if name not in picked)]))
         if made.outcome == "removed":
             if head.constant:
                 return None
             # its size would depend on where the release broadcasts the value
-            closed, made = self._pick(own, view) or (), replace(made, size=0, bytes=0)
+            closed, made = picked, replace(made, size=0, bytes=0)
         node_id = view.head
         if is_again:
             node_id = node.id

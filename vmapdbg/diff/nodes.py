@@ -230,39 +230,47 @@ def match_schedules(
     The result is in the order of `after`. A schedule of `before` alone follows its predecessor in `before`.
     """
     cons = HashConsing()
-    counts = [[Counter(number_values(item.nodes, cons).values()) for item in side] for side in (before, after)]
-    graphs = [{i: cons(*sorted(count.items())) for i, count in enumerate(side)} for side in counts]
+    counts: list[list[Counter[int]]] = []
+    kinds: list[list[Counter[int]]] = []
+    graphs: list[dict[int, int]] = []
+    for side in (before, after):
+        counts.append([Counter(number_values(item.nodes, cons).values()) for item in side])
+        kinds.append([Counter(cons("kind", n.op, n.dtype, n.shape, n.arg) for n in item.nodes) for item in side])
+        graphs.append({i: cons(*sorted(count.items())) for i, count in enumerate(counts[-1])})
     matched = match_by_levels([graphs[0]], [graphs[1]])
     lines = same_lines or {}
 
-    def match_alike(counts: Sequence[Sequence[Counter[int]]], least: float) -> dict[int, int]:
-        taken = set(matched.values())
-        rest_before = [i for i in range(len(before)) if i not in matched]
-        rest_after = [i for i in range(len(after)) if i not in taken]
+    def is_same_line(i: int, j: int) -> bool:
+        line = before[i].line
+        # in one program the lines add nothing to the graphs
+        return bool(lines) and line is not None and lines.get(line, line) == after[j].line
 
-        def measure(i: int, j: int) -> float:
-            left, right = counts[0][i], counts[1][j]
-            alike = share((left & right).total(), left.total() + right.total())
-            if alike < least:
-                return 0.0
-            line = before[i].line
-            # in one program the lines add nothing to the graphs
-            if lines and line is not None and lines.get(line, line) == after[j].line:
-                alike += _SAME_LINE
-            return alike
-
-        found = match_most_alike(rest_before, rest_after, measure, _WINDOW)
-        return {rest_before[i]: rest_after[j] for i, j in found.items()}
-
-    matched |= match_alike(counts, _LEAST_ALIKE)
+    matched |= _match_alike(counts, matched, _LEAST_ALIKE, is_same_line)
     # an edit near the inputs changes what nearly every node computes
-    kinds = [
-        [Counter(cons("kind", node.op, node.dtype, node.shape, node.arg) for node in item.nodes) for item in side]
-        for side in (before, after)
-    ]
-    matched |= match_alike(kinds, _LEAST_OF_A_KIND)
+    matched |= _match_alike(kinds, matched, _LEAST_OF_A_KIND, is_same_line)
     matched |= _match_empty(before, after, matched, lines)
     return _order_pairs(len(before), len(after), matched)
+
+
+def _match_alike(
+    counts: Sequence[Sequence[Counter[int]]],
+    matched: Mapping[int, int],
+    least: float,
+    is_same_line: Callable[[int, int], bool],
+) -> dict[int, int]:
+    taken = set(matched.values())
+    rest_before = [i for i in range(len(counts[0])) if i not in matched]
+    rest_after = [i for i in range(len(counts[1])) if i not in taken]
+
+    def measure(i: int, j: int) -> float:
+        left, right = counts[0][i], counts[1][j]
+        alike = share((left & right).total(), left.total() + right.total())
+        if alike < least:
+            return 0.0
+        return alike + _SAME_LINE * is_same_line(i, j)
+
+    found = match_most_alike(rest_before, rest_after, measure, _WINDOW)
+    return {rest_before[i]: rest_after[j] for i, j in found.items()}
 
 
 def _match_empty(

@@ -79,8 +79,7 @@ def match_most_alike(
     likeness: Callable[[_Item, _Item], float],
     window: int = sys.maxsize,
 ) -> dict[int, int]:
-    """Pairs positions, the most alike first, then the nearest. Items with likeness 0 are not paired, nor items that are
-    `window` or more positions apart."""
+    """Pairs positions less than `window` apart: the most alike first, then the nearest. Likeness 0 is no pair."""
     scored: list[tuple[float, int, int, int, int]] = []
     for i, one in enumerate(before):
         first = max(i - window, 0)
@@ -155,8 +154,7 @@ def _align_block(
 
 
 def match_lines(before: str, after: str, names: tuple[str, str]) -> dict[str, str]:
-    """Maps lines of the text `before` to equal or similar lines of `after`, as `old.py:9` -> `new.py:10`; `names` are
-    the names of the two files."""
+    """Maps lines to equal or similar lines, as `old.py:9` -> `new.py:10`; `names` are the names of the files."""
     # not splitlines: Python's own line numbers do not count form feeds
     left, right = before.split("\n"), after.split("\n")
     pairs = align(left, right, str, _line_likeness)
@@ -213,8 +211,7 @@ class Renaming:
         return tuple(map(self.translate, expressions))
 
     def is_same_reason(self, before: Reason, after: Reason) -> bool:
-        """Returns whether two reasons are the same, whatever the line of tinygrad's source that decided: it differs
-        between releases."""
+        """Returns whether two reasons are the same, at whatever line of tinygrad's source."""
         axis = before.axis
         if isinstance(axis, str):
             axis = self.translate(axis)

@@ -30,8 +30,12 @@ def estimate_terms(*schedules: Schedule) -> int:
 
     `vmapdbg check` counts them in the graph. In a capture, outputs cannot be followed to their nodes.
     """
-    ranges = [item for schedule in schedules for item in schedule.ranges]
-    return max((r.size for r in ranges if r.axis_type == "REDUCE" and isinstance(r.size, int)), default=0)
+    largest = 0
+    for schedule in schedules:
+        for item in schedule.ranges:
+            if item.axis_type == "REDUCE" and isinstance(item.size, int):
+                largest = max(largest, item.size)
+    return largest
 
 
 def compare_output(number: int, before: Output | None, after: Output | None, terms: int) -> ValueDiff:

@@ -126,8 +126,7 @@ class _ChangingLoader(importlib.abc.Loader):
 
 
 def tinygrad_finder() -> TinygradFinder:
-    """Returns the one finder of this process, in front of the finders that would load the installed files as they
-    are."""
+    """Returns the one finder of this process; it is in front of all other finders."""
     for finder in sys.meta_path:
         if isinstance(finder, TinygradFinder):
             return finder

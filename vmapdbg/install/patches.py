@@ -80,8 +80,7 @@ def parse_patches(spec: str) -> Patches:
 
 
 def format_patches(chosen: Patches) -> str:
-    """Returns the names in table order, comma separated, `none` for no patch: the value of the environment variable.
-    `parse_patches` reads it."""
+    """Returns the names in table order, comma separated, or `none`: the environment variable's value."""
     return ",".join(name for name in SWITCHABLE if name in chosen) or "none"
 
 

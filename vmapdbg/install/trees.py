@@ -127,8 +127,7 @@ def check_version(version: str | None, name: str) -> None:
 
 
 def find_package(path: Path, name: str) -> Path:
-    """Returns the folder that contains the package: `path`, or its parent if `path` is the package itself. Raises
-    TreeError."""
+    """Returns the folder that contains the package: `path` or, if it is the package, its parent. Raises TreeError."""
     if path.is_file():
         raise TreeError(f"{name} is a file: name the folder of a checkout")
     if has_package(path):
@@ -150,8 +149,7 @@ def find_version(folder: Path) -> str | None:
 
 
 def is_checkout(folder: Path) -> bool:
-    """Returns whether a folder is a checkout or an unpacked source release of tinygrad, so that a program started there
-    imports that tinygrad."""
+    """Returns whether Python imports tinygrad from a folder if it starts there: a checkout, an unpacked source."""
     return has_package(folder) and ((folder / ".git").exists() or (folder / "tinygrad.egg-info").exists())
 
 
@@ -287,8 +285,7 @@ def explain_failure(stderr: str) -> str:
 
 
 def fetch_commit(top: Path, commit: str) -> Path:
-    """Returns the folder with the package as it was at a commit of a repository, with the files that contain its
-    version. Raises TreeError."""
+    """Returns the folder with the package and its version files as they were at a commit. Raises TreeError."""
 
     def extract(folder: Path) -> None:
         kept = ["tinygrad"]
@@ -326,8 +323,7 @@ def commit_of(top: Path, revision: str) -> str:
 
 
 def describe_state(folder: Path) -> str | None:
-    """Returns the short commit of a checkout, with `-dirty` if tracked files are changed. Returns None if the folder is
-    no checkout or git is missing."""
+    """Returns the short commit of a checkout, `-dirty` if it is changed. None without a checkout or git."""
     if not (folder / ".git").exists() or shutil.which("git") is None:
         return None
     found = run_git(folder, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12")
@@ -337,8 +333,7 @@ def describe_state(folder: Path) -> str | None:
 
 
 def list_commits(top: Path, good: str, bad: str) -> list[str]:
-    """Returns the commits after `good` up to `bad`, oldest first: along first parents, and only commits that change the
-    package. Raises TreeError."""
+    """Returns the first parents after `good` up to `bad` that change the package, oldest first. Raises TreeError."""
     first, last = commit_of(top, good), commit_of(top, bad)
     if run_git(top, "merge-base", "--is-ancestor", first, last) is None:
         raise TreeError(f"{good} is not an ancestor of {bad} in {top}")

@@ -1,4 +1,4 @@
-"""Where tinygrad itself failed or did not end, as data; `vmapdbg.page.crash_sentences` writes the sentences."""
+"""Where tinygrad itself failed or did not end, as data; `vmapdbg.page.sentences` writes the sentences."""
 
 from __future__ import annotations
 

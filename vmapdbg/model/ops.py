@@ -48,7 +48,7 @@ ARITHMETIC = {
     "SUB": Arithmetic("sub", "({}-{})", operator.sub),
     "MUL": Arithmetic("mul", "({}*{})", operator.mul),
     "NEG": Arithmetic("neg", "(-{})", operator.neg),
-    # 0.12 has the first two, which round as C does; 0.13 renamed them, and added those that round as Python does
+    # 0.12 has the first two, which round as C does; 0.13 renamed them, and added ops that round as Python does
     "IDIV": _CDIV,
     "MOD": _CMOD,
     "CDIV": _CDIV,

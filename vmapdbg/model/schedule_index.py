@@ -164,7 +164,7 @@ def kernel_identity(kernel: Kernel) -> str:
 
 
 def group_equal(items: Iterable[_T], identity: Callable[[_T], Hashable]) -> list[list[_T]]:
-    """Returns the items in groups: those with the same `identity` together, groups and members in their first order."""
+    """Returns the items in groups with the same `identity`. Groups and members keep their first order."""
     groups: dict[Hashable, list[_T]] = {}
     for item in items:
         groups.setdefault(identity(item), []).append(item)
@@ -232,7 +232,7 @@ def choose_numbered(schedules: Sequence[Schedule]) -> Schedule:
 
 
 def find_named(schedule: Schedule, name: str) -> Named:
-    """Returns the kernels with a name, and the most important nodes of a line: those with buffers, reduces and scopes,
+    """Returns the kernels with a name, and the most important nodes of a line: nodes with buffers, reduces and scopes,
     else the last node."""
     kernels = tuple(number for number, kernel in enumerate(schedule.kernels) if kernel.name == name)
     at_line = [n for n in schedule.nodes if n.line is not None and is_line(n.line, name)]

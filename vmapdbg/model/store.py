@@ -218,8 +218,10 @@ def check_output(path: Path, snippet: str | None = None, endings: Sequence[str] 
     """Raises StoreError if a file cannot be written, is the snippet, or has none of the `endings` (".html"). Called
     before its content is computed."""
     if endings and path.suffix.lower() not in endings:
-        one_of = "one of " if len(endings) > 1 else ""
-        raise StoreError(f"{path}: the ending must be {one_of}{', '.join(endings)}")
+        known = ", ".join(endings)
+        if len(endings) > 1:
+            known = f"one of {known}"
+        raise StoreError(f"{path}: the ending must be {known}")
     if path.is_dir():
         raise StoreError(f"cannot write {path}: it is a folder")
     if not path.absolute().parent.is_dir():
@@ -258,7 +260,9 @@ def build_capture(data: Any, name: str) -> Capture:
         case _:
             raise StoreError(f"{name} is not a vmapdbg capture: it has no schema number")
     if schema != SCHEMA:
-        age = "newer" if schema > SCHEMA else "older"
+        age = "older"
+        if schema > SCHEMA:
+            age = "newer"
         raise StoreError(f"{name} has schema {schema}, {age} than the {SCHEMA} that this vmapdbg reads")
     try:
         capture = from_data(data)

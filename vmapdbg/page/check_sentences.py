@@ -21,7 +21,7 @@ from vmapdbg.check.result import (
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
-from vmapdbg.page.crash_sentences import describe_crash, describe_cut_gradient, describe_expected, describe_lost_write
+from vmapdbg.page.sentences import describe_crash, describe_cut_gradient, describe_expected, describe_lost_write
 
 _Compared = TypeVar("_Compared", OutputCheck, BufferCheck)
 

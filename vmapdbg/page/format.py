@@ -89,7 +89,7 @@ def format_share(part: float, whole: float) -> str:
 
 def format_redundancy(redundancy: float | None) -> str:
     """Returns how often each op that the graph asks for is executed, `64.0x`; `-` if it asks for none."""
-    return "-" if redundancy is None else f"{redundancy:,.1f}x"
+    return format_known("{:,.1f}x", redundancy) or "-"
 
 
 def join_change(before: str, after: str) -> str:
@@ -148,11 +148,12 @@ def star_ambient(names: Iterable[str], ambient: Collection[str]) -> str:
 def label_patches(states: Mapping[str, bool], others: Mapping[str, bool]) -> list[str]:
     """Returns `patches on ...` and `patches off ...` of a side: only patches that the other side switches the other
     way. A patch that a side does not name is off."""
-    every = {**states, **others}
-    differ = [name for name in every if states.get(name, False) != others.get(name, False)]
-    on = [name for name in differ if states.get(name, False)]
-    off = [name for name in differ if name not in on]
-    return [f"patches {word} {', '.join(names)}" for word, names in (("on", on), ("off", off)) if names]
+    labels: list[str] = []
+    for word, state in (("on", True), ("off", False)):
+        names = [name for name in {**states, **others} if states.get(name, False) == state != others.get(name, False)]
+        if names:
+            labels.append(f"patches {word} {', '.join(names)}")
+    return labels
 
 
 class Places:
@@ -188,17 +189,12 @@ class Places:
         for place in places:
             file, number = split_place(place)
             lines.setdefault(self._short.get(file, file), set()).add(format_known("{}", number))
-        return "; ".join(f"{file}:{', '.join(_sort_numbers(lines[file]))}" for file in sorted(lines))
+        named = [f"{file}:{', '.join(sorted(lines[file], key=lambda n: (len(n), n)))}" for file in sorted(lines)]
+        return "; ".join(named)
 
     def format_first(self, places: Sequence[str], most: int) -> str:
         """Returns the first places as `format_all` does, and how many more there are."""
-        shown = self.format_all(places[:most])
-        more = len(places) - most
-        return f"{shown} and {more} more" if more > 0 else shown
-
-
-def _sort_numbers(numbers: set[str]) -> list[str]:
-    return sorted(numbers, key=lambda number: (len(number), number))
+        return self.format_all(places[:most]) + format_known(" and {} more", max(len(places) - most, 0) or None)
 
 
 def _collect_places(capture: Capture) -> Iterator[str | None]:

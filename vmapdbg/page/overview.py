@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from vmapdbg.diff import KernelChange, ScheduleDiff
-from vmapdbg.model.capture import Capture, Kernel, Schedule
+from vmapdbg.model.capture import Capture, Kernel
 from vmapdbg.model.ops import MOVEMENT
 from vmapdbg.model.schedule_index import find_distinct, group_equal, index_of, kernel_identity, sum_times
 from vmapdbg.page.sentences import Names, say_briefly
@@ -26,8 +26,8 @@ _COMPUTES_NOTHING = MOVEMENT | {"CONST", "VCONST", "BUFFER", "PARAM", "VMAPIN", 
 
 @dataclass
 class Cost:
-    """Sums over some kernels: their number, launches, executed ops, bytes moved and measured seconds (0 if not timed);
-    and for a line or a method the number of its realized nodes, and the user's lines."""
+    """Sums over some kernels; `seconds` is 0 if they were not timed. A line or a method has the number of its realized
+    nodes, too, and a method the user's lines."""
 
     kernels: int = 0
     launches: int = 0
@@ -99,15 +99,15 @@ class KernelRow:
         """Whether kernels were timed on both sides."""
         return bool(self.before.seconds and self.after.seconds)
 
-    @property
-    def rank(self) -> tuple[float, ...]:
-        """Orders rows by the largest change first: of time if both sides were timed, of ops, of bytes."""
-        seconds = abs(self.after.seconds - self.before.seconds) if self.is_timed else 0.0
-        return -seconds, *_rank_change(self), -max(self.after.ops, self.before.ops)
-
 
 def _rank_change(row: KernelRow | CostRow) -> tuple[int, int]:
     return -abs(row.after.ops - row.before.ops), -abs(row.after.bytes - row.before.bytes)
+
+
+def _rank_kernels(row: KernelRow) -> tuple[float, ...]:
+    """Orders rows by the largest change first: of time if both sides were timed, of ops, of bytes."""
+    seconds = abs(row.after.seconds - row.before.seconds) * row.is_timed
+    return -seconds, *_rank_change(row), -max(row.after.ops, row.before.ops)
 
 
 def group_kernels(view: View, *, unchanged: bool = False) -> list[KernelRow]:
@@ -127,24 +127,23 @@ def group_kernels(view: View, *, unchanged: bool = False) -> list[KernelRow]:
             for side, cost in (("before", row.before), ("after", row.after)):
                 for item in getattr(place.change, side):
                     cost.add(item.kernel, programs[side][item.kernel.source])
-            row.lines |= dict.fromkeys(_list_lines_after(view, place.change))
+            for item in place.change.after:
+                row.lines |= dict.fromkeys(item.kernel.lines)
+            if not place.change.after:
+                for item in place.change.before:
+                    row.lines |= dict.fromkeys(map(view.name_line, item.kernel.lines))
         rows.append(row)
     if view.is_pair:
-        return sorted(rows, key=lambda row: row.rank)
+        return sorted(rows, key=_rank_kernels)
     return sorted(rows, key=lambda row: (-row.after.seconds, -row.after.ops, -row.after.bytes))
 
 
 def identify_change(change: KernelChange) -> Hashable:
     """Returns what equal changes of kernels share: the programs of both sides, with their names."""
-    sides = (change.before, change.after)
-    return change.status, *(tuple((kernel_identity(side.kernel), side.kernel.name) for side in some) for some in sides)
-
-
-def _list_lines_after(view: View, change: KernelChange) -> list[str]:
-    """Returns the user's lines of a pair of kernels, by their names after."""
-    if change.after:
-        return [line for side in change.after for line in side.kernel.lines]
-    return [view.name_line(line) for side in change.before for line in side.kernel.lines]
+    programs: list[Hashable] = [change.status, len(change.before)]
+    for side in (*change.before, *change.after):
+        programs.append((kernel_identity(side.kernel), side.kernel.name))
+    return tuple(programs)
 
 
 def _count_programs(view: View, side: str) -> Counter[str]:
@@ -175,16 +174,21 @@ def is_long(view: View) -> bool:
     The parts of a run that repeat do not count. Of two runs only the changes count, and their source.
     """
     if not view.is_pair:
-        distinct = [view.after.schedules[index] for index in find_distinct(view.after)]
-        programs = {kernel_identity(kernel) for schedule in distinct for kernel in schedule.kernels}
-        return len(programs) > _MOST_KERNELS or sum(len(schedule.nodes) for schedule in distinct) > _MOST_NODES
+        programs, nodes = set[Hashable](), 0
+        for index in find_distinct(view.after):
+            schedule = view.after.schedules[index]
+            programs.update(map(kernel_identity, schedule.kernels))
+            nodes += len(schedule.nodes)
+        return len(programs) > _MOST_KERNELS or nodes > _MOST_NODES
     rows = group_kernels(view)
     changed = [pair for pair in view.schedules if pair.is_pair and not pair.is_empty]
     distinct = group_equal(changed, lambda pair: tuple(map(identify_change, pair.kernels)))
     if len(rows) > _MOST_KERNELS or count_changed_nodes(pairs[0] for pairs in distinct) > _MOST_NODES:
         return True
-    sides = (side for row in rows for side in (*row.change.before, *row.change.after))
-    return sum(side.kernel.source.count("\n") for side in sides) > _MOST_SOURCE
+    lines = 0
+    for row in rows:
+        lines += sum(side.kernel.source.count("\n") for side in (*row.change.before, *row.change.after))
+    return lines > _MOST_SOURCE
 
 
 def count_changed_nodes(schedules: Iterable[ScheduleDiff]) -> int:
@@ -242,32 +246,24 @@ def _sort_by_work(rows: Iterable[CostRow]) -> list[CostRow]:
 
 
 def _count_costs(capture: Capture, by: Literal["line", "method"]) -> dict[str, Cost]:
-    """Returns line or method -> cost."""
+    """Returns line or method -> cost. A method has the lines that call it."""
     found: dict[str, Cost] = {}
     for schedule in capture.schedules:
+        index = index_of(schedule)
         for kernel in schedule.kernels:
-            for name, lines in _list_names(kernel, schedule, by).items():
-                cost = found.setdefault(name, Cost())
-                cost.add(kernel)
-                cost.lines |= lines
+            names = dict.fromkeys(kernel.lines)
+            if by == "method":
+                computed = [node for node in map(index.node, kernel.nodes) if node and node.op not in _COMPUTES_NOTHING]
+                names = dict.fromkeys(node.method for node in computed if node.method is not None)
+                for node in computed:
+                    if node.method is not None and node.line is not None:
+                        found.setdefault(node.method, Cost()).lines[node.line] = None
+            for name in names:
+                found.setdefault(name, Cost()).add(kernel)
         for node in schedule.nodes:
             name = getattr(node, by)
             if node.realized is not None and name is not None:
                 found.setdefault(name, Cost()).realized += 1
-    return found
-
-
-def _list_names(kernel: Kernel, schedule: Schedule, by: Literal["line", "method"]) -> dict[str, dict[str, None]]:
-    """Returns the lines of a kernel; or the methods that it computes a value of, with the lines that call them."""
-    if by == "line":
-        return {line: {} for line in kernel.lines}
-    found: dict[str, dict[str, None]] = {}
-    index = index_of(schedule)
-    for node in filter(None, map(index.node, kernel.nodes)):
-        if node.method is not None and node.op not in _COMPUTES_NOTHING:
-            lines = found.setdefault(node.method, {})
-            if node.line is not None:
-                lines[node.line] = None
     return found
 
 
@@ -305,8 +301,9 @@ class RuleRow:
 def count_rules(view: View) -> list[RuleRow]:
     """Returns each rule that realized nodes: those with most nodes, or with two runs the largest change, first."""
     # each release of tinygrad has a statement on another line: two runs are compared by the statement itself
-    after = _count_rules(view.after, by_statement=view.is_pair)
-    before = _count_rules(view.before, by_statement=True) if view.is_pair else after
+    before = after = _count_rules(view.after, by_statement=view.is_pair)
+    if view.is_pair:
+        before = _count_rules(view.before, by_statement=True)
     none = RuleCount("", "", -1)
     rows = [RuleRow(before.get(key, none), after.get(key, none)) for key in {**after, **before}]
     rows.sort(key=lambda row: -max(row.before.nodes, row.after.nodes))
@@ -322,9 +319,14 @@ def _count_rules(capture: Capture, *, by_statement: bool) -> dict[Hashable, Rule
             if node.realized is None:
                 continue
             reason = next(iter(node.realized.reasons), None)
-            rule = node.realized.reason if reason is None else reason.rule
-            at = reason.at if reason is not None and rule == "decided-at" else None
-            key = rule, at and (at.text if by_statement else (at.file, at.line))
+            rule, place = node.realized.reason, None
+            if reason is not None:
+                rule = reason.rule
+            if reason is not None and reason.at is not None and rule == "decided-at":
+                place = reason.at.text, reason.at.file, reason.at.line
+                if by_statement:
+                    place = reason.at.text
+            key = rule, place
             if key not in found:
                 found[key] = RuleCount(rule, say_briefly(rule, reason, Names(index.op)), node.id)
             count = found[key]
@@ -341,7 +343,10 @@ def count_outcomes(capture: Capture) -> dict[tuple[str, str], int]:
     counts: Counter[tuple[str, str]] = Counter()
     for schedule in capture.schedules:
         for made in schedule.bufferizes:
-            counts[made.outcome, made.outcome if made.decided is None else made.decided.rule] += 1
+            rule = made.outcome
+            if made.decided is not None:
+                rule = made.decided.rule
+            counts[made.outcome, rule] += 1
     return dict(sorted(counts.items(), key=lambda item: (item[0][0], -item[1])))
 
 

@@ -40,14 +40,13 @@ class Topic(NamedTuple):
 @dataclass(frozen=True)
 class Explanation:
     """All decisions about one subject of a schedule: the node with an id, the kernel with a number, or, if both are
-    None, all boundaries between kernels. `again` are later schedules with the same kernels."""
+    None, all boundaries between kernels."""
 
     schedule: int
     node: int | None
     kernel: int | None
     title: str
     steps: tuple[Topic, ...]
-    again: tuple[int, ...] = ()
 
 
 def explain(capture: Capture, subject: str | None, schedule: int | None) -> list[Explanation]:
@@ -253,22 +252,17 @@ def explain_boundaries(schedule: Schedule, again: Sequence[int] = ()) -> Explana
 
     `again` are the schedules that have the same kernels.
     """
-    count = format_plural(len(schedule.kernels), "kernel")
-    same = format_known(f"; the same again: {inflect(len(again), 'schedule')} {{}}", format_ids(again))
-    title = f"schedule {schedule.index}{format_known('  {}', schedule.line)}, {count}{same}"
-    step = Topic("boundaries", list(_say_boundaries(schedule)))
-    return Explanation(schedule.index, None, None, title, (step,), tuple(again))
-
-
-def _say_boundaries(schedule: Schedule) -> Iterator[str]:
     index, kernels = index_of(schedule), schedule.kernels
+    sentences: list[str] = []
     for node_id, (writer, _) in index.writers.items():
         readers = [_name(kernels, i) for i, _ in index.find_reading(node_id)]
         if not readers:
             continue
-        names = ", ".join(readers[:3])
-        if len(readers) > 3:
-            names += " ..."
+        names = ", ".join(readers[:3]) + " ..." * (len(readers) > 3)
         place = format_known("  [{}]", index.nodes[node_id].line)
         why = f"{_label(index, node_id)}: {_say_why_not_fused(index, node_id)}"
-        yield f"{_name(kernels, writer)} not fused with {names}: {why}{place}"
+        sentences.append(f"{_name(kernels, writer)} not fused with {names}: {why}{place}")
+    count = format_plural(len(kernels), "kernel")
+    same = format_known(f"; the same again: {inflect(len(again), 'schedule')} {{}}", format_ids(again))
+    title = f"schedule {schedule.index}{format_known('  {}', schedule.line)}, {count}{same}"
+    return Explanation(schedule.index, None, None, title, (Topic("boundaries", sentences),))

@@ -154,6 +154,9 @@ def _count(run: LoadedRun, tests: Iterable[str]) -> tuple[int, int, int]:
 
 def _describe_side(run: LoadedRun) -> SuiteSide:
     schedules, kernels, cost = _count(run, run.parts)
+    failed = 0
+    for parts in run.parts.values():
+        failed += sum(len(part.failed) for part in parts)
     return SuiteSide(
         folder=str(run.folder),
         versions=run.run.versions,
@@ -165,7 +168,7 @@ def _describe_side(run: LoadedRun) -> SuiteSide:
         schedules=schedules,
         kernels=kernels,
         cost=cost,
-        failed=sum(len(part.failed) for parts in run.parts.values() for part in parts),
+        failed=failed,
     )
 
 
@@ -208,8 +211,8 @@ def compare_runs(before: LoadedRun, after: LoadedRun) -> SuiteDiff:
 
 def _list_lone(run: LoadedRun, other: LoadedRun) -> tuple[str, ...]:
     """Returns the tests that only one run has. Tests that the other run may have in a damaged file are left out."""
-    lone = (test for test in run.parts if test not in other.parts)
-    return tuple(sorted(test for test in lone if name_test(test) not in other.unread | run.unread))
+    unread = other.unread | run.unread
+    return tuple(sorted(test for test in run.parts if test not in other.parts and name_test(test) not in unread))
 
 
 def compare_test(before: LoadedRun, after: LoadedRun, test: str) -> list[SuiteGroup]:
@@ -260,8 +263,7 @@ def diff_test(before: LoadedRun, after: LoadedRun, test: str) -> CaptureDiff:
 def find_changes(
     test: str, diff: ScheduleDiff, before: Schedule | None, after: Schedule | None
 ) -> Iterator[SuiteGroup]:
-    """Yields the changes of a pair of schedules, or one change if only one side has the schedule; each is a group with
-    one example."""
+    """Yields the changes of a pair of schedules, or of a schedule that one side has: groups with one example."""
     if before is None and after is not None:
         yield _make_change(test, "schedule-new", (), after.kernels, after.line)
     elif after is None and before is not None:
@@ -326,7 +328,7 @@ def _join_group(changes: list[SuiteGroup]) -> SuiteGroup:
     for change in changes:
         added[change.example.test] += change.added
     worst = sorted(added, key=lambda test: (-abs(added[test]), test))
-    ratios = sorted(ratio for change in changes for ratio in change.ratios)
+    ratios = sorted(chain.from_iterable(change.ratios for change in changes))
     return replace(
         changes[0],
         ratios=tuple(round(ratio, 4) for ratio in (*ratios[:1], *ratios[-1:])),
@@ -382,9 +384,11 @@ def join_related(changes: Sequence[KernelChange], same: Mapping[int, int]) -> li
                 touched |= {("before", number) for number in _computing_kernels(item.after, back, other.before)}
         related = [group for group in groups if group[0] & touched]
         groups = [group for group in groups if group not in related]
-        items = [one for group in related for one in group[1]] + [item]
-        touched = touched.union(*(group[0] for group in related))
-        groups.append((touched, items))
+        items: list[KernelChange] = []
+        for kernels, joined in related:
+            touched |= kernels
+            items += joined
+        groups.append((touched, [*items, item]))
     return [items for _, items in groups]
 
 
@@ -441,9 +445,9 @@ def find_causes(left: Sequence[Kernel], right: Sequence[Kernel], before: Schedul
 
 def _describe_outputs(kernels: Sequence[Kernel], schedule: Schedule) -> Iterator[str]:
     index = index_of(schedule)
-    for output in [output for kernel in kernels for output in kernel.outputs]:
-        node = index.node(output)
-        if node is not None and node.realized is not None:
-            yield f"{node.op}: {node.realized.detail or node.realized.reason}"
-        elif node is not None:
-            yield node.op
+    for kernel in kernels:
+        for node in map(index.node, kernel.outputs):
+            if node is not None and node.realized is not None:
+                yield f"{node.op}: {node.realized.detail or node.realized.reason}"
+            elif node is not None:
+                yield node.op

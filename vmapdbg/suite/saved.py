@@ -126,8 +126,7 @@ def start_run(folder: Path, run: SavedRun) -> Path:
 
 
 def end_run(folder: Path, run: SavedRun) -> bool:
-    """Writes how the run ended and removes the files of earlier runs. If no process of the run saved anything, returns
-    False and leaves everything as it was."""
+    """Writes how the run ended and removes earlier runs. Changes nothing and returns False if it saved nothing."""
     if not (folder / run.folder).is_dir():
         if not any(folder.iterdir()):
             folder.rmdir()
@@ -172,8 +171,7 @@ def _strip_kernel(kernel: Kernel) -> Kernel:
 
 
 def save_schedule(files: Path, capture: Capture, written: set[str]) -> str:
-    """Writes the one schedule of a capture, stripped, unless `written` names it. Returns the name of its file. Raises
-    StoreError."""
+    """Writes the stripped schedule of a capture unless it is `written`. Returns its file's name. Raises StoreError."""
     stripped = strip_schedule(capture.schedules[0])
     name = hashlib.sha256(dump_compact(stripped).encode()).hexdigest()[:24]
     if name not in written:
@@ -235,8 +233,7 @@ class LoadedRun:
 
 
 def load_run(folder: Path) -> LoadedRun:
-    """Reads the tests of a saved run. Raises Failure if the folder holds none. Damaged files are listed, the rest is
-    read."""
+    """Reads the tests of a saved run. Raises Failure if there is none. Damaged files are listed."""
     loaded = LoadedRun(folder, read_run_file(folder))
     for file in sorted((folder / loaded.run.folder / "tests").glob("*.json")):
         if file.name.startswith("."):

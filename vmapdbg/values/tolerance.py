@@ -11,21 +11,10 @@ import math
 from dataclasses import dataclass
 
 ITEMSIZE = {
-    "bool": 1,
-    "char": 1,
-    "uchar": 1,
-    "short": 2,
-    "ushort": 2,
-    "int": 4,
-    "uint": 4,
-    "long": 8,
-    "ulong": 8,
-    "half": 2,
-    "float": 4,
-    "double": 8,
-    "bfloat16": 2,
-    "fp8e4m3": 1,
-    "fp8e5m2": 1,
+    **dict.fromkeys(("bool", "char", "uchar", "fp8e4m3", "fp8e5m2"), 1),
+    **dict.fromkeys(("short", "ushort", "half", "bfloat16"), 2),
+    **dict.fromkeys(("int", "uint", "float"), 4),
+    **dict.fromkeys(("long", "ulong", "double"), 8),
 }
 """dtype -> bytes of an element."""
 FLOAT_BITS = {

@@ -115,7 +115,7 @@ def _find_disagreement(view: PassView, node: UOp, decided: RealizeDecision) -> t
     (consumer, range it asks for) for each consumer. Without such an axis there are no consumers."""
     consumers, range_map = view.passed.consumers.get(node, ()), view.passed.range_map
     if view.passed.scope_ranges:
-        # loops that differed are one RANGE by now, so they cannot be compared again: our pass says where they differ
+        # loops that differed are one RANGE by now, so they cannot be compared again: our pass names the axis
         axes, ambient = decided.decision.find_value("differ"), decided.decision.find_value("batch_differs")
         if axes and (decided.axes is None or axes[0] in decided.axes):
             return axes[0], [(c, range_map[c][0][axes[0]]) for c in consumers if c in range_map]
@@ -152,8 +152,8 @@ def _explain_ending(view: PassView, node: UOp, decision: DecisionRecord, at: mod
 
 
 def _find_ends(view: PassView, node: UOp, ranges: Iterable[UOp]) -> dict[UOp, UOp]:
-    """Maps each range that ends below a node to the nearest node where it ends: an EXPAND, or a consumer that
-    broadcasts."""
+    """Maps each range that ends below a node to the nearest node at which it ends: an EXPAND, or a broadcasting
+    consumer."""
     wanted, found = dict.fromkeys(ranges), dict[UOp, UOp]()
     todo, seen = [node], {node}
     while todo and len(found) < len(wanted):

@@ -76,7 +76,7 @@ def _build_schedule(view: PassView, kernels: tuple[model.Kernel, ...]) -> model.
 
 
 def _build_ranges(view: PassView) -> tuple[model.Range, ...]:
-    """Returns the ranges that any node has, those of vmap scopes first."""
+    """Returns the ranges that any node has, first the ranges of vmap scopes."""
     passed = view.passed
     # thousands of nodes share few index expressions
     indices = dict.fromkeys(r for ins, outs, *_ in passed.range_map.values() for r in (*ins, *outs))
@@ -280,8 +280,8 @@ def _name_rule(
 
 
 def _count_buffers(decision: DecisionRecord) -> dict[str, int | float | str]:
-    """Returns how many buffers the value reads, and the limit that a condition compares that with, if any: a number in
-    its text, or a name with a known value."""
+    """Returns how many buffers the value reads, and its limit if a condition has one: a number in the condition's text,
+    or a name with a known value."""
     values = (c.values["accessed_buffers"] for c in decision.conditions if "accessed_buffers" in c.values)
     numbers: dict[str, int | float | str] = {"buffers": len(next(values, ()))}
     for condition in decision.conditions:

@@ -265,10 +265,16 @@ class LinearRun:
     def compute_some(self, is_wrong: Flags) -> tuple[bytes, Flags]:
         """Like `compute`, for some of the wrong elements: loops are fixed to the steps that write them."""
         memories = self._copy_contents()
-        chosen = _choose(is_wrong)
+        found = np.flatnonzero(is_wrong)
+        # the first wrong elements, and some of the others
+        spread = np.linspace(0, len(found) - 1, _MOST_SHOWN // 2).astype(np.int64)
+        chosen = np.unique(np.concatenate([found[: _MOST_SHOWN // 2], found[spread]]))
+        # element of the right value -> its index in the buffer
+        numbers = np.arange(self.wrong.buffer.size, dtype=np.int64)
+        places = decode(self.wrong.align(numbers.tobytes(), "long"))
         is_computed = np.zeros(is_wrong.shape, np.bool_)
         left = MOST_STEPS
-        for element, fixed in zip(chosen, self._find_steps(self._find_places()[chosen]), strict=True):
+        for element, fixed in zip(chosen, self._find_steps(places[chosen]), strict=True):
             left -= count_steps(self.program, fixed)
             if left < 0:
                 break
@@ -280,11 +286,6 @@ class LinearRun:
 
     def _copy_contents(self) -> dict[int, bytearray]:
         return {slot: bytearray(array.data) for slot, array in self.contents.items()}
-
-    def _find_places(self) -> Whole:
-        """Maps each element of the right value to its index in the buffer."""
-        numbers = np.arange(self.wrong.buffer.size, dtype=np.int64)
-        return decode(self.wrong.align(numbers.tobytes(), "long"))
 
     def _find_steps(self, places: Whole) -> list[Fixed]:
         """Returns for each of some elements of the buffer the steps of loops and threads that write it: none if they
@@ -325,10 +326,3 @@ def _is_independent(program: LinearProgram, loop: ProgramLoop) -> bool:
         # the threads of a group share memory
         return not loop.name.startswith("l")
     return not carries_values(program, loop)
-
-
-def _choose(is_wrong: Flags) -> Whole:
-    """Returns the first wrong elements, and some of the others."""
-    found = np.flatnonzero(is_wrong)
-    spread = np.linspace(0, len(found) - 1, _MOST_SHOWN // 2).astype(np.int64)
-    return np.unique(np.concatenate([found[: _MOST_SHOWN // 2], found[spread]]))

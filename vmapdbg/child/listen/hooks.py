@@ -174,7 +174,7 @@ class _Hooks:
     def _on_rewrite(self, rewrite: Callable[..., Any], context: Any, root: Any) -> Any:
         before = len(context.replace)
         result = rewrite(context, root)
-        # what the user's own code simplifies gets its line where it is made
+        # what the user's code simplifies gets its line when it is created
         if self._quiet and not self._lowering and not self.recorder.pauses:
             # 0.12 goes through a graph node by node, in one context for all
             added = islice(reversed(context.replace.items()), len(context.replace) - before)

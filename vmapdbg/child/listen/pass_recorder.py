@@ -133,7 +133,7 @@ class PassRecorder:
         return "narrowed"
 
     def note_stores(self, record: BufferRecord, stored: UOp) -> None:
-        """Notes the STOREs that a rule made of a buffer, and the ENDs around them."""
+        """Notes the STOREs into which a rule turned a buffer, and the ENDs around them."""
         stored = _unwrap(stored, _WRAPS - {"AFTER"})
         for store in stored.src[1:] if stored.op.name == "AFTER" else ():
             while store.op.name in {"END", "BARRIER"}:

@@ -95,7 +95,7 @@ class UserLines:
 
     def __init__(self, tinygrad_folder: str) -> None:
         set_internal_folders(tinygrad_folder)
-        # UOps of the schedule being made -> origin, for what a rewrite made of a user's UOp
+        # UOps that rewrites of the current schedule created from the user's UOps -> origin
         self.followed: dict[UOp, Origin] = {}
         # the origin of a UOp that is made now: none while tinygrad is imported, which makes thousands
         self._find: Callable[[], Origin | None] = lambda: None
@@ -184,7 +184,7 @@ class UserLines:
     # *** the graph of a schedule
 
     def _origin_of(self, uop: UOp) -> Origin | None:
-        """Returns where a UOp was made; None for a UOp that different lines share (a constant)."""
+        """Returns where a UOp was made; None for a UOp of several lines (a constant)."""
         if uop.op.name in _SHARED or str(uop.dtype).endswith(_INDEX_TYPES):
             return None
         origin = self.followed.get(uop) or uop.__dict__.get(_ORIGIN)

@@ -9,6 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, product
 
 from vmapdbg.model.ops import MOVEMENT
 from vmapdbg.model.wording import cut_end, format_plural, join_first
@@ -172,8 +173,7 @@ class Boxes:
         # boxes with equally many alike nodes, if one box reads the other
         while True:
             some = (key for key, box in self.boxes.items() if box.times > 1)
-            reads = ((tail, head) for tail in some for head in self.heads[tail])
-            pair = next((each for each in reads if self._may_join(*each) and self._is_only_way(*each)), None)
+            pair = self._find_joinable((tail, head) for tail in some for head in self.heads[tail])
             if pair is None:
                 return joined
             self._join(pair, self.boxes[pair[0]].times)
@@ -206,21 +206,26 @@ class Boxes:
             if len(self.boxes) <= most:
                 return
             if key in self.boxes:
-                pairs = [*((key, head) for head in self.heads[key]), *((tail, key) for tail in self.tails[key])]
-                small = (pair for pair in pairs if self._may_join(*pair, limit, anywhere))
-                found = next((pair for pair in small if self._is_only_way(*pair)), None)
-                if found is not None:
-                    self._join(found)
+                pairs = chain(product([key], self.heads[key]), product(self.tails[key], [key]))
+                pair = self._find_joinable(pairs, limit, anywhere)
+                if pair is not None:
+                    self._join(pair)
 
-    def _may_join(self, tail: str, head: str, limit: int | None = None, anywhere: bool = True) -> bool:
-        first, second = self.boxes[tail], self.boxes[head]
-        if first.look.likeness is None or second.look.likeness is None or first.look.side != second.look.side:
-            return False
-        if first.times != second.times:
-            return False
-        if limit is not None and len(first.members) + len(second.members) > limit:
-            return False
-        return anywhere or first.look.place == second.look.place
+    def _find_joinable(
+        self, pairs: Iterable[tuple[str, str]], limit: int | None = None, anywhere: bool = True
+    ) -> tuple[str, str] | None:
+        """Returns the first of some pairs (tail, head) that may become one box."""
+        for tail, head in pairs:
+            first, second = self.boxes[tail], self.boxes[head]
+            if first.look.likeness is None or second.look.likeness is None:
+                continue
+            if first.look.side != second.look.side or first.times != second.times:
+                continue
+            if limit is not None and len(first.members) + len(second.members) > limit:
+                continue
+            if (anywhere or first.look.place == second.look.place) and self._is_only_way(tail, head):
+                return tail, head
+        return None
 
     # *** ways through the graph
 

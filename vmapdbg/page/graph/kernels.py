@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from vmapdbg.model.capture import Kernel, Node
 from vmapdbg.model.vocabulary import Mark
@@ -89,8 +90,8 @@ class _Part:
         self.buffers = sorted(set(self.writers).union(*self.reads))
         self.buffer_names = {node: f"{prefix}buffer{node}" for node in self.buffers}
         self.marks: dict[str, Mark] = dict.fromkeys([*self.names.values(), *self.buffer_names.values()], mark)
-        self.most = max((kernel.executed_ops for kernel in self.kernels), default=0)
-        self.total = sum(kernel.executed_ops for kernel in self.kernels)
+        ops = [kernel.executed_ops for kernel in self.kernels]
+        self.most, self.total = max(ops, default=0), sum(ops)
 
     def _find_reads(self, kernel: Kernel) -> set[int]:
         """The buffers a kernel reads: from its nodes up, through nodes it does not compute, to the first buffers."""
@@ -128,20 +129,19 @@ class _Part:
         kept = self.drawn.index.find_kept(number)
         return kept and (kept.size, kept.bytes, self.drawn.index.find_lost(kept))
 
-    def draw_nodes(self) -> list[GraphNode]:
-        buffers = [self._draw_buffer(number) for number in self.buffers]
-        return buffers + [self._draw_kernel(number, kernel) for number, kernel in enumerate(self.kernels)]
+    def draw_nodes(self) -> Iterable[GraphNode]:
+        return chain(map(self._draw_buffer, self.buffers), map(self._draw_kernel, range(len(self.kernels))))
 
-    def list_edges(self) -> list[tuple[str, str]]:
-        """Returns the tail and the head of each edge."""
-        found: list[tuple[str, str]] = []
+    def list_edges(self) -> Iterable[tuple[str, str]]:
+        """Yields the tail and the head of each edge."""
         for number, kernel in enumerate(self.kernels):
-            found += ((self.buffer_names[node], self.names[number]) for node in self.reads[number])
-            found += ((self.names[number], self.buffer_names[node]) for node in kernel.outputs)
-        return found
+            for node in self.reads[number]:
+                yield self.buffer_names[node], self.names[number]
+            for node in kernel.outputs:
+                yield self.names[number], self.buffer_names[node]
 
-    def _draw_kernel(self, number: int, kernel: Kernel) -> GraphNode:
-        name = self.names[number]
+    def _draw_kernel(self, number: int) -> GraphNode:
+        name, kernel = self.names[number], self.kernels[number]
         mark = self.marks[name]
         share = kernel.executed_ops / max(self.most, 1)
         found = self.drawn.findings.about_kernel(kernel, self.drawn.schedule.index, [number])
@@ -156,7 +156,7 @@ class _Part:
         ]
         tip = f"kernel {number} {kernel.name}, target {kernel.target}\n  nodes {format_ids(kernel.nodes)}\n"
         tip += f"  writes nodes {format_ids(kernel.outputs)}\n  lines {', '.join(kernel.lines)}"
-        shown = tuple(line for line in lines if line)
+        shown = tuple(filter(None, lines))
         return GraphNode(name, "kernel", shown, tip, kernel.nodes, mark=mark, alert=bool(found), weight=share)
 
     def _label_work(self, kernel: Kernel) -> list[str]:
@@ -191,7 +191,7 @@ class _Part:
             tip += f"\n  {node.line}"
         lines = [f"{SIGNS[mark]}{number} {op}", *(f"{item} NOT closed" for item in lost), size]
         kind = "kept" if number in self.writers else "buffer"
-        return GraphNode(name, kind, tuple(line for line in lines if line), tip, (number,), None, mark, bool(lost))
+        return GraphNode(name, kind, tuple(filter(None, lines)), tip, (number,), None, mark, bool(lost))
 
 
 def _size_input(node: Node) -> str:

@@ -10,7 +10,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from xml.etree import ElementTree
 
@@ -94,15 +94,14 @@ def draw_view(
     drawers = [_Drawer("after", view, rows, name_node)]
     if view.is_pair:
         drawers.insert(0, _Drawer("before", view, rows, name_node))
+
+    def draw(pair: ScheduleDiff) -> PicturePair:
+        indexes = ((drawer, getattr(pair, drawer.name)) for drawer in drawers)
+        return PicturePair([drawer.draw(index) for drawer, index in indexes if index is not None])
+
+    # each layout is a process
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-
-        def start(pair: ScheduleDiff) -> list[Future[Picture]]:
-            """Starts the layouts of a pair of schedules: each is a process."""
-            indexes = [(drawer, getattr(pair, drawer.name)) for drawer in drawers]
-            return [pool.submit(drawer.draw, index) for drawer, index in indexes if index is not None]
-
-        started = [start(pair) for pair in chosen]
-        return [PicturePair([picture.result() for picture in pictures]) for pictures in started], undrawn
+        return list(pool.map(draw, chosen)), undrawn
 
 
 def _choose_schedules(view: View, rows: Sequence[tuple[int, KernelRow]]) -> tuple[list[ScheduleDiff], int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, zip_longest
+from itertools import zip_longest
 
 from vmapdbg.diff import KernelSide
 from vmapdbg.diff.source import MarkedSpan, align_sources
@@ -99,9 +99,10 @@ def view_kernels(
             _name_change(shown)
         else:
             shown.notes = list(list_limits(row))
-            find = sources.findings["after"].find_for_kernel
-            faults = (find(place.change.after[0].kernel, place.schedule, place.position) for place in row.places)
-            shown.faults = merge_findings(chain.from_iterable(faults))
+            faults: list[Finding] = []
+            for place in row.places:
+                faults += sources.findings["after"].about_kernel(row.kernel, place.schedule, [place.position])
+            shown.faults = merge_findings(faults)
         sources.add_to(shown)
         views.append(shown)
     return views
@@ -231,7 +232,7 @@ class _Sources:
             node, source = "", kernel.source.strip("\n")[:most]
             if kernel.outputs:
                 node = self.name_node(side, (schedule, kernel.outputs[0]))
-            findings = self.findings[side].find_for_kernel(kernel, schedule, each.number)
+            findings = self.findings[side].about_kernel(kernel, schedule, [each.number])
             lines += _split_source(kernel, source, node, findings)
         return lines
 

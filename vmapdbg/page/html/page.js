@@ -5,6 +5,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const $ = (id) => document.getElementById(id);
+  const main = document.querySelector("main");
   let kernels, nodes, lines, schedules;
 
   // page.py writes kernels as [name, lines, title, steps], nodes as [what, line, kernels, outcome, title, steps]
@@ -217,8 +218,8 @@
     setView(svg, [px - (px - x) * limited, py - (py - y) * limited, w * limited, h * limited]);
   }
 
-  function pointIn(svg, event) {
-    const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+  function pointIn(svg, x, y) {
+    const point = new DOMPoint(x, y).matrixTransform(svg.getScreenCTM().inverse());
     return [point.x, point.y];
   }
 
@@ -226,12 +227,11 @@
     const graph = from?.closest(".graph");
     // the drawing with the most; of several, the drawing that is shown
     const countLit = (drawing) => all("[data-part='0'] .lit", drawing).length - drawing.hidden / 2;
-    const drawings = all(".drawing").map((drawing) => ({ drawing, count: countLit(drawing) }));
-    const best = drawings.sort((a, b) => b.count - a.count)[0];
-    if (!best || best.count <= 0) return;
-    if (!graph) showPicture(+best.drawing.dataset.picture);
+    const drawings = all(".drawing"), best = [...drawings].sort((a, b) => countLit(b) - countLit(a))[0];
+    if (!best || countLit(best) <= 0) return;
+    if (!graph) showPicture(drawings.indexOf(best));
     // close an open box if nothing inside it is lit
-    for (const open of all(".part:not([hidden])", best.drawing)) {
+    for (const open of all(".part:not([hidden])", best)) {
       if (+open.dataset.part && !open.querySelector(".lit") && !open.contains(from)) openPart(open.parentElement, []);
     }
     // the clicked drawing stays in place; the other one moves to what is lit
@@ -241,13 +241,13 @@
   function moveTo(element) {
     const graph = element.closest(".graph"), box = element.getBoundingClientRect(), frame = graph.getBoundingClientRect();
     if (box.top >= frame.top && box.bottom <= frame.bottom && box.left >= frame.left && box.right <= frame.right) return;
-    const [px, py] = pointIn(graph, { clientX: (box.left + box.right) / 2, clientY: (box.top + box.bottom) / 2 });
+    const [px, py] = pointIn(graph, (box.left + box.right) / 2, (box.top + box.bottom) / 2);
     const [, , w, h] = zooms.get(graph);
     setView(graph, [px - w / 2, py - h / 2, w, h]);
   }
 
   function showPicture(number) {
-    all(".drawing").forEach((drawing) => { drawing.hidden = +drawing.dataset.picture !== number; });
+    all(".drawing").forEach((drawing, position) => { drawing.hidden = position !== number; });
     if ($("schedule")) $("schedule").value = String(number);
     startNewViews();
   }
@@ -260,11 +260,11 @@
   function openPart(figure, way) {
     ways.set(figure, way);
     const number = way.length ? way[way.length - 1] : 0;
-    all(".part", figure).forEach((part) => { part.hidden = +part.dataset.part !== number; });
-    const trail = figure.querySelector(".trail");
+    const parts = all(".part", figure), trail = figure.querySelector(".trail");
+    parts.forEach((part, position) => { part.hidden = position !== number; });
     trail.hidden = !way.length;
     trail.replaceChildren(...[0, ...way].map((part, depth) => {
-      const button = make("button", "", figure.querySelector(`[data-part="${part}"]`).dataset.title);
+      const button = make("button", "", parts[part].dataset.title);
       button.disabled = depth === way.length;
       button.addEventListener("click", () => closeTo(figure, depth));
       return button;
@@ -291,18 +291,13 @@
     if (figure) closeTo(figure, ways.get(figure).length - 1);
   }
 
-  const isWide = () => document.querySelector("main").classList.contains("wide");
-  function toggleWide() {
-    document.querySelector("main").classList.toggle("wide");
-    $("wide").setAttribute("aria-pressed", String(isWide()));
-    startViews();
-  }
+  const showWide = () => $("wide").setAttribute("aria-pressed", String(main.classList.contains("wide")));
   const zoomAll = (factor) => shown().forEach((svg) => zoom(svg, factor));
   const tools = {
     in: () => zoomAll(0.8),
     out: () => zoomAll(1.25),
     fit: () => shown().forEach((svg) => startView(svg, true)),
-    wide: toggleWide,
+    wide: () => { main.classList.toggle("wide"); showWide(); startViews(); },
   };
   const toolKeys = { "+": "in", "=": "in", "-": "out", 0: "fit", w: "wide" };
 
@@ -310,7 +305,7 @@
     let last = null, moved = 0;
     svg.addEventListener("wheel", (event) => {
       event.preventDefault();
-      zoom(svg, Math.exp(Math.sign(event.deltaY) * 0.15), pointIn(svg, event));
+      zoom(svg, Math.exp(Math.sign(event.deltaY) * 0.15), pointIn(svg, event.clientX, event.clientY));
     }, { passive: false });
     svg.addEventListener("pointerdown", (event) => { last = [event.clientX, event.clientY]; moved = 0; });
     svg.addEventListener("pointermove", (event) => {
@@ -377,18 +372,17 @@
     if (!event.target.closest(".search")) $("hits").hidden = true;
     const from = event.target.closest("[data-node], [data-line], [data-opens], [data-kernels], summary.row");
     if (!from) return;
-    if (from.matches("summary.row")) {
-      const details = from.parentElement;
-      // to close a kernel does not select it; select() opens it, so the browser must not close it again
-      if (!details.open) {
-        event.preventDefault();
-        select("kernel", +details.dataset.kernel, from);
-      }
-    } else if (from.dataset.node !== undefined) select("node", from.dataset.node, from);
-    else if (from.dataset.line !== undefined) select("line", +from.dataset.line, from);
-    else if (from.dataset.opens !== undefined) openBox(from);
+    const { node, line, opens, kernels: inside } = from.dataset;
+    if (node !== undefined) select("node", node, from);
+    else if (line !== undefined) select("line", +line, from);
+    else if (opens !== undefined) openBox(from);
     else if (kernelsOf(from).length > 1) select("box", from, from);
-    else if (from.dataset.kernels !== undefined) select("kernel", kernelsOf(from)[0], from);
+    else if (inside !== undefined) select("kernel", +inside, from);
+    else if (!from.parentElement.open) {
+      // to close a kernel does not select it; select() opens it, so the browser must not close it again
+      event.preventDefault();
+      select("kernel", +from.parentElement.dataset.kernel, from);
+    }
   });
 
   function step(by) {
@@ -403,15 +397,21 @@
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const isTyping = event.target.matches("input, select");
-    if (event.key === "Escape") {
-      if (!$("hits").hidden || isTyping) { $("hits").hidden = true; $("search").blur(); } else clear();
-    } else if (event.key === "/" && !isTyping) { event.preventDefault(); $("search").focus(); $("search").select(); }
-    else if (event.key === "ArrowDown" && event.target === $("search")) { event.preventDefault(); $("hits").querySelector("button")?.focus(); }
-    else if (event.key === "Enter" && event.target === $("search")) $("hits").querySelector("button")?.click();
-    else if (event.key === "ArrowDown" || event.key === "ArrowUp") { if (!isTyping && step(event.key === "ArrowDown" ? 1 : -1)) event.preventDefault(); }
-    else if ((event.key === "Enter" || event.key === " ") && event.target.matches(".box, .link")) { event.preventDefault(); event.target.dispatchEvent(new MouseEvent("click", { bubbles: true })); }
-    else if (!isTyping && event.key === "Backspace") { event.preventDefault(); closePart(); }
-    else if (!isTyping && toolKeys[event.key]) $(toolKeys[event.key])?.click();
+    const { key, target } = event, firstHit = $("hits").querySelector("button"), isSearch = target === $("search");
+    const moves = { ArrowDown: 1, ArrowUp: -1 };
+    let isDone = true;
+    if (key === "Escape" && $("hits").hidden && !isTyping) clear();
+    else if (key === "Escape") { $("hits").hidden = true; $("search").blur(); }
+    else if (key === "/" && !isTyping) { $("search").focus(); $("search").select(); }
+    else if (key === "ArrowDown" && isSearch) firstHit?.focus();
+    else if (key === "Enter" && isSearch) firstHit?.click();
+    else if (moves[key] && !isTyping) isDone = step(moves[key]);
+    else if ((key === "Enter" || key === " ") && target.matches(".box, .link")) target.dispatchEvent(new MouseEvent("click", { bubbles: true }));
+    else if (key === "Backspace" && !isTyping) closePart();
+    else if (toolKeys[key] && !isTyping) $(toolKeys[key])?.click();
+    else isDone = false;
+    // the browser does nothing more; Escape empties the search
+    if (isDone && key !== "Escape") event.preventDefault();
   });
 
   $("search").addEventListener("input", search);
@@ -421,7 +421,7 @@
   // prepares the parts that each state puts in again
   function start() {
     Object.entries(tools).forEach(([id, run]) => $(id).addEventListener("click", run));
-    $("wide").setAttribute("aria-pressed", String(isWide()));
+    showWide();
     $("schedule")?.addEventListener("change", (event) => showPicture(+event.target.value));
     all(".graph").forEach(watchDrawing);
     if (document.querySelector(".drawing")) showPicture(0);
@@ -449,7 +449,7 @@
     page = number;
     chosen = null;
     document.querySelector(".overview").innerHTML = write(made.overview);
-    document.querySelector("main").innerHTML = write(made.main);
+    main.innerHTML = write(made.main);
     const rows = (numbers) => numbers.map((row) => data.rows[row]);
     const named = Object.entries(made.nodes).map(([key, row]) => [key, data.rows[row]]);
     read({ numbers: made.numbers, kernels: rows(made.kernels), lines: rows(made.lines), nodes: Object.fromEntries(named) });

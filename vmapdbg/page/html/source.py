@@ -254,8 +254,8 @@ def _view(before: SourceFile, after: SourceFile, notes: Mapping[str, LineNotes])
 
 
 def _list_lines(before: SourceFile, after: SourceFile, notes: Mapping[str, LineNotes]) -> list[SourceLine]:
-    old, new = (split_code(file.text, "python") if file.text is not None else [] for file in (before, after))
-    texts = [["".join(part for _, part in line) for line in side] for side in (old, new)]
+    old, new = split_code(before.text, "python"), split_code(after.text, "python")
+    texts = _split_lines(before.text), _split_lines(after.text)
     found: list[SourceLine] = []
     for tag, start, end, start_after, end_after in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
         rows, kind = iter(range(start + 1, end + 1)), "same"
@@ -302,12 +302,19 @@ def keep_near(lines: Sequence[Line], important: Iterable[int], around: int) -> l
     return shown
 
 
-def split_code(text: str, language: str | None, plain: Collection[str] = ()) -> list[Sequence[Part]]:
-    """Returns the lines of a text in parts; plain text for an unknown language. `plain` are classes to leave out."""
+def _split_lines(text: str | None) -> list[str]:
+    if text is None:
+        return []
     # splitlines also cuts at a form feed, but Python's line numbers do not
-    written = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
-    if language is None or len(text) > _MOST_COLOURED:
-        return [[("", line)] for line in written]
+    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+
+
+def split_code(text: str | None, language: str | None, plain: Collection[str] = ()) -> list[Sequence[Part]]:
+    """Returns the lines of a text in parts; plain text for an unknown language. `plain` are classes to leave out."""
+    written = _split_lines(text)
+    plainly: list[Sequence[Part]] = [[("", line)] for line in written]
+    if text is None or language is None or len(text) > _MOST_COLOURED:
+        return plainly
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
     lines: list[list[Part]] = [[]]
     for token, value in lexer.get_tokens("\n".join(written)):
@@ -321,5 +328,5 @@ def split_code(text: str, language: str | None, plain: Collection[str] = ()) -> 
                 lines[-1].append((style, piece))
     # a lexer may change the text: then show it without colours
     if ["".join(part for _, part in line) for line in lines] != written:
-        return [[("", line)] for line in written]
+        return plainly
     return [*lines]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 
@@ -17,18 +17,28 @@ from vmapdbg.page.text.run import print_diff
 
 _MOST_LISTED = 6
 
+
+def _add_head(page: Page, snippet: str, counts: str, outcomes: Iterable[tuple[str, str, str]]) -> None:
+    page.add((snippet, "bold"), f"  {counts}")
+    _add_runs(page, outcomes)
+
+
+def _add_runs(page: Page, runs: Iterable[tuple[str, str, str]]) -> None:
+    """Adds a line for each run or outcome: the name of the outcome, what it is, and a note."""
+    for name, about, note in runs:
+        page.add((name, "bold"), f"  {about}", (note, "dim"), indent=2, hang=3)
+
+
 # *** sets of patches
 
 
 def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[NamedOutcome], console: Console) -> None:
     """Prints the result of a search by `kind` (values, kernels, findings, crash)."""
     page = Page(console)
-    counts = f"{format_plural(len(outcomes), 'outcome')} in {format_plural(len(search.outcomes), 'run')}"
-    page.add((snippet, "bold"), f"  {counts}, by {kind}")
-    for outcome in outcomes:
-        count = sum(name == outcome.name for name in search.outcomes.values())
-        runs = (f"({format_plural(count, 'run')})", "dim")
-        page.add((outcome.name, "bold"), f"  {outcome.summary} ", runs, indent=2, hang=3)
+    names = list(search.outcomes.values())
+    counts = f"{format_plural(len(outcomes), 'outcome')} in {format_plural(len(names), 'run')}, by {kind}"
+    runs = [(one.name, one.summary, f" ({format_plural(names.count(one.name), 'run')})") for one in outcomes]
+    _add_head(page, snippet, counts, runs)
     if search.is_uniform:
         page.add(("no set of patches that was tried changes the outcome", "bold"), indent=2)
     else:
@@ -40,8 +50,8 @@ def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Nam
     page.add()
     page.add(("tried", "dim"))
     for patches, name in search.outcomes.items():
-        given = ("  (as given)" if patches == search.given else "", "dim")
-        page.add((name, "bold"), f"  {spell_patches(patches).replace(',', ', ')}", given, indent=2, hang=3)
+        given = "  (as given)" * (patches == search.given)
+        _add_runs(page, [(name, spell_patches(patches).replace(",", ", "), given)])
     page.print()
 
 
@@ -54,18 +64,16 @@ def _print_sets(page: Page, label: str, search: Search, found: FoundSets, away: 
         if position:
             parts.append(" or ")
         parts += [(", ".join(patches) or "none", "bold green"), f" -> {search.outcomes[tried]}"]
+    proof = "found by halving"
     if not found.sets:
         parts.append(("nothing", "bold"))
-    page.add(*parts, (f"  ({_describe_proof(found)})", "dim"), indent=2)
-
-
-def _describe_proof(found: FoundSets) -> str:
+    if found.exact and not found.sets:
+        proof = "all sets tried"
+    elif found.size > 0 or found.exact:
+        proof = f"all sets of up to {found.size} tried" + ", then halves" * (not found.exact)
     if not found.exact:
-        tried = f"all sets of up to {found.size} tried, then halves" if found.size > 0 else "found by halving"
-        return f"{tried}: no smaller part of it changes the outcome"
-    if not found.sets:
-        return "all sets tried"
-    return f"all sets of up to {found.size} tried"
+        proof += ": no smaller part of it changes the outcome"
+    page.add(*parts, (f"  ({proof})", "dim"), indent=2)
 
 
 # *** commits
@@ -74,14 +82,12 @@ def _describe_proof(found: FoundSets) -> str:
 def print_history(history: History, console: Console) -> None:
     """Prints the outcomes, the commits that were tried, the commit that was searched for, and its schedule diff."""
     page = Page(console)
-    counts = f"{format_plural(len(history.tried), 'run')} of {format_plural(history.commits + 1, 'commit')}"
-    page.add((history.snippet, "bold"), f"  {counts}, by {history.by}")
-    for outcome in history.outcomes:
-        page.add((outcome.name, "bold"), f"  {outcome.summary}", indent=2, hang=3)
+    runs = f"{format_plural(len(history.tried), 'run')} of {format_plural(history.commits + 1, 'commit')}"
+    outcomes = [(outcome.name, outcome.summary, "") for outcome in history.outcomes]
+    _add_head(page, history.snippet, f"{runs}, by {history.by}", outcomes)
     page.add()
     page.add(("tried, the oldest first", "dim"))
-    for trial in history.tried:
-        page.add((trial.outcome or "-", "bold"), f"  {trial.commit}", indent=2, hang=3)
+    _add_runs(page, [(trial.outcome or "-", trial.commit, "") for trial in history.tried])
     if any(trial.outcome is None for trial in history.tried):
         page.add(("- could not be run", "dim"), indent=2)
     page.add()
@@ -104,17 +110,22 @@ def print_history(history: History, console: Console) -> None:
 def print_decisions(document: DecisionsDocument, console: Console) -> None:
     """Prints the outcomes, the decisions that were found, all that was tried, and the schedule diff."""
     page = Page(console)
-    page.add((document.snippet, "bold"), f"  {format_plural(len(document.tried), 'run')}, by {document.by}")
+    names = [trial.outcome for trial in document.tried]
+    outcomes: list[tuple[str, str, str]] = []
     for outcome in document.outcomes:
-        role = (f"  ({_name_role(document, outcome.name)})", "dim")
-        page.add((outcome.name, "bold"), f"  {outcome.summary}", role, indent=2, hang=3)
+        roles = [format_plural(names.count(outcome.name), "run")]
+        if outcome.name == document.given:
+            roles.insert(0, "as it is")
+        if outcome.name == document.right:
+            roles.insert(0, f"the right outcome: {document.reference}")
+        outcomes.append((outcome.name, outcome.summary, f"  ({'; '.join(roles)})"))
+    _add_head(page, document.snippet, f"{format_plural(len(names), 'run')}, by {document.by}", outcomes)
     page.add()
     _print_found(page, document)
     page.add()
     page.add(("tried", "dim"))
     for trial in document.tried:
-        kernels = (f"  {format_plural(trial.kernels, 'kernel')}", "dim")
-        page.add((trial.outcome, "bold"), f"  {_name_trial(trial)}", kernels, indent=2, hang=3)
+        _add_runs(page, [(trial.outcome, _name_trial(trial), f"  {format_plural(trial.kernels, 'kernel')}")])
     if document.changes is not None:
         page.add()
         page.add(("what the first of them changes", "dim"))
@@ -123,40 +134,28 @@ def print_decisions(document: DecisionsDocument, console: Console) -> None:
         print_diff(document.changes, console)
 
 
-def _name_role(document: DecisionsDocument, outcome: str) -> str:
-    roles: list[str] = []
-    if outcome == document.right:
-        roles.append(f"the right outcome: {document.reference}")
-    if outcome == document.given:
-        roles.append("as it is")
-    roles.append(format_plural(sum(trial.outcome == outcome for trial in document.tried), "run"))
-    return "; ".join(roles)
-
-
 def _print_found(page: Page, document: DecisionsDocument) -> None:
     if document.given == document.right:
         page.add(("the outcome is right already: there is nothing to fix", "bold"))
         return
-    rest = "" if document.complete else ", not all tried: --runs"
-    nodes = format_plural(document.candidates, "node")
-    page.add((_describe_found(document), "bold"), f"  ({nodes} to force{rest})")
+    does, rest = "makes it right", ", not all tried: --runs" * (not document.complete)
+    if document.right is None:
+        does = "changes it"
+    found = f"each of these {len(document.found)} decisions {does}, the one with the fewest kernels first"
+    if not document.found:
+        found = f"no decision that was tried {does}"
+    elif len(document.found[0].decisions) > 1:
+        end = ", and no part of them does"
+        if not document.complete:
+            end = ": fewer may be enough"
+        found = f"these {len(document.found[0].decisions)} decisions together make it right{end}"
+    elif len(document.found) == 1:
+        found = f"this one decision {does}"
+    page.add((found, "bold"), f"  ({format_plural(document.candidates, 'node')} to force{rest})")
     for trial in document.found:
         outcome = f" -> {trial.outcome}, {format_plural(trial.kernels, 'kernel')}"
         for decided in trial.decisions:
             page.add((describe_decided(decided), "bold green"), outcome, indent=2)
-
-
-def _describe_found(document: DecisionsDocument) -> str:
-    does = "changes it" if document.right is None else "makes it right"
-    if not document.found:
-        return f"no decision that was tried {does}"
-    first = document.found[0]
-    if len(first.decisions) > 1:
-        together = f"these {len(first.decisions)} decisions together make it right"
-        return together + (", and no part of them does" if document.complete else ": fewer may be enough")
-    if len(document.found) == 1:
-        return f"this one decision {does}"
-    return f"each of these {len(document.found)} decisions {does}, the one with the fewest kernels first"
 
 
 def describe_decided(decided: Decided) -> str:

@@ -40,8 +40,8 @@ from vmapdbg.page.check_sentences import (
     name_node,
     name_output,
 )
-from vmapdbg.page.crash_sentences import describe_crash, describe_error, describe_expected, describe_left_out
 from vmapdbg.page.format import Places, format_shape
+from vmapdbg.page.sentences import describe_crash, describe_error, describe_expected, describe_left_out
 from vmapdbg.page.text.layout import ALERT, Page, Piece
 
 _MOST_TESTS = 3

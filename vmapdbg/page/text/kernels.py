@@ -13,7 +13,6 @@ from vmapdbg.diff import BufferizeChange, KernelChange, KernelSide
 from vmapdbg.model.capture import BufferArg, Bufferize, Kernel
 from vmapdbg.model.schedule_index import group_equal, kernel_identity
 from vmapdbg.model.wording import format_known, format_plural
-from vmapdbg.page.crash_sentences import describe_error
 from vmapdbg.page.format import (
     describe_times,
     format_bytes,
@@ -27,7 +26,7 @@ from vmapdbg.page.format import (
     format_short,
     join_change,
 )
-from vmapdbg.page.sentences import say_reason
+from vmapdbg.page.sentences import describe_error, say_reason
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Piece, Row
 from vmapdbg.page.text.view import MARKS, STATUS_STYLES, ScheduleView, describe_copies
 

@@ -17,9 +17,9 @@ from vmapdbg.install.patches import Patch
 from vmapdbg.model.capture import Capture, Finding, SnippetError
 from vmapdbg.model.schedule_index import count_kernels, find_distinct, group_equal
 from vmapdbg.model.wording import format_known, format_plural, inflect, shorten_commit
-from vmapdbg.page.crash_sentences import describe_crash
 from vmapdbg.page.format import Places, format_ids, label_patches
 from vmapdbg.page.sections import SECTIONS
+from vmapdbg.page.sentences import describe_crash
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Page, Piece, Row
 from vmapdbg.page.text.overview import add_overview
 from vmapdbg.page.text.source import add_one_column

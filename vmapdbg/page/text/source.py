@@ -15,8 +15,8 @@ from vmapdbg.diff import KernelChange, KernelSide
 from vmapdbg.diff.source import LinePair, align_sources
 from vmapdbg.install.targets import language_of
 from vmapdbg.model.wording import format_plural
-from vmapdbg.page.crash_sentences import describe_crash, describe_error
 from vmapdbg.page.format import format_ids, join_change
+from vmapdbg.page.sentences import describe_crash, describe_error
 from vmapdbg.page.text.kernels import list_parts, name_kernel
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, CHANGED, NOTE, Page, escape_unsafe
 from vmapdbg.page.text.view import ScheduleView

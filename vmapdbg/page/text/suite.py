@@ -249,28 +249,25 @@ def _dump(diff: SuiteDiff, most_tests: int) -> str:
     # the largest changes of cost, in the order of the diff
     largest = sorted(diff.groups, key=lambda group: -abs(group.added))[:_MOST_ROWS]
     shown = [group for group in diff.groups if group in largest]
-    tests_of_changes: list[str] = []
+    rows, tests_of_changes = list[str](), list[str]()
     for group in shown:
+        cost, where = format_added(group), ""
+        if group.added > 0:
+            cost = f"**{cost}**"
+        if group.example.line:
+            where = _code(group.example.line)
+        change = "<br>".join(map(_escape, [name_change(group), *explain_causes(group)]))
+        rows.append(f"| {cost} | {change} | {where} | {count_found(group)} |")
         tests_of_changes.append(f"- {_escape(name_change(group))}")
         tests_of_changes += _list_tests(group.tests, most_tests, indent="  ")
     if shown:
-        lines += ["", "| cost | change | where | found |", "|---:|---|---|---|", *map(_format_row, shown)]
+        lines += ["", "| cost | change | where | found |", "|---:|---|---|---|", *rows]
         if len(shown) < len(diff.groups):
             lines += ["", f"{len(diff.groups) - len(shown)} smaller changes are not shown."]
         lines += _fold("Tests of each change", tests_of_changes)
     for tests, where in _list_lone(diff):
         lines += _fold(f"{format_plural(len(tests), 'test')} {where}", _list_tests(tests, most_tests))
     return "\n".join(lines) + "\n"
-
-
-def _format_row(group: SuiteGroup) -> str:
-    cost, where = format_added(group), ""
-    if group.added > 0:
-        cost = f"**{cost}**"
-    if group.example.line:
-        where = _code(group.example.line)
-    change = "<br>".join(map(_escape, [name_change(group), *explain_causes(group)]))
-    return f"| {cost} | {change} | {where} | {count_found(group)} |"
 
 
 def _list_tests(tests: Sequence[str], most: int, indent: str = "") -> list[str]:

@@ -287,10 +287,15 @@ def _print_ranges(view: ScheduleView) -> None:
     pair = view.pair
     if not pair.is_pair or not (pair.nodes or pair.removed_ranges or pair.added_ranges):
         return
-    shown = set(pair.renamed)
+    shown, texts = set(pair.renamed), list[str]()
+    for node in (*(item.before for item in pair.nodes), *pair.nodes_only_before):
+        texts += [*(node.in_ranges or ()), *(node.out_ranges or ())]
+    for item in pair.bufferizes:
+        if item.before is not None and item.status != "unchanged":
+            texts += item.before.closed_ranges
     if pair.folded_before or not view.diff.same_snippet:
         # with two tinygrads or two snippets, one more realize point gives all later ranges another number
-        shown = _list_changed_ranges(pair)
+        shown = {name for text in texts for name in find_ranges(text)}
     renamed = [f"{one} -> {other}" for one, other in pair.renamed.items() if one in shown - {other}]
     removed = [f"{item.name}'={item.size} {item.axis_type}" for item in pair.removed_ranges]
     added = [f"{item.name}={item.size} {item.axis_type}" for item in pair.added_ranges]
@@ -301,17 +306,6 @@ def _print_ranges(view: ScheduleView) -> None:
     ):
         if names:
             view.page.add((label, style), ", ".join(names), indent=2)
-
-
-def _list_changed_ranges(pair: ScheduleDiff) -> set[str]:
-    """Returns the ranges of before that changed nodes and BUFFERIZEs have."""
-    texts: list[str] = []
-    for node in (*(item.before for item in pair.nodes), *pair.nodes_only_before):
-        texts += [*(node.in_ranges or ()), *(node.out_ranges or ())]
-    for item in pair.bufferizes:
-        if item.before is not None and item.status != "unchanged":
-            texts += item.before.closed_ranges
-    return {name for text in texts for name in find_ranges(text)}
 
 
 def _print_same(view: ScheduleView) -> None:

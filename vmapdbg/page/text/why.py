@@ -96,20 +96,16 @@ def _print_schedule(page: Page, index: ScheduleIndex, path: SchedulePath) -> Non
     if path.reason is not None:
         page.add(*head, (f"  not followed: {path.reason}", "yellow"))
     elif all(output.first_wrong is None and output.passes for output in path.outputs):
-        page.add(*head, f"  {format_plural(len(path.outputs), 'output')} right{_describe_unknown(path)}")
+        unknown = Counter(one.reason for output in path.outputs for one in output.passes if one.status == "unknown")
+        after = ""
+        for reason, _ in unknown.most_common(1):
+            after = f" after each pass but {unknown.total()} that could not be evaluated ({reason})"
+        page.add(*head, f"  {format_plural(len(path.outputs), 'output')} right{after}")
     else:
         page.add()
         page.add(*head)
         for output in path.outputs:
             _print_output(page, index, output)
-
-
-def _describe_unknown(path: SchedulePath) -> str:
-    reasons = Counter(one.reason for output in path.outputs for one in output.passes if one.status == "unknown")
-    if not reasons:
-        return ""
-    reason, _ = reasons.most_common(1)[0]
-    return f" after each pass but {reasons.total()} that could not be evaluated ({reason})"
 
 
 def _print_output(page: Page, index: ScheduleIndex, output: OutputPath) -> None:
