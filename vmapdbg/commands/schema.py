@@ -8,7 +8,6 @@ from typing import get_args
 import click
 
 from vmapdbg.model.vocabulary import DocumentKind
-from vmapdbg.page.documents import schema_file
 
 
 @click.command()
@@ -20,4 +19,6 @@ def schema(document: DocumentKind) -> None:
     Example:
       vmapdbg schema capture > capture.schema.json
     """
+    from vmapdbg.page.documents import schema_file
+
     sys.stdout.write(schema_file(document).read_text(encoding="utf-8"))
