@@ -40,13 +40,14 @@ class Topic(NamedTuple):
 @dataclass(frozen=True)
 class Explanation:
     """All decisions about one subject of a schedule: the node with an id, the kernel with a number, or, if both are
-    None, all boundaries between kernels."""
+    None, all boundaries between kernels. `again` are later schedules with the same kernels."""
 
     schedule: int
     node: int | None
     kernel: int | None
     title: str
     steps: tuple[Topic, ...]
+    again: tuple[int, ...] = ()
 
 
 def explain(capture: Capture, subject: str | None, schedule: int | None) -> list[Explanation]:
@@ -265,4 +266,4 @@ def explain_boundaries(schedule: Schedule, again: Sequence[int] = ()) -> Explana
     count = format_plural(len(kernels), "kernel")
     same = format_known(f"; the same again: {inflect(len(again), 'schedule')} {{}}", format_ids(again))
     title = f"schedule {schedule.index}{format_known('  {}', schedule.line)}, {count}{same}"
-    return Explanation(schedule.index, None, None, title, (Topic("boundaries", sentences),))
+    return Explanation(schedule.index, None, None, title, (Topic("boundaries", sentences),), tuple(again))
