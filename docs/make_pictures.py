@@ -1,6 +1,6 @@
 """The pictures of the README and of docs/, drawn from real output, in the root of a checkout.
 
-    python -m docs.make_pictures          draws them anew
+    python -m docs.make_pictures          draws them again
     python -m docs.make_pictures --check  tells those that are no longer what the tool draws, with exit code 1
 
 A picture is compared by what it shows: the texts of an SVG, its boxes and arrows, and nearly all pixels of the
@@ -92,7 +92,7 @@ def main() -> None:
         draw_all(folder)
         stale = [made.name for made in sorted(folder.iterdir()) if not is_same(FOLDER / made.name, made)]
     if stale:
-        sys.exit(f"stale: {', '.join(stale)} (python -m docs.make_pictures draws them anew; look at them)")
+        sys.exit(f"stale: {', '.join(stale)} (python -m docs.make_pictures draws them again; look at them)")
 
 
 def draw_all(folder: Path) -> None:
