@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, ref
 patches: frozenset[str] = frozenset()
 patches_spec: str = ""
 
-# The observer receives what only the overlay knows (vmapdbg/install/observer.py), and never answers. The methods of `nobody` do nothing
+# The observer receives what only the overlay knows (`Observer` in vmapdbg/install/overlay.py), and never answers. The methods of `nobody` do nothing
 nobody: Any = None
 observer: Any = None
 
