@@ -47,9 +47,7 @@ class Outcomes:
             if self.kind != "values" or (same_count and find_wrong_schedule(run.capture, first.capture) is None):
                 return outcome.name
         position = len(self.known)
-        name = f"A{position}"
-        if position < len(ascii_uppercase):
-            name = ascii_uppercase[position]
+        name = ascii_uppercase[position] if position < len(ascii_uppercase) else f"A{position}"
         self.known.append(NamedOutcome(name, self._describe(run)))
         self.runs.append(run)
         self._facts.append(facts)

@@ -312,9 +312,7 @@ class CommitSearch:
     @property
     def first(self) -> str | None:
         """The first commit that was run and has another outcome."""
-        if not self.suspects:
-            return None
-        return self.suspects[-1]
+        return None if not self.suspects else self.suspects[-1]
 
     @property
     def before(self) -> str | None:

@@ -81,9 +81,7 @@ def _find_wrong(ours: Numbers, theirs: Numbers, tolerance: Tolerance) -> NDArray
 def _find_median(numbers: NDArray[np.float64]) -> float:
     """Returns the median of the finite numbers, 0.0 if there is none."""
     finite = numbers[np.isfinite(numbers)]
-    if not finite.size:
-        return 0.0
-    return float(np.median(finite))
+    return 0.0 if not finite.size else float(np.median(finite))
 
 
 def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Sequence[ArrayLike]) -> Comparison:
@@ -116,9 +114,7 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Seq
         is_beyond = np.abs(left - exact) > allowed
     is_finite = np.isfinite(exact) & np.isfinite(left)
     again = describe(ours, theirs, expected.shape, offsets[is_beyond | ~is_finite], found.tolerance)
-    if again.status == "wrong":
-        return again
-    return replace(again, status="rounding")
+    return again if again.status == "wrong" else replace(again, status="rounding")
 
 
 # *** patterns
@@ -309,14 +305,10 @@ def _find_where(arrays: _Arrays) -> Pattern | None:
         if first == 0 and last == size - 2 and size > 2:
             rule = "all-but-last"
         return Pattern(rule, axis=axis, size=size, first=first, last=last, filled=filled)
-    if filled is None:
-        return None
-    return Pattern("filled", filled=filled)
+    return None if filled is None else Pattern("filled", filled=filled)
 
 
 def _find_filling(wrong: Numbers) -> Filling | None:
     if (wrong == 0).all():
         return "zero"
-    if (wrong != wrong).all():
-        return "nan"
-    return None
+    return "nan" if (wrong != wrong).all() else None

@@ -65,9 +65,7 @@ def find_blame(capture: Capture, check: ScheduleCheck) -> Blame | None:
     index = index_of(capture.schedules[check.schedule])
     bufferize = index.bufferizes.get(buffer.node)
     right = {one.node for one in check.buffers if one.comparison is not None and not one.is_wrong}
-    read_right = 0
-    if right.issuperset(buffer.reads):
-        read_right = len(buffer.reads)
+    read_right = len(buffer.reads) if right.issuperset(buffer.reads) else 0
     return Blame(
         buffer=buffer,
         node=index.node(buffer.node),
@@ -88,9 +86,7 @@ def captured_result_of(report: CheckReport, check: ScheduleCheck) -> CapturedRes
     captured = next((c for c in report.schedules if c.schedule == check.schedule and c.replay is None), None)
     if captured is None or not captured.outputs:
         return "not-compared"
-    if captured.wrong:
-        return "wrong"
-    return "right"
+    return "wrong" if captured.wrong else "right"
 
 
 @dataclass(frozen=True)
@@ -117,9 +113,7 @@ def find_faults(capture: Capture, report: CheckReport) -> tuple[Fault, ...]:
         # a program may expect a failure, and go on
         crash = capture.error and capture.error.crash
         if check.crash is not None and crash is not None and crash.schedule == check.schedule:
-            code = ENDLESS
-            if check.crash.kind == "error":
-                code = CRASHES
+            code = CRASHES if check.crash.kind == "error" else ENDLESS
             faults.append(Fault(code, check))
         elif fails_with_patches(capture, check):
             faults.append(Fault(FAILS, check))

@@ -46,9 +46,7 @@ def diff_captures(
     lines of before to lines of after if the snippets are two files. Captures of two tinygrads are compared by the
     meaning of their nodes. `diff_captures(c, c)` is empty.
     """
-    read = read_neutrally
-    if have_same_tinygrad(before.versions, after.versions):
-        read = read_plainly
+    read = read_plainly if have_same_tinygrad(before.versions, after.versions) else read_neutrally
     left, right = list(map(read, before.schedules)), list(map(read, after.schedules))
     lines = dict(same_lines or {})
     schedules: list[ScheduleDiff] = []

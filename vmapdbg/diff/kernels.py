@@ -193,9 +193,7 @@ def _match_alike(way: MatchedBy, before: Sequence[_Program], after: Sequence[_Pr
             alike = max(alike, _compare_lines(*sorted((one.lines, other.lines))))
         elif not (one.outputs <= other.nodes or other.outputs <= one.nodes):
             return 0.0
-        if alike < _LEAST_ALIKE:
-            return 0.0
-        return alike
+        return 0.0 if alike < _LEAST_ALIKE else alike
 
     return {before[i].number: after[j].number for i, j in match_most_alike(before, after, measure).items()}
 

@@ -211,9 +211,7 @@ class _Neutral:
                 return None
             # its size would depend on where the release broadcasts the value
             closed, made = picked, replace(made, size=0, bytes=0)
-        node_id = view.head
-        if is_again:
-            node_id = node.id
+        node_id = node.id if is_again else view.head
         decided = made.decided and replace(made.decided, nodes=(), ranges=(), axis=None)
         return replace(made, node=node_id, closed_ranges=(*made.ambient, *closed), reason="", decided=decided)
 

@@ -265,9 +265,7 @@ def _match_alike(
     def measure(i: int, j: int) -> float:
         left, right = counts[0][i], counts[1][j]
         alike = share((left & right).total(), left.total() + right.total())
-        if alike < least:
-            return 0.0
-        return alike + _SAME_LINE * is_same_line(i, j)
+        return 0.0 if alike < least else alike + _SAME_LINE * is_same_line(i, j)
 
     found = match_most_alike(rest_before, rest_after, measure, _WINDOW)
     return {rest_before[i]: rest_after[j] for i, j in found.items()}

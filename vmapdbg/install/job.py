@@ -54,16 +54,12 @@ class Job:
     @property
     def folder(self) -> Path:
         """The folder that the snippet imports from first, as in Python: its own, or the working directory."""
-        if self.typed:
-            return Path.cwd()
-        return Path(self.snippet).resolve().parent
+        return Path.cwd() if self.typed else Path(self.snippet).resolve().parent
 
     @property
     def patch_states(self) -> dict[str, bool]:
         """Every patch with its state, as in a Capture; empty for stock tinygrad."""
-        if self.patches is None:
-            return {}
-        return patch_states(self.patches)
+        return {} if self.patches is None else patch_states(self.patches)
 
 
 @dataclass(frozen=True)

@@ -104,9 +104,7 @@ class _ChangingLoader(importlib.abc.Loader):
         return self.loader.create_module(spec)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        code = None
-        if self.listener is not None:
-            code = self.listener.compile(module, self.loader)
+        code = self.listener.compile(module, self.loader) if self.listener is not None else None
         if code is None:
             self.loader.exec_module(module)
         else:
@@ -192,9 +190,7 @@ class Observer:
 def overlay_dir() -> Path:
     """Returns the folder of the overlay: packed inside this package in a wheel, beside it in a checkout."""
     packed = Path(__file__).parents[1] / "_overlay"
-    if packed.is_dir():
-        return packed
-    return Path(__file__).parents[2] / "tinygrad"
+    return packed if packed.is_dir() else Path(__file__).parents[2] / "tinygrad"
 
 
 def patched_modules(folder: Path) -> dict[str, str]:

@@ -44,6 +44,4 @@ def target_of(device: str) -> str:
 
 def language_of(target: str) -> str | None:
     """Returns the language of the source for a target, None if the target is unknown."""
-    if target not in TARGETS:
-        return None
-    return TARGETS[target].language
+    return None if target not in TARGETS else TARGETS[target].language

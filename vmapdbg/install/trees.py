@@ -327,9 +327,7 @@ def describe_state(folder: Path) -> str | None:
     if not (folder / ".git").exists() or shutil.which("git") is None:
         return None
     found = run_git(folder, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12")
-    if found is None:
-        return None
-    return found.decode().strip()
+    return None if found is None else found.decode().strip()
 
 
 def list_commits(top: Path, good: str, bad: str) -> list[str]:
@@ -354,6 +352,4 @@ def run_git(folder: Path, *arguments: str) -> bytes | None:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     except FileNotFoundError:
         raise TreeError("revisions need git, and there is none on PATH") from None
-    if done.returncode != 0:
-        return None
-    return done.stdout
+    return None if done.returncode != 0 else done.stdout

@@ -181,9 +181,7 @@ def _find_worst(lowest: int | None, highest: int | None, size: int) -> int | Non
         return None
     if highest >= size:
         return highest
-    if lowest < 0:
-        return lowest
-    return None
+    return lowest if lowest < 0 else None
 
 
 @rule("VD106", "elements never written", "error")

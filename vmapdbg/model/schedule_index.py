@@ -55,16 +55,12 @@ class ScheduleIndex:
 
     def node(self, node_id: int | None) -> Node | None:
         """Returns the node with an id, None if the graph has none."""
-        if node_id is None:
-            return None
-        return self.nodes.get(node_id)
+        return None if node_id is None else self.nodes.get(node_id)
 
     def op(self, node_id: int | None) -> str:
         """Returns the op of a node, `?` for an unknown id."""
         node = self.node(node_id)
-        if node is None:
-            return "?"
-        return node.op
+        return "?" if node is None else node.op
 
     def size_of(self, name: str) -> int | str | None:
         """Returns the size of a range, None for an unknown name."""
@@ -190,9 +186,7 @@ def find_distinct(capture: Capture) -> dict[int, list[int]]:
 
 def sum_times(measured: Measured | None) -> float:
     """Returns the seconds of all launches of a kernel, each counted as the median; 0 if it was not timed."""
-    if measured is None:
-        return 0
-    return measured.launches * measured.median
+    return 0 if measured is None else measured.launches * measured.median
 
 
 def find_times(kernels: Iterable[Kernel]) -> dict[str, Measured]:
@@ -203,9 +197,7 @@ def find_times(kernels: Iterable[Kernel]) -> dict[str, Measured]:
 def sum_programs(kernels: Iterable[Kernel]) -> float | None:
     """Returns the seconds of all launches of all kernels of a run, None if none was timed."""
     times = find_times(kernels)
-    if not times:
-        return None
-    return sum(map(sum_times, times.values()))
+    return None if not times else sum(map(sum_times, times.values()))
 
 
 # *** what the user asks about

@@ -167,9 +167,7 @@ def _build_union(options: tuple[Any, ...]) -> _Build:
             if optional:
                 return None
             raise _WrongData("must not be null")
-        if type(data) in plain:
-            return data
-        return build_rest(data)
+        return data if type(data) in plain else build_rest(data)
 
     return build
 
@@ -260,9 +258,7 @@ def build_capture(data: Any, name: str) -> Capture:
         case _:
             raise StoreError(f"{name} is not a vmapdbg capture: it has no schema number")
     if schema != SCHEMA:
-        age = "older"
-        if schema > SCHEMA:
-            age = "newer"
+        age = "newer" if schema > SCHEMA else "older"
         raise StoreError(f"{name} has schema {schema}, {age} than the {SCHEMA} that this vmapdbg reads")
     try:
         capture = from_data(data)

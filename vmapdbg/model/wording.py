@@ -37,9 +37,7 @@ def format_known(form: str, value: object) -> str:
 
 def cut_end(text: str, most: int) -> str:
     """Returns at most `most` characters of a text; the end of a longer text becomes `...`."""
-    if len(text) <= most:
-        return text
-    return text[: most - 3] + "..."
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def join_counted(counts: Iterable[tuple[str, int]]) -> str:
@@ -50,9 +48,7 @@ def join_counted(counts: Iterable[tuple[str, int]]) -> str:
 def join_first(words: Sequence[str], most: int) -> str:
     """Returns `a, b`, or `a, b and 4 more` if there are more than `most` words."""
     first = ", ".join(words[:most])
-    if len(words) <= most:
-        return first
-    return f"{first} and {len(words) - most} more"
+    return first if len(words) <= most else f"{first} and {len(words) - most} more"
 
 
 def shorten_commit(commit: str) -> str:

@@ -45,9 +45,7 @@ def name_check(check: ScheduleCheck) -> str:
 
 def name_node(node: Node | None, id: int) -> str:
     """Returns `ADD 48`, or `node 48` if the capture does not have the node."""
-    if node is None:
-        return f"node {id}"
-    return f"{node.op} {node.id}"
+    return f"node {id}" if node is None else f"{node.op} {node.id}"
 
 
 _OUTPUTS = {

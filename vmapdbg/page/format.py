@@ -82,9 +82,7 @@ def format_share(part: float, whole: float) -> str:
     if not whole:
         return ""
     share = part / whole
-    if 0 < share < 0.005:
-        return "<1%"
-    return f"{share:.0%}"
+    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
 def format_redundancy(redundancy: float | None) -> str:
@@ -104,9 +102,7 @@ def format_ratio(before: float, after: float) -> str:
     if before <= 0 or after <= 0:
         return ""
     ratio = after / before
-    if ratio < 10:
-        return f" ({ratio:.2f}x)"
-    return f" ({ratio:,.0f}x)"
+    return f" ({ratio:.2f}x)" if ratio < 10 else f" ({ratio:,.0f}x)"
 
 
 def format_ids(ids: Iterable[int]) -> str:

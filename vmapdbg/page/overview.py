@@ -343,9 +343,7 @@ def count_outcomes(capture: Capture) -> dict[tuple[str, str], int]:
     counts: Counter[tuple[str, str]] = Counter()
     for schedule in capture.schedules:
         for made in schedule.bufferizes:
-            rule = made.outcome
-            if made.decided is not None:
-                rule = made.decided.rule
+            rule = made.decided.rule if made.decided is not None else made.outcome
             counts[made.outcome, rule] += 1
     return dict(sorted(counts.items(), key=lambda item: (item[0][0], -item[1])))
 

@@ -143,9 +143,7 @@ def say_briefly(rule: str, reason: Reason | None, names: Names) -> str:
     the rule's name without a reason."""
     if rule in _MEANINGS:
         return _MEANINGS[rule]
-    if reason is None:
-        return rule
-    return say_reason(reason, names)
+    return rule if reason is None else say_reason(reason, names)
 
 
 # *** the rules
@@ -210,9 +208,7 @@ def _say_decision(reason: Reason, names: Names) -> str:
 def _say_unknown(reason: Reason, names: Names) -> str:
     operands = [*map(names.label, reason.nodes), *map(names.range, reason.ranges)]
     operands += [f"{name} {number}" for name, number in reason.numbers.items()]
-    if not operands:
-        return reason.rule
-    return f"{reason.rule} ({', '.join(operands)})"
+    return reason.rule if not operands else f"{reason.rule} ({', '.join(operands)})"
 
 
 def _count_up(numbers: Mapping[str, Any]) -> dict[str, Any]:
@@ -395,9 +391,7 @@ def _describe_change(step: RewriteStep) -> str:
 def describe_expected(expected: ExpectedOutput) -> str:
     """Returns `output 0 (2, 2) float should be 1.0, 2.0, 3.0, 4.0`."""
     first = ", ".join(map(str, expected.first))
-    more = ""
-    if math.prod(expected.shape) > len(expected.first):
-        more = ", ..."
+    more = ", ..." if math.prod(expected.shape) > len(expected.first) else ""
     shape = format_known(" {}", format_shape(expected.shape))
     return f"output {expected.number}{shape} {expected.dtype} should be {first or 'empty'}{more}"
 

@@ -41,9 +41,7 @@ def round_floats(numbers: Numbers, dtype: str) -> Numbers:
 def fit(number: float, dtype: str) -> float | Numbers:
     """Returns a constant as numpy needs it for a dtype: integers wrap around."""
     carrier = carrier_of(dtype)
-    if carrier.kind in "bf":
-        return number
-    return wrap_integer(number, carrier)
+    return number if carrier.kind in "bf" else wrap_integer(number, carrier)
 
 
 def load(array: Array) -> Numbers:

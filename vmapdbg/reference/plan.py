@@ -222,9 +222,7 @@ def add_products(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers | None:
     y = reduce_numbers(y, "add", tuple(a for a in axes if y.shape[a] > 1 and x.shape[a] == 1))
     product = _multiply(x, y, axes) * float(times)
     total = np.broadcast_to(product, shape)
-    if dtype.kind == "f":
-        return total
-    return np.rint(total).astype(dtype)
+    return total if dtype.kind == "f" else np.rint(total).astype(dtype)
 
 
 def _varies(numbers: Numbers, axis: int) -> bool:

@@ -234,9 +234,7 @@ def reduce_numbers(numbers: Numbers, op: str, axes: tuple[int, ...]) -> Numbers:
 
 def sum_dtype(dtype: np.dtype) -> np.dtype:
     """Returns the dtype in which numbers are summed: double for floats, the same for integers."""
-    if dtype.kind == "f":
-        return np.dtype(np.float64)
-    return dtype
+    return np.dtype(np.float64) if dtype.kind == "f" else dtype
 
 
 def _add(numbers: Numbers, axes: tuple[int, ...]) -> Numbers:
@@ -247,9 +245,7 @@ def _add(numbers: Numbers, axes: tuple[int, ...]) -> Numbers:
     repeated = [axis for axis in axes if numbers.strides[axis] == 0 and numbers.shape[axis] > 1]
     times = math.prod(numbers.shape[axis] for axis in repeated)
     total = np.sum(take_first(numbers, repeated), axis=axes, keepdims=True, dtype=sum_dtype(numbers.dtype))
-    if times == 1:
-        return total
-    return total * np.array(times).astype(total.dtype)
+    return total if times == 1 else total * np.array(times).astype(total.dtype)
 
 
 def _add_windows(numbers: Numbers, axes: tuple[int, ...]) -> Numbers | None:

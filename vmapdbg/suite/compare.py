@@ -271,9 +271,7 @@ def find_changes(
     elif before is not None and after is not None:
         yield from _find_kernel_changes(test, diff, before, after)
         if before.copies != after.copies:
-            kind = "more-copies"
-            if after.copies < before.copies:
-                kind = "fewer-copies"
+            kind = "fewer-copies" if after.copies < before.copies else "more-copies"
             yield _make_change(test, kind, (), (), after.line, ratios=_divide(after.copies, before.copies))
 
 

@@ -123,9 +123,7 @@ def make_plain(value: Any) -> float | int | str:
     number = np.asarray(value).item()
     if isinstance(number, int):
         return int(number)
-    if math.isfinite(number):
-        return number
-    return str(number)
+    return number if math.isfinite(number) else str(number)
 
 
 def wrap_integer(number: float, dtype: np.dtype[Any]) -> Numbers:
@@ -182,9 +180,7 @@ def find_largest(side: ArrayLike) -> float:
 def widen(side: ArrayLike) -> Numbers:
     """Returns floats in double precision, so that no difference is rounded again; other numbers as they are."""
     numbers = np.asarray(side)
-    if numbers.dtype.kind == "f":
-        return numbers.astype(np.float64)
-    return numbers
+    return numbers.astype(np.float64) if numbers.dtype.kind == "f" else numbers
 
 
 def find_close(one: ArrayLike, other: ArrayLike, tolerance: Tolerance) -> NDArray[np.bool_]:

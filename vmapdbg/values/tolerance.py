@@ -81,6 +81,4 @@ def measure_rounding(dtype: str, count: float) -> float:
 
 def count_terms(dtype: str, variance: float) -> int:
     """Returns how many roundings to a dtype have this variance; 0 for integers and bools."""
-    if not is_float(dtype):
-        return 0
-    return math.ceil(variance / EPSILON[dtype] ** 2)
+    return 0 if not is_float(dtype) else math.ceil(variance / EPSILON[dtype] ** 2)

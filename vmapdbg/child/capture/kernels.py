@@ -69,9 +69,7 @@ class KernelBuilder:
         asked = sum(map(self._count_asked, nodes))
         executed = work.ops * launch.count
         # how often each op that the graph asks for is executed
-        redundancy = None
-        if asked:
-            redundancy = round(executed / asked, 4)
+        redundancy = round(executed / asked, 4) if asked else None
         return replace(
             kernel,
             name=compiled.name,
@@ -97,9 +95,7 @@ class KernelBuilder:
         """Returns a kernel without its program: what the scheduler says of it."""
         origins = self.view.passed.origins
         lines = {origins[u].line for u in nodes if u in origins}
-        outputs = ()
-        if launch.node is not None:
-            outputs = (self.view.ids[launch.node],)
+        outputs = (self.view.ids[launch.node],) if launch.node is not None else ()
         return model.Kernel(
             name="(no program)",
             target=self.target,
@@ -188,7 +184,5 @@ def _list_arguments(buffers: Iterable[Buffer], compiled: CompiledKernel) -> Iter
             continue
         access: ArgumentAccess = "read"
         if buffer.slot in compiled.outs:
-            access = "write"
-            if buffer.slot in compiled.ins:
-                access = "read-write"
+            access = "read-write" if buffer.slot in compiled.ins else "write"
         yield model.BufferArg(buffer.name, buffer.size, buffer.dtype, access)

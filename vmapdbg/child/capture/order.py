@@ -58,9 +58,7 @@ class _OrderFinder:
         self.numbers: list[int | None] = []
         kernels = itertools.count()
         for launch in view.launches:
-            number = None
-            if launch.is_compute:
-                number = next(kernels)
+            number = next(kernels) if launch.is_compute else None
             self.numbers.append(number)
         # memory from before the schedule -> its node
         self.leaves: dict[Any, UOp] = {}
@@ -136,16 +134,12 @@ class _OrderFinder:
 
 def _list_read(u: UOp) -> Iterable[UOp]:
     """Returns the sources whose values a node uses."""
-    if u.op.name in _WRITES:
-        return u.src[1:2]
-    return values_of(u)
+    return u.src[1:2] if u.op.name in _WRITES else values_of(u)
 
 
 def _memory_key(u: UOp) -> Any:
     """Returns a key of the memory of a UOp: in 0.14 the PARAMs of kernels differ from the PARAMs of the graph."""
-    if u.op.name == "PARAM":
-        return getattr(u.arg, "slot", u.arg)
-    return u
+    return getattr(u.arg, "slot", u.arg) if u.op.name == "PARAM" else u
 
 
 def _base_of(u: UOp) -> UOp:

@@ -93,9 +93,7 @@ def _explain_rule(view: PassView, node: UOp, decision: DecisionRecord, at: model
 def _explain_disagreement(view: PassView, node: UOp, decided: RealizeDecision, at: model.Decision) -> Reason:
     """Names the first consumer that asks for each range, on the first axis on which the consumers disagree."""
     where, asked = _find_disagreement(view, node, decided)
-    axis = where
-    if not isinstance(where, int):
-        axis = view.render(where)
+    axis = view.render(where) if not isinstance(where, int) else where
     consumers: list[int] = []
     first: dict[str, int] = {}
     for consumer, r in asked:

@@ -171,9 +171,7 @@ def _describe_argument(view: PassView, u: UOp) -> str:
         if isinstance(u.arg, float):
             return str(float(u.arg))
         return str(u.arg)
-    if name == "COPY":
-        return str(u.device)
-    return ""
+    return str(u.device) if name == "COPY" else ""
 
 
 def _describe_sizes(part: Any) -> str:
@@ -224,9 +222,7 @@ def _explain_outcome(view: PassView, buffer: BufferRecord) -> Reason:
         return Reason("schedule-failed")
     if buffer.stored and buffer.node in passed.forced:
         return Reason(FORCED)
-    wanted = "removed"
-    if buffer.stored:
-        wanted = "kept"
+    wanted = "kept" if buffer.stored else "removed"
     # the last verdict that agrees with the buffer's fate
     for verdict in reversed(buffer.verdicts.values()):
         # only a rule that looks at a reader refuses to remove a buffer: other rules do not apply

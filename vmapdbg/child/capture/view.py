@@ -150,9 +150,7 @@ def values_of(u: UOp) -> tuple[UOp, ...]:
         return ()
     if op == "STORE":
         return u.src[1:2]
-    if op in _SHAPED:
-        return u.src[:1]
-    return u.src
+    return u.src[:1] if op in _SHAPED else u.src
 
 
 @functools.cache
@@ -175,16 +173,12 @@ def size_of(s: Any) -> int | str:
     """Returns the size of an axis: a number, or a symbolic size as tinygrad renders it."""
     if not hasattr(s, "op"):
         return int(s)
-    if s.op.name == "CONST":
-        return s.arg
-    return s.render()
+    return s.arg if s.op.name == "CONST" else s.render()
 
 
 def sizes_of(sizes: Iterable[Any] | None) -> tuple[int | str, ...] | None:
     """Returns the size of each axis, None if there are no axes."""
-    if sizes is None:
-        return None
-    return tuple(map(size_of, sizes))
+    return None if sizes is None else tuple(map(size_of, sizes))
 
 
 def largest_of(s: Any) -> int:

@@ -46,9 +46,7 @@ class ReferenceValues:
     ):
         self.graph, self.roots, self.precision, self._read = graph, graph.roots, precision, read
         self.evaluations = 0
-        rounding = None
-        if precision is not None:
-            rounding = InDouble(graph, precision or None)
+        rounding = InDouble(graph, precision or None) if precision is not None else None
         self._evaluator = Evaluator(graph, read, rounding, known)
         self._open = graph.open_ranges()
         self._roundings: list[int] | None = None

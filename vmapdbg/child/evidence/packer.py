@@ -209,9 +209,7 @@ class Packer:
             return [u.src[0], *(begin for begin, _ in u.marg if self.sizes.find(begin) is None)]
         if op in _FIRST or op in RESHAPING:
             return list(u.src[:1])
-        if op in {"ASSIGN", "STORE"}:
-            return list(u.src[:2])
-        return list(u.src)
+        return list(u.src[:2]) if op in {"ASSIGN", "STORE"} else list(u.src)
 
     def _is_number(self, u: UOp) -> bool:
         """Whether a UOp is a number that is known now: a variable with a value, or an expression of such variables."""
@@ -356,9 +354,7 @@ class Packer:
 
     def name_axis(self, r: UOp) -> int | None:
         """Returns the id of a RANGE; None for another op, which is an axis of size 1."""
-        if r.op.name != "RANGE":
-            return None
-        return self.name_range(r)
+        return None if r.op.name != "RANGE" else self.name_range(r)
 
     def name_range(self, r: UOp) -> int:
         """Returns the id of the step range that a RANGE is: the RANGE's id, unless another RANGE has taken it."""

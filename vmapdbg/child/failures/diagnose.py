@@ -201,9 +201,7 @@ def _find_stage(ours: Frames) -> CrashStage:
             if folder in below.split("/"):
                 return stage
     names = {frame.f_code.co_name for frame, _ in ours}
-    if names & {"run_schedule", "run_linear"}:
-        return "run"
-    return "graph"
+    return "run" if names & {"run_schedule", "run_linear"} else "graph"
 
 
 # *** rewrites

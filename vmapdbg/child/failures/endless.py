@@ -250,9 +250,7 @@ def name_uop(u: UOp) -> str:
         return f"END of {', '.join(_name_range(r) for r in u.src[1:] if r.op.name == 'RANGE')}"
     if op == "CONST":
         return f"CONST {u.arg}"
-    if op in {"SINK", "STORE", "GROUP"}:
-        return op
-    return f"{op} {name_dtype(u.dtype)}"
+    return op if op in {"SINK", "STORE", "GROUP"} else f"{op} {name_dtype(u.dtype)}"
 
 
 def _name_range(r: UOp) -> str:

@@ -55,9 +55,7 @@ class PassRecorder:
     @guarded
     def node_put(self, node: UOp, axes: Axes, frame: FrameType) -> None:
         decision = read_decision(frame, frame.f_lineno)
-        listed = None
-        if axes is not None:
-            listed = tuple(axes)
+        listed = tuple(axes) if axes is not None else None
         self.record.realized.setdefault(node, []).append(RealizeDecision(listed, decision))
 
     @guarded
@@ -149,9 +147,7 @@ class PassRecorder:
             return
         decision = read_decision(frame, line)
         for source, replaced in zip(before.src, answer.src, strict=False):
-            stage = replaced
-            if replaced.op.name == "INDEX":
-                stage = replaced.src[0]
+            stage = replaced.src[0] if replaced.op.name == "INDEX" else replaced
             if source is replaced or stage.op.name != stage_op() or self.buffer_of(stage) is not None:
                 continue
             made = BufferRecord(self.origin.get(source), stage, decision)
@@ -245,9 +241,7 @@ def _unwrap(u: UOp, wraps: frozenset[str] = _WRAPS) -> UOp:
 
 def _written_memory(arguments: Sequence[UOp]) -> UOp | None:
     """Returns the memory that a kernel writes: its first argument's; None if there are no arguments."""
-    if not arguments:
-        return None
-    return memory_of(arguments[0])
+    return None if not arguments else memory_of(arguments[0])
 
 
 def is_outside_kernels(uop: UOp) -> bool:

@@ -41,9 +41,7 @@ class Recorder(Observer):
     @property
     def current(self) -> PassRecorder | None:
         """The current pass, None while the overlay only tries something out."""
-        if self.pauses:
-            return None
-        return self._pass
+        return None if self.pauses else self._pass
 
     def leave_out(self, part: str, why: object) -> None:
         """Notes that a part of tinygrad cannot be observed. Raises OverlayError if the recorder is strict."""
@@ -62,9 +60,7 @@ class Recorder(Observer):
     @property
     def origin(self) -> Mapping[UOp, UOp]:
         """Maps what the rewrites of the current pass, or of the pass that failed, made to its node."""
-        if self._pass is None:
-            return {}
-        return self._pass.origin
+        return {} if self._pass is None else self._pass.origin
 
     def forget(self) -> None:
         """Lets go of every UOp."""
@@ -192,9 +188,7 @@ class Recorder(Observer):
         if self.current is None or (record := self.current.buffer_of(buffer)) is None:
             return
         record.readers[buffer, index] = None
-        outcome = "kept"
-        if result is not None:
-            outcome = "removed"
+        outcome = "removed" if result is not None else "kept"
         record.add_verdict(Verdict(outcome, buffer, index, None, rule, dict(numbers)), rule)
 
     @guarded

@@ -116,9 +116,7 @@ def _list_arguments(kind: type, place: Target) -> list[Any]:
         helpers: Any = importlib.import_module("tinygrad.helpers")
         name = place.renderers[-1].removesuffix("Renderer").upper()
         return [helpers.Target(device=place.device, renderer=name, arch=place.arch)]
-    if asked[:1] == ["arch"]:
-        return [place.arch]
-    return []
+    return [place.arch] if asked[:1] == ["arch"] else []
 
 
 class _NoCompilers(ModuleType):

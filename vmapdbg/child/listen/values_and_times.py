@@ -145,9 +145,7 @@ class Stopwatch:
             if not times:
                 return kernel
             measured = Measured(len(times), median(times), min(times), max(times))
-            predicted = None
-            if kernel.key in launched:
-                predicted = predict(launched[kernel.key])
+            predicted = predict(launched[kernel.key]) if kernel.key in launched else None
             return replace(kernel, measured=measured, predicted=predicted)
 
         schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)

@@ -69,9 +69,7 @@ class ValueComparer:
 
     def _evaluate(self, slots: Sequence[int], in_double: bool) -> list[RangedArray]:
         """Returns values. Raises Unknown."""
-        rounding = None
-        if in_double:
-            rounding = InDouble(self.graph)
+        rounding = InDouble(self.graph) if in_double else None
         return LoopEvaluator(self.graph, self.read, rounding).evaluate_all(slots)
 
     def _differ(self, expected: int, got: int, with_more_ranges: bool, in_double: bool = False) -> Difference | None:
@@ -154,9 +152,7 @@ class StepFinder:
         node = nodes.find(old)
         if node is None:
             node = nodes.find(new)
-        rule = None
-        if kind == "rule":
-            rule = find_rule(self.run, old, new)
+        rule = find_rule(self.run, old, new) if kind == "rule" else None
         ranges, extra = map(self._render_ranges, self._found_ranges)
         return WrongRewrite(
             kind=kind,

@@ -100,9 +100,7 @@ class MemoryAccess:
     @property
     def addressing(self) -> list[Value]:
         """The values that decide whether and where it accesses memory."""
-        if self.gate is None:
-            return [self.index]
-        return [self.index, self.gate]
+        return [self.index] if self.gate is None else [self.index, self.gate]
 
 
 class Step(enum.Enum):
@@ -203,9 +201,7 @@ def write_expression(expression: Value, names: Mapping[Value, str]) -> str:
     while expression.op == "cast":
         (expression,) = expression.sources
     # the parts of a text need brackets, the whole does not
-    if TEXT.get(expression.op, "").startswith("("):
-        return text[1:-1]
-    return text
+    return text[1:-1] if TEXT.get(expression.op, "").startswith("(") else text
 
 
 def split_terms(address: Value) -> tuple[int, list[tuple[Value, int]]]:

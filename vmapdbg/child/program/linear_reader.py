@@ -192,9 +192,7 @@ class Reader:
             return f"temp{slot}"
         # registers are numbered in their order, and from 0.14 on LOCAL memory with them
         number = sum(known.op is u.op for known in self.buffers)
-        if u.op.name == "DEFINE_REG":
-            return f"acc{number}"
-        return f"buf{number}"
+        return f"acc{number}" if u.op.name == "DEFINE_REG" else f"buf{number}"
 
     # *** values
 
@@ -229,9 +227,7 @@ def find_stores(ordered: UOp) -> list[UOp]:
         ordered = ordered.src[0]
     if ordered.op.name == "GROUP":
         return [store for source in ordered.src for store in find_stores(source)]
-    if ordered.op.name == "STORE":
-        return [ordered]
-    return []
+    return [ordered] if ordered.op.name == "STORE" else []
 
 
 # *** a single UOp
@@ -257,9 +253,7 @@ def is_pointer(u: UOp) -> bool:
 
 def slot_of(memory: UOp) -> int:
     """Returns the number of the argument that GLOBAL memory is."""
-    if isinstance(memory.arg, int):
-        return memory.arg
-    return memory.arg.slot
+    return memory.arg if isinstance(memory.arg, int) else memory.arg.slot
 
 
 def find_space(memory: UOp) -> str:
@@ -306,9 +300,7 @@ def _count_operations(u: UOp, lanes: int) -> int:
         return 2 * math.prod(dimensions) // threads
     if u.op not in GroupOp.ALU:
         return 0
-    if u.op.name == "MULACC":
-        return 2 * lanes
-    return lanes
+    return 2 * lanes if u.op.name == "MULACC" else lanes
 
 
 def _bounds_of(u: UOp) -> tuple[int | None, int | None]:
@@ -336,9 +328,7 @@ def _lanes_of(u: UOp) -> int:
 
 def _scalar_of(u: UOp) -> Any:
     """The dtype of each lane; from 0.14 on no dtype has more than one."""
-    if hasattr(u.dtype, "scalar"):
-        return u.dtype.scalar()
-    return u.dtype
+    return u.dtype.scalar() if hasattr(u.dtype, "scalar") else u.dtype
 
 
 def _name_dtype(u: UOp) -> str:

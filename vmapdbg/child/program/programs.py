@@ -118,9 +118,7 @@ def repeat_steps(program: LinearProgram, fixed: Container[UOp] = ()) -> Iterator
     repeated = [1]
     for step, what in program.steps:
         if step is Step.OPEN and isinstance(what, ProgramLoop):
-            trips = what.trips
-            if what.uop in fixed:
-                trips = 1
+            trips = 1 if what.uop in fixed else what.trips
             repeated.append(repeated[-1] * trips)
         elif step is Step.CLOSE:
             repeated.pop()

@@ -255,9 +255,7 @@ def _split_runs(values: list[int] | Integers) -> list[range | Integers]:
     starts = values[::length]
     if (values.reshape(-1, length) != np.add.outer(starts, np.array(run))).any():
         return [values]
-    if len(starts) == 1:
-        return [run]
-    return [run, *_split_runs(starts)]
+    return [run] if len(starts) == 1 else [run, *_split_runs(starts)]
 
 
 def _find_distinct(values: Integers) -> Integers:

@@ -233,9 +233,7 @@ def find_difference(one: GraphTrial, other: GraphTrial, kind: str, terms: int) -
     else:
         found = [compare_output(0, *pair, terms) for pair in zip(one.values, other.values, strict=True)]
         differ = any(diff.status == "different" for diff in found)
-    if not differ:
-        return None
-    return kind
+    return None if not differ else kind
 
 
 def find_fault(trial: GraphTrial, roots: Sequence[UOp], wanted: Any = None) -> Any:

@@ -103,9 +103,7 @@ class Display:
 def _get_meta() -> dict[str, Any]:
     """Returns the data of the running command; outside of a command, a new dict."""
     context = click.get_current_context(silent=True)
-    if context is None:
-        return {}
-    return context.meta
+    return {} if context is None else context.meta
 
 
 def get_display() -> Display:
@@ -150,9 +148,7 @@ def make_console(stderr: bool = False) -> Any:
     from vmapdbg.page.text.layout import LegibleConsole
 
     display = get_display()
-    file = None
-    if not stderr:
-        file = display.file or start_pager(display)
+    file = display.file or start_pager(display) if not stderr else None
     more: dict[str, Any] = {}
     if display.colour == "always":
         more = {"force_terminal": True, "no_color": False}

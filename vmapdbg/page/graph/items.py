@@ -90,9 +90,7 @@ class DrawnPair:
 
     def side_of(self, mark: Mark) -> DrawnSchedule:
         """Returns the schedule that has what is drawn with a mark."""
-        if mark == REMOVED:
-            return self.before
-        return self.after
+        return self.before if mark == REMOVED else self.after
 
     @property
     def is_two(self) -> bool:
@@ -229,9 +227,7 @@ def _join_buffers(pair: DrawnPair, old: Node, new: Node) -> tuple[BufferMark, ..
 
     removed, added = pair.before.buffers_of(old, REMOVED), pair.after.buffers_of(new, ADDED)
     olds, news = [describe(pair.before, each) for each in removed], [describe(pair.after, each) for each in added]
-    if olds == news:
-        return pair.after.buffers_of(new, COMMON)
-    return removed + added
+    return pair.after.buffers_of(new, COMMON) if olds == news else removed + added
 
 
 def _scope_of(drawn: DrawnSchedule, node: Node) -> tuple[str, ...]:
@@ -372,9 +368,7 @@ class Folding:
             sources = [source for item in group.items for source in item.src]
             group.constants = list(dict.fromkeys(self._values[key] for key in sources if key in self._values))
             # readers may read any item of index arithmetic, but only the last item of another group
-            read_first = group.last
-            if group.kind == "index":
-                read_first = group.items[0]
+            read_first = group.items[0] if group.kind == "index" else group.last
             places[group.key] = order[read_first.key]
         return sorted(groups.values(), key=lambda group: places[group.key])
 
@@ -413,6 +407,4 @@ def _kind_of(group: Group, index: set[str]) -> str:
     ops = {item.node.op for item in group.items}
     if ops <= MOVEMENT:
         return "view"
-    if ops & REDUCE:
-        return "reduce"
-    return "op"
+    return "reduce" if ops & REDUCE else "op"

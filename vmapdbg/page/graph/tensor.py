@@ -172,9 +172,7 @@ class _Draft:
         drawn, mark, bufferize = self.pair.side_of(buffer.mark), buffer.mark, buffer.bufferize
         label, tooltip = _label_buffer(buffer, drawn), _describe_buffer(buffer, drawn)
         # the buffer of a VMAPOUT is outside the scope that it ends
-        path = item.path
-        if item.node.op == "VMAPOUT":
-            path = item.ambient
+        path = item.ambient if item.node.op == "VMAPOUT" else item.path
         name, kind, scope = _name_buffer(buffer), bufferize.outcome, self.name_scope(path)
         lost = bool(buffer.lost)
         self.nodes.append(GraphNode(name, kind, label, tooltip, (bufferize.node,), scope, mark, alert=lost))

@@ -145,9 +145,7 @@ def _list_facts(row: KernelRow, is_pair: bool) -> list[tuple[str, str, str]]:
     launch = f"{format_dims(kernel.global_size)} global"
     if kernel.local_size is not None:
         launch += f", {format_dims(kernel.local_size)} local"
-    local = ""
-    if kernel.local_bytes:
-        local = format_bytes(kernel.local_bytes)
+    local = format_bytes(kernel.local_bytes) if kernel.local_bytes else ""
     known = {
         "launched as": f"{launch}, {format_plural(kernel.threads, 'thread')}",
         "ops, one kernel": f"{kernel.executed_ops:,}",

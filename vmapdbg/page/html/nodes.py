@@ -34,9 +34,7 @@ class Once:
         self._numbers: dict[str, int] = {}
 
     def number(self, value: Any) -> int:
-        key = value
-        if not isinstance(value, str):
-            key = json.dumps(value)
+        key = json.dumps(value) if not isinstance(value, str) else value
         if key not in self._numbers:
             self._numbers[key] = len(self.values)
             self.values.append(value)

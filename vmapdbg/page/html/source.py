@@ -109,9 +109,7 @@ class Remark:
             return "="
         if not self.before:
             return "+"
-        if not self.after:
-            return "-"
-        return "~"
+        return "-" if not self.after else "~"
 
 
 @dataclass

@@ -145,9 +145,7 @@ def _print_found(page: Page, document: DecisionsDocument) -> None:
     if not document.found:
         found = f"no decision that was tried {does}"
     elif len(document.found[0].decisions) > 1:
-        end = ", and no part of them does"
-        if not document.complete:
-            end = ": fewer may be enough"
+        end = ": fewer may be enough" if not document.complete else ", and no part of them does"
         found = f"these {len(document.found[0].decisions)} decisions together make it right{end}"
     elif len(document.found) == 1:
         found = f"this one decision {does}"

@@ -187,9 +187,7 @@ def _count_wrong(found: Comparison) -> str:
 
 def _describe_first(found: Comparison) -> str:
     values = f"{found.got}, should be {found.expected}"
-    if not found.index:
-        return values
-    return f"first at {list(found.index)}: {values}"
+    return values if not found.index else f"first at {list(found.index)}: {values}"
 
 
 def _print_blame(page: Page, capture: Capture, check: ScheduleCheck) -> None:

@@ -116,9 +116,7 @@ def _format_kernel(view: ScheduleView, group: list[KernelSide], share: float) ->
         shade = next(style for least, style in _SHADES if share > least)
     if kernel.redundancy is not None and kernel.redundancy >= MUCH_REDUNDANCY:
         redundant = "bold yellow"
-    filled = 0
-    if share > 0:
-        filled = max(round(share * _BAR), 1)
+    filled = max(round(share * _BAR), 1) if share > 0 else 0
     amounts: tuple[Piece, ...] = (
         (format_count(kernel.executed_ops), shade),
         (f"{format_share(share, 1):>4} {'#' * filled}", shade),

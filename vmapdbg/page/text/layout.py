@@ -81,9 +81,7 @@ class Page:
         """Returns a part as a Text."""
         if isinstance(part, Text):
             return part
-        if isinstance(part, str):
-            return self.text(part)
-        return self.text(*part)
+        return self.text(part) if isinstance(part, str) else self.text(*part)
 
     def join(self, *parts: Piece) -> Text:
         """Returns the parts as one Text."""
@@ -328,9 +326,7 @@ def _fold(console: Console, text: Text, width: int, split: str = "") -> list[Tex
 
 
 def _indent(text: Text, count: int) -> Text:
-    if not count:
-        return text
-    return Text(" " * count) + text
+    return text if not count else Text(" " * count) + text
 
 
 # *** colours
@@ -369,6 +365,4 @@ def make_legible(style: Style) -> Style:
     if color is None:
         return style
     number = LEGIBLE.get(color.name, LEGIBLE.get(color.name.removeprefix("bright_")))
-    if number is None:
-        return style
-    return style + Style(color=Color.from_ansi(number))
+    return style if number is None else style + Style(color=Color.from_ansi(number))

@@ -183,9 +183,7 @@ def _print_changes(view: ScheduleView) -> None:
         if count:
             counts.append(f"{count} {what}")
     page.head("Nodes", f"{', '.join(counts)}, outputs first")
-    shown = rows
-    if not page.show_all:
-        shown = rows[:_MOST_ROWS]
+    shown = rows[:_MOST_ROWS] if not page.show_all else rows
     page.table(shown)
     if len(shown) < len(rows):
         more = f"... {format_plural(len(rows) - len(shown), 'more row')} not shown: --all shows them"
@@ -283,9 +281,7 @@ def _describe(view: ScheduleView, node: Node, changed: Sequence[str], *, is_befo
     if "realized" in changed:
         parts.append(_format_realized(view, node, is_before=is_before))
     if "src" in changed:
-        names = view.names_after
-        if is_before:
-            names = view.names_before
+        names = view.names_before if is_before else view.names_after
         parts.append(page.join(("reads ", "dim"), ", ".join(map(names.label, node.src)) or "nothing"))
     return Text(" | ").join(parts)
 

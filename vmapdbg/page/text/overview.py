@@ -138,9 +138,7 @@ class _Overview:
             self.page.table(list(map(self.format_changed_kernel, shown)))
         if self.view.is_pair:
             return
-        order = "most work first"
-        if self.total.seconds:
-            order = "longest first"
+        order = "longest first" if self.total.seconds else "most work first"
         self.page.head("Kernels", f"{count_shown(len(shown), len(self.kernels), 'kernel')}, {order}")
         self.page.table(list(map(self.format_kernel, shown)))
         ranked = sorted(self.kernels, key=lambda row: -row.after.bytes)
@@ -221,9 +219,7 @@ class _Overview:
         if len(before) == len(after) == 1:
             return self.page.change(before[0].kernel.name, after[0].kernel.name)
         # a kernel that was fused from several, or split, names the change
-        alone = before
-        if len(after) == 1:
-            alone = after
+        alone = after if len(after) == 1 else before
         return self.page.text(alone[0].kernel.name, "bold")
 
     # *** lines and methods
@@ -290,9 +286,7 @@ class _Overview:
         nodes = page.change(format_count(before.nodes), format_count(after.nodes))
         kept = page.change(format_count(before.kept), format_count(after.kept))
         held = page.change(format_bytes(before.bytes), format_bytes(after.bytes))
-        example = ""
-        if not self.view.is_pair:
-            example = f"  e.g. node {after.example}"
+        example = f"  e.g. node {after.example}" if not self.view.is_pair else ""
         cells = [
             Cell("nodes", nodes, right=True, comfort=9, most=16),
             Cell("buffers kept", kept, right=True, comfort=12, most=16),

@@ -347,9 +347,7 @@ def _describe_end(side: Side) -> str:
 
 
 def _describe_failure(error: SnippetError) -> str:
-    if error.type == _DIED:
-        return "DIED"
-    return f"RAISED {error.type}"
+    return "DIED" if error.type == _DIED else f"RAISED {error.type}"
 
 
 def _describe_counts(page: Page, diff: CaptureDiff, totals: list[Text]) -> list[Text]:

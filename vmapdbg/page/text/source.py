@@ -154,9 +154,7 @@ def _count_changed(item: KernelChange, pairs: Sequence[LinePair]) -> str:
         return f"only before, {lines}"
     if not item.before:
         return f"only after, {lines}"
-    if not changed:
-        return "the same"
-    return f"{changed} of {lines} changed"
+    return "the same" if not changed else f"{changed} of {lines} changed"
 
 
 def _describe_match(item: KernelChange) -> str:
@@ -164,9 +162,7 @@ def _describe_match(item: KernelChange) -> str:
     words, parts = list_parts(item)
     if not parts:
         return join_change(before, after)
-    name = before
-    if parts is item.before:
-        name = after
+    name = after if parts is item.before else before
     return f"{name}  {words}{', '.join(f'#{side.number}' for side in parts)}"
 
 
@@ -190,9 +186,7 @@ def highlight(code: str, target: str) -> Text:
     text = Syntax("", lexer, theme=_THEME, background_color="default").highlight(code)
     text.rstrip()
     # a lexer may change newlines around the code; then it is shown without colours
-    if text.plain != code.rstrip():
-        return Text(code)
-    return text
+    return Text(code) if text.plain != code.rstrip() else text
 
 
 def fold_code(code: Text, width: int) -> list[Text]:

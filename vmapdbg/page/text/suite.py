@@ -177,9 +177,7 @@ def print_suite(diff: SuiteDiff, console: Console, *, show_all: bool = False) ->
 
 def _print_head(page: Page, diff: SuiteDiff) -> None:
     before, after = diff.before, diff.after
-    style = "bold"
-    if diff.is_empty and diff.unchanged:
-        style = "bold green"
+    style = "bold green" if diff.is_empty and diff.unchanged else "bold"
     verdict: list[Piece] = [(say_verdict(diff), style)]
     if before.kernels != after.kernels:
         verdict += [", kernels ", page.change(f"{before.kernels:,}", f"{after.kernels:,}")]

@@ -226,9 +226,7 @@ def describe_schedule(view: ScheduleView, sign: str) -> list[Piece]:
 
 def describe_copies(copies: int) -> str:
     """Returns `1 copy`, `no copies`."""
-    if not copies:
-        return "no copies"
-    return format_plural(copies, "copy", "copies")
+    return "no copies" if not copies else format_plural(copies, "copy", "copies")
 
 
 def _print_alerts(view: ScheduleView) -> None:
@@ -382,6 +380,4 @@ def _describe_difference(page: Page, item: ValueDiff) -> Iterator[Piece]:
 def _format_value(value: float | str | None) -> str:
     if value is None:
         return "none"
-    if isinstance(value, str):
-        return value
-    return f"{value:.7g}"
+    return value if isinstance(value, str) else f"{value:.7g}"

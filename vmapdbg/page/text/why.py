@@ -109,9 +109,7 @@ def _print_schedule(page: Page, index: ScheduleIndex, path: SchedulePath) -> Non
 
 
 def _print_output(page: Page, index: ScheduleIndex, output: OutputPath) -> None:
-    called = "output"
-    if output.of == "buffer":
-        called = "buffer of the snippet"
+    called = "buffer of the snippet" if output.of == "buffer" else "output"
     name: list[Piece] = [f"{called} {output.number} {format_shape(output.shape)} {output.dtype}"]
     node = index.node(output.node)
     if node is not None:
