@@ -93,7 +93,8 @@ def print_traceback(error: BaseException) -> None:
     whole = traceback.TracebackException.from_exception(error)
     todo: list[Any] = [whole]
     for one in todo:
-        frames = [frame for frame in one.stack if not _is_ours(frame.filename)]
+        # Python prints the innermost 1,000 frames
+        frames = [frame for frame in one.stack if not _is_ours(frame.filename)][-1000:]
         # without frames, Python prints no head
         one.stack = traceback.StackSummary.from_list(frames) if frames else None
         todo += filter(None, [one.__cause__, one.__context__])
