@@ -27,10 +27,7 @@ from vmapdbg.install.trees import find_tree
 ROOT = Path(__file__).parent.parent
 RELEASES = ("0.12.0", "0.13.0", "0.14.0")
 ALL = ",".join(SWITCHABLE)
-PROGRAMS = {
-    "softmax sample": ROOT / "samples/softmax.py",
-    "24-layer transformer": ROOT / "bench/transformer.py",
-}
+PROGRAMS = {"softmax sample": ROOT / "samples/softmax.py", "24-layer transformer": ROOT / "bench/transformer.py"}
 
 
 def time_command(command: list[str], environment: dict[str, str]) -> float:

@@ -81,8 +81,7 @@ def test_exception_shows_the_snippets_own_traceback(tmp_path: Path) -> None:
 
 def test_exception_is_in_the_json_with_the_schedules_before_it(tmp_path: Path) -> None:
     name = write(
-        tmp_path,
-        "from tinygrad import Tensor\n(Tensor.ones(3)*2).contiguous().realize()\nraise KeyError('k')\n",
+        tmp_path, "from tinygrad import Tensor\n(Tensor.ones(3)*2).contiguous().realize()\nraise KeyError('k')\n"
     )
     done = run_tool("show", name, "--json", cwd=tmp_path)
     assert done.returncode == 3
@@ -99,8 +98,7 @@ def test_sys_exit_ends_with_the_snippets_code_named(tmp_path: Path) -> None:
 
 def test_sys_exit_zero_is_no_failure(tmp_path: Path) -> None:
     name = write(
-        tmp_path,
-        "import sys\nfrom tinygrad import Tensor\nTensor.ones(3).contiguous().realize()\nsys.exit(0)\n",
+        tmp_path, "import sys\nfrom tinygrad import Tensor\nTensor.ones(3).contiguous().realize()\nsys.exit(0)\n"
     )
     done = run_tool("show", name, cwd=tmp_path)
     assert done.returncode == 0

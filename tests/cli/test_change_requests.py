@@ -196,9 +196,7 @@ def test_a_setting(copy: Copy) -> None:
     field = 'depth: int | None = field(default=None, metadata={"read": partial(_read_count, 1)})'
     copy.replace(settings, "    runs: int", f"    {field}\n    runs: int")
     copy.replace(
-        graph,
-        "    other = None\n",
-        "    depth = depth or jobs.settings_for(snippet, given).depth\n    other = None\n",
+        graph, "    other = None\n", "    depth = depth or jobs.settings_for(snippet, given).depth\n    other = None\n"
     )
     file = copy.cwd / "pyproject.toml"
     sizes: list[int] = []

@@ -149,7 +149,7 @@ def test_replays_of_tinyjit_are_compared(tmp_path: Path) -> None:
     assert [check["replay"] for check in replays] == [1, 2, 3, 1, 2, 1, 2, 1, 1, 1, 1]
     assert all(check["outputs"] for check in replays)
     assert [reason for check in data["schedules"] for reason in check["unchecked"]] == [
-        "1 of 4 replays of it by TinyJit: no more than 3 of one call are compared",
+        "1 of 4 replays of it by TinyJit: no more than 3 of one call are compared"
     ]
 
 
@@ -229,9 +229,7 @@ def test_cancelled_sums_are_no_wrong_value(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [
-        ("from tinygrad import Tensor\nx = (Tensor.empty(4, device='NULL') + 1).realize()\n", "NULL device"),
-    ],
+    [("from tinygrad import Tensor\nx = (Tensor.empty(4, device='NULL') + 1).realize()\n", "NULL device")],
 )
 def test_what_cannot_be_compared_is_said(text: str, words: str, tmp_path: Path) -> None:
     done = run_tool("check", write(tmp_path, text), cwd=tmp_path)
@@ -239,10 +237,7 @@ def test_what_cannot_be_compared_is_said(text: str, words: str, tmp_path: Path) 
     assert "all right" not in done.stdout.splitlines()[0]
 
 
-BAD = {
-    "loops.py": (["--timeout", "2"], 4, "did not end within 2 seconds"),
-    "dies.py": ([], 4, "was killed by SIGKILL"),
-}
+BAD = {"loops.py": (["--timeout", "2"], 4, "did not end within 2 seconds"), "dies.py": ([], 4, "was killed by SIGKILL")}
 
 
 @pytest.mark.parametrize("name", BAD)

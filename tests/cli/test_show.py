@@ -290,10 +290,7 @@ for _ in range(20):
 
 @pytest.mark.parametrize(
     "tree",
-    [
-        pytest.param([], id="patched"),
-        pytest.param(["--tinygrad", "0.12.0"], id="observed", marks=pytest.mark.slow),
-    ],
+    [pytest.param([], id="patched"), pytest.param(["--tinygrad", "0.12.0"], id="observed", marks=pytest.mark.slow)],
 )
 def test_of_a_long_run_an_overview_is_shown_and_all_on_request(tmp_path: Path, tree: list[str]) -> None:
     snippet = tmp_path / "snippet.py"

@@ -148,11 +148,7 @@ def left_in(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("arguments", "text", "shown"),
     [
-        (
-            ["check", "slow.py"],
-            THREE_SCHEDULES,
-            b"comparing slow.py with the numpy reference: schedule",
-        ),
+        (["check", "slow.py"], THREE_SCHEDULES, b"comparing slow.py with the numpy reference: schedule"),
         (["bisect", "slow.py", "--reduce", "-o", "small.py"], SLEEPS, b"bisecting slow.py"),
         (["lint", "slow.py", "--format", "json"], SLEEPS, b"running slow.py twice"),
     ],

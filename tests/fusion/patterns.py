@@ -213,7 +213,4 @@ TARGETS = {
 }
 
 # the limits of LOCAL memory are theirs: 32,768 bytes and 49,152
-LIMITED = {
-    **TARGETS,
-    "opencl": ("tinygrad.renderer.cstyle", "OpenCLRenderer", ()),
-}
+LIMITED = {**TARGETS, "opencl": ("tinygrad.renderer.cstyle", "OpenCLRenderer", ())}

@@ -26,17 +26,7 @@ def run_programs(
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "DEV": device or choose_device(), **variables}
     for name in ("BEAM", "JIT", "NOOPT", "PCONTIG", "VMAPDBG_PATCHES"):
         environment.pop(name, None)
-    command = [
-        sys.executable,
-        "-m",
-        "vmapdbg",
-        "run",
-        "--patches",
-        patches,
-        str(FOLDER / script),
-        what,
-        str(out),
-    ]
+    command = [sys.executable, "-m", "vmapdbg", "run", "--patches", patches, str(FOLDER / script), what, str(out)]
     done = subprocess.run([*command, *names], env=environment, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
 

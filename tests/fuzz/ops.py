@@ -68,12 +68,7 @@ OPS: dict[str, Op] = {
     # stock: clone is an ASSIGN, which drops gradients
     "clone": Op(lambda a: f"{a}.clone()", lambda a: a, kinds="fib", derivable=False),
     "realize": Op(
-        lambda a: a,
-        lambda a: a,
-        kinds="fib",
-        after=lambda out: f"{out}.realize()",
-        only_outside=True,
-        derivable=False,
+        lambda a: a, lambda a: a, kinds="fib", after=lambda out: f"{out}.realize()", only_outside=True, derivable=False
     ),
     # reduces
     "sum": Op(lambda a, i: f"{a}.sum({i})", lambda a, i: like(a, a.sum(i)), axis_of, kinds="fi", weight=5),
@@ -90,9 +85,7 @@ OPS: dict[str, Op] = {
     "cumsum": Op(lambda a, i: f"{a}.cumsum({i}) * 0.3", lambda a, i: like(a, np.cumsum(a, i) * 0.3), axis_of),
     "sort": Op(lambda a, i: f"{a}.sort({i})[0]", lambda a, i: np.sort(a, i), axis_of, weight=1),
     "deviation": Op(
-        lambda a, i: f"({a}.var({i}) + 0.1).sqrt()",
-        lambda a, i: like(a, np.sqrt(a.var(i, ddof=1) + 0.1)),
-        long_axis_of,
+        lambda a, i: f"({a}.var({i}) + 0.1).sqrt()", lambda a, i: like(a, np.sqrt(a.var(i, ddof=1) + 0.1)), long_axis_of
     ),
     "normalize": Op(lambda a, i: f"{a}.layernorm({i})", layernorm, long_axis_of),
     # stock: (x - x).softmax(1) writes over a realized x, so it is a softmax of a product

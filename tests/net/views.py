@@ -35,16 +35,10 @@ BEFORE = {
 RUN = "show.run"
 """The view that runs the program and saves the capture that other views read."""
 
-RUNS = {
-    RUN: "show {run} --save {saved} --width 80",
-    "check.80": "check {run} --width 80",
-}
+RUNS = {RUN: "show {run} --save {saved} --width 80", "check.80": "check {run} --width 80"}
 """Commands that run the program."""
 
-FEW_RUNS = {
-    "check.json": "check {run} --json",
-    "why.value.80": "why --value {run} --width 80",
-}
+FEW_RUNS = {"check.json": "check {run} --json", "why.value.80": "why --value {run} --width 80"}
 """The same, for FEW_STATES alone: runs are nearly all of the time that the net takes."""
 FEW_STATES = ("all", "0.14.0")
 

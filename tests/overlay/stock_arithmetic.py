@@ -48,13 +48,7 @@ def size_zero(shape: tuple[int, ...]) -> Any:
 @program(*((shape, axis) for shape in MATRICES for axis in (None, 0, 1, (0, 1))))
 def reduces(shape: tuple[int, ...], axis: Any) -> Any:
     x = data(*shape)
-    return (
-        x.sum(axis),
-        x.max(axis),
-        x.mean(axis),
-        x.min(axis) + x.sum(axis),
-        x.exp().sum(axis, keepdim=True) * x,
-    )
+    return (x.sum(axis), x.max(axis), x.mean(axis), x.min(axis) + x.sum(axis), x.exp().sum(axis, keepdim=True) * x)
 
 
 @program(*((shape, dtype) for shape in ((4, 4, 4), (2, 3, 5)) for dtype in (*FLOATS, *INTS)))

@@ -124,13 +124,7 @@ def convolutions(stride: int, padding: int, groups: int) -> Any:
 
 @program((1, False), (4, False), (4, True))
 def convolutional_net(batch: int, training: bool) -> Any:
-    layers: list[Any] = [
-        nn.Conv2d(1, 4, 3),
-        Tensor.relu,
-        nn.BatchNorm(4),
-        Tensor.max_pool2d,
-        nn.Conv2d(4, 8, 3),
-    ]
+    layers: list[Any] = [nn.Conv2d(1, 4, 3), Tensor.relu, nn.BatchNorm(4), Tensor.max_pool2d, nn.Conv2d(4, 8, 3)]
     layers += [Tensor.relu, lambda x: x.flatten(1), nn.Linear(8 * 4 * 4, 10)]
     with Tensor.train(training):
         weights = [p.requires_grad_() for p in nn.state.get_parameters(layers) if p.requires_grad is not False]
@@ -169,11 +163,7 @@ def gradients(shape: tuple[int, ...], name: str) -> Any:
     return x.grad, out
 
 
-@program(
-    *((kind, False) for kind in ("momentum", "adamw", "lamb", "muon")),
-    ("sgd", True),
-    ("adam", True),
-)
+@program(*((kind, False) for kind in ("momentum", "adamw", "lamb", "muon")), ("sgd", True), ("adam", True))
 def optimizers(kind: str, fused: Any) -> None:
     layers = [nn.Linear(6, 8), Tensor.relu, nn.Linear(8, 3)]
     make = {

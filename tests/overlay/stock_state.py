@@ -64,12 +64,7 @@ def several_outputs(*shape: int) -> Any:
 def shared_subgraphs(*shape: int) -> Any:
     x, y = data(*shape), data(*shape)
     common = (x * y).sum(1)
-    return (
-        common + x[:, 0],
-        common.exp().sum(),
-        (common.reshape(-1, 1) + x).max(0),
-        (x + y).permute(1, 0) + (x + y).T,
-    )
+    return (common + x[:, 0], common.exp().sum(), (common.reshape(-1, 1) + x).max(0), (x + y).permute(1, 0) + (x + y).T)
 
 
 @program(2, 5)
@@ -135,12 +130,7 @@ def sharded_training(count: int) -> None:
 def copies(shape: tuple[int, ...]) -> Any:
     x = data(*shape, device=DEVICES[1])
     there = (x + 1).to(DEVICES[2])
-    return (
-        there * 2,
-        (there.to(DEVICES[1]) + x).sum(),
-        x.to(DEVICES[3]).contiguous(),
-        x.flip(0).to(DEVICES[2]),
-    )
+    return (there * 2, (there.to(DEVICES[1]) + x).sum(), x.to(DEVICES[3]).contiguous(), x.flip(0).to(DEVICES[2]))
 
 
 @program(*(([1, 2, 3],), ([[1.5, 2.0], [3.0, 4.0]],), ([],), (5,)))

@@ -368,11 +368,7 @@ def test_a_module_that_calls_another_functionally() -> None:
 
 ERRORS: dict[str, tuple[type[Exception], Callable[[], Any], str]] = {
     "no module": (TypeError, lambda: functional_call(3, {}), r"the module is 3 of type int, which cannot be called"),
-    "no state": (
-        TypeError,
-        lambda: functional_call(Tied(), 3),
-        r"a dict of names and Tensors, or a tuple of",
-    ),
+    "no state": (TypeError, lambda: functional_call(Tied(), 3), r"a dict of names and Tensors, or a tuple of"),
     "an unknown name": (
         ValueError,
         lambda: functional_call(Tied(), {"left": Tensor(X)}, Tensor(X)),

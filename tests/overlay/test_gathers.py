@@ -86,14 +86,8 @@ GATHERS: dict[str, tuple[Program, np.ndarray]] = {
     "two indices": (lambda: data(M)[index(ROW), index(PICKED)], M[ROW, PICKED]),
     "two indices of three axes": (lambda: data(CUBE)[:, index(ROW), index(PICKED)], CUBE[:, ROW, PICKED]),
     "two indices apart": (lambda: data(CUBE)[index(ROW) % 3, :, index(PICKED)], CUBE[ROW % 3, :, PICKED]),
-    "three indices": (
-        lambda: data(CUBE)[index(ROW) % 3, index(ROW), index(PICKED)],
-        CUBE[ROW % 3, ROW, PICKED],
-    ),
-    "broadcast indices": (
-        lambda: data(M)[index(ROW).reshape(5, 1), index(PICKED)],
-        M[ROW[:, None], PICKED],
-    ),
+    "three indices": (lambda: data(CUBE)[index(ROW) % 3, index(ROW), index(PICKED)], CUBE[ROW % 3, ROW, PICKED]),
+    "broadcast indices": (lambda: data(M)[index(ROW).reshape(5, 1), index(PICKED)], M[ROW[:, None], PICKED]),
     "gather": (lambda: data(M).gather(1, index(np.stack([PICKED] * 4))), M[:, PICKED]),
     "gather rows": (lambda: data(M.T).gather(0, index(np.stack([PICKED] * 4, 1))), M.T[PICKED]),
     "one-hot": (lambda: (index(PICKED).one_hot(N) * data(X)).sum(-1), X[PICKED]),

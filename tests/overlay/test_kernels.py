@@ -54,19 +54,13 @@ PROGRAMS: dict[str, tuple[Fn, Fn]] = {
     "cumsum": (lambda x: x.cumsum(1), lambda x: x.cumsum(2)),
     "argmax": (lambda x: x.argmax(1), lambda x: x.argmax(2)),
     "attention": same(lambda x: x.scaled_dot_product_attention(x, x)),
-    "conv2d": (
-        lambda x: x.reshape(1, 1, 4, 6).conv2d(K),
-        lambda x: x.reshape(BATCH, 1, 4, 6).conv2d(K).unsqueeze(1),
-    ),
+    "conv2d": (lambda x: x.reshape(1, 1, 4, 6).conv2d(K), lambda x: x.reshape(BATCH, 1, 4, 6).conv2d(K).unsqueeze(1)),
     "max_pool2d": (
         lambda x: x.reshape(1, 1, 4, 6).max_pool2d(),
         lambda x: x.reshape(BATCH, 1, 4, 6).max_pool2d().unsqueeze(1),
     ),
     "contiguous": same(lambda x: (x * 2).contiguous() + 1),
-    "pad and flip": (
-        lambda x: x.pad(((1, 1), (0, 0))).flip(0),
-        lambda x: x.pad(((0, 0), (1, 1), (0, 0))).flip(1),
-    ),
+    "pad and flip": (lambda x: x.pad(((1, 1), (0, 0))).flip(0), lambda x: x.pad(((0, 0), (1, 1), (0, 0))).flip(1)),
     # alone, the one by hand would be a view, which is not a kernel before it is read
     "flip": (lambda x: x.flip(0), lambda x: x.flip(1).contiguous()),
     "list index": (lambda x: x[[2, 0]] * 3, lambda x: x[:, [2, 0]] * 3),

@@ -60,13 +60,7 @@ def make_products(held: list[int], outputs: int, dtype: DType) -> UOp:
     amounts=st.lists(st.sampled_from([2, 8, 16, 32]), min_size=4, max_size=4),
 )
 def test_no_opts_take_a_kernel_over_the_limit(
-    filled: int,
-    times: list[int],
-    outputs: int,
-    dtype: DType,
-    target: Renderer,
-    opts: list[OptOps],
-    amounts: list[int],
+    filled: int, times: list[int], outputs: int, dtype: DType, target: Renderer, opts: list[OptOps], amounts: list[int]
 ) -> None:
     """BEAM tries any order of opts: what apply_opt lets through has a program that fits, if its LOCAL buffers do."""
     size = target.shared_max * filled // (100 * (1 + sum(times)) * dtype.itemsize) // 32 * 32

@@ -205,8 +205,7 @@ def test_without_close_ranges_alone_a_loop_scope_is_right(outcomes, name: str) -
 
 
 @pytest.mark.parametrize(
-    "patches",
-    [pytest.param("all,-fuse-broadcast,-close-ranges,-ambient-ranges", marks=pytest.mark.slow), "none"],
+    "patches", [pytest.param("all,-fuse-broadcast,-close-ranges,-ambient-ranges", marks=pytest.mark.slow), "none"]
 )
 def test_the_loop_program_of_seed_003_without_both_patches(outcomes, patches: str) -> None:
     report = outcomes(patches)

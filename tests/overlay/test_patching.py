@@ -234,10 +234,7 @@ def broken_tensor(**changed: Any) -> Any:
 
 OBSERVERS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "values": (lambda _: note_values(broken_tensor(realize=other), Recorder()), "Tensor.realize"),
-    "evidence": (
-        lambda folder: Collector(folder, Recorder()).watch(broken_tensor(realize=other)),
-        "Tensor.realize",
-    ),
+    "evidence": (lambda folder: Collector(folder, Recorder()).watch(broken_tensor(realize=other)), "Tensor.realize"),
 }
 
 

@@ -13,14 +13,7 @@ from tinygrad.uop.ops import AxisType, UOp
 
 from vmapdbg.child.program.linear import ProgramLoop, Undecided, Value
 from vmapdbg.child.program.linear_reader import read_values
-from vmapdbg.child.program.reach import (
-    MOST_STEPS,
-    Reach,
-    bound_address,
-    count_written,
-    find_outside,
-    find_reach,
-)
+from vmapdbg.child.program.reach import MOST_STEPS, Reach, bound_address, count_written, find_outside, find_reach
 
 
 def loop(number: int, size: int) -> UOp:

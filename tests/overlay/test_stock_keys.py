@@ -27,18 +27,7 @@ PROGRAMS = Path(__file__).parent / "stock_programs.py"
 VMAP_PATCHES = "ambient-ranges,nested-ranges,close-ranges"
 SIDES = {"stock": None, "none": "none", "vmap": VMAP_PATCHES}
 # what a user may have set, and what would change the schedules
-REMOVED_VARIABLES = {
-    "BEAM",
-    "CPU",
-    "DEBUG",
-    "IMAGE",
-    "JIT",
-    "NOOPT",
-    "PCONTIG",
-    "PYTHON",
-    "SPLIT_REDUCEOP",
-    "WINO",
-}
+REMOVED_VARIABLES = {"BEAM", "CPU", "DEBUG", "IMAGE", "JIT", "NOOPT", "PCONTIG", "PYTHON", "SPLIT_REDUCEOP", "WINO"}
 
 
 def record_schedules(patches: str | None, amount: str) -> dict[str, Any]:
@@ -60,10 +49,7 @@ def record_schedules(patches: str | None, amount: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize(
-    ("amount", "at_least"),
-    [("some", 150), pytest.param("all", 4000, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize(("amount", "at_least"), [("some", 150), pytest.param("all", 4000, marks=pytest.mark.slow)])
 def test_programs_without_vmap_are_scheduled_as_by_stock(amount: str, at_least: int) -> None:
     """All patches off, and all vmap patches on. It is one test, so that xdist records each side once."""
     record = functools.partial(record_schedules, amount=amount)

@@ -46,23 +46,14 @@ BAD_VMAPIN: dict[str, tuple[Callable[[], Tensor], str]] = {
     "None in place of 0": (lambda: Tensor(X).vmapin((a_range(), None)), r"RANGE or CONST 0 .*None"),
     "a bool": (lambda: Tensor(X).vmapin((a_range(), False)), r"RANGE or CONST 0 .*False"),
     "a tensor": (lambda: Tensor(X).vmapin((a_range(), Tensor(0))), r"RANGE or CONST 0"),
-    "a variable": (
-        lambda: Tensor(X).vmapin((UOp.variable("n", 0, 2), ZERO)),
-        r"RANGE or CONST 0",
-    ),
+    "a variable": (lambda: Tensor(X).vmapin((UOp.variable("n", 0, 2), ZERO)), r"RANGE or CONST 0"),
     "too few vargs": (lambda: Tensor(X).vmapin((a_range(),)), r"shape \(3, 4\) has 2 axes, .* 1 entries"),
-    "too many vargs": (
-        lambda: Tensor(X).vmapin((a_range(), ZERO, ZERO)),
-        r"shape \(3, 4\) has 2 axes, .* 3 entries",
-    ),
+    "too many vargs": (lambda: Tensor(X).vmapin((a_range(), ZERO, ZERO)), r"shape \(3, 4\) has 2 axes, .* 3 entries"),
     "a RANGE of another size": (
         lambda: Tensor(X).vmapin((ZERO, a_range(3))),
         r"RANGE rm1 has size 3, but axis 1 of the input of shape \(3, 4\) has size 4",
     ),
-    "a RANGE twice": (
-        lambda: Tensor.ones(3, 3).vmapin((r := a_range(), r)),
-        r"names a RANGE twice for shape \(3, 3\)",
-    ),
+    "a RANGE twice": (lambda: Tensor.ones(3, 3).vmapin((r := a_range(), r)), r"names a RANGE twice for shape \(3, 3\)"),
     "no RANGE": (lambda: Tensor(X).vmapin((ZERO, ZERO)), r"names no RANGE, so it maps no axis of shape \(3, 4\)"),
     "a scalar": (lambda: Tensor(1.0).vmapin(()), r"names no RANGE"),
     "a RANGE that is no tuple": (lambda: Tensor(X).vmapin(a_range()), r"must be a tuple"),
@@ -94,10 +85,7 @@ BAD_VMAPIN: dict[str, tuple[Callable[[], Tensor], str]] = {
 }
 
 BAD_VMAPOUT: dict[str, tuple[Callable[[Tensor, UOp], Tensor], str]] = {
-    "inner rank too large": (
-        lambda v, r: v.vmapout((r,)),
-        r"inner result of shape \(4,\) has 1 axes, .* 0 entries",
-    ),
+    "inner rank too large": (lambda v, r: v.vmapout((r,)), r"inner result of shape \(4,\) has 1 axes, .* 0 entries"),
     "inner rank too small": (
         lambda v, r: v.vmapout((r, ZERO, ZERO)),
         r"inner result of shape \(4,\) has 1 axes, .* 2 entries",
@@ -105,10 +93,7 @@ BAD_VMAPOUT: dict[str, tuple[Callable[[Tensor, UOp], Tensor], str]] = {
     "no RANGE": (lambda v, r: v.vmapout((ZERO,)), r"names no RANGE"),
     "a RANGE twice": (lambda v, r: v.vmapout((r, r, ZERO)), r"names a RANGE twice for shape \(4,\)"),
     "a RANGE that is no tuple": (lambda v, r: v.vmapout(r), r"must be a tuple"),
-    "a constant that is not 0": (
-        lambda v, r: v.vmapout((r, UOp.const(dtypes.index, 2))),
-        r"RANGE or CONST 0",
-    ),
+    "a constant that is not 0": (lambda v, r: v.vmapout((r, UOp.const(dtypes.index, 2))), r"RANGE or CONST 0"),
     "a REDUCE range": (
         lambda v, r: v.vmapout((UOp.range(3, -1, AxisType.REDUCE), ZERO)),
         r"must be LOOP or OUTER, not REDUCE",

@@ -247,8 +247,7 @@ def test_other_dtypes(dtype: type) -> None:
 @BOTH
 def test_an_input_that_is_not_realized(axis_type: AxisType) -> None:
     check(
-        lambda m, x: m(lambda a: a.softmax() * 2, axis_type=axis_type)((x * 3).flip(1).contiguous() - x),
-        numbers(3, 4),
+        lambda m, x: m(lambda a: a.softmax() * 2, axis_type=axis_type)((x * 3).flip(1).contiguous() - x), numbers(3, 4)
     )
     check(lambda m, x: m(lambda a: a.sum() + a, axis_type=axis_type)(x.T + x.sum(1)), numbers(3, 4))
 
@@ -510,12 +509,7 @@ def test_scopes_with_the_same_range_that_meet_again(axis_type: AxisType) -> None
 @BOTH
 def test_a_range_with_an_id_from_zero_up(axis_id: int, axis_type: AxisType) -> None:
     """The ids of the pass itself start at 0: they must not be the id of a user's RANGE."""
-    check_map(
-        lambda a: (a.sum() * a).contiguous().softmax() + 1,
-        numbers(3, 4),
-        axis_id=axis_id,
-        axis_type=axis_type,
-    )
+    check_map(lambda a: (a.sum() * a).contiguous().softmax() + 1, numbers(3, 4), axis_id=axis_id, axis_type=axis_type)
 
 
 @BOTH

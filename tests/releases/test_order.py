@@ -15,10 +15,7 @@ SCALAR = "less_itself_overwrites"
 # refused as a cycle before 0.14
 TWO = "reader_of_two_buffers_after_assign"
 
-FOUND_BY_CHECK = {
-    "0.12.0": ["VD209", "VD209", "VD209", "VD201", "VD208", "VD208"],
-    "0.14.0": ["VD209"],
-}
+FOUND_BY_CHECK = {"0.12.0": ["VD209", "VD209", "VD209", "VD201", "VD208", "VD208"], "0.14.0": ["VD209"]}
 FOUND_BY_LINT = {"0.12.0": ["VD109"] * 3 + ["VD110"] * 2, "0.14.0": ["VD109"]}
 
 RIGHT = """

@@ -157,10 +157,7 @@ def _stack_kernel(size: int) -> Kernel:
         CLOSED_SOURCE if size == 6 else LOST_SOURCE,
         executed_ops=69,
         bytes=144,
-        buffers=(
-            BufferArg(f"data0_{size}", size, "double", "write"),
-            BufferArg("data1_12", 12, "double", "read"),
-        ),
+        buffers=(BufferArg(f"data0_{size}", size, "double", "write"), BufferArg("data1_12", 12, "double", "read")),
         nodes=(4, 5, 6, 7, 8, 10, 11, 18),
         lines=(f"{SNIPPET}:14", f"{SNIPPET}:15"),
         outputs=(18,),
@@ -213,24 +210,10 @@ def _lost_nodes() -> tuple[Node, ...]:
         make_node(21, "BUFFER", (2,), src=(0, 1), ranges=("r0",), dtype="int", line=s16),
         make_node(22, "WHERE", (2, 2), src=(21, 20, 19), ranges=("r0", "r1"), ambient=rm1, line=s16),
         make_node(
-            23,
-            "REDUCE_AXIS",
-            (2, 1),
-            src=(22,),
-            in_ranges=("r0", "r1"),
-            out_ranges=("r0", "0"),
-            ambient=rm1,
-            line=s16,
+            23, "REDUCE_AXIS", (2, 1), src=(22,), in_ranges=("r0", "r1"), out_ranges=("r0", "0"), ambient=rm1, line=s16
         ),
         make_node(
-            24,
-            "VMAPOUT",
-            (3, 2),
-            src=(23,),
-            in_ranges=("r0",),
-            out_ranges=("rm1", "r0"),
-            realized=out,
-            line=s17,
+            24, "VMAPOUT", (3, 2), src=(23,), in_ranges=("r0",), out_ranges=("rm1", "r0"), realized=out, line=s17
         ),
         make_node(25, "SINK", (3, 2), src=(24,)),
     )

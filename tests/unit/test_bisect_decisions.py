@@ -19,17 +19,7 @@ from vmapdbg.bisect.search import (
     list_releasable,
 )
 from vmapdbg.install.job import Choice, Job, dump_record, load_job
-from vmapdbg.model.capture import (
-    SCHEMA,
-    Bufferize,
-    Capture,
-    Node,
-    Output,
-    Realized,
-    Reason,
-    Schedule,
-    Versions,
-)
+from vmapdbg.model.capture import SCHEMA, Bufferize, Capture, Node, Output, Realized, Reason, Schedule, Versions
 from vmapdbg.model.vocabulary import Rule
 from vmapdbg.page.documents import DecisionsDocument, DecisionTrial, describe_choices
 from vmapdbg.page.sentences import fill_sentences

@@ -212,10 +212,7 @@ PATTERNS = {
     "nan": (lambda i, right: math.nan, "every element is NaN"),
     "reversed": (lambda i, right: right(3 - i[0], i[1], i[2]), "axis 0 is reversed"),
     "around": (lambda i, right: right((i[0] + 1) % 4, i[1], i[2]), "shifted by +1 along axis 0, going around"),
-    "shifted": (
-        lambda i, right: right(i[0] - 1, i[1], i[2]) if i[0] else 9.0,
-        "shifted by -1 along axis 0",
-    ),
+    "shifted": (lambda i, right: right(i[0] - 1, i[1], i[2]) if i[0] else 9.0, "shifted by -1 along axis 0"),
     "summed": (
         lambda i, right: sum(right(i[0], k, i[2]) for k in range(3)),
         "along axis 1 each slice is the sum of all 3",

@@ -35,11 +35,7 @@ def test_work_is_what_numpy_computes() -> None:
     ],
 )
 def test_the_estimate(
-    work: list[int],
-    on_terminal: bool,
-    told: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    work: list[int], on_terminal: bool, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: on_terminal, raising=False)
     report_estimate(work)

@@ -200,11 +200,7 @@ ADVICES = {
         None,
         "turn realize-reused on (--patches all)",
     ),
-    "fused": (
-        redundant(),
-        cheaper(**{"fuse-broadcast": False}),
-        f"--patches all,-fuse-broadcast, or {OWN_BUFFER}",
-    ),
+    "fused": (redundant(), cheaper(**{"fuse-broadcast": False}), f"--patches all,-fuse-broadcast, or {OWN_BUFFER}"),
     "fused, another patch off": (
         redundant(**{"close-ranges": False}),
         cheaper(**{"fuse-broadcast": False}),

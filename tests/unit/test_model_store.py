@@ -105,22 +105,10 @@ WRONG = [
     ('{"schema": 2}', "schema 2, newer than the 1"),
     ('{"schema": 0}', "schema 0, older than the 1"),
     ('{"schema": 1}', "capture: versions is missing"),
-    (
-        changed(["schedules", 0, "nodes", 0, "id"], "x"),
-        "capture.schedules.0.nodes.0.id: expected int, not str",
-    ),
-    (
-        changed(["schedules", 0, "nodes", 0, "id"], True),
-        "capture.schedules.0.nodes.0.id: expected int, not bool",
-    ),
-    (
-        changed(["schedules", 0, "kernels", 0, "source"], DELETE),
-        "capture.schedules.0.kernels.0: source is missing",
-    ),
-    (
-        changed(["schedules", 0, "kernels"], None),
-        "capture.schedules.0.kernels: expected a list, not NoneType",
-    ),
+    (changed(["schedules", 0, "nodes", 0, "id"], "x"), "capture.schedules.0.nodes.0.id: expected int, not str"),
+    (changed(["schedules", 0, "nodes", 0, "id"], True), "capture.schedules.0.nodes.0.id: expected int, not bool"),
+    (changed(["schedules", 0, "kernels", 0, "source"], DELETE), "capture.schedules.0.kernels.0: source is missing"),
+    (changed(["schedules", 0, "kernels"], None), "capture.schedules.0.kernels: expected a list, not NoneType"),
     (changed(["patches"], {"a": "yes"}), "capture.patches.a: expected bool, not str"),
     (changed(["snippet"], None), "capture.snippet: expected str, not NoneType"),
 ]

@@ -103,10 +103,7 @@ def test_a_kernel_counts_for_each_method_that_it_computes_a_value_of() -> None:
     capture = make_capture(make_schedule(kernels=(MATMUL, both), nodes=nodes))
     methods = [(row.name, row.after) for row in count_methods(View.of_one(capture))]
     counted = [(name, c.kernels, c.ops, c.bytes, c.realized, [*c.lines]) for name, c in methods]
-    assert counted == [
-        ("linear", 2, 950, 800, 1, ["net.py:3", "net.py:4"]),
-        ("softmax", 1, 50, 700, 0, ["net.py:9"]),
-    ]
+    assert counted == [("linear", 2, 950, 800, 1, ["net.py:3", "net.py:4"]), ("softmax", 1, 50, 700, 0, ["net.py:9"])]
     shown = flatten(show_overview(capture, 200))
     assert "Methods 2 methods" in shown
     assert "linear 2 950 100% 800 B 100% 1 net.py:3, 4" in shown

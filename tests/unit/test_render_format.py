@@ -24,8 +24,7 @@ def test_bytes_are_readable_and_round_to_the_next_unit(count: int, text: str) ->
 
 
 @pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0"), (999_999_999, "999,999,999"), (10**9, "1.00 G"), (2_500_000_000_000, "2.50 T")],
+    ("count", "text"), [(0, "0"), (999_999_999, "999,999,999"), (10**9, "1.00 G"), (2_500_000_000_000, "2.50 T")]
 )
 def test_counts_are_exact_below_a_billion(count: int, text: str) -> None:
     assert format_count(count) == text

@@ -161,9 +161,7 @@ def test_ids_of_graphviz_do_not_collide_with_node_ids() -> None:
 
 def test_ranks_survive_a_circle() -> None:
     graph = make_graph(
-        GraphNode("a", "op", ("a",)),
-        GraphNode("b", "op", ("b",)),
-        edges=(GraphEdge("a", "b"), GraphEdge("b", "a")),
+        GraphNode("a", "op", ("a",)), GraphNode("b", "op", ("b",)), edges=(GraphEdge("a", "b"), GraphEdge("b", "a"))
     )
     assert set(measure_ranks(graph)) == {"a", "b"}
 

@@ -114,10 +114,7 @@ def test_a_closed_ambient_range_is_marked_and_not_alarmed(width: int) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "note"),
-    [
-        ({"addrspace": "LOCAL"}, "ambient rm1 stays open: LOCAL, inside its loop"),
-        ({"outcome": "removed"}, None),
-    ],
+    [({"addrspace": "LOCAL"}, "ambient rm1 stays open: LOCAL, inside its loop"), ({"outcome": "removed"}, None)],
 )
 def test_an_open_range_that_loses_nothing_raises_no_alarm(changes: dict[str, Any], note: str | None) -> None:
     bufferize = replace(Bufferize(1, ("r2",), (), 2, 16, "GLOBAL", "kept", "why"), **changes)
@@ -141,8 +138,7 @@ def test_an_open_outer_range_is_lost_like_a_loop() -> None:
 
 def test_the_alarm_uses_vmap_map_when_the_node_is_not_in_the_graph() -> None:
     schedule = make_schedule(
-        vmap_map=(VmapEntry(9, ("rm1",)),),
-        bufferizes=(Bufferize(9, ("r2",), (), 2, 16, "GLOBAL", "kept", ""),),
+        vmap_map=(VmapEntry(9, ("rm1",)),), bufferizes=(Bufferize(9, ("r2",), (), 2, 16, "GLOBAL", "kept", ""),)
     )
     assert "ambient rm1 is NOT closed" in render(make_capture(schedule))
 
@@ -317,11 +313,7 @@ def test_a_folded_source_line_is_cut_between_tokens() -> None:
 
 @pytest.mark.parametrize("target", ["c", "metal", "cuda", "opencl", "hip", "wgsl", "llvm", "some-new-target"])
 def test_source_of_every_target_survives_highlighting(target: str) -> None:
-    lines = (
-        '  kernel void f() { /* [red] */ a[r4] = "x\\n"; }',
-        "%1 = add i32 %0, 1",
-        "  @compute fn main() {}",
-    )
+    lines = ('  kernel void f() { /* [red] */ a[r4] = "x\\n"; }', "%1 = add i32 %0, 1", "  @compute fn main() {}")
     source = "\n\n" + "\n".join(lines) + "\n\n"
     kernel = make_kernel("f", source, target=target)
     capture = make_capture(make_schedule(kernels=(kernel,)), target=target)

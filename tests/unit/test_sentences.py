@@ -33,10 +33,7 @@ SENTENCES = [
     (Reason("assign"), "an ASSIGN"),
     (Reason("assigned-value", (5,)), "the value of ASSIGN 5"),
     (Reason("outer-reduce"), "a REDUCE over an OUTER range"),
-    (
-        Reason("consumers-disagree", (1, 2), ("r2", "(r1+1)"), axis=1),
-        "axis 1: MUL 1 asks r2, ADD 2 asks (r1+1)",
-    ),
+    (Reason("consumers-disagree", (1, 2), ("r2", "(r1+1)"), axis=1), "axis 1: MUL 1 asks r2, ADD 2 asks (r1+1)"),
     (
         Reason("consumers-disagree", (1, 2, 1, 2, 1), ("r1", "r2", "r3", "r4", "r5"), axis="rm1"),
         "rm1: MUL 1 asks r1, ADD 2 asks r2, MUL 1 asks r3 and 2 more",
@@ -46,10 +43,7 @@ SENTENCES = [
         "rm1: MUL 1, ADD 2, CONTIGUOUS 3 do not share one loop over rm1",
     ),
     (Reason("ending-ranges", (4,), ("r1",)), "r1 ends at EXPAND 4"),
-    (
-        Reason("ending-ranges", (4, 6, 4), ("r1", "r2", "(r3*2)")),
-        "r1, (r3*2) end at EXPAND 4; r2 ends at EXPAND 6",
-    ),
+    (Reason("ending-ranges", (4, 6, 4), ("r1", "r2", "(r3*2)")), "r1, (r3*2) end at EXPAND 4; r2 ends at EXPAND 6"),
     (Reason("forced"), "forced to be a buffer, by bisect --decisions"),
     (Reason("stock"), "stock tinygrad does not say why"),
     # observed: where tinygrad's own code decided

@@ -109,12 +109,7 @@ def test_unpacking_takes_only_regular_files_of_the_test_folder(tmp_path: Path) -
     """An archive from an index must not write elsewhere on the user's machine."""
     sdist = tmp_path / "sdist.tar.gz"
     with tarfile.open(sdist, "w:gz") as archive:
-        for name in (
-            "top/test/test_a.py",
-            "top/setup.py",
-            "top/test/../../escaped.py",
-            "/top/test/absolute.py",
-        ):
+        for name in ("top/test/test_a.py", "top/setup.py", "top/test/../../escaped.py", "/top/test/absolute.py"):
             member = tarfile.TarInfo(name)
             member.size = 4
             archive.addfile(member, io.BytesIO(b"text"))

@@ -8,15 +8,7 @@ import pytest
 from captures import make_capture, make_node, make_schedule
 from rendered import flatten, print_to_text
 
-from vmapdbg.check.result import (
-    Difference,
-    OutputPath,
-    PassValue,
-    SchedulePath,
-    ValueReport,
-    WrongRead,
-    WrongRewrite,
-)
+from vmapdbg.check.result import Difference, OutputPath, PassValue, SchedulePath, ValueReport, WrongRead, WrongRewrite
 from vmapdbg.child.passes.follow import without_doubtful
 from vmapdbg.page.text.why import print_value_paths
 

@@ -39,13 +39,7 @@ from vmapdbg.lint import RULES
 
 ROOT = Path(__file__).parents[2]
 CACHE_DIR = ROOT / ".cache" / "upstream"
-FILES = [
-    "test_schedule.py",
-    "test_rangeify.py",
-    "test_outerworld.py",
-    "test_softmax_fusion.py",
-    "test_ops.py",
-]
+FILES = ["test_schedule.py", "test_rangeify.py", "test_outerworld.py", "test_softmax_fusion.py", "test_ops.py"]
 # the patches of fusion are there to change the kernels of ordinary programs: --fusion looks at that
 VMAP_PATCHES = "ambient-ranges,nested-ranges,close-ranges"
 FAULT_CODES = [rule.code for rule in RULES if rule.severity == "error"]

@@ -21,15 +21,7 @@ from vmapdbg.child.live import build_live_capture, is_ordered, listen
 from vmapdbg.install.job import LintedSchedule
 from vmapdbg.install.targets import DEFAULT_TARGET
 from vmapdbg.model.store import StoreError, build_data, dump_compact, to_data, write_atomically
-from vmapdbg.suite.saved import (
-    FAILED,
-    AskedSchedule,
-    SavedRun,
-    SavedTest,
-    name_test,
-    save_schedule,
-    start_run,
-)
+from vmapdbg.suite.saved import FAILED, AskedSchedule, SavedRun, SavedTest, name_test, save_schedule, start_run
 
 LINT_VARIABLE = "VMAPDBG_LINT"
 """The folder where each process writes a file with its findings."""

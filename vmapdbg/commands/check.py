@@ -52,11 +52,7 @@ def refuse_oracle(context: click.Context, option: click.Parameter, value: str | 
 @options.json("Print the findings and comparisons as one JSON document.")
 @options.of_job
 @console.display_options
-def check(
-    snippet: str | None,
-    as_json: bool,
-    given: options.JobOptions,
-) -> None:
+def check(snippet: str | None, as_json: bool, given: options.JobOptions) -> None:
     """Run SNIPPET and compare each value with what its graph should give.
 
     The snippet runs once. Its graphs and inputs go to a process without tinygrad, which computes them by numpy.

@@ -16,11 +16,7 @@ from vmapdbg.model.vocabulary import StageName
 @options.snippet
 @options.output("svg, png, pdf, dot or json.", required=True)
 @click.option(
-    "--stage",
-    type=click.Choice(get_args(StageName)),
-    default="tensor",
-    show_default=True,
-    help="What is drawn.",
+    "--stage", type=click.Choice(get_args(StageName)), default="tensor", show_default=True, help="What is drawn."
 )
 @click.option("--schedule", type=click.IntRange(min=0), help="Draw this schedule; default: the last with kernels.")
 @click.option("--around", type=click.IntRange(min=0), help="Draw only what is near this node.")

@@ -13,17 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vmapdbg.check.result import CutGradient, ExpectedOutput, LostWrite, ScheduleCheck
-from vmapdbg.model.capture import (
-    Bufferize,
-    Capture,
-    Decision,
-    Node,
-    Realized,
-    Reason,
-    Schedule,
-    SnippetError,
-    Unsplit,
-)
+from vmapdbg.model.capture import Bufferize, Capture, Decision, Node, Realized, Reason, Schedule, SnippetError, Unsplit
 from vmapdbg.model.crash import Crash, RewriteStep, SharedLoop
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import CrashStage

@@ -98,10 +98,7 @@ class OpGraph:
         return len(self.nodes) - 1
 
     def reach(
-        self,
-        slots: Iterable[int],
-        ends: Container[int] = (),
-        sources_of: Callable[[int], Sequence[int]] | None = None,
+        self, slots: Iterable[int], ends: Container[int] = (), sources_of: Callable[[int], Sequence[int]] | None = None
     ) -> list[int]:
         """Returns the positions of nodes and of all that they are computed from, down to `ends`; sources first.
         `sources_of` returns the nodes that a node is computed from, by default its sources."""

@@ -67,12 +67,7 @@ WHOLE = [
     op("xor", lambda x, y: x ^ y, WHOLE_X, WHOLE_Y, moves=False),
     op("and or", lambda x, y: (x & y) | (x * 2), WHOLE_X, WHOLE_Y, moves=False),
     op("bitwise_not", lambda x: ~x, WHOLE_X, moves=False),
-    op(
-        "shift",
-        lambda x: (x << 2) + (x >> 1),
-        UNSIGNED,
-        moves=False,
-    ),
+    op("shift", lambda x: (x << 2) + (x >> 1), UNSIGNED, moves=False),
     op("comparisons", lambda x, y: (x < y) ^ (x >= 0) ^ (y != 1), WHOLE_X, WHOLE_Y, moves=False),
     op("logical_not", lambda x: x.logical_not(), bools(2, 3), moves=False),
     op("isnan", lambda x: (x.log().isnan()) | x.isinf(), some_of([-1, 0, 1], 2, 3), moves=False),

@@ -40,12 +40,7 @@ Frames = Sequence[tuple[FrameType, int]]
 """Frames of tinygrad with their lines, the outermost first."""
 
 # a folder in tinygrad -> what tinygrad does there; the innermost frame in such a folder decides
-_STAGES: dict[str, CrashStage] = {
-    "codegen": "codegen",
-    "renderer": "codegen",
-    "runtime": "run",
-    "schedule": "schedule",
-}
+_STAGES: dict[str, CrashStage] = {"codegen": "codegen", "renderer": "codegen", "runtime": "run", "schedule": "schedule"}
 _SCHEDULING = frozenset(
     {"complete_create_schedule_with_vars", "create_schedule", "get_rangeify_map", "create_linear_with_vars"}
 )

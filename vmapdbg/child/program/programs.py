@@ -189,10 +189,7 @@ def load_program(data: bytes) -> tuple[list[UOp], dict[str, int]]:
 
 
 def run_program(
-    uops: Sequence[UOp],
-    variables: Mapping[str, int],
-    memories: Mapping[int, bytearray],
-    fixed: Mapping[UOp, int] = {},
+    uops: Sequence[UOp], variables: Mapping[str, int], memories: Mapping[int, bytearray], fixed: Mapping[UOp, int] = {}
 ) -> None:
     """Runs a linear program on its arguments, which `memories` has by their numbers. `fixed` maps loops and threads to
     the only step that runs. Raises CannotRun and LeavesMemory."""

@@ -41,15 +41,7 @@ _WIDTH = 110
 _IMPORTED = re.compile(r"\b(AxisType|Device|Ops|Tensor|UOp|dtypes|inf|nan|unpack)\b")
 _BYTES = re.compile(r'b".*"')
 
-_OPERATORS = {
-    Ops.ADD: "+",
-    Ops.MUL: "*",
-    Ops.CMPLT: "<",
-    Ops.CMPNE: "!=",
-    Ops.AND: "&",
-    Ops.OR: "|",
-    Ops.XOR: "^",
-}
+_OPERATORS = {Ops.ADD: "+", Ops.MUL: "*", Ops.CMPLT: "<", Ops.CMPNE: "!=", Ops.AND: "&", Ops.OR: "|", Ops.XOR: "^"}
 _INDEX_OPERATORS = {**_OPERATORS, Ops.IDIV: "//", Ops.MOD: "%"}
 _METHODS = {
     Ops.EXP2: "{0}.exp2()",

@@ -22,15 +22,7 @@ from vmapdbg.install.job import Job
 from vmapdbg.install.overlay import TINYGRAD_VERSION, find_editable
 from vmapdbg.install.patches import ALL, Patches, spell_patches
 from vmapdbg.install.targets import DEFAULT_TARGET
-from vmapdbg.install.trees import (
-    Tree,
-    check_version,
-    find_imported,
-    find_tree,
-    is_checkout,
-    is_release,
-    parse_name,
-)
+from vmapdbg.install.trees import Tree, check_version, find_imported, find_tree, is_checkout, is_release, parse_name
 from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import load_capture

@@ -11,14 +11,7 @@ from pathlib import Path
 
 from vmapdbg.commands.shared.children import import_meanwhile, run_many, run_quietly
 from vmapdbg.commands.shared.console import count_runs, report_untimed, say, show_progress
-from vmapdbg.commands.shared.jobs import (
-    add_findings,
-    check_snippet,
-    fetch_tree,
-    is_saved,
-    make_job,
-    report_mistakes,
-)
+from vmapdbg.commands.shared.jobs import add_findings, check_snippet, fetch_tree, is_saved, make_job, report_mistakes
 from vmapdbg.commands.shared.options import JobOptions, list_names
 from vmapdbg.commands.shared.work_folder import remember_names
 from vmapdbg.install.job import Job, Run

@@ -64,11 +64,7 @@ SHAPES: dict[str, tuple[str, str, str]] = {
     "row": ("box", "filled", "#FFFFFF"),
     "row-head": ("box", "filled", "#E8E8E8"),
 }
-_EDGES = {
-    "data": {},
-    "kept": {"penwidth": "2.2"},
-    "removed": {"style": "dashed"},
-}
+_EDGES = {"data": {}, "kept": {"penwidth": "2.2"}, "removed": {"style": "dashed"}}
 _LEGEND_WIDTH = 3
 _COLUMNS = 4
 """So many unconnected parts are beside each other."""

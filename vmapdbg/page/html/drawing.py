@@ -123,11 +123,7 @@ class _Drawer:
     """Draws the schedules of a side. `rows` are the rows of the page that have a kernel, by its schedule and number."""
 
     def __init__(
-        self,
-        name: str,
-        view: View,
-        rows: Sequence[tuple[int, KernelRow]],
-        name_node: Callable[[str, NodeKey], str],
+        self, name: str, view: View, rows: Sequence[tuple[int, KernelRow]], name_node: Callable[[str, NodeKey], str]
     ) -> None:
         self.name, self.name_node = name, name_node
         self.capture, self.shown_name = getattr(view, name), ""

@@ -331,15 +331,7 @@ def _indent(text: Text, count: int) -> Text:
 
 # *** colours
 
-LEGIBLE = {
-    "red": 160,
-    "green": 28,
-    "yellow": 130,
-    "blue": 27,
-    "magenta": 133,
-    "cyan": 31,
-    "bright_black": 244,
-}
+LEGIBLE = {"red": 160, "green": 28, "yellow": 130, "blue": 27, "magenta": 133, "cyan": 31, "bright_black": 244}
 """One of the 16 colours -> the number of its replacement among the 256, also for its bright form."""
 
 

@@ -10,14 +10,7 @@ from vmapdbg.diff import KernelChange, ValueDiff
 from vmapdbg.lint import RULES
 from vmapdbg.model.schedule_index import find_distinct, group_equal
 from vmapdbg.model.wording import count_shown, format_plural, join_first
-from vmapdbg.page.format import (
-    format_bytes,
-    format_count,
-    format_redundancy,
-    format_seconds,
-    format_share,
-    round_count,
-)
+from vmapdbg.page.format import format_bytes, format_count, format_redundancy, format_seconds, format_share, round_count
 from vmapdbg.page.overview import (
     Cost,
     CostRow,

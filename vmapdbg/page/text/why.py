@@ -8,15 +8,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from vmapdbg.check.result import (
-    Difference,
-    OutputPath,
-    PassValue,
-    SchedulePath,
-    ValueReport,
-    WrongRead,
-    WrongRewrite,
-)
+from vmapdbg.check.result import Difference, OutputPath, PassValue, SchedulePath, ValueReport, WrongRead, WrongRewrite
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural
