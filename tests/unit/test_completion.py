@@ -1,18 +1,11 @@
-"""Shell completion offers the names that an option takes, each name of a comma separated list, and the names of the
-last run."""
+"""Shell completion offers the names that an option takes, and each name of a comma separated list."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from captures import lost_range
 from click.shell_completion import BashComplete, CompletionItem
 
 from vmapdbg.commands.cli import main
-from vmapdbg.commands.shared.options import list_names
-from vmapdbg.commands.shared.work_folder import remember_names
-from vmapdbg.model.store import save_capture
 
 
 def complete(words: list[str], incomplete: str) -> list[CompletionItem]:
@@ -60,31 +53,3 @@ def test_names_are_completed(words: list[str], incomplete: str, expected: set[st
 )
 def test_files_are_left_to_the_shell(words: list[str]) -> None:
     assert [(item.type, item.value) for item in complete(words, "sam")] == [("file", "sam")]
-
-
-def test_kernels_and_lines_of_the_last_run_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert offered(["show", "a.py", "--kernel"], "") == set()
-    remember_names({"kernels": ["r_3_2", "E_3"], "lines": ["a.py:3", "a.py:7"]})
-    assert offered(["show", "a.py", "--kernel"], "r") == {"r_3_2"}
-    assert offered(["show", "a.py", "--line"], "a.py") == {"a.py:3", "a.py:7"}
-    assert offered(["why"], "E") == {"E_3"}
-
-
-def test_kernels_of_a_saved_capture_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    capture = lost_range()
-    save_capture(capture, Path("run.json"))
-    names = list_names(capture)
-    assert names["kernels"]
-    assert offered(["show", "run.json", "--kernel"], "") == set(names["kernels"])
-    Path("broken.json").write_text("{", encoding="utf-8")
-    assert offered(["show", "broken.json", "--kernel"], "") == set()
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"kernels": 3}'])
-def test_a_damaged_list_of_names_offers_nothing(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    remember_names({"kernels": ["r_3_2"], "lines": []})
-    (tmp_path / ".vmapdbg" / "names.json").write_text(text, encoding="utf-8")
-    assert offered(["show", "a.py", "--kernel"], "") == set()

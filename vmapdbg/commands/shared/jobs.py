@@ -15,9 +15,9 @@ from typing import TypeGuard
 
 from vmapdbg.commands.shared.children import import_meanwhile, run_job
 from vmapdbg.commands.shared.console import report_death, report_untimed, say, say_once, show_progress
-from vmapdbg.commands.shared.options import JobOptions, list_names
+from vmapdbg.commands.shared.options import JobOptions
 from vmapdbg.commands.shared.settings import Settings, find_settings
-from vmapdbg.commands.shared.work_folder import file_of_code, recall_job, remember_job, remember_names
+from vmapdbg.commands.shared.work_folder import file_of_code, recall_job, remember_job
 from vmapdbg.install.job import Job
 from vmapdbg.install.overlay import TINYGRAD_VERSION, find_editable
 from vmapdbg.install.patches import ALL, Patches, spell_patches
@@ -78,7 +78,6 @@ def capture_job(job: Job, quiet_stdout: bool = True) -> Capture:
     report_death(capture)
     capture = add_findings(capture)
     report_mistakes(capture.findings)
-    remember_names(list_names(capture))
     return capture
 
 

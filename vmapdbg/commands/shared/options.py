@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from vmapdbg.commands.shared.work_folder import recall_names
 from vmapdbg.install.patches import PATCHES, PatchError, Patches, parse_patches
 from vmapdbg.install.targets import DEFAULT_TARGET, TARGETS
-from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import load_capture
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -27,9 +24,8 @@ else:
     # before click 8.5 it takes no type argument
     ParamType = click.ParamType
 
-_WORDS = "vmapdbg.words"
-"""The words typed so far, in the `meta` of the context: click parses nothing while an option waits for its value."""
 _ARGUMENTS = "vmapdbg.arguments"
+"""The words after `--`, in the `meta` of the context."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]
@@ -68,42 +64,6 @@ def offer_baselines(context: click.Context, option: click.Parameter, incomplete:
     """Completes a baseline: patches, stock, or a file."""
     named = [*offer(["stock"], incomplete), *offer_patches(context, option, incomplete)]
     return named or offer_files(context, option, incomplete)
-
-
-def offer_known(*kinds: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Returns what completes names of these kinds (`kernels`, `lines`): of the saved capture on the command line, or of
-    the last run."""
-
-    def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        names = known_names(context)
-        return offer([name for kind in kinds for name in names[kind]], incomplete)
-
-    return complete
-
-
-def offer_subjects(context: click.Context, argument: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Completes the SUBJECT of `why`: a kernel, a line, or a file."""
-    names = offer_known("kernels", "lines")(context, argument, incomplete)
-    return names or offer_files(context, argument, incomplete)
-
-
-def known_names(context: click.Context) -> dict[str, list[str]]:
-    """Returns the kernels and lines of the capture on the command line, else of the last run."""
-    saved = next((word for word in context.meta.get(_WORDS, ()) if word.endswith(".json")), None)
-    if saved is None:
-        return recall_names()
-    try:
-        return list_names(load_capture(saved))
-    except Failure:
-        return {"kernels": [], "lines": []}
-
-
-def list_names(capture: Capture) -> dict[str, list[str]]:
-    """Returns the names of the kernels of a capture, and the lines that made them."""
-    return {
-        "kernels": list(dict.fromkeys(kernel.name for kernel in capture.kernels)),
-        "lines": sorted({line for kernel in capture.kernels for line in kernel.lines}),
-    }
 
 
 # *** types
@@ -241,7 +201,6 @@ class SnippetCommand(click.Command):
     `--` are arguments for the snippet, and so are the words that the argument `arguments` takes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[_WORDS] = tuple(args)
         if "--" in args:
             end = args.index("--")
             ctx.meta[_ARGUMENTS] = tuple(args[end + 1 :])
@@ -311,11 +270,8 @@ class Part:
 def of_part(command: F) -> F:
     """Gives a SnippetCommand the options of a Part, which it gets as `part`."""
     number = click.option("--schedule", type=ScheduleType(), help="Print only this schedule, or all of them.")
-    name = offer_known("kernels")
-    kernel = click.option("--kernel", shell_complete=name, metavar="NAME|N", help="Print only this kernel.")
-    place = offer_known("lines")
-    line_help = "Print only what this line of the snippet made."
-    line = click.option("--line", shell_complete=place, metavar="FILE:N", help=line_help)
+    kernel = click.option("--kernel", metavar="NAME|N", help="Print only this kernel.")
+    line = click.option("--line", metavar="FILE:N", help="Print only what this line of the snippet made.")
     whole = click.option(
         "--all", "show_all", is_flag=True, help="Print all: every node, and what is the same in a diff."
     )

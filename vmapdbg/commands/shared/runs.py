@@ -12,8 +12,7 @@ from pathlib import Path
 from vmapdbg.commands.shared.children import import_meanwhile, run_many, run_quietly
 from vmapdbg.commands.shared.console import count_runs, report_untimed, say, show_progress
 from vmapdbg.commands.shared.jobs import add_findings, check_snippet, fetch_tree, is_saved, make_job, report_mistakes
-from vmapdbg.commands.shared.options import JobOptions, list_names
-from vmapdbg.commands.shared.work_folder import remember_names
+from vmapdbg.commands.shared.options import JobOptions
 from vmapdbg.install.job import Job, Run
 from vmapdbg.install.patches import ALL, PatchError, PatchState, list_states, parse_patches
 from vmapdbg.install.trees import TreeError, parse_name
@@ -239,7 +238,6 @@ def capture_states(snippet: str | None, given: JobOptions, times: bool) -> list[
     if times:
         report_untimed(first)
     report_mistakes(first.findings)
-    remember_names(list_names(first))
     return captures
 
 

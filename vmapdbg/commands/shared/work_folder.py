@@ -1,9 +1,8 @@
-"""The folder `.vmapdbg/` under the working directory: the last job, names for the shell, code from -c or stdin."""
+"""The folder `.vmapdbg/` under the working directory: the last job, and code from -c or stdin."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -13,8 +12,6 @@ from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, write_atomically
 
 FOLDER = Path(".vmapdbg")
-_NAMES = "names.json"
-_MOST_NAMES = 1000
 _STDIN = "-"
 _MOST_CODE_FILES = 50
 """How many files with code are kept, the newest."""
@@ -51,21 +48,6 @@ def recall_job() -> Job:
         raise NothingRemembered(
             "no SNIPPET given, and none is remembered here: run vmapdbg show SNIPPET first"
         ) from None
-
-
-def remember_names(names: dict[str, list[str]]) -> None:
-    """Saves the names that the shell can offer after this run, by kind: `kernels`, `lines`."""
-    with contextlib.suppress(OSError, StoreError):
-        write_atomically(make_folder() / _NAMES, json.dumps({kind: names[kind][:_MOST_NAMES] for kind in names}))
-
-
-def recall_names() -> dict[str, list[str]]:
-    """Returns the names that were saved last; empty lists if there are none, or the file is damaged."""
-    known: dict[str, list[str]] = {"kernels": [], "lines": []}
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-        found = json.loads((FOLDER / _NAMES).read_text(encoding="utf-8"))
-        known = {kind: [str(name) for name in found.get(kind, ())] for kind in known}
-    return known
 
 
 # *** code from -c or stdin
