@@ -6,8 +6,8 @@ forward   the same without gradients
 targets   the patterns scheduled for each target and rendered: OUT.json has target -> name -> kernels, each
           [LOCAL bytes, executed ops, threads, and the same three as the guard sees them]
 large     the same for the large ones
-local     random programs scheduled for each target with a limit: OUT.json has target -> name -> kernels, each the bytes
-          of its LOCAL buffers, including those of its groups
+local     random programs scheduled for each target with a limit: OUT.json has target -> name -> for each kernel, the
+          bytes of all its LOCAL buffers; buffers for groups count, too
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def outs_of(step: Step) -> tuple[str, ...]:
 
 
 def args_of(step: Step) -> tuple[str, ...]:
-    """The names that a step reads, including those that a body closes over."""
+    """Returns the names that a step reads. If the step has a body, names from outside the body count, too."""
     if isinstance(step, Apply):
         return step.args
     if isinstance(step, Derive):

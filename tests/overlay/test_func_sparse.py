@@ -94,7 +94,7 @@ def color_by_sets(dense: np.ndarray) -> list[int]:
     ("m", "n", "density"), [(90, 70, 0.9), (150, 100, 0.5), (200, 60, 0.2), (60, 80, 0.05), (0, 3, 0)]
 )
 def test_colours_of_equal_rows(m: int, n: int, density: float, partition: str) -> None:
-    """Equal rows are examined once; the colours are those of the plain rule."""
+    """The tool examines equal rows only once. The colours must still equal the colours of the plain rule."""
     dense = np.random.default_rng(m).random((m, n)) < density
     dense[m // 2 :] = dense[: m - m // 2]
     matrix = dense if partition == "column" else dense.T

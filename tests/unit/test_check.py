@@ -301,7 +301,7 @@ def test_dimensions_in_another_order_are_put_in_order() -> None:
 def test_an_unknown_dimension_is_never_taken_for_one_that_is_missing() -> None:
     right = doubles(range(6), 3, 2)
     assert list(decode(align(right.data, right, [(None, 6)], [-1, 7]))) == list(range(6))
-    with pytest.raises(Unknown, match=r"^its dimensions are not those of its node$"):
+    with pytest.raises(Unknown, match=r"^its shape does not match the shape of its node$"):
         align(bytes(16), right, [(None, 2)], [-1, 7])
 
 
@@ -309,7 +309,7 @@ def test_a_buffer_that_is_too_short_is_said() -> None:
     right = doubles(range(6), 3, 2)
     with pytest.raises(Unknown, match=r"^it holds 5 elements, its ranges have 6$"):
         align(bytes(40), right, [(-1, 3), (7, 2)], [-1, 7])
-    with pytest.raises(Unknown, match=r"^its dimensions are not those of its node$"):
+    with pytest.raises(Unknown, match=r"^its shape does not match the shape of its node$"):
         align(bytes(32), right, [(9, 4)], [-1, 7])
 
 

@@ -166,7 +166,8 @@ def compare_fusion(options: argparse.Namespace) -> int:
 
 
 def choose_files(wanted: Sequence[str], upstream: Path) -> list[str]:
-    """Returns the files to run: those that exist, without files that need a missing package."""
+    """Returns the wanted files of upstream's tests, without the files that need torch if it is not installed. Raises
+    RunError if a file does not exist, or if no file is left."""
     names = [name.removeprefix("test/") for name in wanted]
     for name in names:
         if not (upstream / "test" / name).is_file():

@@ -106,8 +106,8 @@ def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
 
 
 def reduce_job(job: Job, kind: str, search: Search, end: str, seconds: float) -> Reduced:
-    """Reduces the graph of the snippet to one that still has different outcomes with two sets of patches. If all sets
-    of the search have the same outcome, and the run ends with `end`, reduces it to one with the same fault."""
+    """Makes the graph of the snippet smaller while two sets of patches still give different outcomes. If all sets of
+    the search have the same outcome, and the run ends with `end`, the smaller graph keeps that fault."""
     other = None
     if not search.is_uniform:
         # two sets of patches that differ as little as the search found

@@ -131,7 +131,7 @@ def align_buffer(
     if None in wide or not fits or not set(wide) <= set(keys):
         if is_as_large:
             return Array(data, dtype, shape)
-        raise Unknown("its dimensions are not those of its node")
+        raise Unknown("its shape does not match the shape of its node")
     strides = {r: stride for (r, _), stride in zip(buffer.stored, strides_of(sizes), strict=True) if r in wide}
     steps = [strides.get(key, 0) for key in keys]
     # most buffers have the order of the node's axes
