@@ -14,10 +14,9 @@ from collections import Counter
 from pathlib import Path
 
 from .check import CODEGEN, STOCK, Outcome, Runner
-from .draw import SeededDraw
+from .draw import RecordedDraw, SeededDraw, shrink
 from .generate import generate
 from .program import Invalid, Program
-from .shrink import shrink
 from .source import to_source
 
 
@@ -34,8 +33,9 @@ def main() -> int:
     drawn = 0
     while time.monotonic() - began < args.seconds and drawn < args.programs and found < args.max_failures:
         drawn += 1
+        draw = SeededDraw((args.seed, number))
         try:
-            program = generate(SeededDraw((args.seed, number)))
+            program = generate(draw)
         except Invalid:
             counts["not drawn"] += 1
         else:
@@ -45,7 +45,7 @@ def main() -> int:
                 print(f"number {number}: {outcome.kind}: {first_line(outcome.detail)}", file=sys.stderr, flush=True)
             if outcome.failed:
                 found += 1
-                report(program, outcome, runner, f"seed{args.seed}_{number}", args)
+                report(draw, outcome, runner, f"seed{args.seed}_{number}", args)
         number += shards
         if time.monotonic() - reported > args.every:
             reported = time.monotonic()
@@ -77,9 +77,18 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(i), int(n)
 
 
-def report(program: Program, outcome: Outcome, runner: Runner, name: str, args: argparse.Namespace) -> None:
+def report(draw: RecordedDraw, outcome: Outcome, runner: Runner, name: str, args: argparse.Namespace) -> None:
     print(f"\n{name}: {outcome.kind}: {first_line(outcome.detail)}; making it smaller", file=sys.stderr, flush=True)
-    program, outcome = shrink(program, outcome, runner.check, args.shrink_seconds)
+
+    def fails_alike(program: Program) -> bool:
+        try:
+            found = runner.check(program)
+        except Invalid:
+            return False
+        return found.failed and found.same_as(outcome)
+
+    program = shrink(draw, generate, fails_alike, Invalid, args.shrink_seconds)
+    outcome = runner.check(program)
     detail = "\n".join(f"#   {line}" for line in (outcome.traceback or outcome.detail).strip().splitlines()[-8:])
     snippet = f"# {name}: {outcome.kind}\n{detail}\n{to_source(program)}"
     print(snippet, flush=True)

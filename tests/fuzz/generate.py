@@ -45,7 +45,7 @@ class Scope:
 class Generator:
     def __init__(self, draw: Draw, largest: int):
         self.draw = draw
-        self.left = draw.integer(largest // 3, largest)
+        self.left = largest
         self.max_depth = draw.choice((1, 2, 2, 3, 3))
         self.derives = draw.integer(1, 2) if draw.chance(30) else 0
         self.is_derived = self.derives > 0
@@ -67,8 +67,7 @@ class Generator:
             for _ in range(d.integer(0, 3)):
                 self.step(top)
             self.map(top)
-            while self.left > 0:
-                self.left -= 1
+            while self.has_another_step(95):
                 self.step(top)
             if self.derives:
                 self.derive(top)
@@ -88,6 +87,13 @@ class Generator:
             raise Invalid("no scope")
         evaluate(program)
         return program
+
+    def has_another_step(self, percent: int) -> bool:
+        """A choice before each step: without the choices of one step, the program is the same without that step."""
+        if self.left == 0:
+            return False
+        self.left -= 1
+        return self.draw.chance(percent)
 
     def new_name(self, prefix: str = "v") -> str:
         self.count += 1
@@ -252,10 +258,9 @@ class Generator:
             self.know(param, value, self.depends[arg], self.batches[arg] | mapped, self.traits[arg])
         closed = [d.choice(scope.names) for _ in range(d.choice((0, 0, 1, 2)))]
         inner = Scope([*dict.fromkeys(closed), *params], scope.depth + 1, scope.open_ids | set(ids))
-        for _ in range(d.integer(1, 8)):
-            if self.left > 0:
-                self.left -= 1
-                self.step(inner)
+        self.step(inner)
+        while self.has_another_step(75):
+            self.step(inner)
         made = [n for n in inner.names if n not in closed and n not in params]
         if not made:
             return None

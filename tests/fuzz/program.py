@@ -1,7 +1,7 @@
 """A random program as data: a list of steps, some of them with a body of steps that is mapped over a batch.
 
-The same `Program` is drawn (generate.py), evaluated with numpy (evaluate.py), written as Python (source.py) and made
-smaller (shrink.py). Each value has a name of its own in the whole program, so that a body can use what is around it.
+The same `Program` is drawn (generate.py), evaluated with numpy (evaluate.py) and written as Python (source.py). Each
+value has a name of its own in the whole program, so that a body can use what is around it.
 """
 
 from __future__ import annotations

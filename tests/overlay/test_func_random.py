@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from fuzz.check import is_loose, is_usable, judge
+from fuzz.draw import Draw
 from fuzz.evaluate import evaluate
 from fuzz.generate import generate
 from fuzz.program import Invalid, Program, has_derivative
@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 
 
-class HypothesisDraw:
+class HypothesisDraw(Draw):
     """Every choice is an integer, so that hypothesis makes them smaller, and with them the program."""
 
     def __init__(self, draw: Any):
@@ -24,12 +24,6 @@ class HypothesisDraw:
 
     def integer(self, low: int, high: int) -> int:
         return self.draw(st.integers(low, high))
-
-    def choice(self, items: Sequence[Any]) -> Any:
-        return items[self.integer(0, len(items) - 1)]
-
-    def chance(self, percent: int) -> bool:
-        return self.integer(0, 99) >= 100 - percent
 
 
 @st.composite

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from tests.fuzz.draw import SeededDraw
+from tests.fuzz.draw import SeededDraw, shrink
 from tests.fuzz.hunt.__main__ import find_odd
 from tests.fuzz.hunt.draw import draw_plan
 from tests.fuzz.hunt.finds import Find, add_find, merge, name_cause, read_finds
 from tests.fuzz.hunt.plan import Kind, Plan, Statement, write_program
-from tests.fuzz.hunt.reduce import reduce_plan
+from tests.fuzz.hunt.pool import NothingFits
 
 KIND = Kind((4,), "float")
 PLAN = Plan(
@@ -47,16 +47,25 @@ def test_a_program_is_written_in_its_order() -> None:
     ]
 
 
+def shrink_first(fault: str) -> Plan:
+    """Returns the smallest program with `fault` in its source, made from the first random program that has it."""
+    for number in range(1000):
+        draw = SeededDraw((7, number))
+        if fault in write_program(draw_plan(draw)):
+            return shrink(draw, draw_plan, lambda plan: fault in write_program(plan), NothingFits, 60)
+    raise AssertionError(f"no program has {fault}")
+
+
 def test_what_fails_is_made_small() -> None:
-    small = reduce_plan(PLAN, lambda plan: "cumsum" in write_program(plan), 60)
-    assert [step.text for step in small.steps] == ["{0}.cumsum(0)"]
+    small = shrink_first(".cumsum(")
+    assert [".cumsum(" in step.text for step in small.steps] == [True]
     assert (len(small.inputs), len(small.results), small.ending) == (1, 1, "each")
 
 
-def test_a_write_stays_while_what_it_writes_is_asked_for() -> None:
-    small = reduce_plan(PLAN, lambda plan: "assign" in write_program(plan), 60)
-    assert [step.text for step in small.steps] == ["{0}.assign({1})"]
-    assert small.results == ("x1",)
+def test_a_write_stays_while_the_written_value_is_a_result() -> None:
+    small = shrink_first(".assign(")
+    assert ".assign(" in small.steps[-1].text
+    assert small.steps[-1].args[0] in small.results
 
 
 def test_finds_of_several_files_merge_by_cause(tmp_path: Path) -> None:

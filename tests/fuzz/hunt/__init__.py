@@ -5,7 +5,6 @@ table.py     the kinds of statements, and how often each: elements.py, reduces.p
 draw.py      draws plans
 worker.py    runs programs on one tinygrad and compares every realize
 runner.py    the workers: one process for each tinygrad, started again after a hang
-reduce.py    makes a plan small while it fails in the same way
 finds.py     the finds: grouped by cause, in files that merge
 __main__.py  `python -m tests.fuzz hunt`
 """

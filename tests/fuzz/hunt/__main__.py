@@ -14,11 +14,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.fuzz.draw import SeededDraw
+from tests.fuzz.draw import RecordedDraw, SeededDraw, shrink
 from tests.fuzz.hunt.draw import draw_plan
 from tests.fuzz.hunt.finds import MOST_ALIKE, Find, add_find, describe, merge, name_cause, name_group, read_finds
 from tests.fuzz.hunt.plan import Plan, write_program
-from tests.fuzz.hunt.reduce import reduce_plan
+from tests.fuzz.hunt.pool import NothingFits
 from tests.fuzz.hunt.runner import PATCHES, Outcome, Runner
 
 BASE = "0.12.0"
@@ -96,7 +96,8 @@ class Hunt:
         print(f"{seconds:6.0f} s, {drawn} programs, next is {number}, {self.found} finds; {counts}", file=sys.stderr)
 
     def try_number(self, number: int) -> None:
-        plan = draw_plan(SeededDraw((self.args.seed, number)))
+        draw = SeededDraw((self.args.seed, number))
+        plan = draw_plan(draw)
         outcomes = self.run_all(plan, self.args.on)
         for name, outcome in outcomes.items():
             self.counts[name][outcome.kind] += 1
@@ -110,7 +111,7 @@ class Hunt:
             self.groups[group] += 1
             if self.groups[group] > MOST_ALIKE:
                 continue
-            on = self.keep(plan, name, outcome, number)
+            on = self.keep(draw, name, outcome, number)
             # the others that fail alike are said there
             for other, kind in on.items():
                 if kind == outcomes[other].kind:
@@ -127,7 +128,7 @@ class Hunt:
             outcomes[name] = Outcome("differs", "the other releases print other numbers", (), outcomes[name].printed)
         return outcomes
 
-    def keep(self, plan: Plan, name: str, outcome: Outcome, number: int) -> dict[str, str]:
+    def keep(self, draw: RecordedDraw, name: str, outcome: Outcome, number: int) -> dict[str, str]:
         """Makes a program small that fails on one tinygrad, and saves it. Returns its result on each tinygrad."""
 
         def fails(candidate: Plan) -> bool:
@@ -138,7 +139,7 @@ class Hunt:
 
         # a hang costs its timeout each time
         seconds = self.args.reduce_seconds * (2 if outcome.kind == "hang" else 1)
-        small = reduce_plan(plan, fails, seconds)
+        small = shrink(draw, draw_plan, fails, NothingFits, seconds)
         source = write_program(small)
         outcomes = self.run_all(small, self.args.on)
         said = outcomes[name] if outcomes[name].kind == outcome.kind else outcome

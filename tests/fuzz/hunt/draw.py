@@ -25,13 +25,14 @@ def draw_plan(draw: Draw) -> Plan:
         if "realize()" in statement.text and ending != "jit":
             pool.owned.append(statement.out)
     steps: list[Statement] = []
-    for number in range(draw.integer(2, 9)):
+    # a choice before each step: without the choices of one step, the program is the same without that step
+    while len(steps) < 9 and draw.chance(85):
         drawn = draw_step(draw, pool, ending)
         if drawn is not None:
-            steps.append(add_step(pool, drawn, number))
+            steps.append(add_step(pool, drawn, len(steps)))
     made = [s.out for s in steps if s.out is not None]
     read = {a for s in steps for a in s.args}
-    results = [name for name in made if name not in read]
+    results = [name for name in made if name not in read and draw.chance(95)]
     results += [name for name in pool.owned if any(s.out is None and s.args[0] == name for s in steps)]
     if made and draw.chance(25):
         results.append(draw.choice(made))

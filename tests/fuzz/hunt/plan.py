@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -52,11 +51,6 @@ class Plan:
     def statements(self) -> tuple[Statement, ...]:
         return (*self.inputs, *self.steps)
 
-    def find_size(self) -> tuple[int, int, int]:
-        """What is made smaller, the most important first."""
-        elements = sum(size for kind in self.kinds.values() for size in kind.shape)
-        return len(self.steps) + len(self.inputs), len(self.results) + (self.ending != "each"), elements
-
 
 IMPORTS = "import numpy as np\nfrom tinygrad import Tensor, TinyJit, Variable, dtypes\n"
 REPLAYS = 4
@@ -104,10 +98,6 @@ def write_seeded(statement: Statement) -> str:
     return re.sub(r"default_rng\((\d+)\)", r"default_rng(\1 + 50 * seed)", statement.write())
 
 
-def rename(statement: Statement, names: Mapping[str, str]) -> Statement:
-    return replace(statement, args=tuple(names.get(a, a) for a in statement.args))
-
-
 def keep_used(plan: Plan) -> Plan:
     """The plan without what no result needs; a statement that changes a value in place is needed where the value is."""
     needed = set(plan.results)
@@ -126,7 +116,3 @@ def is_needed(statement: Statement, needed: set[str]) -> bool:
     if statement.out is None:
         return statement.args[0] in needed
     return statement.out in needed
-
-
-def find_uses(plan: Plan, name: str) -> Iterator[Statement]:
-    return (s for s in plan.steps if name in s.args)
