@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tool import ROOT, run_tool, show_json
+
+from vmapdbg.install.patches import format_patches, parse_patches
 
 PROGRAM = """
 {first}
@@ -19,11 +22,13 @@ print(vmap(lambda v: (v * v).sum())(x).tolist(), jvp(lambda v: v * v, (x[0],), (
 PRINTED = "[5.0, 25.0, 61.0] [6.0, 16.0]\n"
 
 
-def run_plain(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_plain(text: str, folder: Path, patches: str = "") -> subprocess.CompletedProcess[str]:
     """A program in a process without the overlay."""
     (folder / "a.py").write_text(text, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "DEV": "PYTHON"}
     environment.pop("VMAPDBG_PATCHES", None)
+    if patches:
+        environment["VMAPDBG_PATCHES"] = patches
     command = [sys.executable, "a.py"]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -36,6 +41,23 @@ def test_one_import_patches_a_plain_program_and_the_processes_it_starts(tmp_path
         PROGRAM.format(first="import vmapdbg.patched") + "import sys; sys.stdout.flush()\n" + started, tmp_path
     )
     assert done.stdout == PRINTED + "1\n", done.stderr
+
+
+STATE = "import os, vmapdbg.patched\nprint(os.environ['VMAPDBG_PATCHES'])\n"
+
+
+@pytest.mark.parametrize("patches", ["all,-close-ranges", "-close-ranges", "close-ranges,-close-ranges"])
+def test_the_variable_is_read_as_the_option_is(patches: str, tmp_path: Path) -> None:
+    """A list that the overlay does not know switched every patch off without a word."""
+    done = run_plain(STATE, tmp_path, patches)
+    assert done.stdout == f"{format_patches(parse_patches(patches))}\n", done.stderr
+
+
+def test_a_mistake_in_the_variable_is_an_error_of_one_line(tmp_path: Path) -> None:
+    done = run_plain(
+        "try:\n  import vmapdbg.patched\nexcept ImportError as error:\n  print(error)\n", tmp_path, "close-rnges"
+    )
+    assert done.stdout.startswith("VMAPDBG_PATCHES: unknown patch 'close-rnges': choose from all, none, "), done.stderr
 
 
 def test_without_it_there_is_no_such_module(tmp_path: Path) -> None:
