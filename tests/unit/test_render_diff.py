@@ -186,9 +186,9 @@ def test_sources_stand_side_by_side_where_there_is_room() -> None:
     assert not re.search(r"\(val3\+val0\); +~", render(DIFFS["lost"], 99))
 
 
-def test_unified_source_has_hunks() -> None:
+def test_unified_source_is_in_one_column_on_a_wide_page_too() -> None:
     output = render(DIFFS["lost"], 180, unified=True)
-    assert "--- before #0 r_3_2_2_2\n+++ after #0 r_3_2_2_2\n@@ -1,10 +1,11 @@" in output
+    assert "-     *(data0_2+0) = (val3+val0);\n        ^^^^^^^ ^\n+     *(data0_6+alu0) = (val3+val0);" in output
 
 
 def test_fused_kernels_are_named() -> None:

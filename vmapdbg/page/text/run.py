@@ -93,8 +93,8 @@ def print_diff(
     """Prints a diff: first the verdict in one line, then only what changed.
 
     `show_all` prints equal parts, too, and folds nothing. Changed source is side by side from 100 columns on; below
-    that, or if one side has none, it is in one column; with `unified` it is printed as hunks. `selected` are the parts
-    to print; None prints all schedules.
+    that, with `unified`, or if one side has none, it is in one column. `selected` are the parts to print; None prints
+    all schedules.
     """
     page = print_head(diff, console, show_all=show_all)
     items = [(item, "") for item in selected or ()]

@@ -1,10 +1,10 @@
 """The source of kernels as text: each program once, and of two runs each change once. Source is highlighted, folded
-between tokens, and two sides of it are in one column, side by side, or hunks."""
+between tokens, and two sides of it are in one column or side by side."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby, zip_longest
 
 from rich.cells import cell_len, set_cell_size
@@ -18,7 +18,7 @@ from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import format_ids, join_change
 from vmapdbg.page.sentences import describe_crash, describe_error
 from vmapdbg.page.text.kernels import list_parts, name_kernel
-from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, CHANGED, NOTE, Page, escape_unsafe
+from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, CHANGED, Page, escape_unsafe
 from vmapdbg.page.text.view import ScheduleView
 
 # Below this width two columns of source are too narrow to read.
@@ -33,8 +33,8 @@ _FULL_ENOUGH = 2 / 3
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[\w.$@%]+|\s+|->|<<=?|>>=?|[-+*/<>=!&|]=|&&|\|\||\+\+|--|::|//|/\*|\*/|.')
 _CONTEXT = 3
 _SEPARATOR = 3
-MARKED_BEFORE = "bold reverse red"
-MARKED_AFTER = "bold reverse green"
+_MARKED_BEFORE = "bold reverse red"
+_MARKED_AFTER = "bold reverse green"
 _SIGN_STYLES = {" ": "", "-": BEFORE, "+": AFTER}
 
 Lines = tuple[list[Text], list[Text]]
@@ -89,24 +89,20 @@ def _print_kernel(view: ScheduleView, side: KernelSide) -> None:
     page, kernel = view.page, side.kernel
     code = escape_unsafe(kernel.source.strip("\n"), page.console.encoding)
     page.head(name_kernel(side), f"{kernel.target}, {format_plural(len(code.splitlines()), 'line')}")
-    text = Text(code)
-    if page.is_coloured:
-        text = highlight(code, kernel.target)
+    lines = _colour(page, code, kernel.target)
+    if view.run.copies_source:
+        page.lines += lines
+        return
     # line of the source (from 1) -> the codes of the findings about it
     marks: dict[int | None, list[str]] = {}
     for found in view.findings.about_kernel(kernel, view.pair.index, [side.number]):
         codes = marks.setdefault(found.source_line, [])
         codes.append(found.code)
-    if view.run.copies_source:
-        page.lines += split_lines(text)
-    elif not marks:
-        page.lines += fold_code(text, page.width)
-    else:
-        for number, line in enumerate(text.split("\n", allow_blank=True), start=1):
-            page.lines += fold_code(line, page.width)
-            if number in marks:
-                indent = len(line.plain) - len(line.plain.lstrip())
-                page.add((f"^ {', '.join(marks[number])}", ALERT), indent=min(indent, page.width // 2))
+    for number, line in enumerate(lines, start=1):
+        page.lines += _fold_line(line, page.width)
+        if number in marks:
+            indent = len(line.plain) - len(line.plain.lstrip())
+            page.add((f"^ {', '.join(marks[number])}", ALERT), indent=min(indent, page.width // 2))
 
 
 # *** two runs
@@ -130,11 +126,7 @@ def _print_change(view: ScheduleView, item: KernelChange, sources: tuple[str, st
     target = (item.after or item.before)[0].kernel.target
     coloured = _colour(page, before, target), _colour(page, after, target)
     page.head(_describe_match(item), _count_changed(item, pairs))
-    if view.run.unified and not is_one_sided:
-        for title, sides, style in (("--- before", item.before, BEFORE), ("+++ after", item.after, AFTER)):
-            page.add((f"{title} {', '.join(map(name_kernel, sides))}", style), hang=4)
-        add_unified(page, pairs, coloured)
-    elif page.width >= _TWO_COLUMNS and not is_one_sided:
+    if page.width >= _TWO_COLUMNS and not view.run.unified and not is_one_sided:
         add_two_columns(page, pairs, coloured)
     else:
         if sum(pair.is_same for pair in pairs) < len(pairs) * _LEAST_SAME:
@@ -166,48 +158,25 @@ def _describe_match(item: KernelChange) -> str:
     return f"{name}  {words}{', '.join(f'#{side.number}' for side in parts)}"
 
 
+# *** code
+
+
 def _colour(page: Page, code: str, target: str) -> list[Text]:
-    if page.is_coloured:
-        text = highlight(code, target)
-        # a highlighter drops blank lines at the end
+    """Returns the lines of a source, coloured for `target` on a terminal, if pygments has a lexer for it."""
+    lexer = language_of(target)
+    if page.is_coloured and lexer is not None:
+        text = Syntax("", lexer, theme=_THEME, background_color="default").highlight(code)
+        text.rstrip()
+        # a lexer may change newlines around the code; then it is shown without colours
         if text.plain == code:
             return list(text.split("\n", allow_blank=True))
     return [Text(line) for line in code.split("\n")]
 
 
-# *** code
-
-
-def highlight(code: str, target: str) -> Text:
-    """Returns source text coloured for `target`; plain text if pygments has no lexer for it."""
-    lexer = language_of(target)
-    if lexer is None:
-        return Text(code)
-    text = Syntax("", lexer, theme=_THEME, background_color="default").highlight(code)
-    text.rstrip()
-    # a lexer may change newlines around the code; then it is shown without colours
-    return Text(code) if text.plain != code.rstrip() else text
-
-
-def fold_code(code: Text, width: int) -> list[Text]:
-    """Returns the lines of `code`; lines wider than `width` are folded between tokens and indented further."""
-    lines: list[Text] = []
-    for line in split_lines(code):
-        if line.cell_len <= width:
-            lines.append(line)
-        else:
-            lines += _fold_line(line, width)
-    return lines
-
-
-def split_lines(code: Text) -> Iterable[Text]:
-    if code.spans:
-        return code.split("\n", allow_blank=True)
-    # several times faster, for a pipe
-    return [Text(line) for line in code.plain.split("\n")]
-
-
 def _fold_line(line: Text, width: int) -> list[Text]:
+    """Returns a line of source, folded between tokens and indented further if it is wider than `width`."""
+    if line.cell_len <= width:
+        return [line]
     indent = len(line.plain) - len(line.plain.lstrip())
     hang = min(indent + _MORE_INDENT, width // 2)
     pieces = line.divide(_list_cuts(line.plain, width, hang))
@@ -243,9 +212,9 @@ def _list_cuts(line: str, width: int, hang: int) -> list[int]:
 # *** two sides
 
 
-def _fold_same(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> Iterator[_Item | int]:
-    """Yields the pairs to show, each with its two lines as Text, changes inside the lines marked; and a number for
-    equal pairs that are left out."""
+def _list_shown(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> Iterator[_Item]:
+    """Yields the pairs to show, each with its two lines as Text, changes inside the lines marked; adds a line to the
+    page where equal pairs are left out."""
     left, right = map(iter, coloured)
     runs = [(same, list(run)) for same, run in groupby(pairs, key=lambda pair: pair.is_same)]
     for i, (same, run) in enumerate(runs):
@@ -255,40 +224,30 @@ def _fold_same(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> Iterat
             if pair.before is not None:
                 before = next(left)
                 for mark in pair.marks_before:
-                    before.stylize(MARKED_BEFORE, *mark)
+                    before.stylize(_MARKED_BEFORE, *mark)
             if pair.after is not None:
                 after = next(right)
                 for mark in pair.marks_after:
-                    after.stylize(MARKED_AFTER, *mark)
+                    after.stylize(_MARKED_AFTER, *mark)
             items.append((pair, before, after))
         head = _CONTEXT * (i > 0)
-        tail = _CONTEXT * (i < len(runs) - 1)
+        hidden = len(items) - head - _CONTEXT * (i < len(runs) - 1)
         # the line that says what is left out must replace more than one line
-        if page.show_all or not same or len(items) <= head + tail + 1:
-            yield from items
-            continue
-        yield from items[:head]
-        yield len(items) - head - tail
-        yield from items[len(items) - tail :]
-
-
-def _add_gaps(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> Iterator[_Item]:
-    """Yields the pairs to show; adds a line where equal pairs are left out."""
-    for item in _fold_same(page, pairs, coloured):
-        if isinstance(item, int):
-            page.add((f"... {format_plural(item, 'line')} the same", "dim"), indent=2)
-        else:
-            yield item
+        if same and hidden > 1 and not page.show_all:
+            yield from items[:head]
+            page.add((f"... {format_plural(hidden, 'line')} the same", "dim"), indent=2)
+            items = items[head + hidden :]
+        yield from items
 
 
 def add_one_column(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> None:
     """Adds an equal pair as one line, else the line of before above the line of after."""
-    for pair, before, after in _add_gaps(page, pairs, coloured):
+    for pair, before, after in _list_shown(page, pairs, coloured):
         if pair.is_same:
             _add_line(page, " ", after)
         else:
-            _add_line(page, "-", before, MARKED_BEFORE)
-            _add_line(page, "+", after, MARKED_AFTER)
+            _add_line(page, "-", before, _MARKED_BEFORE)
+            _add_line(page, "+", after, _MARKED_AFTER)
 
 
 def _add_line(page: Page, sign: str, line: Text | None, marked: str = "") -> None:
@@ -302,7 +261,7 @@ def _add_line(page: Page, sign: str, line: Text | None, marked: str = "") -> Non
 
 def _fold_marked(line: Text | None, width: int, marked: str) -> Iterator[Text]:
     """Yields a line of source folded to `width`, with `^` below the parts that have the style `marked`."""
-    for folded in () if line is None else fold_code(line, width):
+    for folded in () if line is None else _fold_line(line, width):
         yield folded
         carets = [" "] * len(folded)
         for span in folded.spans:
@@ -320,8 +279,8 @@ def add_two_columns(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> N
     width = max(len("before"), min(left_width, max(room // 2, room - right_width)))
     titles = Text("before", style=BEFORE), Text("after", style=AFTER)
     page.lines.append(_join_columns(titles[0], " ", "", titles[1], width))
-    for pair, before, after in _add_gaps(page, pairs, coloured):
-        left, right = _fold_marked(before, width, MARKED_BEFORE), _fold_marked(after, room - width, MARKED_AFTER)
+    for pair, before, after in _list_shown(page, pairs, coloured):
+        left, right = _fold_marked(before, width, _MARKED_BEFORE), _fold_marked(after, room - width, _MARKED_AFTER)
         sign, style = "~", CHANGED
         if pair.is_same:
             sign, style = "|", "dim"
@@ -336,30 +295,3 @@ def add_two_columns(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> N
 
 def _join_columns(left: Text, sign: str, style: str, right: Text, width: int) -> Text:
     return Text.assemble(left, " " * (width - left.cell_len), " ", (sign, style), " ", right)
-
-
-def add_unified(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> None:
-    """Adds the hunks of a unified diff."""
-    number_before = number_after = 1
-    hunk: list[_Item] = []
-    for entry in [*_fold_same(page, pairs, coloured), 0]:
-        if isinstance(entry, tuple):
-            hunk.append(entry)
-            continue
-        count_before = sum(before is not None for _, before, _ in hunk)
-        count_after = sum(after is not None for _, _, after in hunk)
-        if any(not pair.is_same for pair, _, _ in hunk):
-            page.add((f"@@ -{number_before},{count_before} +{number_after},{count_after} @@", NOTE))
-        else:
-            hunk = []
-        for same, run in groupby(hunk, key=lambda item: item[0].is_same):
-            items = list(run)
-            # changed lines: all of before, then all of after
-            for _, before, _ in items:
-                if not same:
-                    _add_line(page, "-", before)
-            for _, _, after in items:
-                _add_line(page, " " if same else "+", after)
-        number_before += entry + count_before
-        number_after += entry + count_after
-        hunk = []

@@ -50,7 +50,7 @@ class RunView:
     """What all schedules of a page share: the page, and the sources that are printed already.
 
     `capture` is the run, None for the text of a diff. `copies_source` prints source as it is, to be copied; `unified`
-    prints changed source as hunks.
+    prints changed source in one column on a wide page, too.
     """
 
     def __init__(
