@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import PurePosixPath
 
 from vmapdbg.model.capture import Capture, Kernel
@@ -62,19 +63,6 @@ def format_seconds(seconds: float) -> str:
         if seconds >= size * 0.9995:
             return f"{seconds / size:#.3g}".removesuffix(".") + f" {unit}"
     return f"{seconds / 1e-9:.0f} ns"
-
-
-def describe_times(kernel: Kernel) -> str:
-    """Returns `20.1 us, median of 5 launches (predicted 15.0 us)`, nothing for a kernel that was not timed."""
-    measured = kernel.measured
-    if measured is None:
-        return ""
-    said = format_seconds(measured.median)
-    if measured.launches > 1:
-        said += f", median of {measured.launches:,} launches"
-    if kernel.predicted is not None:
-        said += f" (predicted {format_seconds(kernel.predicted)})"
-    return said
 
 
 def format_share(part: float, whole: float) -> str:
@@ -150,6 +138,55 @@ def label_patches(states: Mapping[str, bool], others: Mapping[str, bool]) -> lis
         if names:
             labels.append(f"patches {word} {', '.join(names)}")
     return labels
+
+
+# *** facts of a kernel
+
+_VERBS = {"write": "writes", "read-write": "updates", "read": "reads"}
+
+
+def describe_times(kernel: Kernel) -> str:
+    """Returns `20.1 us, median of 5 launches (predicted 15.0 us)`, nothing for a kernel that was not timed."""
+    measured = kernel.measured
+    if measured is None:
+        return ""
+    said = format_seconds(measured.median)
+    if measured.launches > 1:
+        said += f", median of {measured.launches:,} launches"
+    if kernel.predicted is not None:
+        said += f" (predicted {format_seconds(kernel.predicted)})"
+    return said
+
+
+def list_facts(kernel: Kernel) -> dict[str, list[str]]:
+    """Returns the buffers of a kernel by what it does with them, and how it is launched. An empty value keeps its place
+    in a list."""
+    facts: dict[str, list[str]] = {verb: [] for verb in _VERBS.values()}
+    for buffer in kernel.buffers:
+        values = facts.setdefault(_VERBS.get(buffer.access, buffer.access), [])
+        values.append(f"{buffer.name} ({buffer.size:,} {buffer.dtype})")
+    if kernel.failed is None:
+        facts["launch"] = [
+            f"global {format_dims(kernel.global_size)}",
+            f"local {format_dims(kernel.local_size)}",
+            format_known("LOCAL {:,} B", kernel.local_bytes or None),
+            f"launched {kernel.launches:,} times" * (kernel.launches != 1),
+        ]
+    return facts
+
+
+def compare_facts(before: Kernel, after: Kernel) -> list[tuple[str, str, str]]:
+    """Returns (name, before, after) for each fact that differs; `none` for a kernel that does not have it."""
+    found: list[tuple[str, str, str]] = []
+    left, right = list_facts(before), list_facts(after)
+    for name in {**left, **right}:
+        for one, other in zip_longest(left.get(name, ()), right.get(name, ()), fillvalue=""):
+            if one != other:
+                found.append((name, one or "none", other or "none"))
+    return found
+
+
+# *** places
 
 
 class Places:

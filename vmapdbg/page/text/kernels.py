@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from itertools import chain, zip_longest
+from collections.abc import Hashable, Sequence
+from itertools import chain
 from math import prod
 from operator import attrgetter
 
 from rich.text import Text
 
 from vmapdbg.diff import BufferizeChange, KernelChange, KernelSide
-from vmapdbg.model.capture import BufferArg, Bufferize, Kernel
+from vmapdbg.model.capture import Bufferize
 from vmapdbg.model.schedule_index import group_equal, kernel_identity
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.format import (
+    compare_facts,
     describe_times,
     format_bytes,
     format_count,
-    format_dims,
     format_ids,
     format_ratio,
     format_redundancy,
@@ -25,6 +25,7 @@ from vmapdbg.page.format import (
     format_share,
     format_short,
     join_change,
+    list_facts,
 )
 from vmapdbg.page.sentences import describe_error, say_reason
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Piece, Row
@@ -35,7 +36,6 @@ MUCH_REDUNDANCY = 2.0
 """A kernel with this redundancy or more is marked."""
 _SHADES = ((0.66, "bold yellow"), (0.33, "yellow"), (0.05, ""), (-1, "dim"))
 """The share of the work above which a kernel has a style; the largest kernel has 1."""
-_VERBS = {"write": "writes", "read-write": "updates", "read": "reads"}
 _TITLES = {
     "changed": "changed",
     "fused-from": "fused",
@@ -101,10 +101,6 @@ def list_parts(change: KernelChange) -> tuple[str, tuple[KernelSide, ...]]:
     return "", ()
 
 
-def _describe_buffer(buffer: BufferArg) -> str:
-    return f"{buffer.name} ({buffer.size:,} {buffer.dtype})"
-
-
 # *** kernels of one run
 
 
@@ -143,32 +139,19 @@ def _format_kernel(view: ScheduleView, group: list[KernelSide], share: float) ->
 
 def _list_facts(view: ScheduleView, group: list[KernelSide]) -> list[Text]:
     kernels = [side.kernel for side in group]
-    kernel, page = kernels[0], view.page
-    facts: list[Text] = []
-
-    def add(label: str, value: str) -> None:
-        if value:
-            facts.append(page.join((f"{label} ", "dim"), value))
-
-    for access in dict.fromkeys([*_VERBS, *(item.access for item in kernel.buffers)]):
-        buffers = [item for item in kernel.buffers if item.access == access]
-        add(_VERBS.get(access, access), ", ".join(map(_describe_buffer, buffers)))
-    if kernel.failed is not None:
-        facts.append(page.text(describe_error(kernel.failed), ALERT))
-    else:
-        launch = f"global {format_dims(kernel.global_size)}, local {format_dims(kernel.local_size)}"
-        if kernel.local_bytes:
-            launch += f", LOCAL {kernel.local_bytes:,} B"
-        if kernel.launches != 1:
-            launch += f", launched {kernel.launches:,} times"
-        add("launch", launch)
-    add("time", describe_times(kernel))
-    add("nodes", format_ids(chain.from_iterable(item.nodes for item in kernels)))
     outputs = sorted(set(chain.from_iterable(item.outputs for item in kernels)))
-    add("stores", ", ".join(f"{node} {view.index.op(node)}".removesuffix(" ?") for node in outputs))
-    add("lines", view.places.format_all(chain.from_iterable(item.lines for item in kernels)))
-    add(f"{len(group)} times the same, also", format_known("#{}", format_ids(side.number for side in group[1:])))
-    return facts
+    facts = [(name, ", ".join(filter(None, values))) for name, values in list_facts(kernels[0]).items()]
+    facts += [
+        ("time", describe_times(kernels[0])),
+        ("nodes", format_ids(chain.from_iterable(item.nodes for item in kernels))),
+        ("stores", ", ".join(f"{node} {view.index.op(node)}".removesuffix(" ?") for node in outputs)),
+        ("lines", view.places.format_all(chain.from_iterable(item.lines for item in kernels))),
+        (f"{len(group)} times the same, also", format_known("#{}", format_ids(side.number for side in group[1:]))),
+    ]
+    texts = [view.page.join((f"{name} ", "dim"), value) for name, value in facts if value]
+    if kernels[0].failed is not None:
+        texts.insert(0, view.page.text(describe_error(kernels[0].failed), ALERT))
+    return texts
 
 
 # *** kernels of two runs
@@ -233,7 +216,11 @@ def _list_changed_facts(view: ScheduleView, item: KernelChange) -> list[Piece]:
     if item.status in ("only-before", "only-after"):
         facts.append(_TITLES[item.status])
     if len(item.before) == len(item.after) == 1:
-        facts += _compare_facts(view, item.before[0].kernel, item.after[0].kernel)
+        one, other = item.before[0].kernel, item.after[0].kernel
+        for name, left, right in compare_facts(one, other):
+            facts.append(page.join((f"{name} ", "dim"), page.change(left, right)))
+        if one.key and one.key == other.key and one.source != other.source and not facts:
+            facts.append(("the same AST, other code", "dim"))
     else:
         before, after = _add_up(item.before or item.after)[3], _add_up(item.after or item.before)[3]
         if before or after:
@@ -253,32 +240,6 @@ def _list_changed_facts(view: ScheduleView, item: KernelChange) -> list[Piece]:
     lines = chain.from_iterable(side.kernel.lines for side in item.after or item.before)
     if places := view.places.format_all(lines):
         facts.append(page.join(("lines ", "dim"), places))
-    return facts
-
-
-def _compare_facts(view: ScheduleView, before: Kernel, after: Kernel) -> list[Piece]:
-    page = view.page
-    facts: list[Piece] = []
-    for one, other in zip_longest(before.buffers, after.buffers):
-        if other is None:
-            facts.append((f"- {one.access}s {_describe_buffer(one)}", BEFORE))
-        elif one is None:
-            facts.append((f"+ {other.access}s {_describe_buffer(other)}", AFTER))
-        elif _describe_buffer(one) != _describe_buffer(other):
-            change = page.change(_describe_buffer(one), _describe_buffer(other))
-            facts.append(page.join((f"{other.access}s ", "dim"), change))
-    values: tuple[tuple[str, Callable[[Kernel], str]], ...] = (
-        ("global", lambda kernel: format_dims(kernel.global_size)),
-        ("local", lambda kernel: format_dims(kernel.local_size)),
-        ("LOCAL", lambda kernel: f"{kernel.local_bytes:,} B"),
-        ("launches", lambda kernel: str(kernel.launches)),
-        ("target", lambda kernel: kernel.target),
-    )
-    for label, write in values:
-        if write(before) != write(after):
-            facts.append(page.join((f"{label} ", "dim"), page.change(write(before), write(after))))
-    if before.key and before.key == after.key and before.source != after.source and not facts:
-        facts.append(("the same AST, other code", "dim"))
     return facts
 
 
