@@ -6,24 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from vmapdbg.check import result
 from vmapdbg.check.findings import CHANGED, CapturedResult, EndlessCall, Fault, ProgramCheck, WrongValue, find_faults
-from vmapdbg.check.result import (
-    BufferCheck,
-    CheckReport,
-    Comparison,
-    KernelFault,
-    Misread,
-    OutputCheck,
-    Pattern,
-    ScheduleCheck,
-    StaleRead,
-)
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.sentences import describe_crash, describe_cut_gradient, describe_expected, describe_lost_write
 
-_Compared = TypeVar("_Compared", OutputCheck, BufferCheck)
+_Compared = TypeVar("_Compared", result.OutputCheck, result.BufferCheck)
 
 REPLAYED: dict[CapturedResult, str] = {
     "not-compared": "the call that was captured was not compared",
@@ -38,7 +28,7 @@ NOT_WRITTEN = "no kernel writes to it: the scheduler lost the assign"
 WRONG_ITEM = "its kernels write what the graph asks for: `Tensor.__setitem__` makes a wrong graph"
 
 
-def name_check(check: ScheduleCheck) -> str:
+def name_check(check: result.ScheduleCheck) -> str:
     """Returns `schedule 3`, or `schedule 3, replay 2 by TinyJit`."""
     return f"schedule {check.schedule}{format_known(', replay {} by TinyJit', check.replay)}"
 
@@ -57,7 +47,7 @@ _OUTPUTS = {
 """Which of the snippet's buffers an output is -> its name."""
 
 
-def name_output(output: OutputCheck) -> str:
+def name_output(output: result.OutputCheck) -> str:
     """Returns `output 0`, or which of the snippet's buffers it is."""
     return _OUTPUTS.get(output.of, "output {}").format(output.number)
 
@@ -66,7 +56,7 @@ _RIGHT = "the kernel as scheduled computes it right"
 _RENDERED = "the renderer, the compiler or the machine made the fault"
 
 
-def describe_maker(fault: KernelFault) -> str:
+def describe_maker(fault: result.KernelFault) -> str:
     """Returns a sentence about which stage made a wrong buffer."""
     reason = format_known(" ({})", fault.reason)
     if fault.made_by == "not-told":
@@ -88,7 +78,7 @@ def describe_maker(fault: KernelFault) -> str:
     return "the kernel as scheduled computes wrong values, too, but others: the scheduler made a fault"
 
 
-def describe_stale(stale: StaleRead, reader: Kernel | None, writer: Kernel | None) -> str:
+def describe_stale(stale: result.StaleRead, reader: Kernel | None, writer: Kernel | None) -> str:
     """Returns `it reads data1_2 after E_2 #1 has written it, and should before: with what was there then it computes
     the right values`."""
     name = f"argument {stale.argument}"
@@ -105,7 +95,7 @@ def describe_stale(stale: StaleRead, reader: Kernel | None, writer: Kernel | Non
     return f"it reads {name} {order}: with what was there then it computes the right values"
 
 
-def explain_value(output: OutputCheck) -> list[str]:
+def explain_value(output: result.OutputCheck) -> list[str]:
     """Returns sentences about when a wrong value was read, if that is known."""
     sentences: list[str] = []
     stale = output.stale
@@ -132,7 +122,7 @@ def explain_value(output: OutputCheck) -> list[str]:
 # *** a wrong output and its cause
 
 
-def describe_wrong(found: Comparison) -> str:
+def describe_wrong(found: result.Comparison) -> str:
     """Returns `4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0 (PATTERN)`."""
     head = f"{found.wrong:,} of {found.total:,} elements are wrong, the first"
     if found.total == 1:
@@ -142,12 +132,12 @@ def describe_wrong(found: Comparison) -> str:
     return f"{head}: {found.got}, should be {found.expected}{bracket_pattern(found)}"
 
 
-def bracket_pattern(found: Comparison) -> str:
+def bracket_pattern(found: result.Comparison) -> str:
     """Returns ` (PATTERN)`, nothing without a pattern."""
     return format_known(" ({})", found.pattern_data and describe_pattern(found.pattern_data))
 
 
-def describe_misread(misread: Misread, node: Node | None) -> str:
+def describe_misread(misread: result.Misread, node: Node | None) -> str:
     """Returns `what it reads is right, but the buffer of CONTIGUOUS 7 is read at other steps of its ambient ranges rm1,
     rm2: at step (0, 1) it gets what belongs to (1, 0); so at 4 of 6 steps`."""
     ranges, step, read = "ranges", str(misread.step), str(misread.read)
@@ -160,7 +150,7 @@ def describe_misread(misread: Misread, node: Node | None) -> str:
     )
 
 
-def describe_writer(capture: Capture, check: ScheduleCheck, output: OutputCheck) -> list[str]:
+def describe_writer(capture: Capture, check: result.ScheduleCheck, output: result.OutputCheck) -> list[str]:
     """Returns `E_4 #0 writes ADD 5 there` for memory that changed, nothing if the writer is not known.
 
     For an item assignment whose graph was computed correctly, returns that the graph is wrong."""
@@ -196,7 +186,7 @@ def add_messages(found: ProgramCheck) -> ProgramCheck:
     return replace(found, findings=tuple(findings), endless=endless)
 
 
-def describe_endless(call: EndlessCall | ScheduleCheck) -> list[str]:
+def describe_endless(call: EndlessCall | result.ScheduleCheck) -> list[str]:
     """Returns what was rewritten without end, by which rules, and what should have been computed; a sentence each."""
     return [*describe_crash(call.crash), *map(describe_expected, call.expected[:1])]
 
@@ -204,7 +194,7 @@ def describe_endless(call: EndlessCall | ScheduleCheck) -> list[str]:
 # *** findings
 
 
-def make_findings(capture: Capture, report: CheckReport) -> tuple[Finding, ...]:
+def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding, ...]:
     """Returns one finding for each wrong output, and one for each schedule that fails without reason."""
     return tuple(_make_finding(capture, fault) for fault in find_faults(capture, report))
 
@@ -242,7 +232,7 @@ def _make_finding(capture: Capture, fault: Fault) -> Finding:
     return Finding(fault.code, kernel and kernel.name, node_id, line, message, check.schedule, number, advice=advice)
 
 
-def find_failed_node(check: ScheduleCheck, kernel: Kernel | None) -> int | None:
+def find_failed_node(check: result.ScheduleCheck, kernel: Kernel | None) -> int | None:
     """Returns the id of the node that a schedule failed at: the node that the kernel writes, or the last of the nodes
     that the scheduler was busy with."""
     if check.failed_node is not None:
@@ -252,7 +242,7 @@ def find_failed_node(check: ScheduleCheck, kernel: Kernel | None) -> int | None:
     return check.crash and max(check.crash.nodes, default=None)
 
 
-def _explain(capture: Capture, fault: Fault, output: OutputCheck) -> list[str]:
+def _explain(capture: Capture, fault: Fault, output: result.OutputCheck) -> list[str]:
     """Returns the sentences about a wrong output."""
     sentences = [f"{name_output(output)} of {name_check(fault.check)}: {describe_wrong(output.comparison)}"]
     if output.of in CHANGED:
@@ -282,19 +272,19 @@ def _explain(capture: Capture, fault: Fault, output: OutputCheck) -> list[str]:
 # *** how a wrong array differs from the right one
 
 
-def describe_pattern(pattern: Pattern) -> str:
+def describe_pattern(pattern: result.Pattern) -> str:
     """Returns a sentence about how a wrong array differs from the right one."""
     return _PATTERNS[pattern.rule](pattern)
 
 
-def _describe_repeated(pattern: Pattern) -> str:
+def _describe_repeated(pattern: result.Pattern) -> str:
     assert pattern.size is not None
     names = {0: "first", pattern.size - 1: "last"}
     name = names.get(pattern.first or 0, f"number {pattern.first}")
     return f"along axis {pattern.axis} all {pattern.size} slices are the {name} one"
 
 
-def _describe_constant(pattern: Pattern) -> str:
+def _describe_constant(pattern: result.Pattern) -> str:
     if pattern.filled is not None:
         return f"every element is {_name_filling(pattern)}"
     if pattern.first is None or pattern.size is None:
@@ -303,12 +293,12 @@ def _describe_constant(pattern: Pattern) -> str:
     return f"every element is {names.get(pattern.first, f'element {pattern.first} of the right ones')}"
 
 
-def _describe_swapped(pattern: Pattern) -> str:
+def _describe_swapped(pattern: result.Pattern) -> str:
     order = " (the order of the elements, in the same shape)" * (not pattern.same_size)
     return f"axes {pattern.axis} and {pattern.other_axis} are swapped{order}"
 
 
-def _describe_slices(pattern: Pattern) -> str:
+def _describe_slices(pattern: result.Pattern) -> str:
     assert pattern.size is not None
     slices = f"slices {pattern.first} to {pattern.last}"
     if pattern.first == pattern.last:
@@ -319,11 +309,11 @@ def _describe_slices(pattern: Pattern) -> str:
     return f"only in {slices} along axis {pattern.axis}{filled}"
 
 
-def _name_filling(pattern: Pattern) -> str:
+def _name_filling(pattern: result.Pattern) -> str:
     return {None: "wrong", "zero": "zero", "nan": "NaN"}[pattern.filled]
 
 
-_PATTERNS: dict[str, Callable[[Pattern], str]] = {
+_PATTERNS: dict[str, Callable[[result.Pattern], str]] = {
     "repeated": _describe_repeated,
     "constant": _describe_constant,
     "reversed": lambda p: f"axis {p.axis} is reversed",
@@ -339,7 +329,7 @@ _PATTERNS: dict[str, Callable[[Pattern], str]] = {
 }
 
 
-def add_pattern_sentences(report: CheckReport) -> CheckReport:
+def add_pattern_sentences(report: result.CheckReport) -> result.CheckReport:
     """Returns the report with a sentence for each pattern, as its JSON has it."""
 
     def add(item: _Compared) -> _Compared:
@@ -348,8 +338,8 @@ def add_pattern_sentences(report: CheckReport) -> CheckReport:
             return item
         return replace(item, comparison=replace(found, pattern=describe_pattern(found.pattern_data)))
 
-    schedules: list[ScheduleCheck] = []
+    schedules: list[result.ScheduleCheck] = []
     for check in report.schedules:
         outputs, buffers = tuple(map(add, check.outputs)), tuple(map(add, check.buffers))
         schedules.append(replace(check, outputs=outputs, buffers=buffers))
-    return CheckReport(tuple(schedules))
+    return result.CheckReport(tuple(schedules))

@@ -46,17 +46,6 @@ def round_count(count: int) -> str:
     return f"{count / size:.3g} {prefix}"
 
 
-def format_short(count: int) -> str:
-    """Returns a number of ops in few characters: `950`, `9,500`, `5.6M`."""
-    if abs(count) < 10_000:
-        return f"{count:,}"
-    # 999.5 would be rounded to 1000
-    value, power = scale_down(count, 1000, 999.5, 5)
-    if abs(value) < 999.5:
-        return f"{value:.3g}{'kMGTP'[power]}"
-    return f"{value:,.0f}{'kMGTP'[power]}"
-
-
 def format_seconds(seconds: float) -> str:
     """Returns a time with three digits: `840 ns`, `20.1 us`, `1.52 ms`, `2.03 s`."""
     for size, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "us")):

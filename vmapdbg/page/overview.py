@@ -12,6 +12,7 @@ from vmapdbg.diff import KernelChange, ScheduleDiff
 from vmapdbg.model.capture import Capture, Kernel
 from vmapdbg.model.ops import MOVEMENT
 from vmapdbg.model.schedule_index import find_distinct, group_equal, index_of, kernel_identity, sum_times
+from vmapdbg.model.wording import format_plural, inflect
 from vmapdbg.page.sentences import Names, say_briefly
 from vmapdbg.page.view import View
 
@@ -338,32 +339,25 @@ def _count_rules(capture: Capture, *, by_statement: bool) -> dict[Hashable, Rule
     return dict(sorted(found.items(), key=lambda item: -item[1].nodes))
 
 
-def count_outcomes(capture: Capture) -> dict[tuple[str, str], int]:
-    """Returns (outcome, rule) -> number of buffers that the rule kept or removed, the most first."""
-    counts: Counter[tuple[str, str]] = Counter()
+def describe_outcomes(capture: Capture) -> list[str]:
+    """Returns how many buffers were kept and removed, and how many reduces a patch leaves whole and stock tinygrad
+    splits: a sentence each, by rule, the most first."""
+    outcomes: dict[str, Counter[str]] = {}
+    unsplit: Counter[str] = Counter()
+    examples: dict[str, str] = {}
     for schedule in capture.schedules:
         for made in schedule.bufferizes:
-            rule = made.decided.rule if made.decided is not None else made.outcome
-            counts[made.outcome, rule] += 1
-    return dict(sorted(counts.items(), key=lambda item: (item[0][0], -item[1])))
-
-
-class UnsplitCount(NamedTuple):
-    """The reduces that a patch leaves whole by one rule, and the first of them: a node of `schedule`."""
-
-    rule: str
-    nodes: int
-    schedule: int
-    example: int
-
-
-def count_unsplit(capture: Capture) -> list[UnsplitCount]:
-    """Returns the reduces that a patch leaves whole and stock tinygrad splits, by rule, the most first."""
-    counts: dict[str, UnsplitCount] = {}
-    for schedule in capture.schedules:
+            rule = made.outcome if made.decided is None else made.decided.rule
+            outcomes.setdefault(made.outcome, Counter())[rule] += 1
         for node in schedule.nodes:
             if node.unsplit is not None:
-                rule = node.unsplit.rule
-                count = counts.get(rule, UnsplitCount(rule, 0, schedule.index, node.id))
-                counts[rule] = count._replace(nodes=count.nodes + 1)
-    return sorted(counts.values(), key=lambda count: -count.nodes)
+                unsplit[node.unsplit.rule] += 1
+                examples.setdefault(node.unsplit.rule, f"node {node.id} of schedule {schedule.index}")
+    sentences: list[str] = []
+    for outcome, rules in sorted(outcomes.items()):
+        counts = ", ".join(f"{count:,} {rule}" for rule, count in rules.most_common())
+        sentences.append(f"buffers {outcome}: {counts}")
+    for rule, count in unsplit.most_common():
+        reduces = f"{format_plural(count, 'reduce')} {inflect(count, 'is', 'are')}"
+        sentences.append(f"{reduces} not split, as stock tinygrad would: {rule}, e.g. {examples[rule]}")
+    return sentences

@@ -118,12 +118,6 @@ def say_unsplit(unsplit: Unsplit) -> str:
     return f"{what} ({stock}: {shapes})"
 
 
-def say_left_whole(rule: str, nodes: int) -> str:
-    """Returns how many reduces are not split, and why."""
-    verb = "is" if nodes == 1 else "are"
-    return f"{format_plural(nodes, 'reduce')} {verb} not split, as stock tinygrad would: {rule}"
-
-
 def _name_axes(axes: Sequence[int]) -> str:
     return f"{inflect(len(axes), 'axis', 'axes')} {', '.join(map(str, axes))}"
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from io import StringIO
-from itertools import groupby, product
+from itertools import product
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -46,14 +46,12 @@ from vmapdbg.page.overview import (
     KernelRow,
     RuleRow,
     count_methods,
-    count_outcomes,
     count_rules,
-    count_unsplit,
+    describe_outcomes,
     group_kernels,
     sum_kernels,
 )
 from vmapdbg.page.sections import SECTIONS, load_section
-from vmapdbg.page.sentences import say_left_whole
 from vmapdbg.page.text.layout import Page
 from vmapdbg.page.text.view import MARKS, RunView, ScheduleView
 from vmapdbg.page.view import View
@@ -204,8 +202,10 @@ class Report:
         self.sources: list[SourceView] = view_files(files_before or files, files, self.notes, snippets)
         self.rules: list[RuleRow] = count_rules(view)
         self.methods: list[CostRow] = []
+        self.outcomes: list[str] = []
         if not view.is_pair:
             self.methods = count_methods(view)
+            self.outcomes = describe_outcomes(view.after)
         self.rule_names = {rule.code: rule.name for rule in RULES}
 
     # *** for the template
@@ -260,17 +260,6 @@ class Report:
         if self.is_pair:
             return sum(not pair.is_empty for pair in self.view.schedules)
         return len(find_distinct(self.after))
-
-    def list_outcomes(self) -> list[str]:
-        """How many buffers were kept and removed, by which rules."""
-        if self.is_pair:
-            return []
-        lines: list[str] = []
-        for outcome, same in groupby(count_outcomes(self.after).items(), lambda item: item[0][0]):
-            counts = {rule: count for (_, rule), count in same}
-            rules = ", ".join(f"{count:,} {rule}" for rule, count in counts.items())
-            lines.append(f"{sum(counts.values()):,} buffers {outcome}: {rules}")
-        return lines + [say_left_whole(count.rule, count.nodes) for count in count_unsplit(self.after)]
 
     def list_sections(self) -> Iterator[tuple[str, str]]:
         """Yields the title and the text of each section without a drawing of its own, for each schedule."""

@@ -7,39 +7,12 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from vmapdbg.check.findings import (
-    CHANGED,
-    LIVE_CHANGED,
-    NOT_CHOSEN,
-    OVERWRITTEN,
-    STALE_READ,
-    Blame,
-    ProgramCheck,
-    captured_result_of,
-    find_blame,
-)
+from vmapdbg.check import findings
 from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.model.capture import Capture, Node
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural
-from vmapdbg.page.check_sentences import (
-    NOT_WRITTEN,
-    REPLAYED,
-    STOCK_RUNS,
-    bracket_pattern,
-    describe_endless,
-    describe_lost,
-    describe_maker,
-    describe_misread,
-    describe_pattern,
-    describe_stale,
-    describe_writer,
-    explain_value,
-    find_failed_node,
-    name_check,
-    name_node,
-    name_output,
-)
+from vmapdbg.page import check_sentences as say
 from vmapdbg.page.format import Places, format_shape
 from vmapdbg.page.sentences import describe_crash, describe_error, describe_expected, describe_left_out
 from vmapdbg.page.text.layout import ALERT, Page, Piece
@@ -47,10 +20,10 @@ from vmapdbg.page.text.layout import ALERT, Page, Piece
 _MOST_TESTS = 3
 _MOST_REASONS = 12
 _FINDINGS = {
-    OVERWRITTEN: "overwritten input",
-    LIVE_CHANGED: "overwritten tensor",
-    NOT_CHOSEN: "written outside of the index",
-    STALE_READ: "read at the wrong time",
+    findings.OVERWRITTEN: "overwritten input",
+    findings.LIVE_CHANGED: "overwritten tensor",
+    findings.NOT_CHOSEN: "written outside of the index",
+    findings.STALE_READ: "read at the wrong time",
 }
 _MOST_OUTPUTS = 3
 _MOST_SKIPPED = 3
@@ -114,19 +87,19 @@ def _print_graph_error(page: Page, capture: Capture) -> None:
 
 def _print_schedule(page: Page, capture: Capture, report: CheckReport, check: ScheduleCheck) -> None:
     index = index_of(capture.schedules[check.schedule])
-    page.add((name_check(check), "bold"), page.places.format(check.line, "  {}"))
+    page.add((say.name_check(check), "bold"), page.places.format(check.line, "  {}"))
     if check.failed is not None:
         _print_failure(page, index, check)
         if check.stock_runs:
-            page.add(STOCK_RUNS, indent=2)
+            page.add(say.STOCK_RUNS, indent=2)
     for sentence, line in describe_left_out(check):
         page.add((sentence, ALERT), page.place(line), indent=2)
     for output in check.wrong:
         _print_output(page, capture, check, output)
-    captured = captured_result_of(report, check)
+    captured = findings.captured_result_of(report, check)
     if check.wrong and captured is not None:
-        page.add(REPLAYED[captured], indent=2)
-    elif any(output.of not in CHANGED for output in check.wrong):
+        page.add(say.REPLAYED[captured], indent=2)
+    elif any(output.of not in findings.CHANGED for output in check.wrong):
         _print_blame(page, capture, check)
     for reason in check.unchecked:
         page.add(("not checked: ", "yellow"), reason, indent=2)
@@ -138,7 +111,7 @@ def _print_failure(page: Page, index: ScheduleIndex, check: ScheduleCheck) -> No
     kernel = index.kernel(check.failed_kernel)
     if kernel is not None:
         parts: list[Piece] = ["in kernel ", (f"{kernel.name} #{check.failed_kernel}", "bold")]
-        node = index.node(find_failed_node(check, kernel))
+        node = index.node(say.find_failed_node(check, kernel))
         if node is not None:
             parts += [f", which writes {node.op} {node.id}", page.place(node.line)]
         page.add(*parts, indent=2)
@@ -159,18 +132,18 @@ def _print_failure(page: Page, index: ScheduleIndex, check: ScheduleCheck) -> No
 
 def _print_output(page: Page, capture: Capture, check: ScheduleCheck, output: OutputCheck) -> None:
     found = output.comparison
-    head = f"{name_output(output)} {format_shape(output.shape)} {output.dtype}"
+    head = f"{say.name_output(output)} {format_shape(output.shape)} {output.dtype}"
     page.add(f"{head}: ", (_count_wrong(found), ALERT), indent=2)
     page.add(_describe_first(found), indent=4)
     if found.pattern_data is not None:
-        page.add(describe_pattern(found.pattern_data), indent=4)
-    for sentence in describe_writer(capture, check, output):
+        page.add(say.describe_pattern(found.pattern_data), indent=4)
+    for sentence in say.describe_writer(capture, check, output):
         node = index_of(capture.schedules[check.schedule]).node(output.writer_node)
         page.add((sentence, ALERT), page.place(node and node.line), indent=4)
-    for sentence in explain_value(output):
+    for sentence in say.explain_value(output):
         page.add((sentence, ALERT), indent=4)
     if output.is_written is False:
-        page.add((NOT_WRITTEN, ALERT), indent=4)
+        page.add((say.NOT_WRITTEN, ALERT), indent=4)
     tolerance, about = found.tolerance, "compared exactly"
     if tolerance.relative:
         near = format_known(", {:.1e} near zero", tolerance.absolute or None)
@@ -193,7 +166,7 @@ def _describe_first(found: Comparison) -> str:
 def _print_blame(page: Page, capture: Capture, check: ScheduleCheck) -> None:
     """Prints the first wrong buffer, and the buffers that could not be compared: the first wrong one may be among
     them."""
-    blame = find_blame(capture, check)
+    blame = findings.find_blame(capture, check)
     if blame is None:
         reason = "no buffer between its kernels was kept"
         if check.buffers:
@@ -203,7 +176,7 @@ def _print_blame(page: Page, capture: Capture, check: ScheduleCheck) -> None:
         buffer, by = blame.buffer, ", a copy"
         if blame.kernel is not None:
             by = f", written by {blame.kernel.name} #{buffer.kernel}"
-        name = (name_node(blame.node, buffer.node), "bold")
+        name = (say.name_node(blame.node, buffer.node), "bold")
         about = f" {format_shape(buffer.shape)} {buffer.dtype}{by}"
         page.add("first wrong buffer: ", name, about, page.place(blame.node and blame.node.line), indent=2)
         for sentence in _explain_blame(page, blame, check):
@@ -224,25 +197,25 @@ def _describe_rewrite(capture: Capture, check: ScheduleCheck) -> str:
     return f"vmapdbg why --value --schedule {check.schedule}"
 
 
-def _explain_blame(page: Page, blame: Blame, check: ScheduleCheck) -> list[Piece]:
+def _explain_blame(page: Page, blame: findings.Blame, check: ScheduleCheck) -> list[Piece]:
     buffer, found = blame.buffer, blame.buffer.comparison
     assert found is not None
     sentences: list[Piece] = ["wrong in the same way"]
     # each buffer has its tolerance, by how often it is rounded: that makes no other fault
     if all(replace(output.comparison, tolerance=found.tolerance) != found for output in check.wrong):
-        sentences = [f"{_count_wrong(found)}, {_describe_first(found)}{bracket_pattern(found)}"]
-    sentences += [(describe_lost(name), ALERT) for name in blame.lost]
+        sentences = [f"{_count_wrong(found)}, {_describe_first(found)}{say.bracket_pattern(found)}"]
+    sentences += [(say.describe_lost(name), ALERT) for name in blame.lost]
     if buffer.misread is not None:
         where = page.places.format(blame.misread and blame.misread.line, "  [{}]")
-        sentences.append((f"{describe_misread(buffer.misread, blame.misread)}{where}", ALERT))
+        sentences.append((f"{say.describe_misread(buffer.misread, blame.misread)}{where}", ALERT))
     elif blame.read_right and not blame.lost and not blame.stale:
         read = f"all {blame.read_right} buffers that it reads are"
         if blame.read_right == 1:
             read = "the buffer that its kernel reads is"
         sentences.append(f"{read} right: this kernel makes the fault")
-    sentences += [(describe_stale(read, blame.kernel, writer), ALERT) for read, writer in blame.stale]
+    sentences += [(say.describe_stale(read, blame.kernel, writer), ALERT) for read, writer in blame.stale]
     if buffer.fault is not None:
-        sentences.append(describe_maker(buffer.fault))
+        sentences.append(say.describe_maker(buffer.fault))
     if blame.node is not None and blame.node.realized is not None:
         sentences.append(f"realized: {blame.node.realized.reason}: {blame.node.realized.detail}")
     if blame.bufferize is not None:
@@ -257,14 +230,14 @@ def _explain_blame(page: Page, blame: Blame, check: ScheduleCheck) -> list[Piece
 # *** a whole program
 
 
-def print_run_check(document: ProgramCheck, console: Console) -> None:
+def print_run_check(document: findings.ProgramCheck, console: Console) -> None:
     """Prints the findings of a program, and the summary."""
     page = Page(console)
     for wrong in document.findings:
         name = _FINDINGS.get(wrong.code, "wrong value")
         _print_finding(page, wrong.line, wrong.code, name, [wrong.message], wrong.tests)
     for call in document.endless:
-        _print_finding(page, call.line, call.code, "rewriting without end", describe_endless(call), call.tests)
+        _print_finding(page, call.line, call.code, "rewriting without end", say.describe_endless(call), call.tests)
     _print_counts(page, document)
     page.print()
 
@@ -275,23 +248,21 @@ def _print_finding(
     page.add((line or "?", "bold"), "  ", (code, ALERT), f" {name}")
     for sentence in sentences:
         page.add(sentence, indent=4)
-    for test in tests[:_MOST_TESTS]:
+    for test in page.first(tests, _MOST_TESTS, "and {}", noun="other test", indent=4):
         page.add(("in ", "dim"), test, indent=4, hang=5)
-    if len(tests) > _MOST_TESTS:
-        page.add((f"and {format_plural(len(tests) - _MOST_TESTS, 'other test')}", "dim"), indent=4)
 
 
-def _print_counts(page: Page, document: ProgramCheck) -> None:
+def _print_counts(page: Page, document: findings.ProgramCheck) -> None:
     compared = f"{document.compared:,} of {format_plural(document.schedules, 'schedule')} compared"
     if document.replays:
         compared += f", {document.replays_compared:,} of {format_plural(document.replays, 'replay')}"
     values = format_plural(document.values, "value")
     verdict = (f"{values}, all right", "bold green")
-    findings = (*document.findings, *document.endless)
-    if findings:
-        tests = {test for finding in findings for test in finding.tests}
-        found = f"{format_plural(len(findings), 'finding')} in {format_plural(len(tests), 'test')}"
-        verdict = (f"{found} ({values})", ALERT)
+    found = (*document.findings, *document.endless)
+    if found:
+        tests = {test for finding in found for test in finding.tests}
+        count = f"{format_plural(len(found), 'finding')} in {format_plural(len(tests), 'test')}"
+        verdict = (f"{count} ({values})", ALERT)
     elif not document.values:
         verdict = ("nothing was compared", "bold yellow")
     page.add("vmapdbg check: ", verdict, f"; {compared}")

@@ -23,9 +23,9 @@ from vmapdbg.page.format import (
     format_redundancy,
     format_seconds,
     format_share,
-    format_short,
     join_change,
     list_facts,
+    round_count,
 )
 from vmapdbg.page.sentences import describe_error, say_reason
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Piece, Row
@@ -34,8 +34,6 @@ from vmapdbg.page.text.view import MARKS, STATUS_STYLES, ScheduleView, describe_
 _BAR = 6
 MUCH_REDUNDANCY = 2.0
 """A kernel with this redundancy or more is marked."""
-_SHADES = ((0.66, "bold yellow"), (0.33, "yellow"), (0.05, ""), (-1, "dim"))
-"""The share of the work above which a kernel has a style; the largest kernel has 1."""
 _TITLES = {
     "changed": "changed",
     "fused-from": "fused",
@@ -107,15 +105,13 @@ def list_parts(change: KernelChange) -> tuple[str, tuple[KernelSide, ...]]:
 def _format_kernel(view: ScheduleView, group: list[KernelSide], share: float) -> Row:
     """Returns the row of equal kernels; `share` is their work as a part of the largest kernel's."""
     kernel, numbers = group[0].kernel, [side.number for side in group]
-    name, shade, redundant = "bold", "", ""
-    if len(view.pair.kernels) > 1:
-        shade = next(style for least, style in _SHADES if share > least)
+    name, redundant = "bold", ""
     if kernel.redundancy is not None and kernel.redundancy >= MUCH_REDUNDANCY:
         redundant = "bold yellow"
     filled = max(round(share * _BAR), 1) if share > 0 else 0
     amounts: tuple[Piece, ...] = (
-        (format_count(kernel.executed_ops), shade),
-        (f"{format_share(share, 1):>4} {'#' * filled}", shade),
+        format_count(kernel.executed_ops),
+        f"{format_share(share, 1):>4} {'#' * filled}",
         format_bytes(kernel.bytes),
         (format_redundancy(kernel.redundancy), redundant),
         format_count(kernel.threads),
@@ -188,9 +184,9 @@ def _format_change(view: ScheduleView, group: list[KernelChange]) -> Row:
         Cell("", MARKS[item.status], comfort=1),
         Cell("#", numbers, comfort=3, most=10),
         Cell("kernel", name, comfort=16, most=48),
-        Cell("ops", page.compare(before[0], after[0], format_short), comfort=10, most=30),
+        Cell("ops", page.compare(before[0], after[0], round_count), comfort=10, most=30),
         Cell("moves", page.compare(before[1], after[1], format_bytes), comfort=10, most=34, leaves=2),
-        Cell("threads", page.change(format_short(before[2]), format_short(after[2])), comfort=7, most=24, leaves=1),
+        Cell("threads", page.change(round_count(before[2]), round_count(after[2])), comfort=7, most=24, leaves=1),
     ]
     notes: list[Text] = []
     words, parts = list_parts(item)

@@ -10,22 +10,8 @@ from vmapdbg.diff import KernelChange, ValueDiff
 from vmapdbg.lint import RULES
 from vmapdbg.model.schedule_index import find_distinct, group_equal
 from vmapdbg.model.wording import count_shown, format_plural, join_first
+from vmapdbg.page import overview
 from vmapdbg.page.format import format_bytes, format_count, format_redundancy, format_seconds, format_share, round_count
-from vmapdbg.page.overview import (
-    Cost,
-    CostRow,
-    KernelRow,
-    RuleRow,
-    count_changed_nodes,
-    count_lines,
-    count_methods,
-    count_outcomes,
-    count_rules,
-    count_unsplit,
-    group_kernels,
-    sum_kernels,
-)
-from vmapdbg.page.sentences import say_left_whole
 from vmapdbg.page.text.kernels import MUCH_REDUNDANCY, list_parts
 from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
 from vmapdbg.page.text.view import MARKS, describe_time, describe_totals, format_output
@@ -42,16 +28,16 @@ _NEAR = 0.75
 
 def add_overview(view: View, page: Page, hidden: str) -> None:
     """Adds the overview to the page; `hidden` says how to see the rest, and is added last."""
-    overview = _Overview(view, page)
+    printer = _Overview(view, page)
     if view.is_pair:
-        overview.add_changed_schedules()
+        printer.add_changed_schedules()
     else:
-        overview.add_totals()
-    overview.add_values()
-    overview.add_kernels()
-    overview.add_costs()
-    overview.add_rules()
-    overview.add_findings()
+        printer.add_totals()
+    printer.add_values()
+    printer.add_kernels()
+    printer.add_costs()
+    printer.add_rules()
+    printer.add_findings()
     page.add()
     page.add((hidden, "dim"))
 
@@ -59,8 +45,8 @@ def add_overview(view: View, page: Page, hidden: str) -> None:
 class _Overview:
     def __init__(self, view: View, page: Page) -> None:
         self.view, self.page, self.places = view, page, page.places
-        self.kernels = group_kernels(view)
-        self.total = sum_kernels(view.after)
+        self.kernels = overview.group_kernels(view)
+        self.total = overview.sum_kernels(view.after)
 
     # *** the whole
 
@@ -96,7 +82,7 @@ class _Overview:
             if parts := describe_totals(page, *sides) + describe_time(page, *sides):
                 page.add(Text(", ").join(parts), indent=2)
         pairs = [item for item in schedules if item.is_pair]
-        if count_changed_nodes(pairs):
+        if overview.count_changed_nodes(pairs):
             buffers = sum(made.status != "unchanged" for item in pairs for made in item.bufferizes)
             counts = _join_counts(
                 (sum(len(item.nodes) for item in pairs), "changed"),
@@ -140,7 +126,7 @@ class _Overview:
             names = [f"{row.kernel.name} {format_share(row.after.bytes, self.total.bytes)}" for row in ranked]
             self.page.add(("by bytes moved: ", "dim"), ", ".join(names[:_MOST_PLACES]), indent=2)
 
-    def format_kernel(self, row: KernelRow) -> Row:
+    def format_kernel(self, row: overview.KernelRow) -> Row:
         kernel, cost, measured = row.kernel, row.after, row.kernel.measured
         launches, median, predicted, style = cost.launches, "", "", "bold"
         if measured is not None:
@@ -165,7 +151,9 @@ class _Overview:
     def name_places(self, lines: Iterable[str]) -> Piece:
         return self.places.format_first(list(lines), _MOST_PLACES), "dim"
 
-    def list_work(self, before: Cost, after: Cost, ops_leave: int | None = None, moves_leave: int = 0) -> list[Cell]:
+    def list_work(
+        self, before: overview.Cost, after: overview.Cost, ops_leave: int | None = None, moves_leave: int = 0
+    ) -> list[Cell]:
         """Returns the cells of ops and bytes: of one run with their shares, of two runs as changes."""
         if self.view.is_pair:
             ops = self.page.compare(before.ops, after.ops, round_count)
@@ -181,7 +169,7 @@ class _Overview:
             Cell("of all", format_share(after.bytes, self.total.bytes), right=True, comfort=6),
         ]
 
-    def format_changed_kernel(self, row: KernelRow) -> Row:
+    def format_changed_kernel(self, row: overview.KernelRow) -> Row:
         page, change = self.page, row.change
         seconds = Text()
         if row.is_timed:
@@ -222,12 +210,14 @@ class _Overview:
         mark, change = "", ", "
         if self.view.is_pair:
             mark, change = MARKS["changed"], " changed, the largest change of work first; "
-        self.add_cost_table("line", count_lines(self.view), f"{change}a kernel counts for each of its lines", mark)
+        self.add_cost_table(
+            "line", overview.count_lines(self.view), f"{change}a kernel counts for each of its lines", mark
+        )
         if not self.view.is_pair:
-            methods = count_methods(self.view)
+            methods = overview.count_methods(self.view)
             self.add_cost_table("method", methods, ", a kernel counts for each of which it computes a value", mark)
 
-    def add_cost_table(self, noun: str, counted: Sequence[CostRow], about: str, mark: Piece) -> None:
+    def add_cost_table(self, noun: str, counted: Sequence[overview.CostRow], about: str, mark: Piece) -> None:
         """Adds a table of lines or methods; a method has the lines that call it."""
         if not counted:
             return
@@ -255,7 +245,7 @@ class _Overview:
     # *** rules
 
     def add_rules(self) -> None:
-        page, counted = self.page, count_rules(self.view)
+        page, counted = self.page, overview.count_rules(self.view)
         if not counted:
             return
         nodes: Piece = format_plural(sum(row.after.nodes for row in counted), "node")
@@ -265,16 +255,10 @@ class _Overview:
         page.table([self.format_rule(row) for row in counted[:_MOST_RULES]])
         if self.view.is_pair:
             return
-        counts: dict[str, list[str]] = {}
-        for (outcome, rule), count in count_outcomes(self.view.after).items():
-            counts.setdefault(outcome, []).append(f"{count:,} {rule}")
-        for outcome, rules in counts.items():
-            page.add((f"buffers {outcome}: ", "dim"), ", ".join(rules), indent=2)
-        for count in count_unsplit(self.view.after):
-            example = f"  e.g. node {count.example} of schedule {count.schedule}"
-            page.add(say_left_whole(count.rule, count.nodes), (example, "dim"), indent=2)
+        for sentence in overview.describe_outcomes(self.view.after):
+            page.add((sentence, "dim"), indent=2)
 
-    def format_rule(self, row: RuleRow) -> Row:
+    def format_rule(self, row: overview.RuleRow) -> Row:
         page, before, after = self.page, row.before, row.after
         nodes = page.change(format_count(before.nodes), format_count(after.nodes))
         kept = page.change(format_count(before.kept), format_count(after.kept))
@@ -304,7 +288,7 @@ class _Overview:
             self.page.add((first.code, ALERT), what, indent=2)
 
 
-def list_limits(row: KernelRow) -> Iterator[str]:
+def list_limits(row: overview.KernelRow) -> Iterator[str]:
     """Yields notes about a kernel that wastes work, or is near a limit."""
     kernel = row.kernel
     if kernel.redundancy is not None and kernel.redundancy >= MUCH_REDUNDANCY:

@@ -20,20 +20,10 @@ from vmapdbg.model.wording import format_known, format_plural, inflect, shorten_
 from vmapdbg.page.format import Places, format_ids, label_patches
 from vmapdbg.page.sections import SECTIONS
 from vmapdbg.page.sentences import describe_crash
+from vmapdbg.page.text import view as views
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Page, Piece, Row
 from vmapdbg.page.text.overview import add_overview
 from vmapdbg.page.text.source import add_one_column
-from vmapdbg.page.text.view import (
-    STATUS_STYLES,
-    RunView,
-    ScheduleView,
-    describe_schedule,
-    describe_time,
-    describe_totals,
-    name_only_side,
-    name_schedule,
-    print_schedule,
-)
 from vmapdbg.page.view import Findings, Selected, View, select_schedules
 
 _MANY_SCHEDULES = 4
@@ -61,7 +51,7 @@ def print_capture(
     if unknown := sorted(set(only) - set(SECTIONS)):
         raise ValueError(f"unknown section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
     page = Page(console, Places.of(capture), show_all=show_all)
-    run = RunView(page, capture=capture, copies_source=selected is not None)
+    run = views.RunView(page, capture=capture, copies_source=selected is not None)
     reasons: dict[int, str] = {}
     has_rest = selected is None and not isinstance(schedule, int)
     if selected is None:
@@ -100,7 +90,7 @@ def print_diff(
     items = [(item, "") for item in selected or ()]
     if selected is None:
         items = [(Selected(pair, pair), reason) for pair, reason in _list_brief(diff, show_all=show_all)]
-    _print_schedules(RunView(page, diff=diff, unified=unified), items)
+    _print_schedules(views.RunView(page, diff=diff, unified=unified), items)
     page.print()
 
 
@@ -115,7 +105,9 @@ def print_overview(view: View, console: Console, hidden: str) -> None:
     page.print()
 
 
-def _print_schedules(run: RunView, items: Iterable[tuple[Selected, str]], only: Collection[str] = SECTIONS) -> None:
+def _print_schedules(
+    run: views.RunView, items: Iterable[tuple[Selected, str]], only: Collection[str] = SECTIONS
+) -> None:
     """Prints parts of schedules, in one line if they have a reason for that. No blank line is between such lines."""
     for is_brief, group in groupby(items, key=lambda item: bool(item[1])):
         if is_brief:
@@ -123,16 +115,16 @@ def _print_schedules(run: RunView, items: Iterable[tuple[Selected, str]], only: 
             _print_brief(run, [(item.part, reason) for item, reason in group])
             continue
         for item, _ in group:
-            print_schedule(ScheduleView(run, item.part, item.whole), only)
+            views.print_schedule(views.ScheduleView(run, item.part, item.whole), only)
 
 
-def _print_brief(run: RunView, items: Sequence[tuple[ScheduleDiff, str]]) -> None:
+def _print_brief(run: views.RunView, items: Sequence[tuple[ScheduleDiff, str]]) -> None:
     """Adds a line for each schedule of one run; of two runs, schedules with the same reason share a line."""
     page = run.page
     if run.diff is None:
         for pair, reason in items:
             option = (f"  ({reason}; --schedule {pair.index})", "dim")
-            page.add(*describe_schedule(ScheduleView(run, pair), "--"), option, hang=3)
+            page.add(*views.describe_schedule(views.ScheduleView(run, pair), "--"), option, hang=3)
         return
     for group in group_equal(items, lambda item: item[1]):
         pairs, reason = [pair for pair, _ in group], group[0][1]
@@ -143,7 +135,7 @@ def _print_brief(run: RunView, items: Sequence[tuple[ScheduleDiff, str]]) -> Non
         sign, style = _BRIEF_SIGNS.get(reason, ("~", "dim"))
         names = format_ids(pair.index for pair in pairs)
         if any(pair.is_pair and pair.before != pair.after for pair in pairs):
-            names = ", ".join(map(name_schedule, pairs))
+            names = ", ".join(map(views.name_schedule, pairs))
         name = f"{sign} {inflect(len(pairs), 'schedule')} {names}"
         page.add((name, style), f"  {reason}", (f"  ({held})", "dim"))
 
@@ -281,13 +273,13 @@ def _list_brief(diff: CaptureDiff, *, show_all: bool) -> list[tuple[ScheduleDiff
         elif schedule.is_empty:
             reason = "unchanged"
         elif not schedule.is_pair:
-            reason = name_only_side(schedule)
+            reason = views.name_only_side(schedule)
         else:
             # layers of a network change alike, except for their place and their values
             nameless = replace(schedule, before=0, after=0, line_before=None, line_after=None, outputs=())
             first = seen.setdefault(repr(nameless), schedule)
             if first is not schedule:
-                reason = f"the changes of schedule {name_schedule(first)} again"
+                reason = f"the changes of schedule {views.name_schedule(first)} again"
         found.append((schedule, reason))
     return found
 
@@ -302,12 +294,10 @@ def _print_findings(page: Page, diff: CaptureDiff) -> None:
     if counts:
         page.head("Findings", ", ".join(counts))
     for sign, style, findings in (("-", BEFORE, diff.findings_gone), ("+", AFTER, diff.findings_new)):
-        for found in findings[:_MOST_FINDINGS]:
+        more = f"{sign} {{}} more"
+        for found in page.first(findings, _MOST_FINDINGS, more, noun="finding", indent=0, style=style):
             sentence = f" {found.message}{page.places.format(found.line, ' ({})')}"
             page.add((f"{sign} {found.code}", style), sentence, hang=4)
-        if len(findings) > _MOST_FINDINGS:
-            more = format_plural(len(findings) - _MOST_FINDINGS, "finding")
-            page.add((f"{sign} {more} more", style))
 
 
 # *** the verdict
@@ -322,10 +312,10 @@ def _format_verdict(page: Page, diff: CaptureDiff) -> Text:
     if before.error != after.error:
         parts = [page.text(f"before {_describe_end(before)}; after {_describe_end(after)}")]
     else:
-        parts = describe_totals(page, before.totals, after.totals)
-        parts = _describe_counts(page, diff, parts) + parts + describe_time(page, before.totals, after.totals)
+        parts = views.describe_totals(page, before.totals, after.totals)
+        parts = _describe_counts(page, diff, parts) + parts + views.describe_time(page, before.totals, after.totals)
     if diff.values != "unknown":
-        parts.append(page.text(f"values {diff.values}", STATUS_STYLES.get(diff.values, "")))
+        parts.append(page.text(f"values {diff.values}", views.STATUS_STYLES.get(diff.values, "")))
     if diff.printed is not None and not diff.printed.equal:
         parts.append(page.text("printed differently", ALERT))
     verdict = Text(", ").join(parts)

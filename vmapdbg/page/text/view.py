@@ -19,8 +19,8 @@ from vmapdbg.page.format import (
     format_ratio,
     format_seconds,
     format_shape,
-    format_short,
     join_change,
+    round_count,
     star_ambient,
 )
 from vmapdbg.page.sections import SECTIONS, load_section
@@ -239,12 +239,9 @@ def _print_alerts(view: ScheduleView) -> None:
         alert = f"!! made with {then}, now {now}: tinygrad's schedule cache ignores {it}"
         view.page.add((alert, ALERT), indent=2, hang=3)
     lost = [(item, item.after) for item in view.pair.bufferizes if item.lost_after and item.after is not None]
-    for item, made in lost[:_MOST_ALERTS]:
+    for item, made in view.page.first(lost, _MOST_ALERTS, "!! and {} more, see BUFFERIZE below", style=ALERT):
         about = f"node {made.node} {item.op}: ambient {', '.join(item.lost_after)}"
         view.page.add((f"!! BUFFERIZE of {about} is NOT closed", ALERT), indent=2, hang=3)
-    if len(lost) > _MOST_ALERTS:
-        more = format_plural(len(lost) - _MOST_ALERTS, "BUFFERIZE", "BUFFERIZEs")
-        view.page.add((f"!! and {more} more, see BUFFERIZE below", ALERT), indent=2)
 
 
 # *** two runs
@@ -256,11 +253,11 @@ def describe_totals(page: Page, before: Totals, after: Totals) -> list[Text]:
     for label, name, write in (
         ("kernels", "kernels", str),
         ("copies", "copies", str),
-        ("executed ops", "executed_ops", format_short),
+        ("executed ops", "executed_ops", round_count),
         ("moved", "bytes", format_bytes),
         ("buffers", "buffer_bytes", format_bytes),
         ("LOCAL", "local_bytes", format_bytes),
-        ("threads", "threads", format_short),
+        ("threads", "threads", round_count),
     ):
         one, other = getattr(before, name), getattr(after, name)
         ratio = ""
