@@ -52,12 +52,12 @@ class Process:
 
 # The ids of tinygrad.func's RANGEs are below all ids that a user writes. The first KEY_IDS ids of each kind appear only in the keys of the schedule
 # cache (engine/schedule.py); make_range uses the others. The scheduler renames them all (name_own_ranges in schedule/_scopes.py)
-FIRST_OWN_ID, FIRST_PADDED_ID, KEY_IDS = -(1<<20), -(1<<40), 1<<20
+FIRST_GENERATED_ID, FIRST_PADDED_ID, KEY_IDS = -(1<<20), -(1<<40), 1<<20
 
 # faster than a WeakSet, which needs several Python calls for each element
 def remember(kept:set[ref], u:Any) -> None: kept.add(ref(u, kept.discard))
 
-process = Process(itertools.count(FIRST_OWN_ID-KEY_IDS, -1), itertools.count(FIRST_PADDED_ID-KEY_IDS, -1))
+process = Process(itertools.count(FIRST_GENERATED_ID-KEY_IDS, -1), itertools.count(FIRST_PADDED_ID-KEY_IDS, -1))
 
 # *** the user's functions that tinygrad.func runs now, in this thread
 

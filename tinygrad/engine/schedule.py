@@ -9,7 +9,7 @@ from tinygrad.uop.ops import TRACK_MATCH_STATS, AxisType, Ops, PatternMatcher, U
 from tinygrad_overlay import _state
 from tinygrad_overlay._func import graph
 from tinygrad_overlay._patching import Changes
-from tinygrad_overlay._state import FIRST_OWN_ID, FIRST_PADDED_ID
+from tinygrad_overlay._state import FIRST_GENERATED_ID, FIRST_PADDED_ID
 from tinygrad_overlay.schedule import _pass, _scopes
 from tinygrad_overlay.schedule.rangeify import outer_variable_name
 
@@ -50,8 +50,8 @@ def complete_create_schedule_with_vars(big_sink:UOp) -> tuple[dict[UOp, UOp], li
 @dataclass
 class KeyIds:
   """Maps the args of tinygrad.func's RANGEs to args in the key of one schedule, and back: the same program always has the same key."""
-  of_own: dict[tuple, tuple] = field(default_factory=dict)
-  own: dict[tuple, tuple] = field(default_factory=dict)
+  key_args: dict[tuple, tuple] = field(default_factory=dict)
+  original_args: dict[tuple, tuple] = field(default_factory=dict)
   nodes: dict[UOp, UOp] = field(default_factory=dict)  # node of the key -> node of the graph
   graph: UOp|None = None
 
@@ -64,16 +64,16 @@ def schedule_with_key_ids(big_sink:UOp) -> tuple[dict[UOp, UOp], list[ExecItem],
 
 def take_key_id(ctx, r:UOp) -> UOp|None:
   """A rule of stock's rewrite from graph to key, which renames the buffers."""
-  if not _scopes.is_own(r) or (ids:=key_ids.get()) is None or r.arg in ids.own: return None
-  if (arg:=ids.of_own.get(r.arg)) is None:
-    first = FIRST_PADDED_ID if _scopes.is_padded(r) else FIRST_OWN_ID
-    arg = ids.of_own[r.arg] = (first-len(ids.own),)+r.arg[1:]
-    ids.own[arg] = r.arg
+  if not _scopes.is_generated(r) or (ids:=key_ids.get()) is None or r.arg in ids.original_args: return None
+  if (arg:=ids.key_args.get(r.arg)) is None:
+    first = FIRST_PADDED_ID if _scopes.is_padded(r) else FIRST_GENERATED_ID
+    arg = ids.key_args[r.arg] = (first-len(ids.original_args),)+r.arg[1:]
+    ids.original_args[arg] = r.arg
   return r.replace(arg=arg)
 
-def take_own_id(ctx, r:UOp) -> UOp|None:
+def take_original_id(ctx, r:UOp) -> UOp|None:
   """A rule of stock's rewrite back, from the cached schedule to the nodes of the current graph."""
-  if (ids:=key_ids.get()) is None or (arg:=ids.own.get(r.arg)) is None: return None
+  if (ids:=key_ids.get()) is None or (arg:=ids.original_args.get(r.arg)) is None: return None
   return r.replace(arg=arg)
 
 MAKES_KEY, LEADS_BACK = "rewrite for sched cache", "unrewrite combined"
@@ -126,7 +126,7 @@ def refuse_escaped(big_sink:UOp) -> None:
   for x in big_sink.src:
     if _scopes.closes_all(x, made): continue
     inside = {r for f in _state.running.get() for r in f.inputs}
-    if not (left:=[r for r in x.ranges if _scopes.is_own(r) and r not in inside]): continue
+    if not (left:=[r for r in x.ranges if _scopes.is_generated(r) and r not in inside]): continue
     raise _scopes.VmapScopeError(f"{_scopes.describe_place(x)} cannot be realized: it was made inside a function that vmap mapped ({_scopes.name_ranges(left)}),"
                                  " and kept when that returned; leave the scope first, with VMAPOUT or as a result of the mapped function")
 
@@ -137,4 +137,4 @@ def patch(module:ModuleType) -> None:
     stock_complete_create_schedule_with_vars = changes.replace(module, "complete_create_schedule_with_vars", complete_create_schedule_with_vars)
     stock_graph_rewrite = changes.replace(module, "graph_rewrite", graph_rewrite)
     changes.add_rules(module, "pm_pre_sched_cache", PatternMatcher([(UPat(Ops.RANGE, name="r"), take_key_id)]))
-    changes.add_rules(module, "pm_post_sched_cache", PatternMatcher([(UPat(Ops.RANGE, name="r"), take_own_id)]))
+    changes.add_rules(module, "pm_post_sched_cache", PatternMatcher([(UPat(Ops.RANGE, name="r"), take_original_id)]))

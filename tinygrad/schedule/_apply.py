@@ -59,5 +59,5 @@ def make_bufferize(ctx:VmapContext, x:UOp, s:UOp, closed:Ranges) -> tuple[UOp, R
   tag = s.tag if s not in ctx.vmap_map else None
   opts = BufferizeOpts(s.device, AddrSpace.GLOBAL, removable)
   # the guard asks for the node
-  if _pass.current.is_judged: opts = NodeOpts(s.device, AddrSpace.GLOBAL, removable, s)
+  if _pass.current.is_compared: opts = NodeOpts(s.device, AddrSpace.GLOBAL, removable, s)
   return UOp(Ops.BUFFERIZE, s.dtype, src=(s,)+ambient+closed, arg=opts, tag=tag), ambient

@@ -22,24 +22,24 @@ MAX_ATTEMPTS = 8
 Result = dict[UOp, UOp]
 Run = Callable[[], Result]
 
-def settle(sink:UOp, run_stages:Callable[[UOp], Result]) -> Result:
+def decide_fusions(sink:UOp, run_stages:Callable[[UOp], Result]) -> Result:
   """Returns the result of all stages for the graph of `sink`, with the realize points that turn out to be needed."""
   def run() -> Result: return run_stages(sink)
   if not _state.patches & {"fuse-broadcast", "local-budget", "realize-reused"}: return make_attempt(run, Attempt())[1]
-  def settle_part(part:UOp) -> Decisions:
+  def decide_part(part:UOp) -> Decisions:
     def run_part() -> Result: return run_stages(part)
-    return settle_whole(run_part, *make_attempt(run_part, Attempt(is_judged=True)))[0]
+    return decide_whole(run_part, *make_attempt(run_part, Attempt(is_compared=True)))[0]
   # the kernels of the first attempt show whether LOCAL memory fits
   compares = bool(_state.patches & {"fusion-guard", "realize-reused"})
-  made, ret = make_attempt(run, Attempt(is_judged=True, settle_part=settle_part if compares else None))
+  made, ret = make_attempt(run, Attempt(is_compared=True, decide_part=decide_part if compares else None))
   # parts that share a kernel may not fit together
-  return (repeat_attempts(run, made, ret, None) if made.is_decided else settle_whole(run, made, ret))[1]
+  return (repeat_attempts(run, made, ret, None) if made.is_decided else decide_whole(run, made, ret))[1]
 
-def settle_whole(run:Run, made:Attempt, ret:Result) -> tuple[Decisions, Result]:
+def decide_whole(run:Run, made:Attempt, ret:Result) -> tuple[Decisions, Result]:
   """Decides for a whole graph. `made` is its first attempt, with the result `ret`."""
   with _state.unwatched(): reused = find_reused(made) if "realize-reused" in _state.patches else {}
   realize_points = {x:r for x,r in reused.items() if r.rule == "stored-once"}
-  if reused: made, ret = repeat_attempt(run, Attempt(realize_points, is_judged=True, reused=reused))
+  if reused: made, ret = repeat_attempt(run, Attempt(realize_points, is_compared=True, reused=reused))
   return repeat_attempts(run, made, ret, StockAttempt(run, realize_points, reused))
 
 def repeat_attempts(run:Run, made:Attempt, ret:Result, stock:StockAttempt|None) -> tuple[Decisions, Result]:
@@ -56,8 +56,8 @@ def repeat_attempts(run:Run, made:Attempt, ret:Result, stock:StockAttempt|None) 
         _pass.begin(stock.made[0])
         return (realize_points, reused), stock.made[2]
       every = {**made.refused, **realize_points}
-      return (every, reused), repeat_attempt(run, Attempt(every, keeps_all=True, is_judged=True, reused=reused))[1]
-    made, ret = repeat_attempt(run, Attempt(realize_points, is_judged=True, rounds=rounds, reused=reused))
+      return (every, reused), repeat_attempt(run, Attempt(every, keeps_all=True, is_compared=True, reused=reused))[1]
+    made, ret = repeat_attempt(run, Attempt(realize_points, is_compared=True, rounds=rounds, reused=reused))
   return (made.realize_points, reused), ret
 
 def judge(made:Attempt, stock:StockAttempt|None) -> dict[UOp, Refusal]:
@@ -116,13 +116,13 @@ class StockAttempt:
   def get(self) -> Attempt:
     if self.made is None:
       with _state.unwatched():
-        attempt, ret = make_attempt(self.run, Attempt(self.realize_points, keeps_all=True, is_judged=True, reused=self.reused))
+        attempt, ret = make_attempt(self.run, Attempt(self.realize_points, keeps_all=True, is_compared=True, reused=self.reused))
         self.made = _pass.current, attempt, ret
     return self.made[1]
 
 def note_kernel(attempt:Attempt, store:UOp, kernel:UOp) -> None:
   """Records the kernel made from `store` (rangeify.py:487-514)."""
-  if not attempt.is_judged or (ast:=kernel.arg.ast).op is not Ops.SINK: return
+  if not attempt.is_compared or (ast:=kernel.arg.ast).op is not Ops.SINK: return
   device = next((d if isinstance(d, str) else d[0] for s in kernel.src if (d:=s._device) is not None), Device.DEFAULT)
   target = store
   while target.op is not Ops.BUFFER and target.src: target = target.src[0]

@@ -11,7 +11,7 @@ from tinygrad_overlay import _state
 from tinygrad_overlay._state import process
 from tinygrad_overlay.codegen._work import find_renderer
 from tinygrad_overlay.schedule import _pass
-from tinygrad_overlay.schedule._pass import IS_BUFFER, Attempt, Decisions, SettlePart
+from tinygrad_overlay.schedule._pass import IS_BUFFER, Attempt, Decisions, DecideGraph
 from tinygrad_overlay.schedule._refusals import Refusal
 
 # limit for the nodes of all different parts that are scheduled: a constant, or a share of a large graph's nodes
@@ -66,8 +66,8 @@ class Values:
     return read is None or self.reduces[x]
 
 class Parts:
-  def __init__(self, walked:Attempt, settle:SettlePart):
-    self.walked, self.settle = walked, settle
+  def __init__(self, walked:Attempt, decide_graph:DecideGraph):
+    self.walked, self.decide_graph = walked, decide_graph
     self.realize_map = walked.ctx.realize_map
     self.limit = self.budget = max(FREE_NODES, int(SHARE*len(walked.toposort)))
     self.seen: set[tuple] = set()
@@ -124,7 +124,7 @@ class Parts:
         return {x:refusal for x in part.nodes if x in self.walked.fused or x in self.walked.row_values}, {}
       self.budget -= len(nodes)
       self.seen.add(key)
-    if key not in process.parts: process.parts[key] = self.place(self.settle(sink), list(nodes.values()))
+    if key not in process.parts: process.parts[key] = self.place(self.decide_graph(sink), list(nodes.values()))
     if (found:=process.parts[key]) is None: raise NoParts
     order = list(nodes)
     points, again = ({order[i]:refusal for i,refusal in places.items()} for places in found)
@@ -161,12 +161,12 @@ def find_tagged(x:UOp, tagged:list[UOp], memo:dict[UOp, UOp]) -> UOp:
     memo[u] = tagged[u.tag[0]] if u.tag else u.replace(src=tuple(memo[s] for s in u.src))
   return memo[x]
 
-def decide(walked:Attempt, settle:SettlePart) -> Decisions|None:
+def decide(walked:Attempt, decide_graph:DecideGraph) -> Decisions|None:
   """Returns the decisions for a graph that was walked once with every fusion that the ranges allow; None if it cannot be decided in parts."""
   around = _pass.current
   realize_points: dict[UOp, Refusal] = {}
   reused: dict[UOp, Refusal] = {}
-  parts = Parts(walked, settle)
+  parts = Parts(walked, decide_graph)
   try:
     # the smallest first: many small parts need as much as one large part
     for part in sorted(parts.find_parts(), key=lambda p: len(p.nodes)):

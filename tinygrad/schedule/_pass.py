@@ -11,7 +11,7 @@ Ranges = tuple[UOp, ...]
 # node -> why it keeps its realize point, and node -> the cost of storing a value that is computed again
 Decisions = tuple[dict[UOp, Refusal], dict[UOp, Refusal]]
 # schedules a part of a graph, and returns its decisions
-SettlePart = Callable[[UOp], Decisions]
+DecideGraph = Callable[[UOp], Decisions]
 # ops whose result is a buffer
 IS_BUFFER = {Ops.BUFFER, Ops.BUFFER_VIEW, Ops.MSTACK, Ops.MSELECT, Ops.AFTER}
 
@@ -40,13 +40,13 @@ class MadeKernel(NamedTuple):
 @dataclass
 class Attempt:
   """The fusions that a run of the stages may make, and the results of the fusions that it makes. No fusion may remove the realize points of
-  `realize_points`; with `keeps_all` no realize point is removed, as in stock. `is_judged`: the guard will compare the kernels. `rounds`: attempts
+  `realize_points`; with `keeps_all` no realize point is removed, as in stock. `is_compared`: the guard will compare the kernels. `rounds`: attempts
   before this one."""
   realize_points: dict[UOp, Refusal] = field(default_factory=dict)
   keeps_all: bool = False
-  settle_part: SettlePart|None = None  # set: the pass decides in parts (_parts.py); `is_decided` says whether it could
+  decide_part: DecideGraph|None = None  # set: the pass decides in parts (_parts.py); `is_decided` says whether it could
   is_decided: bool = False
-  is_judged: bool = False
+  is_compared: bool = False
   rounds: int = 0
   toposort: dict[UOp, None] = field(default_factory=dict)
   forced: frozenset[UOp] = frozenset()  # the nodes that a rule realizes, whatever their ranges are

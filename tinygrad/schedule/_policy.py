@@ -49,7 +49,7 @@ class Choice:
 class Policy:
   def __init__(self, attempt:Attempt):
     self.attempt, self.fuses = attempt, "fuse-broadcast" in _state.patches and not attempt.keeps_all
-    self.may_compute_again = self.fuses and attempt.is_judged and "fusion-guard" in _state.patches
+    self.may_compute_again = self.fuses and attempt.is_compared and "fusion-guard" in _state.patches
 
   def may_be_partial(self, x:UOp) -> bool:
     """Whether x may be realized in LOCAL memory, only on the axes on which its consumers disagree (indexing.py:219). Never a VMAPOUT: it has the

@@ -4,7 +4,7 @@ import itertools, sys
 from typing import Iterable, Iterator
 from tinygrad.dtype import dtypes
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp, consumer_map_from_toposort, range_start, sint, sint_to_uop
-from tinygrad_overlay._state import FIRST_OWN_ID, FIRST_PADDED_ID, process, remember
+from tinygrad_overlay._state import FIRST_GENERATED_ID, FIRST_PADDED_ID, process, remember
 
 class VmapScopeError(RuntimeError):
   """A graph does inside a vmap scope what the scheduler cannot do there. The message is a sentence: what, where, what to do."""
@@ -29,16 +29,16 @@ def vmap_ranges(toposort) -> frozenset[UOp]:
   named = {r for x in toposort if x.op in GroupOp.VMap for r in x.src[1:] if r.op is Ops.RANGE}
   return frozenset(named | {x for x in toposort if is_padded(x)})
 
-def is_padded(x:UOp) -> bool: return x.op is Ops.RANGE and (x.arg[0] <= FIRST_PADDED_ID or FIRST_OWN_ID < x.arg[0] <= SCHEDULED_PADDED_ID)
-def is_own(x:UOp) -> bool: return x.op is Ops.RANGE and x.arg[0] <= FIRST_OWN_ID
+def is_padded(x:UOp) -> bool: return x.op is Ops.RANGE and (x.arg[0] <= FIRST_PADDED_ID or FIRST_GENERATED_ID < x.arg[0] <= SCHEDULED_PADDED_ID)
+def is_generated(x:UOp) -> bool: return x.op is Ops.RANGE and x.arg[0] <= FIRST_GENERATED_ID
 def with_id(r:UOp, number:int) -> UOp: return r.replace(arg=(number,)+r.arg[1:])
 
 def name_own_ranges(toposort) -> dict[UOp, UOp]:
   """Returns small ids for tinygrad.func's RANGEs, in graph order: the same program always gives the same graph. A scope enters the graph before the
   scopes inside it, and gets a lower id, because loops are nested in the order of their ids."""
-  if not (own:=[x for x in toposort if is_own(x)]): return {}
+  if not (generated:=[x for x in toposort if is_generated(x)]): return {}
   ids, padded = free_ids(toposort, -1), free_ids(toposort, SCHEDULED_PADDED_ID)
-  return {r:with_id(r, next(padded if is_padded(r) else ids)) for r in reversed(own)}
+  return {r:with_id(r, next(padded if is_padded(r) else ids)) for r in reversed(generated)}
 
 def open_vmap_ranges(*us:UOp) -> list[UOp]:
   """Returns the vmap RANGEs that are open in any of the values; empty outside of all scopes."""
@@ -71,7 +71,7 @@ def closes_all(u:UOp, ranges:set[UOp]) -> bool:
   return not left
 
 def name_ranges(ranges) -> str:
-  return ", ".join(f"size {r.src[0].render()}" if is_own(r) else f"{r.render(simplify=False)} (size {r.src[0].render()})" for r in ranges)
+  return ", ".join(f"size {r.src[0].render()}" if is_generated(r) else f"{r.render(simplify=False)} (size {r.src[0].render()})" for r in ranges)
 
 def describe_place(x:UOp) -> str:
   name = x.op.name if x._shape is None else f"{x.op.name} of shape {x._shape}"

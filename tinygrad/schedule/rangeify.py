@@ -186,7 +186,7 @@ def get_rangeify_map(sink:UOp) -> dict[UOp, UOp]:
   """Runs all stages from tensor graph to kernels, again if a fusion does not pay (patches fusion-guard, local-budget)."""
   names = _scopes.name_own_ranges(sink.toposort()) if _state.process.own_ranges else {}
   new = graph.replace_nodes([sink], names) if names else {}
-  try: becomes_map = _fusion.settle(new.get(sink, sink), stock_get_rangeify_map)
+  try: becomes_map = _fusion.decide_fusions(new.get(sink, sink), stock_get_rangeify_map)
   finally: _pass.current.tagged = []  # they hold the user's graph
   return {old:becomes_map[u] for old,u in new.items() if u in becomes_map} if names else becomes_map
 
