@@ -1,4 +1,4 @@
-"""The overlay's state in this process. Patches and observer are set before tinygrad is imported and never change after that: tinygrad's schedule cache
+"""The overlay's state in this process. Patches and observer are set before tinygrad is imported and never change: tinygrad's schedule cache
 does not know about patches, so another set of patches needs another process."""
 from __future__ import annotations
 import itertools

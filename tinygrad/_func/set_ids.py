@@ -1,4 +1,4 @@
-"""Arrays with the set ids of a node, and movement ops on them: SetIds has an id for each element, and moves them as numpy views if possible; FewIds has
+"""Arrays with the set ids of a node, and movement ops on them: SetIds has an id for each element and moves them as numpy views if possible; FewIds has
 only the ids that are not ZERO, with their positions.
 
 A gather or a scatter is a sum over `where(index == arange, x, 0)`. The summed array has rows * columns elements, but only as many nonzero elements as

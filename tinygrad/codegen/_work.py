@@ -142,7 +142,7 @@ def most_of_a_loop(ast:UOp, op:Ops) -> int:
   return max(Counter(r for u in ast.toposort() if u.op is op for r in u.src[1:] if r.op is Ops.RANGE).values(), default=0)
 
 def count_reduces(ast:UOp) -> Counter[tuple[Ops, tuple[int, ...]]]:
-  """Counts the reduces that codegen leaves in a kernel, by op and sizes: a gather's reduce becomes the index of a load. Cached. Raises CannotLower."""
+  """Counts the reduces that codegen leaves in a kernel, by op and sizes: a gather's reduce becomes a load's index. Cached. Raises CannotLower."""
   known = process.kernel_reduces
   if (key:=ast.key) not in known:
     if any(map(may_gather, ast.toposort())):

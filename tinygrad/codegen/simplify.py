@@ -12,11 +12,12 @@ from tinygrad_overlay._patching import Changes
 
 def cut_store_range(ctx, store:UOp, r:UOp):
   # a REDUCE that reads the result of another REDUCE of the same kernel
-  if "fuse-broadcast" in _state.patches and any(u.op is Ops.REDUCE for x in store.toposort() if x.op is Ops.REDUCE for u in x.src[0].toposort()): return None
+  reduces = [x for x in store.toposort() if x.op is Ops.REDUCE]
+  if "fuse-broadcast" in _state.patches and any(u.op is Ops.REDUCE for x in reduces for u in x.src[0].toposort()): return None
   return stock_cut_store_range(ctx, store, r)
 
-# *** gathers: tinygrad writes x[i], an embedding and a loss by labels as a REDUCE over all r of `where(r == i, x[r], 0)`. Stock's load collapse turns it
-# into a load if it has one REDUCE range and a plain `where`. Here others become loads too: several index tensors (x[i, j]), bools, products with a one-hot
+# *** gathers: tinygrad writes x[i], an embedding and a loss by labels as a REDUCE over r of `where(r == i, x[r], 0)`. Stock's load collapse turns it
+# into a load if it has one REDUCE range and a plain `where`. Others become loads here: several index tensors (x[i, j]), bools, products with a one-hot
 
 def collapse_gather(red:UOp, u:UOp) -> UOp|None:
   """Returns the REDUCE `red` of `u` without the ranges that are compared with an index; None if it has no such range."""

@@ -1,7 +1,7 @@
 """Runs the stages from tensor graph to kernels again until each fusion pays (`fusion-guard`) and each kernel's LOCAL memory fits (`local-budget`).
 
-Only the kernels of a fusion show whether it pays, so a first attempt makes them. Nodes of a refused fusion get their realize points back, and the stages
-run again. A restored realize point stays, so this ends; a graph without a fusion or LOCAL buffer runs once."""
+Only the kernels of a fusion show whether it pays, so a first attempt makes them. Nodes of a refused fusion get their realize points back, and the
+stages run again. A restored realize point stays, so this ends; a graph without a fusion or LOCAL buffer runs once."""
 from __future__ import annotations
 from typing import Callable
 from tinygrad.device import Device

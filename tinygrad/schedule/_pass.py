@@ -1,4 +1,4 @@
-"""The state of one run of the stages from tensor graph to kernels: a stage reads the notes of earlier stages, and adds notes for later stages. There is
+"""The state of one run of the stages from tensor graph to kernels: a stage reads the notes of earlier stages and adds notes for later stages. There is
 one at a time. If a fusion does not pay, the stages run again (_fusion.py), each time as a new Attempt."""
 from __future__ import annotations
 from dataclasses import dataclass, field

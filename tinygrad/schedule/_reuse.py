@@ -1,7 +1,7 @@
 """Stores a value that its readers compute again and again, if storing it once is cheaper (patch realize-reused).
 
-Stock removes the buffer of a value without reduces that reads few buffers (rangeify.py:156-213), however often the value is then computed. This module
-counts that on the result of an attempt: the loops of each kernel, and the ranges that each value depends on. A roofline (codegen/_work.py) compares the
+Stock removes the buffer of a value without reduces that reads few buffers (rangeify.py:156-213), however often it is then computed. This module
+counts that on the result of an attempt: the loops of each kernel and the ranges that each value depends on. A roofline (codegen/_work.py) compares the
 kernels with the kernels there would be if the value had a buffer: one more kernel, and loads instead of computations."""
 from __future__ import annotations
 import math
@@ -25,7 +25,7 @@ MIN_GAIN, MIN_LAUNCHES = 0.25, 10
 FREE_BYTES = 64 << 20
 
 class Env:
-  """Maps the ranges that inlined values close to the kernel's loops in their index. A value read at two indices has two Envs, and is computed twice."""
+  """Maps the ranges that inlined values close to the kernel's loops in their index. A value read at two indices has two Envs: it is computed twice."""
   def __init__(self, loops:dict[UOp, frozenset[UOp]]): self.loops = loops
 
   def enter(self, own:Ranges, at:Ranges) -> Env:
