@@ -11,20 +11,24 @@ from weakref import WeakKeyDictionary, ref
 patches: frozenset[str] = frozenset()
 patches_spec: str = ""
 
-# The observer receives what only the overlay knows (`Observer` in vmapdbg/install/overlay.py), and never answers. The methods of `nobody` do nothing
-nobody: Any = None
-observer: Any = None
+class Nobody:
+  """The observer of a process that nothing observes: each report does nothing. An observer receives what only the overlay knows, from within
+  tinygrad's passes, and never answers: the kernels are the same with every observer. vmapdbg/child/listen/recorder.py has the reports. If the observer
+  `listens`, the scheduler does not reuse a result in place of making it again for the reports."""
+  listens = is_paused = False
+  def __getattr__(self, report:str) -> Callable[..., None]: return lambda *args: None
+
+nobody = Nobody()
+observer: Any = nobody
 
 @contextmanager
 def unwatched() -> Iterator[None]:
   """The observer hears nothing in this block: its stages only try something, and the schedule does not use their result."""
   global observer
   before, observer = observer, nobody
-  before.pause()
+  was_paused, before.is_paused = before.is_paused, True
   try: yield
-  finally:
-    observer = before
-    before.resume()
+  finally: observer, before.is_paused = before, was_paused
 
 # returns the renderer whose limits the scheduler respects; None: the device's renderer. The tool also renders for targets that are not installed
 find_renderer: Callable[[], Any]|None = None
@@ -96,7 +100,6 @@ def find_state_call(x:Any) -> StateCall|None:
   """Returns the innermost call whose state includes `x`."""
   return next((call for call in reversed(state_calls.get()) if id(x) in call.tensors), None)
 
-def start(spec:str, nobody_there:Any) -> None:
-  global patches, patches_spec, nobody, observer
-  nobody = observer = nobody_there
+def start(spec:str) -> None:
+  global patches, patches_spec
   patches, patches_spec = frozenset(name for name in spec.split(",") if name not in ("", "none")), spec

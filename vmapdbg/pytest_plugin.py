@@ -50,7 +50,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def install(spec: str | None, target: str | None, root: Path) -> Record:
     """Installs the overlay, or observes the tinygrad of the tests. Returns the function that records a block of a test.
     If `spec` or `target` is None, the settings of the folder `root` count. Raises pytest.UsageError, with one line."""
-    from vmapdbg.child.live import BlockRecorder, build_live_capture, listen
+    from vmapdbg.child.listen import hooks
+    from vmapdbg.child.listen.recorder import Recorder
+    from vmapdbg.child.live import build_live_capture, recording
     from vmapdbg.commands.shared.jobs import apply_settings, choose_tinygrad
     from vmapdbg.install import overlay
     from vmapdbg.install.job import Job
@@ -60,7 +62,9 @@ def install(spec: str | None, target: str | None, root: Path) -> Record:
 
     if target is not None and target not in TARGETS:
         raise pytest.UsageError(f"--vmapdbg-target: {target!r} is none of {', '.join(TARGETS)}")
-    recorder = BlockRecorder()
+    recorder = Recorder()
+    # Tensors are made before a block, too: their lines are noted
+    recorder.is_paused = True
     try:
         asked = None if spec is None else parse_patches(spec)
         job = apply_settings(Job(str(root / "tests")))
@@ -70,13 +74,13 @@ def install(spec: str | None, target: str | None, root: Path) -> Record:
             overlay.check_installed()
             overlay.install(format_patches(job.patches))
         # raises RuntimeError if tinygrad is imported already
-        listen(recorder)
+        hooks.start(recorder)
     except (Failure, overlay.OverlayError, RuntimeError) as error:
         raise pytest.UsageError(f"--vmapdbg: {error}") from None
 
     @contextmanager
     def record(captured: Captured) -> Generator[None]:
-        with recorder.recording() as schedules:
+        with recording(recorder) as schedules:
             yield
             captured.built = build_live_capture(schedules, job.target)
 

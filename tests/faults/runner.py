@@ -16,8 +16,8 @@ os.environ.setdefault("DEV", "PYTHON")
 
 import pytest
 
+from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.recorder import Recorder
-from vmapdbg.child.live import listen
 from vmapdbg.child.run_snippet import schedule_lazy
 from vmapdbg.install import overlay
 from vmapdbg.install.patches import format_patches, parse_patches, patch_states
@@ -36,7 +36,7 @@ class Laboratory:
         # without the fusion patches: a fault is planted in a buffer, and a fused value has none
         overlay.install(format_patches(parse_patches("ambient-ranges,nested-ranges,close-ranges")))
         self.state: Any = sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"]
-        self.recorder = listen(Recorder())
+        self.recorder = hooks.start(Recorder())
         import tinygrad  # noqa: F401
 
     def capture(self, snippet: str, target: str) -> model.Capture:

@@ -19,8 +19,6 @@ from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay.schedule.rangeify import find_gathered
 
-from vmapdbg.install.overlay import Observer
-
 # the elements of an axis, enough for a split in 256 and the rest: stock splits from 300 on here, not from 32,768
 N = 512
 PICKED = np.array([3, 0, 511, 70, 3], np.int32)
@@ -214,7 +212,7 @@ def test_a_sum_of_what_is_gathered_is_split_along_the_rest() -> None:
     assert got == logits[np.arange(N), many].sum()
 
 
-class Listener(Observer):
+class Listener(_state.Nobody):
     """Hears which reduces are not split, and the graph that they are in."""
 
     listens = True

@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import ModuleType
 
 from vmapdbg import __version__
-from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord
 from vmapdbg.child.listen.releases import schedule_module
-from vmapdbg.child.listen.user_lines import set_internal_folders
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Job
 from vmapdbg.install.trees import find_version
@@ -24,17 +21,6 @@ from vmapdbg.model import capture as model
 
 MOST_PROGRAMS = 256
 """How many rendered kernels are kept for the next schedule that has the same."""
-
-
-def listen(recorder: Recorder, tensor_ready: Callable[[ModuleType], object] = lambda module: None) -> Recorder:
-    """Has `recorder` record every schedule of this process, with the overlay or without. tinygrad must not be imported
-    yet; `tensor_ready` is called with its module `tensor`. Raises RuntimeError if tinygrad is imported."""
-    # `Tensor.realize` is wrapped with code of the overlay's folder, with the overlay or without
-    set_internal_folders(str(overlay.overlay_dir()))
-    hooks.start(tensor_ready, recorder)
-    if overlay.is_installed():
-        overlay.get_state().observer = recorder
-    return recorder
 
 
 # *** captures
@@ -109,37 +95,19 @@ def process_kept() -> Iterator[None]:
         forget_programs(MOST_PROGRAMS)
 
 
-# *** recorders
+# *** blocks
 
 
-class BlockRecorder(Recorder):
-    """Records only in blocks. Between them only the user's lines are noted: Tensors are made before a block, too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_on = False
-
-    def schedule_asked(self, key: bytes, cached: bool) -> None:
-        if self.is_on:
-            super().schedule_asked(key, cached)
-
-    def _begin(self, passed: PassRecord) -> None:
-        if self.is_on:
-            super()._begin(passed)
-
-    def pass_repeats(self) -> None:
-        if self.is_on:
-            super().pass_repeats()
-
-    @contextmanager
-    def recording(self) -> Iterator[list[ScheduleRecord]]:
-        """Yields the list of the block's schedules. At the end every UOp is let go."""
-        # a schedule that was made before would come from the cache, and was not recorded then
-        schedule_module().schedule_cache.clear()
-        self.forget()
-        self.is_on = True
-        try:
-            yield self.schedules
-        finally:
-            self.is_on = False
-            self.forget()
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[list[ScheduleRecord]]:
+    """Records in this block alone: before and after it the recorder is paused. Yields the list of the block's
+    schedules. At the end every UOp is let go."""
+    # a schedule that was made before would come from the cache, and was not recorded then
+    schedule_module().schedule_cache.clear()
+    recorder.forget()
+    recorder.is_paused = False
+    try:
+        yield recorder.schedules
+    finally:
+        recorder.is_paused = True
+        recorder.forget()

@@ -15,9 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord
-from vmapdbg.child.live import build_live_capture, is_ordered, listen
+from vmapdbg.child.live import build_live_capture, is_ordered
 from vmapdbg.install.job import LintedSchedule
 from vmapdbg.install.targets import DEFAULT_TARGET
 from vmapdbg.model.store import StoreError, build_data, dump_compact, to_data, write_atomically
@@ -40,14 +41,14 @@ _PHASE = re.compile(r" \((setup|call|teardown)\)$")
 def lint_this_process() -> None:
     """Lints what this process schedules. The overlay is installed already, unless tinygrad is observed as it is."""
     linter = Linter(Path(os.environ[LINT_VARIABLE]), os.environ.get(TARGET_VARIABLE, DEFAULT_TARGET))
-    listen(linter)
+    hooks.start(linter)
     atexit.register(linter.end_last)
 
 
 def save_this_process() -> None:
     """Saves what this process schedules."""
     asked = json.loads(os.environ[SAVE_VARIABLE])
-    listen(RunWriter(Path(asked["folder"]), build_data(SavedRun, asked["run"])))
+    hooks.start(RunWriter(Path(asked["folder"]), build_data(SavedRun, asked["run"])))
 
 
 class ScheduleFeed(Recorder):

@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Any
 from vmapdbg.child.failures.diagnose import read_nodes
 from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
 from vmapdbg.child.failures.snippet_end import Shadow, explain_exit, hold, report_error
+from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, find_passes
 from vmapdbg.child.listen.releases import is_computed, schedule_tensors
 from vmapdbg.child.listen.rendering import make_renderer
 from vmapdbg.child.listen.values_and_times import Stopwatch, note_values
-from vmapdbg.child.live import build_capture, listen
+from vmapdbg.child.live import build_capture
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Request, load_request
 from vmapdbg.install.patches import format_patches
@@ -70,7 +71,7 @@ class Mode:
             overlay.install(format_patches(self.job.patches))
             # the patches of fusion decide by the limits of the target
             overlay.get_state().find_renderer = functools.partial(make_renderer, self.job.target)
-        listen(self.recorder, self.tensor_ready)
+        hooks.start(self.recorder, self.tensor_ready)
 
     def tensor_ready(self, module: types.ModuleType) -> None:
         """Hooks the rest in, once `tinygrad.tensor` is imported. A hook that does not fit an observed tinygrad is left

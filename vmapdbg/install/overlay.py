@@ -25,7 +25,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-UOp = Any
 Patch = Callable[[types.ModuleType], None]
 
 TINYGRAD_VERSION = "0.12.0"
@@ -133,57 +132,6 @@ def tinygrad_finder() -> TinygradFinder:
     return finder
 
 
-class Observer:
-    """What the overlay reports: only what it alone knows. Hooks see everything else (`vmapdbg/child/listen`).
-
-    The overlay has one observer at a time (`_state.observer`) and calls it from within tinygrad's passes. It needs no
-    answer: the kernels are the same with every observer. UOps are handed over as they are, and not copied. This class
-    does nothing at each report; the recorder derives from it.
-
-    `listens` says whether the reports are recorded. If not, the scheduler may reuse a result instead of making it again
-    for the reports.
-    """
-
-    listens = False
-
-    def pause(self) -> None:
-        """Until `resume`, the scheduler only tries something out: this is not in the schedule."""
-
-    def resume(self) -> None:
-        """Ends the last `pause`."""
-
-    def pass_starts(
-        self,
-        tsink: UOp,
-        toposort: dict[UOp, None],
-        consumers: dict[UOp, dict[UOp, None]],
-        context: Any,
-        scope_ranges: frozenset[UOp],
-    ) -> None:
-        """The rangeify pass runs on the graph of `tsink`. `context` is its IndexingContext, with the ambient ranges of
-        each node as `vmap_map`; `scope_ranges` are the RANGEs of vmap scopes."""
-
-    def pass_repeats(self) -> None:
-        """The pass that was reported last was an attempt: the stages run again."""
-
-    def loops_bound(self, loops: dict[UOp, UOp]) -> None:
-        """The walk over the graph is done: it put these RANGEs of scopes in the place of its own loops over them."""
-
-    def fusion_refused(self, x: UOp, refusal: Any) -> None:
-        """A realize point stays at `x`: `refusal` has the patch that asked for it, the rule and its numbers."""
-
-    def split_left_out(self, reduce: UOp, whole: Any) -> None:
-        """Stock tinygrad would make two kernels of `reduce`, a node of the graph that `pass_starts` will report:
-        `whole` has the axes along which it is a gather, and the shapes that stock would go through."""
-
-    def removal_decided(self, buffer: UOp, index: UOp, result: UOp | None, rule: str, numbers: dict[str, Any]) -> None:
-        """A rule of the overlay decided about `buffer`, a BUFFERIZE, for its reader `index`, in place of stock's cost
-        function or with the same answer. `result` takes its place, None if it is kept."""
-
-    def store_closed(self, buffer: UOp, stored: UOp) -> None:
-        """The GLOBAL BUFFERIZE `buffer` became a store, and the RANGEs that it closes are closed."""
-
-
 # *** the overlay
 
 
@@ -276,7 +224,7 @@ def install(patches: str | None = None) -> None:
     if "tinygrad" in sys.modules:
         raise OverlayError("tinygrad is imported already: the overlay must be installed before it")
     load_patching()
-    importlib.import_module(_STATE).start(chosen, Observer())
+    importlib.import_module(_STATE).start(chosen)
     folder = overlay_dir()
     finder = tinygrad_finder()
     finder.patches = {name: partial(_apply_overlay, changed) for name, changed in patched_modules(folder).items()}

@@ -7,13 +7,12 @@ says which writes it should see. If a graph does not say which memory it writes,
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from vmapdbg.child.capture.view import PassView, values_of
-from vmapdbg.child.listen.records import Launch, UOp
+from vmapdbg.child.listen.records import Launch, UOp, number_kernels
 from vmapdbg.model.capture import WrongTime
 
 _WRITES = frozenset({"ASSIGN", "STORE"})
@@ -55,11 +54,7 @@ class _OrderFinder:
     def __init__(self, view: PassView):
         self.view = view
         # the number of each launch's compute kernel, None for a copy
-        self.numbers: list[int | None] = []
-        kernels = itertools.count()
-        for launch in view.launches:
-            number = next(kernels) if launch.is_compute else None
-            self.numbers.append(number)
+        self.numbers = number_kernels(view.launches)
         # memory from before the schedule -> its node
         self.leaves: dict[Any, UOp] = {}
         # memory -> its writes in the graph

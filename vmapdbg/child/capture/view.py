@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from vmapdbg.child.listen.records import DecisionRecord, Launch, PassRecord, UOp
+from vmapdbg.child.listen.records import DecisionRecord, Launch, PassRecord, UOp, group_launches
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.reach import find_outside
 from vmapdbg.model import capture as model
@@ -102,14 +102,8 @@ class PassView:
 
     def _join_launches(self) -> list[Launch]:
         """Joins launches of one kernel that differ only in the value of a variable, as the steps of an OUTER range."""
-        found: dict[Any, list[int]] = {}
-        for index, launch in enumerate(self.passed.kernels):
-            key = (launch.ast, launch.buffers)
-            if not launch.variables:
-                key = (*key, index)
-            found.setdefault(key, []).append(index)
         joined: list[Launch] = []
-        for indices in found.values():
+        for indices in group_launches(self.passed.kernels):
             first = self.passed.kernels[indices[0]]
             varied = frozenset[str]()
             # launches in a row

@@ -24,7 +24,7 @@ from vmapdbg.child.evidence.loop_packer import find_stores, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack, Packer, is_device
 from vmapdbg.child.evidence.tensor_calls import live_tensors
 from vmapdbg.child.listen.launches import PlannedLaunch
-from vmapdbg.child.listen.records import Launch, PassRecord
+from vmapdbg.child.listen.records import Launch, PassRecord, number_kernels
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.programs import keep_program
 from vmapdbg.reference.graph import DEVICES, OpNode, ScheduledKernel, find_view, is_whole
@@ -398,15 +398,3 @@ def range_id(r: UOp) -> int | None:
     if r.op.name != "RANGE":
         return None
     return DEVICES if is_device(r) else r.arg[0]
-
-
-def number_kernels(launches: Sequence[Launch]) -> list[int | None]:
-    """Returns for each launch the number of its compute kernel, None for a copy. Launches that differ only in the value
-    of a variable are one kernel."""
-    numbers: dict[Any, int] = {}
-    found: list[int | None] = [None] * len(launches)
-    for index, launch in enumerate(launches):
-        place = None if launch.variables else index
-        if launch.is_compute:
-            found[index] = numbers.setdefault((launch.ast, launch.buffers, place), len(numbers))
-    return found

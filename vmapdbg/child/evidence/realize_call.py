@@ -9,13 +9,13 @@ from typing import Any
 
 from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer, pack_graph
-from vmapdbg.child.evidence.launches import LaunchKeeper, LiveTensors, number_kernels
+from vmapdbg.child.evidence.launches import LaunchKeeper, LiveTensors
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_argument_sizes, find_variables
 from vmapdbg.child.evidence.tensor_calls import ChosenPart, buffer_under
 from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.listen.launches import list_written, runs_captured_now
-from vmapdbg.child.listen.records import PassRecord
+from vmapdbg.child.listen.records import PassRecord, number_kernels
 from vmapdbg.child.listen.releases import find_inputs, memory_of
 from vmapdbg.child.memory import name_dtype, read_switches
 from vmapdbg.install.overlay import is_installed

@@ -30,9 +30,9 @@ from vmapdbg.child.evidence.folder import ROOM, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.failures.diagnose import explain_stopped
 from vmapdbg.child.failures.endless import Endless, EndlessRewrite, Watcher
+from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.user_lines import find_user_line
-from vmapdbg.child.live import listen
 from vmapdbg.child.run_program import current_test
 from vmapdbg.model.crash import Crash
 from vmapdbg.reference.graph import OpGraph
@@ -190,7 +190,7 @@ def check_this_process() -> None:
     folder = SuiteFolder(Path(os.environ[FOLDER_VARIABLE]))
     recorder = BetweenCalls(folder)
     collector = CallByCall(folder, recorder)
-    listen(recorder, collector.watch)
+    hooks.start(recorder, collector.watch)
     watch_rewrites(folder, recorder)
     atexit.register(collector.close)
 

@@ -14,10 +14,10 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from vmapdbg.child.listen.decisions import RETURNED, instrument
-from vmapdbg.child.listen.launches import WatchedMatcher
+from vmapdbg.child.listen.launches import Watched
 from vmapdbg.child.listen.recorder import Recorder
-from vmapdbg.child.listen.user_lines import UserLines
-from vmapdbg.install.overlay import OVERLAY_PACKAGE, is_installed, tinygrad_finder
+from vmapdbg.child.listen.user_lines import UserLines, set_internal_folders
+from vmapdbg.install.overlay import OVERLAY_PACKAGE, get_state, is_installed, overlay_dir, tinygrad_finder
 
 # the modules whose functions decide: theirs and ours
 _DECIDING = ("tinygrad.schedule.indexing", "tinygrad.schedule.rangeify")
@@ -36,10 +36,11 @@ _ELSEWHERE = ("tinygrad.runtime", "tinygrad.renderer", "tinygrad.nn", "tinygrad.
 
 
 def start(
-    tensor_ready: Callable[[ModuleType], object] = lambda module: None, recorder: Recorder | None = None
+    recorder: Recorder | None = None, tensor_ready: Callable[[ModuleType], object] = lambda module: None
 ) -> Recorder:
-    """Observes every schedule of this process from here on. tinygrad must not be imported yet. `tensor_ready` is called
-    with its module `tensor`, right after that ran. Returns the recorder, a new one if none is given.
+    """Has a recorder record every schedule of this process from here on, with the overlay or without. tinygrad must not
+    be imported yet; `tensor_ready` is called with its module `tensor`, right after that ran. Returns the recorder, a
+    new one if none is given.
 
     Raises RuntimeError if tinygrad is imported already.
     """
@@ -47,7 +48,11 @@ def start(
         raise RuntimeError("tinygrad is imported already: what it decides cannot be observed any more")
     if recorder is None:
         recorder = Recorder()
+    # `Tensor.realize` is wrapped with code of the overlay's folder, with the overlay or without
+    set_internal_folders(str(overlay_dir()))
     tinygrad_finder().listener = _Hooks(recorder, tensor_ready)
+    if is_installed():
+        get_state().observer = recorder
     return recorder
 
 
@@ -157,7 +162,7 @@ class _Hooks:
         lines = self.recorder.lines
         if lines is None:
             return
-        module.pm_gradient = WatchedMatcher(module.pm_gradient, lines.holding_gradient)
+        module.pm_gradient = Watched(module.pm_gradient, lines.holding_gradient)
 
         def on_gradient(compute: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             # no line makes the sums of gradients
@@ -175,7 +180,7 @@ class _Hooks:
         before = len(context.replace)
         result = rewrite(context, root)
         # what the user's code simplifies gets its line when it is created
-        if self._quiet and not self._lowering and not self.recorder.pauses:
+        if self._quiet and not self._lowering and not self.recorder.is_paused:
             # 0.12 goes through a graph node by node, in one context for all
             added = islice(reversed(context.replace.items()), len(context.replace) - before)
             self.recorder.rewritten(dict(reversed(list(added))))

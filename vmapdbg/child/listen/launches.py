@@ -26,14 +26,18 @@ class PlannedLaunch:
     is_repeated: bool = False
 
 
-class WatchedMatcher:
-    """A PatternMatcher; for its `rewrite`, `around` is called with the stock method and the arguments."""
+class Watched:
+    """A PatternMatcher or a program of tinygrad. For the `rewrite` of a matcher and for a run of a program, `around` is
+    called with the stock function and the arguments."""
 
     def __init__(self, stock: Any, around: Callable[..., Any]):
         self._stock, self._around = stock, around
 
     def rewrite(self, *arguments: Any, **options: Any) -> Any:
         return self._around(self._stock.rewrite, *arguments, **options)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self._around(self._stock, *arguments, **options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stock, name)
@@ -150,9 +154,9 @@ class _Calls:
         changes.wrap(tensor_module, "run_linear", self.on_linear, *run_parameters)
         # the evidence and the copy of the process may both watch
         kind: type = PatternMatcher
-        if isinstance(realize.pm_exec, WatchedMatcher):
-            kind = WatchedMatcher
-        changes.replace_value(realize, "pm_exec", kind, lambda stock: WatchedMatcher(stock, self.on_call))
+        if isinstance(realize.pm_exec, Watched):
+            kind = Watched
+        changes.replace_value(realize, "pm_exec", kind, lambda stock: Watched(stock, self.on_call))
 
     def on_linear(self, run: Callable[..., Any], linear: UOp, var_vals: Any = None, *rest: Any, **options: Any) -> Any:
         known = dict(var_vals or {})

@@ -10,13 +10,14 @@ from typing import Any
 from vmapdbg.child.listen.pass_recorder import PassRecorder, RecordingMap, guarded, is_outside_kernels
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, UOp, Verdict
 from vmapdbg.child.listen.user_lines import UserLines, find_user_line
-from vmapdbg.install.overlay import Observer, OverlayError
+from vmapdbg.install.overlay import OverlayError
 
 
-class Recorder(Observer):
+class Recorder:
     """What the snippet scheduled, in order. `missing` has a line for each part that could not be observed.
 
-    Between `pass_starts` and `schedule_created` there is a current pass.
+    It is the overlay's observer, too (`tinygrad/_state.py`). Between `pass_starts` and `schedule_created` there is a
+    current pass.
     """
 
     listens = True
@@ -35,13 +36,13 @@ class Recorder(Observer):
         self._by_key: dict[bytes, PassRecord] = {}
         self._pass: PassRecorder | None = None
         self._unsplit: dict[UOp, Any] = {}
-        # how often the overlay paused it
-        self.pauses = 0
+        # nothing is recorded but the user's lines, as while the overlay only tries something out
+        self.is_paused = False
 
     @property
     def current(self) -> PassRecorder | None:
-        """The current pass, None while the overlay only tries something out."""
-        return None if self.pauses else self._pass
+        """The current pass, None while the recorder is paused."""
+        return None if self.is_paused else self._pass
 
     def leave_out(self, part: str, why: object) -> None:
         """Notes that a part of tinygrad cannot be observed. Raises OverlayError if the recorder is strict."""
@@ -76,6 +77,8 @@ class Recorder(Observer):
     @guarded
     def schedule_asked(self, key: bytes, cached: bool) -> None:
         """tinygrad looked a schedule up in its cache."""
+        if self.is_paused:
+            return
         schedule = ScheduleRecord(find_user_line(), key, cached)
         self.schedules.append(schedule)
         if not cached:
@@ -98,6 +101,8 @@ class Recorder(Observer):
     @guarded
     def _begin(self, passed: PassRecord) -> None:
         """A pass starts: it belongs to the schedule that was asked for last."""
+        if self.is_paused:
+            return
         passed.settings = self._read_settings()
         if self.lines is not None:
             passed.origins = self.lines.find_origins(passed.toposort, passed.consumers)
@@ -145,13 +150,7 @@ class Recorder(Observer):
             self.current.end(graph, created)
             self._pass = None
 
-    # *** what the overlay reports
-
-    def pause(self) -> None:
-        self.pauses += 1
-
-    def resume(self) -> None:
-        self.pauses -= 1
+    # *** what the overlay reports: only what it alone knows
 
     @guarded
     def pass_starts(
@@ -162,29 +161,39 @@ class Recorder(Observer):
         context: Any,
         scope_ranges: frozenset[UOp],
     ) -> None:
+        """The rangeify pass runs on the graph of `tsink`. `context` is its IndexingContext, with the ambient ranges of
+        each node as `vmap_map`; `scope_ranges` are the RANGEs of vmap scopes."""
         passed = PassRecord(tsink, toposort, consumers, ambient=context.vmap_map, scope_ranges=scope_ranges)
         passed.unsplit, self._unsplit = self._unsplit, {}
         self._begin(passed)
         self.context_made(context)
 
     def pass_repeats(self) -> None:
-        self.schedules[-1].passed = None
+        """The pass that was reported last was an attempt: the stages run again."""
+        if not self.is_paused:
+            self.schedules[-1].passed = None
         self._pass, self._unsplit = None, {}
 
     def loops_bound(self, loops: dict[UOp, UOp]) -> None:
+        """The walk over the graph is done: it put these RANGEs of scopes in the place of its own loops over them."""
         if self.current is not None:
             self.current.record.loops = loops
 
     def fusion_refused(self, x: UOp, refusal: Any) -> None:
+        """A realize point stays at `x`: `refusal` has the patch that asked for it, the rule and its numbers."""
         if self.current is not None:
             self.current.record.refusals[x] = refusal
 
     def split_left_out(self, reduce: UOp, whole: Any) -> None:
+        """Stock tinygrad would make two kernels of `reduce`, a node of the graph that `pass_starts` will report:
+        `whole` has the axes along which it is a gather, and the shapes that stock would go through."""
         # tinygrad looks again at the two parts of a reduce: the first report is about the reduce that stock splits
         self._unsplit.setdefault(reduce, whole)
 
     @guarded
     def removal_decided(self, buffer: UOp, index: UOp, result: UOp | None, rule: str, numbers: dict[str, Any]) -> None:
+        """A rule of the overlay decided about `buffer`, a BUFFERIZE, for its reader `index`, in place of stock's cost
+        function or with the same answer. `result` takes its place, None if it is kept."""
         if self.current is None or (record := self.current.buffer_of(buffer)) is None:
             return
         record.readers[buffer, index] = None
@@ -193,6 +202,7 @@ class Recorder(Observer):
 
     @guarded
     def store_closed(self, buffer: UOp, stored: UOp) -> None:
+        """The GLOBAL BUFFERIZE `buffer` became a store, and the RANGEs that it closes are closed."""
         if self.current is not None and (record := self.current.buffer_of(buffer)) is not None:
             record.left_open = tuple(stored.ranges)
             self.current.note_stores(record, stored)

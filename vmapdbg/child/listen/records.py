@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -104,6 +104,26 @@ class Launch:
     node: UOp | None = None
     count: int = 1
     varied: frozenset[str] = frozenset()
+
+
+def group_launches(launches: Sequence[Launch]) -> list[list[int]]:
+    """Returns the numbers of launches in groups: the launches of a group run one kernel on the same buffers, and differ
+    only in the value of a variable, as the steps of an OUTER range."""
+    groups: dict[Any, list[int]] = {}
+    for number, launch in enumerate(launches):
+        place = None if launch.variables else number
+        groups.setdefault((launch.ast, launch.buffers, place), []).append(number)
+    return list(groups.values())
+
+
+def number_kernels(launches: Sequence[Launch]) -> list[int | None]:
+    """Returns for each launch the number of its compute kernel, None for a copy."""
+    found: list[int | None] = [None] * len(launches)
+    kernels = (group for group in group_launches(launches) if launches[group[0]].is_compute)
+    for number, group in enumerate(kernels):
+        for launch in group:
+            found[launch] = number
+    return found
 
 
 @dataclass

@@ -13,6 +13,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+from vmapdbg.child.listen.launches import Watched
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import Launch, ScheduleRecord, find_passes
 from vmapdbg.child.memory import name_dtype, read_buffer
@@ -125,7 +126,10 @@ class Stopwatch:
         source = next((u.arg for u in program.src if u.op.name == "SOURCE"), None)
         if source is None:
             return run
-        return _TimedProgram(run, functools.partial(self.note, source))
+        return Watched(run, functools.partial(self.on_program, source))
+
+    def on_program(self, source: str, run: Callable[..., Any], *buffers: Any, **options: Any) -> float | None:
+        return self.note(source, run(*buffers, **options | {"wait": True}))
 
     def note(self, source: str, seconds: float | None) -> float | None:
         if seconds is not None:
@@ -150,19 +154,6 @@ class Stopwatch:
 
         schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)
         return replace(capture, schedules=tuple(schedules))
-
-
-class _TimedProgram:
-    """Waits for each run of a program, and notes its time."""
-
-    def __init__(self, run: Any, note: Callable[[float | None], float | None]) -> None:
-        self._run, self._note = run, note
-
-    def __call__(self, *buffers: Any, **options: Any) -> float | None:
-        return self._note(self._run(*buffers, **options | {"wait": True}))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._run, name)
 
 
 def predict(launched: Launch) -> float | None:

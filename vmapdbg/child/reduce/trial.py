@@ -21,10 +21,11 @@ from typing import IO, Any
 from vmapdbg.child.evidence.graphs import PackedGraph
 from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
+from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.rendering import make_renderer
 from vmapdbg.child.listen.values_and_times import read_output
-from vmapdbg.child.live import build_live_capture, listen
+from vmapdbg.child.live import build_live_capture
 from vmapdbg.child.memory import find_changed, make_buffer
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Job
@@ -101,7 +102,7 @@ def main() -> None:
     recorder = None
     if lints:
         recorder = Recorder()
-        listen(recorder)
+        hooks.start(recorder)
     from tinygrad.helpers import Context
 
     # the fusion patches decide by the target
