@@ -62,7 +62,7 @@ class ScheduleFollower:
     def __init__(self, one: FollowedCall, nodes: KnownNodes, folder: EvidenceFolder, progress: Progress):
         self.one, self.nodes, self.folder, self.progress = one, nodes, folder, progress
         self._end = time.monotonic() + MOST_SECONDS_IN_ALL
-        self.chains = choose_chains(one.seen)
+        self.chains = choose_chains(one)
         # until 0.12 the scheduler replaces the BUFFERs of the snippet
         self._before: dict[UOp, UOp] = {}
         if one.scheduled.op.name != "CALL":
@@ -207,12 +207,11 @@ class ScheduleFollower:
         return PassValue(RUN, None, "unknown", reason=reason, kind="run")
 
     def _run_in_order(self) -> None:
-        seen = self.one.seen
-        if all(chain.function == "transform_to_call" for chain in seen.chains):
+        if all(chain.function == "transform_to_call" for chain in self.one.chains):
             self.order_refused = "tinygrad had the schedule in its cache"
-        if len(seen.created) != 1:
+        if len(self.one.created) != 1:
             return
-        order = OrderedKernels(*seen.created[0], self.packer)
+        order = OrderedKernels(*self.one.created[0], self.packer)
         try:
             order.run()
         except (CannotPack, *UNEXPECTED) as error:

@@ -7,22 +7,28 @@ a graph of writes to buffers; each write keeps its place in the graph's root.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vmapdbg.check.result import Difference, RewriteKind, WrongRead, WrongRewrite
-from vmapdbg.child.evidence.launches import number_kernels
-from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views, pack_kernel
+from vmapdbg.child.evidence.loop_packer import (
+    LoopPacker,
+    find_base,
+    find_buffer,
+    list_arguments,
+    list_views,
+    pack_kernel,
+)
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.failures.diagnose import KnownNodes
-from vmapdbg.child.listen.records import Launch
+from vmapdbg.child.listen.records import number_kernels
 from vmapdbg.child.listen.releases import kernel_of, list_launches
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.passes.steps import describe_uop, find_rule
-from vmapdbg.child.passes.watch import Chain, PassRun, Watched
+from vmapdbg.child.passes.watch import Chain, FollowedCall, PassRun
 from vmapdbg.model.ops import RESHAPING, STAGE_OPS
-from vmapdbg.reference.graph import OpNode, ScheduledKernel
+from vmapdbg.reference.graph import OpNode
 
 UOp = Any
 _BELOW_TARGET = RESHAPING | {"BITCAST", "INDEX", "AFTER"}
@@ -39,17 +45,17 @@ class Followed:
     is_memory: bool = False
 
 
-def choose_chains(seen: Watched) -> list[Chain]:
+def choose_chains(one: FollowedCall) -> list[Chain]:
     """Returns the chains that the schedule came from. The overlay tries several ways to fuse, for all of the graph or
     for parts of it, each a chain of its own: the taken chain is the last chain that has the kernels."""
-    attempts = [chain for chain in seen.chains if chain.function == "get_rangeify_map"]
-    if not attempts or not seen.created:
-        return attempts[-1:] or seen.chains
-    _, created = seen.created[-1]
+    attempts = [chain for chain in one.chains if chain.function == "get_rangeify_map"]
+    if not attempts or not one.created:
+        return attempts[-1:] or one.chains
+    _, created = one.created[-1]
     asts = {launch.ast for launch in list_launches(created)}
     for chain in reversed(attempts):
-        known = [kernel_of(u) for u in chain.runs[-1].after.toposort()]
-        if asts <= {one[0] for one in known if one is not None}:
+        kernels = [kernel_of(u) for u in chain.runs[-1].after.toposort()]
+        if asts <= {kernel[0] for kernel in kernels if kernel is not None}:
             return [chain]
     return attempts[-1:]
 
@@ -201,6 +207,8 @@ class OrderedKernels:
     def __init__(self, graph: UOp, created: Any, packer: LoopPacker):
         self.graph, self.packer = graph, packer
         self.launches = list_launches(created)
+        # the numbers of the arguments that each launch reads, and of the arguments that it writes
+        self.accesses: list[tuple[Iterable[int], Iterable[int]]] = []
         self.held: dict[UOp, int] = {}
 
     def run(self) -> None:
@@ -208,11 +216,15 @@ class OrderedKernels:
         for launch in self.launches:
             slots = tuple(map(self._find_held, launch.buffers))
             if launch.ast.op.name == "COPY":
+                self.accesses.append(([1], [0]))
                 held = self.packer.graph.nodes[slots[0]]
                 self.held[launch.buffers[0]] = self.packer.graph.add(OpNode("copy", held.dtype, held.shape, slots[1:2]))
                 continue
-            kernel = self._pack(launch)
-            for number in dict.fromkeys(store.argument for store in kernel.stores):
+            kernel = pack_kernel(launch.ast, {**self.packer.sizes.variables, **launch.variables})
+            read = sorted({node.arg for node in kernel.graph.nodes if node.op == "load"})
+            written = dict.fromkeys(store.argument for store in kernel.stores)
+            self.accesses.append((read, written))
+            for number in written:
                 self.held[launch.buffers[number]] = self.packer.add_launch(kernel, number, slots[number], slots)
 
     def find_slot(self, u: UOp, is_memory: bool) -> int:
@@ -227,10 +239,6 @@ class OrderedKernels:
         for view in reversed(list_views(u)):
             slot = self.packer.add_view(view, slot)
         return slot
-
-    def _pack(self, launch: Launch) -> ScheduledKernel:
-        """Packs the kernel of a launch. Raises CannotPack."""
-        return pack_kernel(launch.ast, {**self.packer.sizes.variables, **launch.variables})
 
     def _find_held(self, buffer: UOp) -> int:
         if buffer.op.name not in _MEMORY:
@@ -247,8 +255,7 @@ class OrderedKernels:
         numbers = number_kernels(self.launches)
         # buffer -> the last launch that writes it
         writers: dict[UOp, int] = {}
-        for number, launch in enumerate(self.launches):
-            read, written = self._list_accesses(launch)
+        for number, (launch, (read, written)) in enumerate(zip(self.launches, self.accesses, strict=True)):
             for place in read if number in kernels else ():
                 buffer = launch.buffers[place]
                 writer, wanted = writers.get(buffer), self._find_writer(find_base(kernels[number][place]), buffer)
@@ -277,7 +284,7 @@ class OrderedKernels:
         for u in self.graph.toposort():
             known = kernel_of(u)
             if known is not None:
-                given = [one for one in known[1] if one.op.name != "BIND" and not getattr(one, "is_bound_var", False)]
+                given = list_arguments(known[1])
                 by_key.setdefault((known[0], tuple(map(find_buffer, given))), []).append(given)
         matched: dict[int, Sequence[UOp]] = {}
         for number, launch in enumerate(self.launches):
@@ -297,12 +304,3 @@ class OrderedKernels:
             if launch.ast in asts and buffer in launch.buffers:
                 return number
         return None
-
-    def _list_accesses(self, launch: Launch) -> tuple[list[int], list[int]]:
-        """Returns the numbers of the arguments that a launch reads, and that it writes."""
-        try:
-            kernel = self._pack(launch)
-        except CannotPack:
-            return list(range(1, len(launch.buffers))), [0]
-        read = sorted({node.arg for node in kernel.graph.nodes if node.op == "load"})
-        return read, list(dict.fromkeys(store.argument for store in kernel.stores))

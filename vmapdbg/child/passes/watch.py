@@ -58,69 +58,97 @@ class Chain:
 
 
 @dataclass
-class Watched:
-    """What was seen during one call of `Tensor.realize`. `created` has each new schedule of tinygrad: the graph of
-    kernels, and its launches."""
+class FollowedCall:
+    """A scheduled call of `Tensor.realize`: `call` has its evidence, `scheduled` is the graph for the scheduler.
 
+    `chains` are its passes: none if the schedule came from tinygrad's cache. `created` has each new schedule of
+    tinygrad: the graph of kernels, and its launches. `origin` maps a UOp that a rewrite made to its node, if tinygrad
+    is observed."""
+
+    call: RealizeCall
+    scheduled: UOp
     chains: list[Chain] = field(default_factory=list)
     created: list[tuple[UOp, Any]] = field(default_factory=list)
+    origin: Mapping[UOp, UOp] = field(default_factory=dict)
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether its graph has values on several devices at once."""
+        return any(u.op.name in _SHARDED for u in self.scheduled.toposort())
+
+    @property
+    def schedule(self) -> int:
+        return self.call.evidence.schedule
 
 
-class PassWatcher:
-    """Keeps the passes in `seen` while it `is_on`."""
+class FollowingCollector(Collector):
+    """Collects evidence, and the passes of each schedule."""
 
-    def __init__(self) -> None:
-        self.is_on = False
-        self.seen = Watched()
+    def __init__(self, folder: Path, recorder: Recorder):
+        super().__init__(folder, recorder)
+        self.followed: list[FollowedCall] = []
+        # of the current call
+        self.chains: list[Chain] = []
+        self.created: list[tuple[UOp, Any]] = []
         # id of a RewriteContext -> the pass that it belongs to
         self._runs: dict[int, PassRun] = {}
 
-    def declare(self, changes: Any) -> None:
-        """Declares the changes of the functions that rewrite graphs. Raises UnknownShape."""
+    def watch(self, tensor_module: ModuleType) -> None:
         from tinygrad.uop import ops
 
+        super().watch(tensor_module)
         context: Any = vars(ops)["RewriteContext"]
-        changes.wrap(context, "unified_rewrite", self._on_rewrite, "self", "root")
-        if hasattr(context, "walk_rewrite"):
-            changes.wrap(context, "walk_rewrite", self._on_rewrite, "self", "root")
-        changes.wrap(context, "pm_rewrite", self._on_rule, "self", "x")
-        changes.wrap(context, "cached_bpm_rewrite", self._on_rule, "self", "x")
-        changes.wrap(schedule_module(), "create_schedule", self._on_created, "sched_sink")
+        with load_patching().Changes("passes of the scheduler") as changes:
+            changes.wrap(context, "unified_rewrite", self._on_rewrite, "self", "root")
+            if hasattr(context, "walk_rewrite"):
+                changes.wrap(context, "walk_rewrite", self._on_rewrite, "self", "root")
+            changes.wrap(context, "pm_rewrite", self._on_rule, "self", "x")
+            changes.wrap(context, "cached_bpm_rewrite", self._on_rule, "self", "x")
+            changes.wrap(schedule_module(), "create_schedule", self._on_created, "sched_sink")
+            # if launches cannot be watched, schedules still can
+            watch_schedules(changes, tensor_module, self.note_schedule)
 
-    def start(self) -> None:
-        self.seen, self.is_on = Watched(), True
+    def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
+        if self.call is not None:
+            return realize(tensor, *others, **options)
+        before = len(self.followed)
+        self.chains, self.created = [], []
+        try:
+            return super().on_realize(realize, tensor, *others, **options)
+        finally:
+            for one in self.followed[before:]:
+                one.chains = [chain for chain in self.chains if chain.runs]
+                one.created, one.origin = self.created, self.recorder.origin
+            for chain in self.chains:
+                chain.frame = None
 
-    def stop(self) -> Watched:
-        """Returns what was seen since `start`."""
-        self.is_on = False
-        self._runs = {}
-        self.seen.chains = [chain for chain in self.seen.chains if chain.runs]
-        for chain in self.seen.chains:
-            chain.frame = None
-        return self.seen
+    def note_schedule(self, schedule: Callable[..., Any], asked: UOp) -> Any:
+        if self.call is not None:
+            self.followed.append(FollowedCall(self.call, asked))
+        return schedule(asked)
 
     def _on_created(self, create: Callable[..., Any], sched_sink: UOp) -> Any:
         made = create(sched_sink)
-        if self.is_on:
-            self.seen.created.append((sched_sink, made))
+        if self.call is not None:
+            self.created.append((sched_sink, made))
         return made
 
     def _on_rewrite(self, rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:
-        if not self.is_on or not is_whole(root):
+        if self.call is None or not is_whole(root):
             return rewrite(context, root)
         frame = find_scheduler(sys._getframe(1))
         if frame is None:
             return rewrite(context, root)
         run = PassRun(*find_name(sys._getframe(1)), root, context)
-        known = (chain for chain in self.seen.chains if chain.frame is frame)
+        known = (chain for chain in self.chains if chain.frame is frame)
         chain = next(known, None) or Chain(frame.f_code.co_name, frame)
         # a known chain moves to the end: another call may have run in it
-        self.seen.chains = [*(other for other in self.seen.chains if other is not chain), chain]
+        self.chains = [*(other for other in self.chains if other is not chain), chain]
         self._runs[id(context)] = run
         try:
             run.after = rewrite(context, root)
         finally:
-            self._runs.pop(id(context), None)
+            del self._runs[id(context)]
         # a pass that raises is left out
         chain.runs.append(run)
         return run.after
@@ -167,61 +195,3 @@ def find_name(frame: FrameType | None) -> tuple[str, str | None]:
     if frame is None:
         return name, None
     return name, shorten_place(frame.f_code.co_filename, frame.f_lineno)
-
-
-# *** calls
-
-
-@dataclass
-class FollowedCall:
-    """A scheduled call of `Tensor.realize`: `call` has its evidence, `scheduled` is the graph for the scheduler, and
-    `seen` has its passes: none if the schedule came from tinygrad's cache. `origin` maps a UOp that a rewrite made to
-    its node, if tinygrad is observed."""
-
-    call: RealizeCall
-    scheduled: UOp = None
-    seen: Watched = field(default_factory=Watched)
-    origin: Mapping[UOp, UOp] = field(default_factory=dict)
-
-    @property
-    def is_sharded(self) -> bool:
-        """Whether its graph has values on several devices at once."""
-        return any(u.op.name in _SHARDED for u in self.scheduled.toposort())
-
-    @property
-    def schedule(self) -> int:
-        return self.call.evidence.schedule
-
-
-class FollowingCollector(Collector):
-    """Collects evidence, and the passes of each schedule."""
-
-    def __init__(self, folder: Path, recorder: Recorder):
-        super().__init__(folder, recorder)
-        self.recorder: Recorder = recorder
-        self.followed: list[FollowedCall] = []
-        self.watcher = PassWatcher()
-
-    def watch(self, tensor_module: ModuleType) -> None:
-        super().watch(tensor_module)
-        with load_patching().Changes("passes of the scheduler") as changes:
-            self.watcher.declare(changes)
-            # if launches cannot be watched, schedules still can
-            watch_schedules(changes, tensor_module, self.note_schedule)
-
-    def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
-        if self.call is not None:
-            return realize(tensor, *others, **options)
-        before = len(self.followed)
-        self.watcher.start()
-        try:
-            return super().on_realize(realize, tensor, *others, **options)
-        finally:
-            seen = self.watcher.stop()
-            for one in self.followed[before:]:
-                one.seen, one.origin = seen, self.recorder.origin
-
-    def note_schedule(self, schedule: Callable[..., Any], asked: UOp) -> Any:
-        if self.call is not None:
-            self.followed.append(FollowedCall(self.call, asked))
-        return schedule(asked)
