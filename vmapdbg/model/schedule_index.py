@@ -209,6 +209,7 @@ _IMPORTANT = {"VMAPIN", "VMAPOUT", "REDUCE_AXIS", "REDUCE"}
 class Named:
     """The kernels (by number) and nodes (by id) of a schedule that a name means."""
 
+    schedule: Schedule
     kernels: tuple[int, ...]
     nodes: tuple[int, ...]
 
@@ -223,30 +224,19 @@ def choose_numbered(schedules: Sequence[Schedule]) -> Schedule:
     return next((s for s in reversed(schedules) if s.kernels), schedules[-1])
 
 
-def find_named(schedule: Schedule, name: str) -> Named:
-    """Returns the kernels with a name, and the most important nodes of a line: nodes with buffers, reduces and scopes,
-    else the last node."""
-    kernels = tuple(number for number, kernel in enumerate(schedule.kernels) if kernel.name == name)
-    at_line = [n for n in schedule.nodes if n.line is not None and is_line(n.line, name)]
-    buffered = index_of(schedule).bufferizes
-    important = [n for n in at_line if n.id in buffered or n.op in _IMPORTANT]
-    return Named(kernels, tuple(node.id for node in important or at_line[-1:]))
-
-
-def find_nodes_of(capture: Capture, subject: str, schedule: int | None) -> dict[int, tuple[int, ...]]:
-    """Maps schedule numbers to the ids of the nodes that a subject names: a node's number, the outputs of a kernel, or
-    the nodes of a line. `schedule` limits the search to one schedule."""
-    schedules = [s for s in capture.schedules if schedule is None or s.index == schedule]
-    if not schedules:
-        return {}
-    if subject.isdecimal():
+def find_named(schedules: Sequence[Schedule], name: str) -> list[Named]:
+    """Returns what a name means in each of some schedules: the kernels with that name, and the most important nodes of
+    that line (nodes with buffers, reduces and scopes, else the last node). A number means a node of one schedule."""
+    if name.isdecimal() and schedules:
         chosen = choose_numbered(schedules)
-        known = index_of(chosen).node(int(subject))
-        return {} if known is None else {chosen.index: (known.id,)}
-    found: dict[int, tuple[int, ...]] = {}
-    for one in schedules:
-        named = find_named(one, subject)
-        written = [node for number in named.kernels for node in one.kernels[number].outputs]
-        if nodes := tuple(dict.fromkeys((*written, *named.nodes))):
-            found[one.index] = nodes
+        return [Named(chosen, (), (node.id,)) for node in chosen.nodes if node.id == int(name)]
+    found: list[Named] = []
+    for schedule in schedules:
+        kernels = tuple(number for number, kernel in enumerate(schedule.kernels) if kernel.name == name)
+        at_line = [n for n in schedule.nodes if n.line is not None and is_line(n.line, name)]
+        buffered = index_of(schedule).bufferizes
+        important = [n for n in at_line if n.id in buffered or n.op in _IMPORTANT]
+        nodes = tuple(node.id for node in important or at_line[-1:])
+        if kernels or nodes:
+            found.append(Named(schedule, kernels, nodes))
     return found

@@ -64,18 +64,14 @@ def explain(capture: Capture, subject: str | None, schedule: int | None) -> list
         # a schedule that is asked for is explained, even if it repeats an earlier one
         shown = [s for s in schedules if s.nodes and (s.index in again or schedule is not None)]
         return [explain_boundaries(s, again.get(s.index, ()) if schedule is None else ()) for s in shown]
-    if subject.isdecimal():
-        chosen = choose_numbered(schedules)
-        node = index_of(chosen).node(int(subject))
-        if node is None:
-            count = len(chosen.nodes)
-            raise UnknownSubject(f"there is no node {subject}: schedule {chosen.index} has {count} nodes")
-        return [explain_node(chosen, node)]
     found: list[Explanation] = []
-    for item in schedules:
-        named = find_named(item, subject)
+    for named in find_named(schedules, subject):
+        item = named.schedule
         found += [explain_kernel(item, number, item.kernels[number]) for number in named.kernels]
         found += [explain_node(item, index_of(item).nodes[node_id]) for node_id in named.nodes]
+    if not found and subject.isdecimal():
+        chosen = choose_numbered(schedules)
+        raise UnknownSubject(f"there is no node {subject}: schedule {chosen.index} has {len(chosen.nodes)} nodes")
     if not found:
         raise UnknownSubject(f"no kernel and no line of {capture.snippet} is called {subject!r}")
     return found

@@ -40,7 +40,7 @@ from vmapdbg.child.passes.watch import FollowedCall, FollowingCollector, PassRun
 from vmapdbg.child.run_snippet import Mode, run_in
 from vmapdbg.install.job import ValueRequest, load_request
 from vmapdbg.model import capture as model
-from vmapdbg.model.schedule_index import find_nodes_of
+from vmapdbg.model.schedule_index import find_named
 from vmapdbg.model.store import to_data, write_atomically
 from vmapdbg.model.wording import first_line
 from vmapdbg.reference.graph import Unknown
@@ -295,7 +295,8 @@ def main() -> None:
     capture = mode.build(error, lambda: None)
     watcher.stop()
     if request.subject is not None:
-        asked = find_nodes_of(capture, request.subject, request.schedule)
+        schedules = [s for s in capture.schedules if request.schedule in (None, s.index)]
+        asked = {named.schedule.index for named in find_named(schedules, request.subject)}
         chosen = [(one, known) for one, known in chosen if one.schedule in asked]
     paths: list[SchedulePath] = []
     _write(request, capture, paths, stopped=bool(chosen))
