@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmapdbg.diff import ScheduleDiff, diff_captures, match_nodes, match_schedules
-from vmapdbg.diff.nodes import match_edits
+from vmapdbg.diff.nodes import match_rest
 from vmapdbg.diff.pairing import match_lines
 from vmapdbg.model.capture import Capture, Finding, Node
 
@@ -94,7 +94,7 @@ def test_of_several_the_node_of_the_same_line_is_taken() -> None:
 
     before, after = build("BUFFER", "old.py:3", "old.py:9"), build("PARAM", "new.py:10", "new.py:4")
     sides = make_schedule(nodes=before), make_schedule(nodes=after)
-    found = match_edits(*sides, match_nodes(*sides), {"old.py:3": "new.py:4", "old.py:9": "new.py:10"})
+    found = match_rest(*sides, match_nodes(*sides), {"old.py:3": "new.py:4", "old.py:9": "new.py:10"})
     assert found == {1: 2, 2: 1}
 
 
@@ -109,10 +109,10 @@ def test_edits_are_paired_one_with_one(capture: Capture, seed: int) -> None:
     other = mutate_capture(capture, seed)
     for before, after in zip(capture.schedules, other.schedules, strict=False):
         known = match_nodes(before, after)
-        found = match_edits(before, after, known, {})
+        found = match_rest(before, after, known, {})
         assert not found.keys() & known.keys()
         assert len({*found.values(), *known.values()}) == len(found) + len(known)
-        back = match_edits(after, before, {twin: node for node, twin in known.items()}, {})
+        back = match_rest(after, before, {twin: node for node, twin in known.items()}, {})
         assert len(back) == len(found)
 
 

@@ -143,7 +143,7 @@ def test_kernels_and_their_buffers(tmp_path: Path) -> None:
 def test_changed_kernel_is_removed_and_added(tmp_path: Path) -> None:
     before = lost_range(fixed=False)
     schedule = before.schedules[0]
-    changed = replace(schedule, kernels=(replace(schedule.kernels[0], key="other"), schedule.kernels[1]))
+    changed = replace(schedule, kernels=(schedule.kernels[0], lost_range().schedules[0].kernels[1]))
     data = draw_data(lost_range(), tmp_path, stage="kernels", other=replace(before, schedules=(changed,)))
     marks = {name: node["mark"] for name, node in nodes_of(data).items()}
     assert (marks["kernel0"], marks["beforekernel0"]) == ("added", "removed")

@@ -1,6 +1,6 @@
 """Compares two captures: what the scheduler did differently, and the results. Nothing here knows tinygrad."""
 
-from vmapdbg.diff.captures import Pairs, diff_captures, have_same_tinygrad, pair_schedules
+from vmapdbg.diff.captures import diff_captures, diff_schedules, have_same_tinygrad
 from vmapdbg.diff.nodes import match_nodes, match_schedules
 from vmapdbg.diff.result import (
     BufferizeChange,
@@ -20,14 +20,13 @@ __all__ = [
     "KernelChange",
     "KernelSide",
     "NodeChange",
-    "Pairs",
     "ScheduleDiff",
     "Side",
     "Totals",
     "ValueDiff",
     "diff_captures",
+    "diff_schedules",
     "have_same_tinygrad",
     "match_nodes",
     "match_schedules",
-    "pair_schedules",
 ]

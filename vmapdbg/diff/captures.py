@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vmapdbg.diff.kernels import compare_kernels
 from vmapdbg.diff.neutral import Reading, read_neutrally, read_plainly
-from vmapdbg.diff.nodes import have_same_graph, match_edits, match_nodes, match_schedules
+from vmapdbg.diff.nodes import have_same_graph, match_nodes, match_rest, match_schedules
 from vmapdbg.diff.pairing import Renaming, choose_ranges, find_opcodes, find_ranges
 from vmapdbg.diff.result import (
     DIFF_SCHEMA,
@@ -72,6 +72,12 @@ def diff_captures(
     )
 
 
+def diff_schedules(before: Schedule, after: Schedule, *, same_tinygrad: bool) -> ScheduleDiff:
+    """Compares two schedules, of two tinygrads by the meaning of their nodes."""
+    read = read_plainly if same_tinygrad else read_neutrally
+    return _diff_schedules(read(before), read(after), {})
+
+
 def _subtract_findings(
     some: tuple[Finding, ...], others: tuple[Finding, ...], lines: Mapping[str, str]
 ) -> tuple[Finding, ...]:
@@ -122,14 +128,13 @@ def _diff_schedules(one: Reading, other: Reading, lines: Mapping[str, str]) -> S
         # the graphs are equal without the neutral form
         one, other = read_plainly(one.schedule), read_plainly(other.schedule)
     loosely = one.is_neutral and other.is_neutral
-    nodes = match_nodes(one.compared, other.compared, loosely=loosely)
-    if loosely:
-        back = {partner: node for node, partner in nodes.items()}
-        one, other = one.leave_out(other, nodes), other.leave_out(one, back)
-    edited: dict[int, int] = {}
+    nodes = match_nodes(one.compared, other.compared)
+    rest = match_rest(one.compared, other.compared, nodes, lines, loosely=loosely)
     if not loosely:
-        edited = match_edits(one.compared, other.compared, nodes, lines)
-    return _compare(one, other, nodes | edited, edited)
+        return _compare(one, other, nodes | rest, rest)
+    nodes |= rest
+    back = {partner: node for node, partner in nodes.items()}
+    return _compare(one.leave_out(other, nodes), other.leave_out(one, back), nodes, {})
 
 
 def _compare(before: Reading, after: Reading, nodes: Mapping[int, int], edited: Container[int]) -> ScheduleDiff:
@@ -329,35 +334,7 @@ def _find_added(
 # *** without a diff: which nodes and kernels are the same
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Ids of equal nodes, before to after, and numbers of equal kernels; None if the keys of kernels decide."""
-
-    nodes: dict[int, int]
-    kernels: dict[int, int] | None
-
-
 def have_same_tinygrad(before: Versions, after: Versions) -> bool:
     """Returns whether both sides ran on the same tinygrad. A checkout with uncommitted changes never counts as same."""
     one, other = ((side.tinygrad, side.tree, side.commit) for side in (before, after))
     return one == other and not (before.commit or "").endswith("-dirty")
-
-
-def pair_schedules(before: Schedule, after: Schedule, *, same_tinygrad: bool) -> Pairs:
-    """Returns the equal nodes and kernels of two schedules; of two tinygrads those with the same meaning."""
-    if same_tinygrad or have_same_graph(before, after):
-        return Pairs(match_nodes(before, after), None)
-    left, right = read_neutrally(before), read_neutrally(after)
-    heads = match_nodes(left.compared, right.compared, loosely=True)
-    kernels = compare_kernels(left, right, heads)
-    same = {item.before[0].number: item.after[0].number for item in kernels if item.status == "unchanged"}
-    pairs = dict(heads)
-    for one, other in heads.items():
-        stored_before, stored_after = left.shown.get(one, one), right.shown.get(other, other)
-        if stored_before != one and stored_after != other:
-            pairs[stored_before] = stored_after
-    # nodes that only show a value may still be equal
-    free_before, free_after = {node.id for node in left.folded}, {node.id for node in right.folded}
-    alike = match_nodes(left.schedule, right.schedule).items()
-    pairs |= {one: other for one, other in alike if one in free_before and other in free_after}
-    return Pairs(pairs, same)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 
 from vmapdbg.diff.pairing import (
     HashConsing,
@@ -18,8 +18,6 @@ from vmapdbg.diff.pairing import (
 from vmapdbg.model.capture import Node, Schedule
 from vmapdbg.model.schedule_index import index_of
 
-Pair = tuple[int, int]
-
 # Below this share of common nodes, two schedules are not versions of the same one.
 _LEAST_ALIKE = 0.3
 # The same for the share of nodes with equal op, dtype, shape and argument, whatever their sources.
@@ -30,22 +28,78 @@ _SAME_LINE = 0.25
 _WINDOW = 64
 
 
-def match_nodes(before: Schedule, after: Schedule, *, loosely: bool = False) -> dict[int, int]:
+def match_nodes(before: Schedule, after: Schedule) -> dict[int, int]:
     """Maps the node ids of `before` to the ids of the same nodes in `after`.
 
     Two nodes are the same if op, dtype, shape, arg and all their sources are. Of several candidates the node with the
-    same readers is taken, then with the same decisions, then by order. `loosely` also pairs the rest of two graphs that
-    compute a part in two ways: nodes of a kind that are read by equal nodes, then nodes of a kind on the same line.
+    same readers is taken, then with the same decisions, then by order.
     """
     cons = HashConsing()
-    levels = [_number_graph(side, cons) for side in (before, after)]
-    if loosely:
-        for side, numbers in zip((before, after), levels, strict=True):
-            # whatever the sources are: the kind of a node with its readers, then with its line
-            alike = {node.id: cons("alike", node.op, node.dtype, node.shape) for node in side.nodes}
-            lines = {node.id: cons("line", alike[node.id], node.line) for node in side.nodes if node.line is not None}
-            numbers += [_number_uses(side.nodes, lines | alike, cons), lines]
-    return match_by_levels(*levels)
+    return match_by_levels(_number_graph(before, cons), _number_graph(after, cons))
+
+
+def match_rest(
+    before: Schedule, after: Schedule, known: Mapping[int, int], same_lines: Mapping[str, str], *, loosely: bool = False
+) -> dict[int, int]:
+    """Maps nodes of `before` that are not in `known` to nodes of the same kind in `after`, whatever their sources are.
+
+    Nodes of a kind have the same op, dtype, shape and, except `loosely`, the same argument. Nodes are paired that have
+    the same readers, then nodes of a line; each time then the nodes next to pairs. `same_lines` maps lines of before to
+    lines of after.
+    """
+    if len(known) == min(len(before.nodes), len(after.nodes)):
+        return {}
+    cons = HashConsing()
+    kinds: list[dict[int, int]] = []
+    uses: list[dict[int, int]] = []
+    lines: list[dict[int, int]] = []
+    for side, names in ((before, same_lines), (after, {})):
+        kinds.append({node.id: cons(node.op, node.dtype, node.shape, loosely or node.arg) for node in side.nodes})
+        with_line = (node for node in side.nodes if node.line is not None)
+        lines.append({node.id: cons(kinds[-1][node.id], names.get(node.line or "", node.line)) for node in with_line})
+        uses.append(_number_uses(side.nodes, kinds[-1] | lines[-1], cons))
+    pairs = dict(known)
+    for level in (uses, lines):
+        free_before = {node: number for node, number in level[0].items() if node not in pairs}
+        taken = set(pairs.values())
+        free_after = {node: number for node, number in level[1].items() if node not in taken}
+        pairs |= match_by_levels([free_before], [free_after])
+        _spread((before, after), kinds, pairs)
+    return {one: other for one, other in pairs.items() if one not in known}
+
+
+def _spread(sides: tuple[Schedule, Schedule], kinds: Sequence[Mapping[int, int]], pairs: dict[int, int]) -> None:
+    """Adds to `pairs` the sources and readers of pairs that have the same kind and place, then theirs."""
+    taken = set(pairs.values())
+    fresh = pairs
+    while fresh:
+        votes: Counter[tuple[int, int]] = Counter()
+        for one, other in fresh.items():
+            near = _list_near(sides[0], one, kinds[0], pairs), _list_near(sides[1], other, kinds[1], taken)
+            votes.update((near[0][place], near[1][place]) for place in near[0].keys() & near[1].keys())
+        # symmetric in the sides: pairs that tie have no node in common
+        best = sorted(votes, key=lambda pair: (-votes[pair], abs(pair[0] - pair[1]), sum(pair), pair))
+        fresh = match_in_order(best)
+        pairs |= fresh
+        taken |= set(fresh.values())
+
+
+def _list_near(
+    schedule: Schedule, node_id: int, kinds: Mapping[int, int], done: Container[int]
+) -> dict[tuple[str, int, int | None], int]:
+    """Maps places next to a node (with the kind of node there) to the only free node there."""
+    index = index_of(schedule)
+    places: dict[tuple[str, int, int | None], list[int]] = defaultdict(list)
+    for position, source in enumerate(index.nodes[node_id].src):
+        places["source", position, kinds.get(source)].append(source)
+    for reader in index.readers[node_id]:
+        if reader.id not in done:
+            places["reader", reader.src.index(node_id), kinds[reader.id]].append(reader.id)
+    return {
+        place: found[0]
+        for place, found in places.items()
+        if len(found) == 1 and found[0] not in done and found[0] in kinds
+    }
 
 
 def have_same_graph(before: Schedule, after: Schedule) -> bool:
@@ -113,107 +167,6 @@ def _expressions(node: Node, name_of: Callable[[str], str] | None = None) -> Has
         return tuple(blank_ranges(text, name_of) for text in expressions)
 
     return blank_all(node.in_ranges), blank_all(node.out_ranges)
-
-
-# *** two edits of a program
-
-
-def match_edits(
-    before: Schedule, after: Schedule, known: Mapping[int, int], same_lines: Mapping[str, str]
-) -> dict[int, int]:
-    """Maps nodes of `before` that are not in `known` to the nodes of `after` in the same position.
-
-    Paired nodes have the same op, dtype, shape and argument. `same_lines` maps lines of before to lines of after; of
-    several candidates the node on the same line is taken.
-    """
-    return _EditMatcher(before, after, known, same_lines).match()
-
-
-class _EditMatcher:
-    def __init__(
-        self, before: Schedule, after: Schedule, known: Mapping[int, int], same_lines: Mapping[str, str]
-    ) -> None:
-        self.sides = index_of(before), index_of(after)
-        self.known = known
-        self.pairs, self.taken = dict(known), set(known.values())
-        cons = HashConsing()
-        self.kinds = [
-            {n.id: cons(n.op, n.dtype, n.shape, n.arg, len(n.src)) for n in side.nodes} for side in (before, after)
-        ]
-        # the lines of nodes by their names after
-        self.lines = [
-            {node.id: same_lines.get(node.line or "", node.line) for node in before.nodes},
-            {node.id: node.line for node in after.nodes},
-        ]
-
-    def match(self) -> dict[int, int]:
-        """Returns the new pairs."""
-        if len(self.known) == min(len(side.nodes) for side in self.sides):
-            return {}
-        # nodes without readers: the outputs of both sides
-        self._match_free(lambda side, node_id: not self.sides[side].readers[node_id], 2)
-        self._spread(list(self.pairs.items()))
-        self._match_free(lambda side, node_id: self.lines[side][node_id] is not None, 1)
-        self._spread(self._list_new())
-        return dict(self._list_new())
-
-    def _list_new(self) -> list[Pair]:
-        return [pair for pair in self.pairs.items() if pair[0] not in self.known]
-
-    def _match_free(self, is_chosen: Callable[[int, int], bool], levels: int) -> None:
-        """Pairs the chosen free nodes (side, node id) by kind and line; with a second level by kind alone."""
-        keys: list[list[dict[int, Hashable]]] = []
-        for side, done in enumerate((self.pairs, self.taken)):
-            kinds: dict[int, Hashable] = {}
-            for node_id, kind in self.kinds[side].items():
-                if node_id not in done and is_chosen(side, node_id):
-                    kinds[node_id] = kind
-            with_line: dict[int, Hashable] = {i: (kind, self.lines[side][i]) for i, kind in kinds.items()}
-            keys.append([with_line, kinds][:levels])
-        self._add(match_by_levels(*keys))
-
-    def _add(self, pairs: Mapping[int, int]) -> None:
-        self.pairs |= pairs
-        self.taken |= set(pairs.values())
-
-    # *** step by step
-
-    def _spread(self, fresh: list[Pair]) -> None:
-        """Pairs the free sources and readers of pairs, then theirs, until nothing is new."""
-        while fresh:
-            votes: Counter[Pair] = Counter()
-            for pair in fresh:
-                votes.update(self._list_candidates(*pair))
-            chosen = match_in_order(sorted(votes, key=lambda pair: (-votes[pair], *self._rank(*pair))))
-            self._add(chosen)
-            fresh = list(chosen.items())
-
-    def _rank(self, one: int, other: int) -> tuple[object, ...]:
-        """Sorts candidates with the same votes: nodes on the same line first, then nodes with near ids."""
-        line = self.lines[1][other]
-        is_same_line = line is not None and self.lines[0][one] == line
-        # symmetric in the sides: pairs that tie have no node in common
-        return not is_same_line, abs(one - other), one + other, one
-
-    def _list_candidates(self, one: int, other: int) -> Iterator[Pair]:
-        for left, right in zip(self.sides[0].nodes[one].src, self.sides[1].nodes[other].src, strict=False):
-            is_free = left not in self.pairs and right not in self.taken
-            if is_free and left in self.kinds[0] and self.kinds[0][left] == self.kinds[1].get(right):
-                yield left, right
-        # a constant may have a thousand readers: only readers without another of their kind are candidates
-        readers = self._lone_readers(0, one), self._lone_readers(1, other)
-        for kind in readers[0].keys() & readers[1].keys():
-            yield readers[0][kind], readers[1][kind]
-
-    def _lone_readers(self, side: int, node_id: int) -> dict[tuple[int, int], int]:
-        """Maps (kind, position of the source) to the free reader that has it, if there is exactly one."""
-        done = (self.pairs, self.taken)[side]
-        found: dict[tuple[int, int], list[int]] = {}
-        for reader in self.sides[side].readers[node_id]:
-            if reader.id not in done:
-                kind = self.kinds[side][reader.id], reader.src.index(node_id)
-                found.setdefault(kind, []).append(reader.id)
-        return {kind: readers[0] for kind, readers in found.items() if len(readers) == 1}
 
 
 # *** schedules

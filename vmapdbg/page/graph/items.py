@@ -11,10 +11,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from vmapdbg.diff import have_same_tinygrad, pair_schedules
+from vmapdbg.diff import ScheduleDiff, match_nodes
 from vmapdbg.model.capture import Bufferize, Capture, Node, Schedule
 from vmapdbg.model.ops import ELEMENTWISE, MOVEMENT, name_op
-from vmapdbg.model.schedule_index import index_of, kernel_identity
+from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import Mark
 from vmapdbg.page.format import Places
 from vmapdbg.page.graph.model import ADDED, COMMON, PALETTE, REMOVED, Graph
@@ -71,22 +71,24 @@ class DrawnPair:
         return cls(drawn, drawn, {node: node for node in drawn.index.nodes}, dict(zip(numbers, numbers, strict=True)))
 
     @classmethod
-    def of_two(cls, before: DrawnSchedule, after: DrawnSchedule) -> DrawnPair:
-        """Returns two schedules as a pair. Kernels of one tinygrad are equal if their keys and outputs are."""
-        same_tinygrad = have_same_tinygrad(before.capture.versions, after.capture.versions)
-        pairs = pair_schedules(before.schedule, after.schedule, same_tinygrad=same_tinygrad)
-        if pairs.kernels is not None:
-            return cls(before, after, pairs.nodes, pairs.kernels)
-        kernels: dict[int, int] = {}
-        free: dict[object, list[int]] = defaultdict(list)
-        for number, kernel in enumerate(after.schedule.kernels):
-            free[kernel_identity(kernel), kernel.outputs].append(number)
-        for number, kernel in enumerate(before.schedule.kernels):
-            outputs = tuple(pairs.nodes.get(node, -1) for node in kernel.outputs)
-            waiting = free.get((kernel_identity(kernel), outputs))
-            if waiting:
-                kernels[number] = waiting.pop(0)
-        return cls(before, after, pairs.nodes, kernels)
+    def of_two(cls, before: DrawnSchedule, after: DrawnSchedule, diff: ScheduleDiff) -> DrawnPair:
+        """Returns two schedules as a pair; `diff` compares them."""
+        nodes, kernels = diff.pair_nodes(), {}
+        for change in diff.kernels:
+            if change.matched_by == "outputs":
+                # the nodes that two releases store may not be the nodes that the diff compares
+                nodes |= zip(change.before[0].kernel.outputs, change.after[0].kernel.outputs, strict=False)
+            if change.status == "unchanged":
+                kernels[change.before[0].number] = change.after[0].number
+        for made in diff.bufferizes:
+            if made.before is not None and made.after is not None:
+                nodes[made.before.node] = made.after.node
+        if diff.folded_before and diff.folded_after:
+            # nodes that only show a value may still be equal
+            taken = set(nodes.values())
+            equal = match_nodes(before.schedule, after.schedule).items()
+            nodes |= {one: other for one, other in equal if one not in nodes and other not in taken}
+        return cls(before, after, nodes, kernels)
 
     def side_of(self, mark: Mark) -> DrawnSchedule:
         """Returns the schedule that has what is drawn with a mark."""

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
+from vmapdbg.diff import diff_schedules, have_same_tinygrad, match_nodes
 from vmapdbg.model.capture import Capture, Schedule, SnippetError
 from vmapdbg.model.store import check_output, dump_document, write_output
 from vmapdbg.model.vocabulary import StageName
@@ -123,15 +124,15 @@ def _pair_with_baseline(other: Capture, after: DrawnSchedule, notes: list[str]) 
         notes.append(f"the baseline made no schedule{why}: all is drawn as added")
         return DrawnPair(DrawnSchedule(other, Schedule(index, None, 0, (), (), (), (), (), ())), after, {}, {})
 
-    def likeness(pair: DrawnPair) -> tuple[int, bool, int]:
-        before = pair.before.schedule.index
-        return len(pair.nodes), before == index, -before
+    def likeness(before: Schedule) -> tuple[int, bool, int]:
+        return len(match_nodes(before, after.schedule)), before.index == index, -before.index
 
-    pairs = [DrawnPair.of_two(DrawnSchedule(other, each), after) for each in other.schedules]
-    best = max(pairs, key=likeness)
-    if best.before.schedule.index != index:
-        notes.append(f"laid over schedule {best.before.schedule.index} of the baseline, which is most like it")
-    return best
+    best = max(other.schedules, key=likeness)
+    if best.index != index:
+        notes.append(f"laid over schedule {best.index} of the baseline, which is most like it")
+    same_tinygrad = have_same_tinygrad(other.versions, after.capture.versions)
+    diff = diff_schedules(best, after.schedule, same_tinygrad=same_tinygrad)
+    return DrawnPair.of_two(DrawnSchedule(other, best), after, diff)
 
 
 def _check_request(after: DrawnSchedule, stage: str, around: int | None, depth: int | None, fold: int | None) -> None:
