@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import sys
 import tempfile
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,23 +14,13 @@ import click
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.children import ChildDied, import_meanwhile, run_job, started_child
 from vmapdbg.install.job import CheckRequest, Job
-from vmapdbg.model.capture import Capture, Schedule
-from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.store import build_data, write_atomically
-from vmapdbg.model.wording import format_plural, format_seconds
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.store import build_data
 
 if TYPE_CHECKING:
     from vmapdbg.check.result import CheckReport
 
 _REFERENCE = "the numpy reference"
-# how fast numpy computes graphs, for a rough estimate: on the programs of bench/checked it is up to five times off
-_ELEMENTS_A_SECOND, _SECONDS_EACH = 3e7, 0.05
-_PRODUCTS = 10
-"""As many elements of a product that is summed take as long as one element of anything else: a matrix product."""
-_FREE = frozenset({"BUFFER", "CONST", "DEVICE", "EXPAND", "FLIP", "PERMUTE", "RESHAPE", "SHRINK"})
-"""Nodes that cost numpy nothing."""
-_LONG = 10.0
-"""Comparisons that take longer than this many seconds are announced."""
 
 
 def refuse_oracle(context: click.Context, option: click.Parameter, value: str | bool | None) -> None:
@@ -107,13 +95,8 @@ def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
             import_meanwhile("vmapdbg.page.text.check")
             capture = run_job(job, stderr, evidence=evidence, progress=progress, shadow=True)
         console.report_death(capture)
-        work = tuple(count_work(schedule) for schedule in capture.schedules)
-        # the schedules that were compared while the snippet ran
-        compared = child.request.compared
-        done = compared.read_text(encoding="utf-8").split() if compared.exists() else []
-        report_estimate([amount for schedule, amount in enumerate(work) if str(schedule) not in done])
         with console.show_progress(f"comparing {job.snippet} with {_REFERENCE}") as progress:
-            write_atomically(child.request.over, json.dumps(list(work)))
+            child.request.over.touch()
             text, ended = child.answer(f"the comparison with {_REFERENCE}", job.timeout, progress)
     from vmapdbg.check.result import CheckReport
 
@@ -121,29 +104,3 @@ def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
     if report.left and ended is None:
         ended = ChildDied(f"the comparison with {_REFERENCE} ended before it was done")
     return capture, report, ended
-
-
-# *** how long the comparison takes
-
-
-def count_work(schedule: Schedule) -> int:
-    """Returns how many elements numpy computes for the graph of a schedule, without nodes of symbolic shape."""
-    readers = index_of(schedule).readers
-    work = 0
-    for node in schedule.nodes:
-        if node.op in _FREE or node.shape is None or not all(str(size).isdecimal() for size in node.shape):
-            continue
-        elements = math.prod(map(int, node.shape))
-        read_by = {reader.op for reader in readers.get(node.id, ())}
-        if node.op == "MUL" and read_by == {"REDUCE_AXIS"}:
-            elements //= _PRODUCTS
-        work += elements
-    return work
-
-
-def report_estimate(work: Sequence[int]) -> None:
-    """Says on a terminal that a comparison by numpy takes long; `work` has a number for each schedule."""
-    seconds = sum(work) / _ELEMENTS_A_SECOND + len(work) * _SECONDS_EACH
-    if seconds > _LONG and sys.stderr.isatty():
-        schedules = f"{format_plural(len(work), 'schedule')} to compare, roughly {format_seconds(seconds)}"
-        console.say(f"{schedules}; Ctrl-C shows what is compared by then")

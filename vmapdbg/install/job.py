@@ -117,14 +117,8 @@ class CheckRequest(Request):
 
     @property
     def over(self) -> Path:
-        """A file that the tool writes when the snippet has ended and the evidence is complete. It is a JSON list: the
-        work of each schedule, in any unit, to estimate the remaining time; it is empty if the work is unknown."""
+        """A file that the tool makes when the snippet has ended and the evidence is complete."""
         return Path(self.folder) / "over"
-
-    @property
-    def compared(self) -> Path:
-        """A file with the number of each schedule that was compared before the snippet was done, a line for each."""
-        return Path(self.folder) / "compared"
 
 
 @dataclass(frozen=True, kw_only=True)

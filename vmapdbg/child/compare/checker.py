@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -29,19 +29,17 @@ from vmapdbg.check.result import CheckReport, ScheduleCheck
 from vmapdbg.child.compare.reference_values import DOUBLE, MOVED, KnownValues, ReferenceValues
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker, expected_outputs
 from vmapdbg.child.compare.start import lower_thread
-from vmapdbg.child.evidence.folder import ASKED, EvidenceFolder, schedule_of
+from vmapdbg.child.evidence.folder import ASKED, EvidenceFolder
 from vmapdbg.child.evidence.graphs import Evidence
 from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.reduce.trial import RUNS, Worker
 from vmapdbg.install.job import CheckRequest, ProgramCheckRequest, load_request
 from vmapdbg.model.store import to_data, write_atomically
-from vmapdbg.model.wording import first_line, format_seconds
+from vmapdbg.model.wording import first_line
 from vmapdbg.reference.graph import OpGraph
 
 _FREE, _SHARE = 1.0, 0.05
 """Updating the report may take one second of a run, and later a twentieth of its time."""
-_SHOWN_AFTER = 2.0
-"""Seconds after which the remaining time is shown."""
 _PATIENCE = 60.0
 """Seconds that stock tinygrad may take for the graph of a failed schedule."""
 _LOOK = 0.01
@@ -130,8 +128,6 @@ class RunChecker:
             # what it should have computed is only needed for the report
             return
         self.checks[file.name] = self.compare(evidence)
-        with self.request.compared.open("a", encoding="utf-8") as compared:
-            compared.write(f"{evidence.schedule}\n")
 
     def compute_asked(self, precision: int | None) -> None:
         """Computes the outputs of the last schedule that began; `precision` is explained in ReferenceValues."""
@@ -155,19 +151,14 @@ class RunChecker:
         """Compares the rest, and writes the report."""
         self.read_news()
         left = [file for file in self.folder.find_files() if file.name not in self.checks]
-        amounts: list[int] = []
-        if left:
-            work = dict(enumerate(json.loads(self.request.over.read_text(encoding="utf-8"))))
-            amounts = [1 + work.get(schedule_of(file), 0) for file in left if work]
         self.update_report()
-        began = time.monotonic()
-        for done, file in enumerate(left, 1):
+        for file in left:
             evidence: Evidence = pickle.loads(file.read_bytes())
             check = self.compare(evidence)
             if evidence.failed is not None:
                 check = replace(check, stock_runs=self.try_stock(evidence))
             self.checks[file.name] = check
-            self.update_report(describe_rest(amounts, done, time.monotonic() - began))
+            self.update_report()
 
     def try_stock(self, evidence: Evidence) -> bool | None:
         """Returns whether stock tinygrad computes the graph of a failed schedule; None if it cannot be tried: stock
@@ -183,7 +174,7 @@ class RunChecker:
         finally:
             worker.close()
 
-    def update_report(self, rest: str = "") -> None:
+    def update_report(self) -> None:
         """Writes the results so far, in the order of the schedules, and how far the comparison is.
 
         The report so far is printed if the user stops the comparison. It is always written if no schedule is left."""
@@ -191,21 +182,13 @@ class RunChecker:
         checks = [self.checks[file.name] for file in files if file.name in self.checks]
         left = len(files) - len(checks)
         if left:
-            write_atomically(self.request.progress, f"schedule {len(checks) + 1} of {len(files)}{rest}")
+            write_atomically(self.request.progress, f"schedule {len(checks) + 1} of {len(files)}")
         began = time.monotonic()
         if left and self._updates > max(_FREE, _SHARE * (began - self._began)):
             return
         text = json.dumps(to_data(CheckReport(tuple(checks), left)), allow_nan=False)
         write_atomically(self.request.output, text)
         self._updates += time.monotonic() - began
-
-
-def describe_rest(work: Sequence[int], done: int, seconds: float) -> str:
-    """Returns `, about 2 min left`, from the amounts of work of which some are done; empty if too little is known."""
-    if not work or not done or seconds < _SHOWN_AFTER:
-        return ""
-    left = seconds * sum(work[done:]) / sum(work[:done])
-    return f", about {format_seconds(left)} left"
 
 
 # *** all processes of a program

@@ -97,8 +97,3 @@ class EvidenceFolder:
 def list_parts(buffer: Any) -> Sequence[Any]:
     """Returns the buffers of a buffer, one for each device."""
     return getattr(buffer, "bufs", [buffer])
-
-
-def schedule_of(file: Path) -> int:
-    """Returns the number of the schedule of a file."""
-    return int(file.name.removeprefix("schedule-")[:6])
