@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
-from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.evidence.evidence import EvidenceFolder
 from vmapdbg.model.store import to_data
 
 

@@ -14,7 +14,7 @@ from tinygrad.uop.ops import UOp
 from vmapdbg.check.compare import compare
 from vmapdbg.check.result import Comparison, KernelFault
 from vmapdbg.child.compare import kernel_rerun
-from vmapdbg.child.evidence.graphs import KernelRun, WrittenBuffer
+from vmapdbg.child.evidence.evidence import KernelRun, WrittenBuffer
 from vmapdbg.child.listen.rendering import compile_kernel
 from vmapdbg.child.program.accesses import carries_values
 from vmapdbg.child.program.linear_reader import read_linear

@@ -16,7 +16,7 @@ MOST_STEPS = 20_000
 
 def compare(ast: Any, uops: Any) -> dict[str, Any]:
     from vmapdbg.child.compare import kernel_rerun
-    from vmapdbg.child.evidence.graphs import KernelRun, WrittenBuffer
+    from vmapdbg.child.evidence.evidence import KernelRun, WrittenBuffer
     from vmapdbg.child.evidence.loop_packer import pack_kernel
     from vmapdbg.child.program.linear_reader import read_memories
     from vmapdbg.child.program.programs import count_steps, keep_program

@@ -37,7 +37,7 @@ from vmapdbg.check.result import (
 )
 from vmapdbg.child.compare.first_wrong_buffer import find_steps_read
 from vmapdbg.child.compare.kernel_rerun import align_buffer
-from vmapdbg.child.evidence.graphs import WrittenBuffer
+from vmapdbg.child.evidence.evidence import WrittenBuffer
 from vmapdbg.model.capture import SnippetError
 from vmapdbg.model.crash import Crash
 from vmapdbg.model.store import build_data, to_data

@@ -10,8 +10,7 @@ import pytest
 
 from vmapdbg.child.compare.checker import RunChecker
 from vmapdbg.child.compare.reference_values import DOUBLE, MOVED
-from vmapdbg.child.evidence.folder import EvidenceFolder
-from vmapdbg.child.evidence.graphs import Evidence
+from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder
 from vmapdbg.install.job import CheckRequest, Job
 from vmapdbg.reference.graph import OpGraph, OpNode
 

@@ -10,7 +10,7 @@ import pytest
 from vmapdbg.check.findings import PARTS, CheckedSchedule, count_reason, sum_up
 from vmapdbg.check.result import Comparison, OutputCheck
 from vmapdbg.child.compare.checker import check_folder
-from vmapdbg.child.evidence.graphs import Evidence
+from vmapdbg.child.evidence.evidence import Evidence
 from vmapdbg.child.evidence.suite import SuiteFolder
 from vmapdbg.commands.run import read_found
 from vmapdbg.model.crash import Crash, RewriteStep

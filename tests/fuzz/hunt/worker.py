@@ -27,7 +27,7 @@ from typing import IO, Any
 
 from vmapdbg.check.result import OutputCheck
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
-from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.evidence.evidence import EvidenceFolder
 from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.run_snippet import Mode, schedule_lazy
 from vmapdbg.install.job import Job, Request

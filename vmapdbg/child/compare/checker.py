@@ -29,8 +29,7 @@ from vmapdbg.check.result import CheckReport, ScheduleCheck
 from vmapdbg.child.compare.reference_values import DOUBLE, MOVED, KnownValues, ReferenceValues
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker, expected_outputs
 from vmapdbg.child.compare.start import lower_thread
-from vmapdbg.child.evidence.folder import ASKED, EvidenceFolder
-from vmapdbg.child.evidence.graphs import Evidence
+from vmapdbg.child.evidence.evidence import ASKED, Evidence, EvidenceFolder
 from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.reduce.trial import RUNS, Worker
 from vmapdbg.install.job import CheckRequest, ProgramCheckRequest, load_request

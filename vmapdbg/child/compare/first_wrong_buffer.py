@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from vmapdbg.check.result import BufferCheck, Comparison, Misread
 from vmapdbg.child.compare.kernel_rerun import WrongBuffer, align_buffer, find_fault
 from vmapdbg.child.compare.reference_values import ComparedGraph
-from vmapdbg.child.evidence.graphs import Evidence, WrittenBuffer
+from vmapdbg.child.evidence.evidence import Evidence, WrittenBuffer
 from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.graph import DEVICES, Unknown
 from vmapdbg.reference.value import RangedArray

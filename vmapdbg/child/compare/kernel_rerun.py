@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from vmapdbg.check.result import Comparison, KernelFault, StaleRead
 from vmapdbg.child.compare.reference_values import ReadContents
-from vmapdbg.child.evidence.graphs import Evidence, KernelRun, WrittenBuffer
+from vmapdbg.child.evidence.evidence import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.program.accesses import carries_values
 from vmapdbg.child.program.linear import LinearProgram, MemoryAccess, ProgramLoop, Undecided, UOp, Value, find_loops
 from vmapdbg.child.program.linear_reader import read_linear

@@ -13,19 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from vmapdbg.check.compare import compare
-from vmapdbg.check.result import (
-    BufferCheck,
-    CheckedKind,
-    ExpectedOutput,
-    OutputCheck,
-    OverwrittenInput,
-    ScheduleCheck,
-    StaleValue,
-)
+from vmapdbg.check.result import BufferCheck, ExpectedOutput, OutputCheck, OverwrittenInput, ScheduleCheck, StaleValue
 from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
 from vmapdbg.child.compare.reference_values import ComparedGraph, KnownValues, ReadContents, ReferenceValues
-from vmapdbg.child.evidence.folder import EvidenceFolder
-from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer
+from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder, HeldBuffer
 from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.graph import DEVICES, WRITES, OpGraph, OpNode, Unknown, find_view
 from vmapdbg.reference.value import RangedArray
@@ -154,13 +145,13 @@ class ScheduleChecker:
         later: dict[int, RangedArray] = {}
         for changed in changes:
             node = values.graph.nodes[changed.slot]
-            later[changed.slot] = RangedArray(load(Array(self.read(changed.blob), node.dtype, node.shape)))
+            later[changed.slot] = RangedArray(load(Array(self.read(changed.blobs[0]), node.dtype, node.shape)))
         choices = [[changed] for changed in changes[:_MOST_BUFFERS]]
         if len(changes) > 1:
             choices.append(changes)
         for chosen in choices:
             if is_got(values.replace({changed.slot: later[changed.slot] for changed in chosen})):
-                return tuple(OverwrittenInput(changed.number) for changed in chosen)
+                return tuple(OverwrittenInput(changed.input_number) for changed in chosen)
         return ()
 
     def check_held(self, graph: ComparedGraph) -> list[OutputCheck]:
@@ -185,19 +176,12 @@ class ScheduleChecker:
     def check_buffer(self, graph: ComparedGraph, held: HeldBuffer, number: int, right: Array) -> OutputCheck:
         got = Array(b"".join(map(self.read, held.blobs)), right.dtype, right.shape)
         writer = self.evidence.find_written(held.launch)
-        kind: CheckedKind = "input"
-        if held.part_of is not None:
-            number, kind = held.part_of, "unchosen"
-        elif held.is_assigned:
-            kind = "assigned"
-        elif held.is_live:
-            kind = "live"
         return OutputCheck(
-            number=number,
+            number=number if held.part_of is None else held.part_of,
             shape=right.shape,
             dtype=right.dtype,
             comparison=graph.compare(held.slot, got, right),
-            of=kind,
+            of=held.kind,
             is_written=held.is_written,
             writer=writer and writer.kernel,
             writer_node=writer and writer.node,
@@ -265,5 +249,5 @@ def _values_after(values: ReferenceValues, memory: int, write: int, looks: list[
 def _number_of(evidence: Evidence, memory: int) -> int | None:
     """Returns the number of some memory among the buffers of the snippet."""
     nodes = evidence.graphs["asked"].nodes
-    numbers = (i for i, held in enumerate(evidence.held) if held.is_assigned and memory in nodes[held.slot].src)
+    numbers = (i for i, held in enumerate(evidence.held) if held.kind == "assigned" and memory in nodes[held.slot].src)
     return next(numbers, None)

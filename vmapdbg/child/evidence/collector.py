@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.evidence.evidence import EvidenceFolder
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.evidence.tensor_calls import TensorCalls

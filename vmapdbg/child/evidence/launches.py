@@ -18,8 +18,15 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from vmapdbg.child.capture.view import list_nodes
-from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder, list_parts
-from vmapdbg.child.evidence.graphs import Evidence, KernelRun, Version, WrittenBuffer
+from vmapdbg.child.evidence.evidence import (
+    BlobsFull,
+    Evidence,
+    EvidenceFolder,
+    KernelRun,
+    Version,
+    WrittenBuffer,
+    list_parts,
+)
 from vmapdbg.child.evidence.loop_packer import find_stores, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack, Packer, is_device
 from vmapdbg.child.evidence.tensor_calls import live_tensors

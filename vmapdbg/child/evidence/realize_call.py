@@ -7,8 +7,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vmapdbg.child.evidence.folder import ROOM, BlobsFull, EvidenceFolder
-from vmapdbg.child.evidence.graphs import Evidence, HeldBuffer, pack_graph
+from vmapdbg.child.evidence.evidence import ROOM, BlobsFull, Evidence, EvidenceFolder, HeldBuffer, pack_graph
 from vmapdbg.child.evidence.launches import LaunchKeeper, LiveTensors
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_argument_sizes, find_variables
 from vmapdbg.child.evidence.tensor_calls import ChosenPart, buffer_under
@@ -176,9 +175,9 @@ class RealizeCall:
             if buffer in assigned:
                 is_written = launch is not None if self.launches.steps else None
                 now = self.folder.keep_all(buffer.buffer)
-                self.held[buffer] = HeldBuffer(assigned[buffer], now, True, is_written)
+                self.held[buffer] = HeldBuffer(assigned[buffer], now, "assigned", is_written)
             elif slot is not None and buffer not in touched and (now := self.folder.keep_all(buffer.buffer)) != before:
-                self.held[buffer] = HeldBuffer(slot, now, False, launch=launch)
+                self.held[buffer] = HeldBuffer(slot, now, "input", launch=launch)
         self.evidence.held += self.held.values()
         for part in self.parts:
             self._keep_part(part, self.packer)
@@ -190,7 +189,7 @@ class RealizeCall:
             slot = self.packer.graph.add(OpNode("buffer", name_dtype(buffer.dtype), shape))
             self.packer.graph.inputs[slot] = before
             launch = self.launches.find_writer(buffer.buffer)
-            self.evidence.held.append(HeldBuffer(slot, now, False, is_live=True, launch=launch))
+            self.evidence.held.append(HeldBuffer(slot, now, "live", launch=launch))
 
     def _keep_part(self, part: ChosenPart, packer: Packer) -> None:
         """Keeps what a buffer holds after an item assignment: only what the index chooses may change."""
@@ -206,7 +205,7 @@ class RealizeCall:
         graph.inputs[chosen] = (self.folder.keep_data(part.chosen),)
         right = graph.add(OpNode("where", node.dtype, node.shape, (chosen, held.slot, slot)))
         shaped = graph.add(OpNode("reshape", node.dtype, part.shape, (right,)))
-        self.evidence.held.append(HeldBuffer(shaped, held.blobs, True, part_of=list(self.held).index(buffer)))
+        self.evidence.held.append(HeldBuffer(shaped, held.blobs, "unchosen", part_of=list(self.held).index(buffer)))
 
     def _pack_passed(self, passes: Passes) -> None:
         """Packs the nodes that have buffers, and what the buffers held when their kernels had run."""

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vmapdbg.child.evidence.folder import BlobsFull, EvidenceFolder
-from vmapdbg.child.evidence.graphs import ChangedInput, Evidence, HeldBuffer
+from vmapdbg.child.evidence.evidence import BlobsFull, Evidence, EvidenceFolder, HeldBuffer
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.listen.launches import buffer_of, used_buffers_of, watch_replays
 from vmapdbg.child.listen.user_lines import find_user_line
@@ -231,7 +230,7 @@ class ReplayWatcher:
         for u, slot in packer.add_assigned().items():
             if known.is_final(index, u.buffer) and (known.memory is None or u in known.memory):
                 names = self.folder.keep_all(now.get(id(u.buffer), u.buffer))
-                evidence.held.append(HeldBuffer(slot, names, True))
+                evidence.held.append(HeldBuffer(slot, names, "assigned"))
         touched = packer.find_touched()
         for u, before in contents.items():
             slot, buffer = packer.find_slot(u), now.get(id(u.buffer), u.buffer)
@@ -240,7 +239,7 @@ class ReplayWatcher:
             after = self.folder.keep_all(buffer)
             if after != before:
                 number = next((i for i, one in enumerate(known.inputs or ()) if one is u.buffer), None)
-                evidence.changed.append(ChangedInput(slot, after[0], number))
+                evidence.changed.append(HeldBuffer(slot, after, "input", input_number=number))
 
     def close(self) -> None:
         """Notes at the last schedule of each captured call how many of its replays were not compared."""

@@ -26,8 +26,7 @@ from types import FrameType
 from typing import Any
 
 from vmapdbg.child.evidence.collector import Collector
-from vmapdbg.child.evidence.folder import ROOM, EvidenceFolder
-from vmapdbg.child.evidence.graphs import Evidence
+from vmapdbg.child.evidence.evidence import ROOM, Evidence, EvidenceFolder
 from vmapdbg.child.failures.diagnose import explain_stopped
 from vmapdbg.child.failures.endless import Endless, EndlessRewrite, Watcher
 from vmapdbg.child.listen import hooks

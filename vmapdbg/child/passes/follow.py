@@ -27,7 +27,7 @@ from vmapdbg.check.result import (
     WrongRewrite,
 )
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
-from vmapdbg.child.evidence.folder import EvidenceFolder
+from vmapdbg.child.evidence.evidence import EvidenceFolder
 from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack, find_argument_sizes
 from vmapdbg.child.failures.diagnose import KnownNodes

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from vmapdbg.child.compare.reference_values import ReferenceValues
-from vmapdbg.child.evidence.folder import EvidenceFolder
-from vmapdbg.child.evidence.graphs import Evidence, PackedGraph, pack_graph
+from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder, PackedGraph, pack_graph
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_variables
 from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.listen.values_and_times import sample_values

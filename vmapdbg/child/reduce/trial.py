@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
 
-from vmapdbg.child.evidence.graphs import PackedGraph
+from vmapdbg.child.evidence.evidence import PackedGraph
 from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
 from vmapdbg.child.listen import hooks

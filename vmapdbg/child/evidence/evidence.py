@@ -1,21 +1,37 @@
-"""The evidence of one schedule, in a form that goes from one process to another.
+"""The evidence of a run: all that is needed to compare each of its schedules, in a form that goes from one process to
+another.
 
-A PackedGraph has ops by name, because stock tinygrad has no VMAPIN. UOps are not pickled as they are: buffers of two
-processes could get the same name."""
+Another process compares it while the snippet goes on. It is in a folder:
+
+    asked.pickle            the graph of the last schedule that began; its values can be computed while it runs
+    schedule-NUMBER.pickle  all of a schedule that ran, or of a replay of it
+    written                 the names of these files, a line each time a file is written
+    blobs/                  contents of buffers; a blob is written before a file names it
+
+Each pickled file appears as a whole. A PackedGraph has ops by name, because stock tinygrad has no VMAPIN. UOps are not
+pickled as they are: buffers of two processes could get the same name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import hashlib
+import os
+import pickle
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
-from vmapdbg.check.result import CutGradient, LostWrite
+from vmapdbg.check.result import CheckedKind, CutGradient, LostWrite
+from vmapdbg.child.memory import read_buffer
 from vmapdbg.model.crash import Crash
 from vmapdbg.reference.graph import DEVICES, OpGraph, ScheduledKernel
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
 
 GraphName = Literal["asked", "got", "passed"]
+ROOM = 1 << 30
+"""The most bytes of buffers that one run keeps."""
+ASKED = "asked.pickle"
 
 
 @dataclass
@@ -79,30 +95,19 @@ class WrittenBuffer:
 
 @dataclass(frozen=True)
 class HeldBuffer:
-    """What a buffer of the snippet held after the kernels ran. The buffer is assigned to (`is_assigned`), or it changed
-    without an assign: an input, or (`is_live`) the buffer of a tensor that is not in the graph. `slot` is the position
-    of what it should hold in the graph of the reference, `blobs` are its contents, one for each device. `is_written`:
-    whether a kernel wrote to it, None if unknown; `launch` is the last launch that did. `part_of`: the number of the
-    assigned buffer in which an item assignment may change only what its index chooses."""
+    """What a buffer of the snippet held after the kernels ran. `kind` is what is compared: see `OutputCheck.of`. `slot`
+    is the position of what it should hold in the graph of the reference, `blobs` are its contents, one for each device.
+    `is_written`: whether a kernel wrote to it, None if unknown; `launch` is the last launch that did. `part_of`: the
+    number of the assigned buffer in which an item assignment may change only what its index chooses. `input_number`:
+    its number among the inputs of TinyJit's function, None if it is none of them."""
 
     slot: int
     blobs: tuple[str, ...]
-    is_assigned: bool
+    kind: CheckedKind
     is_written: bool | None = None
-    is_live: bool = False
     launch: int | None = None
     part_of: int | None = None
-
-
-@dataclass(frozen=True)
-class ChangedInput:
-    """A buffer that a schedule of a replay reads, that nothing in the call assigns to, and that changed during the
-    replay. `slot` is its position in the graph of the reference, `blob` what it holds now, `number` its number among
-    the inputs of TinyJit's function, None if it is none of them."""
-
-    slot: int
-    blob: str
-    number: int | None
+    input_number: int | None = None
 
 
 @dataclass
@@ -119,8 +124,9 @@ class Evidence:
     number of the compute kernel that raised and `failed_node` the id of the node whose buffer it writes; `is_endless`:
     it was stopped in a rewrite that does not end. `replay` counts the replays by TinyJit, from 1: the kernels of the
     schedule ran on other inputs. `unchecked` says why something was not compared. `lost` are writes to what it reads
-    that no schedule has, `cut` are gradients that an ASSIGN cuts off. `changed` is what a replay reads that changed
-    meanwhile. `switches` maps the names of tinygrad's switches to their values at that time."""
+    that no schedule has, `cut` are gradients that an ASSIGN cuts off. `changed` are buffers that a replay
+    reads, that nothing in the call assigns to, and that changed meanwhile. `switches` maps the names of tinygrad's
+    switches to their values at that time."""
 
     schedule: int
     line: str | None
@@ -141,7 +147,7 @@ class Evidence:
     unchecked: list[str] = field(default_factory=list)
     lost: list[LostWrite] = field(default_factory=list)
     cut: list[CutGradient] = field(default_factory=list)
-    changed: list[ChangedInput] = field(default_factory=list)
+    changed: list[HeldBuffer] = field(default_factory=list)
     switches: dict[str, int | str] = field(default_factory=dict[str, "int | str"])
 
     def find_written(self, launch: int | None) -> WrittenBuffer | None:
@@ -169,3 +175,79 @@ def pack_graph(roots: Iterable[UOp], contents: Callable[[UOp], str | None]) -> P
             packed.blobs[slots[u]] = name
     packed.roots = [slots[u] for u in wanted]
     return packed
+
+
+# *** the folder
+
+
+class BlobsFull(Exception):
+    """There is no room for more contents."""
+
+
+class EvidenceFolder:
+    """Evidence in the existing folder `path`. Contents are kept once, named by their hash, `ROOM` bytes at most."""
+
+    def __init__(self, path: Path):
+        self.path, self.room = path, ROOM
+        (path / "blobs").mkdir(exist_ok=True)
+
+    def keep_data(self, data: bytes) -> str:
+        """Keeps these bytes and returns their name. Raises BlobsFull."""
+        name = hashlib.blake2b(data, digest_size=16).hexdigest()
+        file = self.path / "blobs" / name
+        if not file.exists():
+            if len(data) > self.room:
+                raise BlobsFull
+            self.room -= len(data)
+            file.write_bytes(data)
+        return name
+
+    def keep_buffer(self, buffer: Any) -> str:
+        """Keeps what a buffer of tinygrad holds now, and returns the name of the contents. Raises BlobsFull."""
+        return self.keep_data(read_buffer(buffer))
+
+    def keep_all(self, buffer: Any) -> tuple[str, ...]:
+        """Keeps the contents of a buffer on each of its devices, and returns their names. Raises BlobsFull."""
+        return tuple(map(self.keep_buffer, list_parts(buffer)))
+
+    def read_data(self, name: str) -> bytes:
+        return (self.path / "blobs" / name).read_bytes()
+
+    def begin_replay(self) -> None:
+        """A replay by TinyJit begins."""
+
+    def write(self, evidence: Evidence) -> None:
+        """Writes the file of a schedule, or of a replay of it."""
+        replay = "" if evidence.replay is None else f".replay-{evidence.replay:06}"
+        self._put(f"schedule-{evidence.schedule:06}{replay}.pickle", evidence)
+
+    def write_asked(self, graph: OpGraph) -> None:
+        """Writes the graph of a schedule that begins."""
+        self._put(ASKED, graph)
+
+    def _put(self, name: str, content: Evidence | OpGraph) -> None:
+        making = self.path / f".{name}.{os.getpid()}"
+        making.write_bytes(pickle.dumps(content))
+        os.replace(making, self.path / name)
+        with (self.path / "written").open("a", encoding="utf-8") as file:
+            file.write(f"{name}\n")
+
+    def find_files(self) -> list[Path]:
+        """Returns the file of each schedule in order, then the files of its replays."""
+        return sorted(self.path.glob("schedule-*.pickle"))
+
+    def read_written(self, start: int) -> tuple[list[str], int]:
+        """Returns the names of the files that were written since `start`, and the next `start`; the first is 0."""
+        file = self.path / "written"
+        if not file.exists():
+            return [], start
+        with file.open("rb") as opened:
+            opened.seek(start)
+            text = opened.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        return whole.decode().split(), start + len(whole)
+
+
+def list_parts(buffer: Any) -> Sequence[Any]:
+    """Returns the buffers of a buffer, one for each device."""
+    return getattr(buffer, "bufs", [buffer])
