@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from vmapdbg.check.findings import PARTS, CheckedSchedule, count_reason, sum_up
-from vmapdbg.check.result import Comparison, OutputCheck
+from vmapdbg.check.result import Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.child.compare.checker import check_folder
 from vmapdbg.child.evidence.evidence import Evidence
 from vmapdbg.child.evidence.suite import SuiteFolder
@@ -20,16 +21,20 @@ from vmapdbg.values.tolerance import make_tolerance
 
 WRONG = Comparison("wrong", 6, 4, (0, 0), 7.0, 3.0, None, make_tolerance("float", 1, 1.0))
 OUTPUT = OutputCheck(number=0, shape=(2, 3), dtype="float", comparison=WRONG)
+NOTHING = ScheduleCheck(schedule=0, line=None, outputs=(), buffers=(), unchecked=(), failed=None, evaluations=0)
+
+
+def make_checked(test: str, compared: int = 0, **fields: Any) -> CheckedSchedule:
+    return CheckedSchedule(test, compared, replace(NOTHING, **fields))
 
 
 def test_a_value_that_two_tests_get_wrong_is_one_finding() -> None:
-    judged = [
-        CheckedSchedule(test, "model.py:3", compared=1, wrong=(OUTPUT,), codes=("VD201",)) for test in ("a", "b", "a")
-    ]
-    found = sum_up([*judged, CheckedSchedule("c", "model.py:9", compared=2), replace(judged[0], line="model.py:4")])
-    assert [(w.line, w.tests, w.times) for w in found.findings] == [
-        ("model.py:3", ("a", "b"), 3),
-        ("model.py:4", ("a",), 1),
+    judged = [make_checked(test, 1, line="model.py:3", outputs=(OUTPUT,)) for test in ("a", "b", "a")]
+    elsewhere = make_checked("a", 1, line="model.py:4", outputs=(OUTPUT,))
+    found = sum_up([*judged, make_checked("c", 2, line="model.py:9"), elsewhere])
+    assert [(w.code, w.line, w.tests, w.times) for w in found.findings] == [
+        ("VD201", "model.py:3", ("a", "b"), 3),
+        ("VD201", "model.py:4", ("a",), 1),
     ]
     assert (found.schedules, found.compared, found.values) == (5, 5, 6)
     message = add_messages(found).findings[0].message
@@ -42,8 +47,8 @@ def test_what_is_stopped_in_two_tests_is_one_finding() -> None:
         "waits", "codegen", "ops.py:9", "unified_rewrite", "add control flow", schedule=4, steps=steps, done=7
     )
     later = replace(crash, schedule=9, done=8)
-    judged = [CheckedSchedule("a", "model.py:3", crash=crash), CheckedSchedule("b", "model.py:3", crash=later)]
-    elsewhere = CheckedSchedule("b", "model.py:5", crash=later, is_note=True)
+    judged = [make_checked(test, line="model.py:3", crash=one) for test, one in (("a", crash), ("b", later))]
+    elsewhere = make_checked("b", line="model.py:5", crash=later, schedule=-1)
     found = sum_up([*judged, elsewhere])
     assert [(call.code, call.line, call.tests, call.times) for call in found.endless] == [
         ("VD205", "model.py:3", ("a", "b"), 2),
@@ -56,8 +61,8 @@ def test_what_is_stopped_in_two_tests_is_one_finding() -> None:
 
 
 def test_replays_are_counted_by_themselves_and_notes_are_no_schedules() -> None:
-    note = CheckedSchedule("a", None, unchecked=("3 of 6 replays of it by TinyJit: enough",), is_note=True)
-    found = sum_up([CheckedSchedule("a", None, compared=1), CheckedSchedule("a", None, replay=1, compared=1), note])
+    note = make_checked("a", unchecked=("3 of 6 replays of it by TinyJit: enough",), schedule=-1)
+    found = sum_up([make_checked("a", 1), make_checked("a", 1, replay=1), note])
     assert (found.schedules, found.replays, found.replays_compared) == (1, 1, 1)
     assert found.unchecked == {"replays of it by TinyJit: enough": 3}
 
@@ -90,8 +95,8 @@ def test_evidence_is_handed_on_whole_and_nothing_of_it_stays(tmp_path: Path) -> 
     # a call that begins lets go of what the last one kept
     assert not list((folder.path / "blobs").iterdir())
     right, wrong = (check_folder(ready) for ready in sorted((tmp_path / "ready").iterdir()))
-    assert (right.test, right.compared, right.wrong, right.line) == ("test_one", 1, (), "model.py:3")
-    assert (wrong.test, wrong.wrong[0].comparison.index) == ("test_two", (1,))
+    assert (right.test, right.compared, right.check.outputs, right.check.line) == ("test_one", 1, (), "model.py:3")
+    assert (wrong.test, wrong.check.outputs[0].comparison.index) == ("test_two", (1,))
 
 
 def test_a_call_that_is_stopped_is_judged_by_what_it_should_have_computed(tmp_path: Path) -> None:
@@ -102,9 +107,23 @@ def test_a_call_that_is_stopped_is_judged_by_what_it_should_have_computed(tmp_pa
     folder.write(replace(evidence, failed="EndlessRewrite: without end", crash=crash, is_endless=True))
     folder.note_endless("model.py:8", "test_two", "EndlessRewrite: without end", crash)
     called, outside = (check_folder(ready) for ready in sorted((tmp_path / "ready").iterdir()))
-    assert (called.test, called.line, called.crash, called.is_note) == ("test_one", "model.py:3", crash, False)
-    assert called.expected[0].first == (255, 254)
-    assert (outside.test, outside.line, outside.crash, outside.is_note) == ("test_two", "model.py:8", crash, True)
+    check, without_call = called.check, outside.check
+    assert (called.test, check.schedule, check.line, check.crash) == ("test_one", 0, "model.py:3", crash)
+    assert check.unchecked == ("it raised EndlessRewrite: without end",)
+    assert check.expected[0].first == (255, 254)
+    assert (outside.test, without_call.schedule, without_call.line) == ("test_two", -1, "model.py:8")
+    assert (without_call.crash, without_call.unchecked) == (crash, ())
+
+
+def test_a_call_that_raises_is_not_compared(tmp_path: Path) -> None:
+    """A program may expect the error: then what the call should have computed, and the place, are no news."""
+    folder = make_folder(tmp_path)
+    folder.begin("test_one")
+    evidence = make_evidence(folder, b"\1\2", b"")
+    folder.write(replace(evidence, failed="ValueError: no", crash=Crash("error", "schedule", None, None)))
+    (checked,) = (check_folder(ready) for ready in (tmp_path / "ready").iterdir())
+    check = checked.check
+    assert (check.crash, check.expected, check.unchecked) == (None, (), ("it raised ValueError: no",))
 
 
 def test_what_is_written_once_more_only_says_why(tmp_path: Path) -> None:
@@ -115,7 +134,8 @@ def test_what_is_written_once_more_only_says_why(tmp_path: Path) -> None:
     evidence.unchecked.append("2 replays by TinyJit: enough")
     folder.write(evidence)
     _, note = (check_folder(ready) for ready in sorted((tmp_path / "ready").iterdir()))
-    assert (note.is_note, note.compared, note.unchecked) == (True, 0, ("2 replays by TinyJit: enough",))
+    check = note.check
+    assert (check.schedule, note.compared, check.unchecked) == (-1, 0, ("2 replays by TinyJit: enough",))
 
 
 @pytest.mark.parametrize(("died", "why"), [(True, "the comparing process died"), (False, "the run was stopped")])

@@ -159,21 +159,13 @@ class CheckedSchedule:
     """How one schedule of a program, or a replay, compares.
 
     `test` is pytest's id of the current test, outside of pytest the program. `compared` counts the compared values;
-    `wrong` has the wrong values, `codes` their codes. `unchecked` says why something was not compared. With `is_note`
-    that is all: the schedule was reported before, or no schedule existed. `crash` is set if an endless rewrite was
-    stopped, and `expected` is what tinygrad should have computed.
+    `check` has the wrong values only. Its schedule is negative if the schedule was reported before, or if no schedule
+    existed.
     """
 
     test: str
-    line: str | None
-    replay: int | None = None
-    compared: int = 0
-    wrong: tuple[OutputCheck, ...] = ()
-    unchecked: tuple[str, ...] = ()
-    is_note: bool = False
-    codes: tuple[str, ...] = ()
-    crash: Crash | None = None
-    expected: tuple[ExpectedOutput, ...] = ()
+    compared: int
+    check: ScheduleCheck
 
 
 @dataclass(frozen=True)
@@ -240,19 +232,21 @@ def sum_up(checks: Iterable[CheckedSchedule]) -> ProgramCheck:
     wrong: dict[object, WrongValue] = {}
     endless: dict[object, EndlessCall] = {}
     for one in checks:
-        name = "schedules" if one.replay is None else "replays"
-        counts[name] += not one.is_note
+        check = one.check
+        name = "schedules" if check.replay is None else "replays"
+        counts[name] += check.schedule >= 0
         counts[f"{name} compared"] += one.compared > 0
         counts["values"] += one.compared
-        for reason in one.unchecked:
+        for reason in check.unchecked:
             unchecked.update(count_reason(reason))
-        for output, code in zip(one.wrong, one.codes, strict=True):
-            same = one.line, code, output.of, output.number, output.shape, output.dtype, one.replay is None
-            _add(wrong, same, WrongValue(code, one.line, (one.test,), 1, output, one.replay))
-        if one.crash is not None:
+        for output in check.wrong:
+            code = name_wrong(check, output)
+            same = check.line, code, output.of, output.number, output.shape, output.dtype, check.replay is None
+            _add(wrong, same, WrongValue(code, check.line, (one.test,), 1, output, check.replay))
+        if check.crash is not None:
             # its progress, and the number of the schedule, are chance
-            same = one.line, replace(one.crash, done=None, schedule=None)
-            _add(endless, same, EndlessCall(ENDLESS, one.line, (one.test,), 1, one.crash, one.expected))
+            same = check.line, replace(check.crash, done=None, schedule=None)
+            _add(endless, same, EndlessCall(ENDLESS, check.line, (one.test,), 1, check.crash, check.expected))
     return ProgramCheck(
         schema=SCHEMA,
         kind="run-check",

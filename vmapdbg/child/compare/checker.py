@@ -24,10 +24,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
-from vmapdbg.check.findings import CheckedSchedule, name_wrong
+from vmapdbg.check.findings import CheckedSchedule
 from vmapdbg.check.result import CheckReport, ScheduleCheck
 from vmapdbg.child.compare.reference_values import DOUBLE, MOVED, KnownValues, ReferenceValues
-from vmapdbg.child.compare.schedule_checker import ScheduleChecker, expected_outputs
+from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.compare.start import lower_thread
 from vmapdbg.child.evidence.evidence import ASKED, Evidence, EvidenceFolder
 from vmapdbg.child.failures.snippet_end import hold
@@ -221,33 +221,23 @@ def check_folder(folder: Path) -> CheckedSchedule:
     """Returns how the schedule of a folder compares."""
     test = (folder / "test.txt").read_text(encoding="utf-8", errors="surrogatepass")
     evidence: Evidence = pickle.loads((folder / "evidence.pickle").read_bytes())
-    result = CheckedSchedule(test, evidence.line, evidence.replay, unchecked=tuple(evidence.unchecked))
-    if evidence.is_endless:
-        return _check_endless(result, evidence, EvidenceFolder(folder))
-    if evidence.schedule < 0:
-        return replace(result, is_note=True)
-    if evidence.failed is not None:
-        return replace(result, unchecked=(f"it raised {evidence.failed}", *evidence.unchecked))
+    if evidence.failed is not None and evidence.schedule >= 0:
+        evidence.unchecked.insert(0, f"it raised {evidence.failed}")
+    if evidence.failed is not None and not evidence.is_endless:
+        # a program may expect the error: what should have been computed is not reported
+        evidence.graphs.clear()
+        evidence.crash = None
     try:
         with limited_time():
             found = ScheduleChecker(evidence, EvidenceFolder(folder)).check()
-    except TookTooLong:
-        return replace(result, unchecked=(f"it takes more than {_MOST_SECONDS} s",))
     except Exception as error:  # the other schedules are compared all the same
-        return replace(result, unchecked=(f"the comparison failed: {type(error).__name__}: {first_line(error)}",))
-    codes = tuple(name_wrong(found, output) for output in found.wrong)
-    return replace(result, compared=len(found.outputs), wrong=found.wrong, codes=codes, unchecked=found.unchecked)
-
-
-def _check_endless(result: CheckedSchedule, evidence: Evidence, folder: EvidenceFolder) -> CheckedSchedule:
-    """Returns the result for a call that was stopped because tinygrad rewrote a graph without end."""
-    result = replace(result, replay=None, crash=evidence.crash)
-    if evidence.schedule < 0:
-        return replace(result, unchecked=(), is_note=True)
-    result = replace(result, unchecked=(f"it raised {evidence.failed}", *evidence.unchecked))
-    with contextlib.suppress(TookTooLong), limited_time():
-        return replace(result, expected=expected_outputs(evidence, folder.read_data))
-    return result
+        reason = f"the comparison failed: {type(error).__name__}: {first_line(error)}"
+        if isinstance(error, TookTooLong):
+            reason = f"it takes more than {_MOST_SECONDS} s"
+        evidence.graphs.clear()
+        evidence.unchecked = [reason]
+        found = ScheduleChecker(evidence, EvidenceFolder(folder)).check()
+    return CheckedSchedule(test, len(found.outputs), replace(found, outputs=found.wrong))
 
 
 @contextlib.contextmanager
