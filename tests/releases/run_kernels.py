@@ -20,6 +20,7 @@ def compare(ast: Any, uops: Any) -> dict[str, Any]:
     from vmapdbg.child.evidence.loop_packer import pack_kernel
     from vmapdbg.child.program.linear_reader import read_memories
     from vmapdbg.child.program.programs import count_steps, keep_program
+    from vmapdbg.reference.arithmetic import load
     from vmapdbg.reference.kernels import run_kernel
     from vmapdbg.values.numbers import Array, decode, encode
     from vmapdbg.values.tolerance import make_tolerance
@@ -30,7 +31,8 @@ def compare(ast: Any, uops: Any) -> dict[str, Any]:
         numbers = np.random.default_rng(buffer.slot).integers(0, 4, buffer.size)
         arguments[buffer.slot] = encode(numbers, buffer.dtype)
     out = next(buffer for buffer in buffers if buffer.slot == 0)
-    right = run_kernel(pack_kernel(ast, {}), arguments)[0].array
+    contents = {number: load(array) for number, array in arguments.items()}
+    right = encode(run_kernel(pack_kernel(ast, {}), contents)[0].numbers, out.dtype)
     count = max(arguments) + 1
     names = tuple(str(slot) if slot in arguments else None for slot in range(count))
     blobs = {str(slot): array.data for slot, array in arguments.items()}

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vmapdbg.reference import kernels
 from vmapdbg.reference.graph import OpNode, ScheduledKernel, Store, Unknown
-from vmapdbg.reference.kernels import Written
-from vmapdbg.values.numbers import Array, decode, encode
+from vmapdbg.reference.value import RangedArray
 
 
 class KernelMaker:
@@ -20,11 +19,14 @@ class KernelMaker:
     def __init__(self, *arguments: ArrayLike):
         self.kernel = ScheduledKernel()
         arrays = [np.asarray(one, np.float32) for one in arguments]
-        self.kernel.dtypes.update(dict.fromkeys(range(len(arrays)), "float"))
-        self.contents = {number: encode(array.ravel(), "float") for number, array in enumerate(arrays)}
+        self.kernel.arguments = {number: self.add("buffer") for number in range(len(arrays))}
+        self.contents = {number: array.ravel() for number, array in enumerate(arrays)}
 
     def add(self, op: str, *src: int, arg: Any = None, dtype: str = "float") -> int:
         return self.kernel.graph.add(OpNode(op, dtype, (), src, arg))
+
+    def load(self, argument: int, place: int, *gates: int) -> int:
+        return self.add("fetch", self.kernel.arguments[argument], place, *gates, arg=bool(gates))
 
     def loop(self, name: int, size: int) -> int:
         self.kernel.graph.ranges[name] = size
@@ -44,21 +46,21 @@ class KernelMaker:
     def store(self, place: int, value: int, gate: int | None = None) -> None:
         self.kernel.stores.append(Store(0, place, value, gate))
 
-    def run(self) -> Written:
+    def run(self) -> RangedArray:
         return kernels.run_kernel(self.kernel, self.contents)[0]
 
     def numbers(self) -> NDArray[Any]:
         written = self.run()
-        assert not written.undefined.any()
-        return decode(written.array)
+        assert written.undefined is None
+        return written.numbers
 
 
 def make_matmul(left: NDArray[Any], right: NDArray[Any]) -> KernelMaker:
     rows, deep, columns = *left.shape, right.shape[1]
     made = KernelMaker(np.zeros((rows, columns)), left, right)
     i, j, k = made.loop(1, rows), made.loop(2, columns), made.loop(0, deep)
-    x = made.add("load", made.place((i, deep), (k, 1)), arg=1)
-    y = made.add("load", made.place((k, columns), (j, 1)), arg=2)
+    x = made.load(1, made.place((i, deep), (k, 1)))
+    y = made.load(2, made.place((k, columns), (j, 1)))
     total = made.add("reduce", made.add("mul", x, y), arg=("add", (), True, (0,)))
     made.store(made.place((i, columns), (j, 1)), total)
     return made
@@ -97,23 +99,23 @@ def test_a_padded_read_is_zero_where_it_is_not_made() -> None:
     is_right = made.add("lt", i, made.number(4), dtype="bool")
     is_left = made.add("lt", made.number(0), i, dtype="bool")
     gate = made.add("and", is_left, is_right, dtype="bool")
-    made.store(i, made.add("load", place, gate, arg=1))
+    made.store(i, made.load(1, place, gate))
     assert made.numbers().tolist() == [0, 1, 2, 3, 0]
 
 
 def test_a_read_outside_of_a_buffer_is_undefined() -> None:
     made = KernelMaker(np.zeros(4), [1.0, 2.0, 3.0])
     i = made.loop(0, 4)
-    made.store(i, made.add("load", i, arg=1))
+    made.store(i, made.load(1, i))
     written = made.run()
-    assert written.undefined.tolist() == [False, False, False, True]
-    assert decode(written.array)[:3].tolist() == [1, 2, 3]
+    assert written.mask.tolist() == [False, False, False, True]
+    assert written.numbers[:3].tolist() == [1, 2, 3]
 
 
 def test_a_write_outside_of_a_buffer_is_refused() -> None:
     made = KernelMaker(np.zeros(3), np.arange(4.0))
     i = made.loop(0, 4)
-    made.store(i, made.add("load", i, arg=1))
+    made.store(i, made.load(1, i))
     with pytest.raises(Unknown, match="outside"):
         made.run()
 
@@ -121,7 +123,7 @@ def test_a_write_outside_of_a_buffer_is_refused() -> None:
 def test_of_a_lost_loop_the_last_step_stays() -> None:
     made = KernelMaker(np.zeros(2), np.arange(6.0))
     i, j = made.loop(0, 3), made.loop(1, 2)
-    made.store(j, made.add("load", made.place((i, 2), (j, 1)), arg=1))
+    made.store(j, made.load(1, made.place((i, 2), (j, 1))))
     assert made.numbers().tolist() == [4, 5]
 
 
@@ -129,7 +131,7 @@ def test_what_is_not_written_stays() -> None:
     made = KernelMaker(np.full(4, 9.0), np.arange(4.0))
     i = made.loop(0, 4)
     gate = made.add("lt", i, made.number(2), dtype="bool")
-    made.store(i, made.add("load", i, arg=1), gate)
+    made.store(i, made.load(1, i), gate)
     assert made.numbers().tolist() == [0, 1, 9, 9]
 
 
@@ -138,7 +140,7 @@ def test_a_buffer_inside_of_the_kernel() -> None:
     numbers = np.arange(6.0).reshape(2, 3)
     made = KernelMaker(np.zeros(6), numbers)
     row, inner, total, out = made.loop(3, 2), made.loop(1, 3), made.loop(2, 3), made.loop(4, 3)
-    x = made.add("load", made.place((row, 3), (inner, 1)), arg=1)
+    x = made.load(1, made.place((row, 3), (inner, 1)))
     square = made.add("mul", x, x)
     held = made.kernel.graph.add(OpNode("close", "float", (3,), (square,), ((1,), None)))
     summed, own = made.add("fetch", held, total), made.add("fetch", held, out)
@@ -151,7 +153,7 @@ def test_a_buffer_inside_of_the_kernel() -> None:
 def test_a_reduce_over_a_loop_that_its_value_does_not_have() -> None:
     made = KernelMaker(np.zeros(2), [1.0, 2.0])
     i, _ = made.loop(1, 2), made.loop(0, 5)
-    made.store(i, made.add("reduce", made.add("load", i, arg=1), arg=("add", (), True, (0,))))
+    made.store(i, made.add("reduce", made.load(1, i), arg=("add", (), True, (0,))))
     assert made.numbers().tolist() == [5, 10]
 
 
@@ -160,12 +162,12 @@ def test_a_buffer_that_is_read_where_it_is_not_written_is_refused() -> None:
     made = KernelMaker(np.arange(4.0))
     i = made.loop(0, 4)
     one = made.add("cast", made.number(1))
-    made.store(i, made.add("add", made.add("load", i, arg=0), one))
+    made.store(i, made.add("add", made.load(0, i), one))
     assert made.numbers().tolist() == [1, 2, 3, 4]
     made = KernelMaker(np.arange(4.0))
     i = made.loop(0, 4)
     turned = made.add("sub", made.number(3), i, dtype="long")
-    made.store(i, made.add("load", turned, arg=0))
+    made.store(i, made.load(0, turned))
     with pytest.raises(Unknown, match="depends on the order"):
         made.run()
 
@@ -173,8 +175,8 @@ def test_a_buffer_that_is_read_where_it_is_not_written_is_refused() -> None:
 def test_contents_are_not_changed() -> None:
     made = KernelMaker(np.zeros(2), [1.0, 2.0])
     i = made.loop(0, 2)
-    before = dict(made.contents)
-    made.store(i, made.add("load", i, arg=1))
+    before = {number: array.tobytes() for number, array in made.contents.items()}
+    made.store(i, made.load(1, i))
     made.run()
-    assert made.contents == before
-    assert made.contents[0] == Array(bytes(8), "float", (2,))
+    assert {number: array.tobytes() for number, array in made.contents.items()} == before
+    assert before[0] == bytes(8)

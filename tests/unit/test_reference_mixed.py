@@ -149,11 +149,12 @@ def test_a_store_outside_of_memory_is_refused(made: GraphMaker) -> None:
 
 def make_doubling() -> ScheduledKernel:
     """Argument 0 becomes twice argument 1."""
-    kernel = ScheduledKernel(dtypes={0: "float", 1: "float"})
+    kernel = ScheduledKernel()
     graph = kernel.graph
+    kernel.arguments = {number: graph.add(OpNode("buffer", "float", ())) for number in (0, 1)}
     graph.ranges[0] = 4
     loop = graph.add(OpNode("step", "long", (), (), (0, 4)))
-    loaded = graph.add(OpNode("load", "float", (), (loop,), 1))
+    loaded = graph.add(OpNode("fetch", "float", (), (kernel.arguments[1], loop), False))
     kernel.stores.append(Store(0, loop, graph.add(OpNode("add", "float", (), (loaded, loaded)))))
     return kernel
 

@@ -44,13 +44,12 @@ OPS = {
     "store": "None: (target, value), which has no value",
     "after": "None: (view of a buffer, stores, assigns and afters...); what the view holds after them",
     # graphs with loops (`kernels`)
-    "load": "the number of the argument of a kernel that is read; sources: the place in it, and the condition of the "
-    "read, if it has one (else the value is zero)",
     "invalid": "None: no number at all",
     "close": "(for each axis of the result the id of the step range that it is closed over, None for one of size 1; "
     "the step ranges that it may still depend on, None for any); source: a value without axes. Of another range the "
     "last step stays: memory is the same at each step",
-    "fetch": "None; sources: a value with axes, and an index for each of the first of them. Other axes stay",
+    "fetch": "whether it has a condition; sources: a value with axes, an index for each of the first of them (the "
+    "other axes stay), and the condition of the read, if it has one (else the value is zero)",
     "put": "None; sources: what memory holds before, the value that is written, and an index for each axis of it",
     "launch": "(a kernel, the number of the argument asked for, the numbers of its arguments); sources: what each "
     "argument holds before; value: what the argument asked for holds afterwards",
@@ -169,12 +168,23 @@ class Store:
 
 @dataclass
 class ScheduledKernel:
-    """A kernel as the scheduler made it. Its graph has no roots: it is evaluated for its `stores`, in order. `dtypes`
-    maps the number of each argument that is read or written to the dtype of its elements."""
+    """A kernel as the scheduler made it. Its graph has no roots: it is evaluated for its `stores`, in order.
+    `arguments` maps the number of each argument that is read or written to its buffer in the graph, which has no
+    contents and no shape."""
 
     graph: OpGraph = field(default_factory=OpGraph)
     stores: list[Store] = field(default_factory=list)
-    dtypes: dict[int, str] = field(default_factory=dict)
+    arguments: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def dtypes(self) -> dict[int, str]:
+        """Number of an argument -> the dtype of its elements."""
+        return {number: self.graph.nodes[slot].dtype for number, slot in self.arguments.items()}
+
+    def list_read(self) -> list[int]:
+        """Returns the numbers of the arguments that it reads."""
+        sources = {source for node in self.graph.nodes for source in node.src}
+        return sorted(number for number, slot in self.arguments.items() if slot in sources)
 
 
 WRITES = frozenset({"assign", "store"})

@@ -11,15 +11,15 @@ import itertools
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
-from vmapdbg.reference.arithmetic import carrier_of, load
+from vmapdbg.reference.arithmetic import carrier_of
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import OpGraph, OpNode, ScheduledKernel, Unknown, ended_ranges
 from vmapdbg.reference.value import Mask, RangedArray, align, leave_scope
-from vmapdbg.values.numbers import Array, Numbers, encode
+from vmapdbg.values.numbers import Numbers
 
 MOST_IN_PART = 1 << 22
 """The most elements that a node of a kernel has at a time."""
@@ -32,16 +32,15 @@ Part = Mapping[int, range]
 """Step range -> the steps of it that are computed."""
 
 
-@dataclass(frozen=True)
-class Written:
-    """What an argument holds after the kernel has run, and which of its elements are undefined."""
-
-    array: Array
-    undefined: Mask
-
-
 class LoopEvaluator(Evaluator):
-    """Computes nodes of a graph with loops."""
+    """Computes nodes of a graph with loops. `part` has the computed steps of the split loops."""
+
+    part: Part = MappingProxyType({})
+
+    def _make_step(self, slot: int, node: OpNode) -> RangedArray:
+        name, count = node.arg
+        steps = self.part.get(name, range(count))
+        return RangedArray(np.arange(steps.start, steps.stop, dtype=carrier_of(node.dtype)), (name,))
 
     def _check_room(self, slot: int) -> None:
         count = self._count_elements(slot)
@@ -94,12 +93,18 @@ class LoopEvaluator(Evaluator):
         held, *indices = (self._value(source) for source in node.src)
         steps = [RangedArray(np.arange(size), (name,)) for name, size in held.sizes.items()]
         spread, ranges = align([*steps, *indices])
-        places, outside = _find_places([value.numbers for value in spread], held.numbers.shape)
+        count = len(spread) - bool(node.arg)
+        places, outside = _find_places([value.numbers for value in spread[:count]], held.numbers.shape)
         taken = held.move(operator.getitem, places, ranges=ranges)
-        for index in spread:
-            outside = outside | index.mask
-        axes_left = taken.numbers.ndim - outside.ndim
-        return taken.mark(outside.reshape((*outside.shape, *[1] * axes_left)))
+        for gate in spread[count:]:
+            outside = outside & gate.numbers
+            taken = taken.move(lambda a, gate=gate.numbers: np.where(gate, a, np.zeros((), a.dtype)))
+        axes_left = (1,) * (taken.numbers.ndim - len(ranges))
+        taken = taken.mark(outside.reshape((*outside.shape, *axes_left)))
+        for value in spread:
+            if value.undefined is not None:
+                taken = taken.mark(value.undefined.reshape((*value.numbers.shape, *axes_left)))
+        return taken
 
     def _make_put(self, slot: int, node: OpNode) -> RangedArray:
         memory, value, *indices = (self._value(source) for source in node.src)
@@ -116,54 +121,18 @@ class LoopEvaluator(Evaluator):
         kernel, asked, arguments = node.arg
         assert isinstance(kernel, ScheduledKernel)
         written = {store.argument for store in kernel.stores}
-        contents: dict[int, Array] = {}
+        contents: dict[int, Numbers] = {}
         for number, source in zip(arguments, node.src, strict=True):
             memory = self._value(source)
             if memory.ranges:
                 raise Unknown("memory depends on a step")
             if memory.undefined is not None and number not in written:
                 raise Unknown("it reads memory that was never written")
-            dtype = kernel.dtypes.get(number)
-            if dtype is not None:
-                contents[number] = encode(memory.numbers.reshape(-1), dtype)
+            contents[number] = memory.numbers.reshape(-1)
         found = run_kernel(kernel, contents).get(asked)
         if found is None:
             raise Unknown("the kernel does not write the buffer")
-        return RangedArray(load(found.array).reshape(node.shape)).mark(found.undefined.reshape(node.shape))
-
-
-class PartEvaluator(LoopEvaluator):
-    """Computes a part of a kernel, which is small enough. `memories` has the elements of its arguments by their
-    numbers, and `part` the computed steps of the split loops."""
-
-    def __init__(self, graph: OpGraph, memories: Mapping[int, Numbers], part: Part):
-        super().__init__(graph, self._read_nothing)
-        self.memories, self.part = memories, part
-
-    def _read_nothing(self, name: str) -> bytes:
-        raise Unknown(f"a kernel has no input {name}")
-
-    def _check_room(self, slot: int) -> None:
-        pass
-
-    def _make_step(self, slot: int, node: OpNode) -> RangedArray:
-        name, count = node.arg
-        steps = self.part.get(name, range(count))
-        return RangedArray(np.arange(steps.start, steps.stop, dtype=carrier_of(node.dtype)), (name,))
-
-    def _make_load(self, slot: int, node: OpNode) -> RangedArray:
-        memory = self.memories[node.arg]
-        spread, ranges = align([self._value(source) for source in node.src])
-        (places,), outside = _find_places([spread[0].numbers], memory.shape)
-        taken = memory[places]
-        if len(spread) > 1:
-            gate = spread[1].numbers
-            outside = outside & gate
-            taken = np.where(gate, taken, np.zeros((), taken.dtype))
-        value = RangedArray(taken, ranges).mark(outside)
-        for source in spread:
-            value = value.mark(source.undefined)
-        return value
+        return found.move(np.reshape, node.shape)
 
 
 def _find_places(indices: Sequence[Numbers], sizes: Sequence[int]) -> tuple[tuple[Numbers, ...], Mask]:
@@ -200,33 +169,35 @@ def write_steps(
 # *** a whole kernel
 
 
-def run_kernel(kernel: ScheduledKernel, contents: Mapping[int, Array]) -> dict[int, Written]:
+def run_kernel(kernel: ScheduledKernel, contents: Mapping[int, Numbers]) -> dict[int, RangedArray]:
     """Maps each argument that is written to what it holds afterwards; `contents` has the flat contents before.
 
     Raises Unknown with the reason if that cannot be computed.
     """
     refuse_order(kernel)
-    memories = {number: load(array) for number, array in contents.items()}
+    given = {slot: RangedArray(contents[number]) for number, slot in kernel.arguments.items()}
     parts = list(split(kernel))
-    after = {store.argument: memories[store.argument].copy() for store in kernel.stores}
+    after = {store.argument: contents[store.argument].copy() for store in kernel.stores}
     undefined = {number: np.zeros(memory.size, np.bool_) for number, memory in after.items()}
     asked = [slot for store in kernel.stores for slot in store.slots]
     for part in parts:
-        evaluator = PartEvaluator(kernel.graph, memories, part)
+        # a kernel has no inputs
+        evaluator = LoopEvaluator(kernel.graph, {}.__getitem__, given=given)
+        evaluator.part = part
         found = dict(zip(asked, evaluator.evaluate_all(asked), strict=True))
         for store in kernel.stores:
             place, value, *gates = (found[slot] for slot in store.slots)
             write_steps(after[store.argument], undefined[store.argument], value, [place], gates)
-    return {n: Written(encode(memory, kernel.dtypes[n]), undefined[n]) for n, memory in after.items()}
+    return {number: RangedArray(memory).mark(undefined[number]) for number, memory in after.items()}
 
 
 def refuse_order(kernel: ScheduledKernel) -> None:
     """Raises Unknown if the values depend on the order of the steps: what is read may have been written."""
-    written = {store.argument: store.place for store in kernel.stores}
+    written = {kernel.arguments[store.argument]: store.place for store in kernel.stores}
     if len(written) < len(kernel.stores):
         raise Unknown("it writes one buffer in two ways")
     for node in kernel.graph.nodes:
-        if node.op == "load" and written.get(node.arg, node.src[0]) != node.src[0]:
+        if node.op == "fetch" and written.get(node.src[0], node.src[1]) != node.src[1]:
             raise Unknown("it reads the buffer that it writes at other places: its value depends on the order")
 
 

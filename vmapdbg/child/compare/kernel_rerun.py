@@ -25,6 +25,7 @@ from vmapdbg.child.program.linear import LinearProgram, MemoryAccess, ProgramLoo
 from vmapdbg.child.program.linear_reader import read_linear
 from vmapdbg.child.program.programs import CannotRun, LeavesMemory, count_steps, load_program, run_program
 from vmapdbg.child.program.reach import evaluate_sums
+from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.graph import ScheduledKernel, Unknown
 from vmapdbg.reference.kernels import run_kernel
 from vmapdbg.values.numbers import Array, decode, encode, find_close, strides_of, view_elements
@@ -150,11 +151,13 @@ def _run_scheduled(kernel: ScheduledKernel, names: Sequence[str | None], wrong: 
     """Returns what a kernel writes, in the shape of the right value, and which elements are undefined. `names` are the
     names of what its arguments hold. Raises Unknown."""
     with _numpy_refusals():
-        written = run_kernel(kernel, _read_arguments(kernel.dtypes, names, wrong))
+        contents = _read_arguments(kernel.dtypes, names, wrong)
+        written = run_kernel(kernel, {number: load(array) for number, array in contents.items()})
     if 0 not in written:
         raise Unknown("it does not write its first buffer")
-    undefined = wrong.align(written[0].undefined.tobytes(), "bool")
-    return wrong.align(written[0].array.data, wrong.right.dtype), decode(undefined)
+    data = encode(written[0].numbers, kernel.dtypes[0]).data
+    undefined = wrong.align(written[0].mask.tobytes(), "bool")
+    return wrong.align(data, wrong.right.dtype), decode(undefined)
 
 
 def _find_scheduled_fault(evidence: Evidence, wrong: WrongBuffer, kernel: ScheduledKernel) -> KernelFault | None:

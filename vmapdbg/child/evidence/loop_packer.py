@@ -267,10 +267,11 @@ class KernelPacker(LoopPacker):
     def _make_index(self, u: UOp, src: tuple[int, ...]) -> int:
         if u.src[0].op.name in STAGE_OPS:
             return super()._make_index(u, src)
-        argument = self._find_argument(u)
-        if self.kernel.dtypes[argument] != self._name_dtype(u):
+        memory = self.kernel.arguments[self._find_argument(u)]
+        if self.graph.nodes[memory].dtype != self._name_dtype(u):
             raise CannotPack("it reads a buffer as one of another dtype")
-        return self._add("load", u, self._join_places(u, src), argument)
+        place = self._join_places(u, src)
+        return self._add("fetch", u, (memory, *place), len(place) > 1)
 
     def _find_argument(self, index: UOp) -> int:
         """Returns the number of the argument that an INDEX reads or writes."""
@@ -280,8 +281,9 @@ class KernelPacker(LoopPacker):
         argument: Any = getattr(memory.arg, "slot", memory.arg)
         # an argument has a pointer's dtype until 0.13
         dtype = name_dtype(getattr(memory.dtype, "base", memory.dtype))
-        known = self.kernel.dtypes.setdefault(int(argument), dtype)
-        if known != dtype:
+        if argument not in self.kernel.arguments:
+            self.kernel.arguments[int(argument)] = self.graph.add(OpNode("buffer", dtype, ()))
+        if self.kernel.dtypes[argument] != dtype:
             raise CannotPack("it looks at a buffer in two dtypes")
         return int(argument)
 

@@ -221,9 +221,8 @@ class OrderedKernels:
                 self.held[launch.buffers[0]] = self.packer.graph.add(OpNode("copy", held.dtype, held.shape, slots[1:2]))
                 continue
             kernel = pack_kernel(launch.ast, {**self.packer.sizes.variables, **launch.variables})
-            read = sorted({node.arg for node in kernel.graph.nodes if node.op == "load"})
             written = dict.fromkeys(store.argument for store in kernel.stores)
-            self.accesses.append((read, written))
+            self.accesses.append((kernel.list_read(), written))
             for number in written:
                 self.held[launch.buffers[number]] = self.packer.add_launch(kernel, number, slots[number], slots)
 
