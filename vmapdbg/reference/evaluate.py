@@ -20,7 +20,7 @@ from vmapdbg.reference.graph import (
     find_writes,
     is_whole,
 )
-from vmapdbg.reference.plan import Plan, make_windows, sum_product
+from vmapdbg.reference.plan import Plan, Product, Windows
 from vmapdbg.reference.value import (
     RangedArray,
     align,
@@ -90,6 +90,9 @@ class Evaluator:
         readers = Counter(source for slot in self._plan.order for source in self._plan.list_sources(slot))
         for slot in self._plan.order:
             self._keep(slot, self._try(slot))
+            if slot in self._plan.shortcuts:
+                for inner in self._plan.shortcuts[slot].skipped:
+                    self._drop(inner)
             for source in self._plan.list_sources(slot):
                 readers[source] -= 1
                 if not readers[source] and source not in asked:
@@ -130,7 +133,7 @@ class Evaluator:
 
     def _check_room(self, slot: int) -> None:
         node = self.graph.nodes[slot]
-        if node.op in _VIEWS or slot in self._plan.windows:
+        if node.op in _VIEWS or isinstance(self._plan.shortcuts.get(slot), Windows):
             return
         if node.op == "reshape":
             before = self.graph.nodes[node.src[0]].shape
@@ -146,10 +149,10 @@ class Evaluator:
 
     def _compute(self, slot: int) -> RangedArray:
         node = self.graph.nodes[slot]
-        if slot in self._plan.products:
-            return self._multiply(slot, node)
-        if slot in self._plan.windows:
-            return self._slide(slot, node)
+        if slot in self._plan.shortcuts:
+            value = self._shorten(slot, self._plan.shortcuts[slot])
+            if value is not None:
+                return value
         if node.op in FUNCTIONS:
             return self._calculate(slot, node)
         if node.op in MOVEMENT or node.op in {"shards", "shard"}:
@@ -160,6 +163,20 @@ class Evaluator:
         if method is None:
             raise Unknown(f"nothing is known of the op {node.op}")
         return method(slot, node)
+
+    def _shorten(self, slot: int, shortcut: Product | Windows) -> RangedArray | None:
+        """Returns the value of a node by its shortcut. If that is not possible, computes the skipped nodes, the deepest
+        first, and returns None."""
+        value = shortcut.compute(self.graph, slot, [self._value(source) for source in shortcut.sources])
+        if value is None:
+            for inner in reversed(shortcut.skipped):
+                self._check_room(inner)
+                self._keep(inner, self._compute(inner))
+            return None
+        if isinstance(shortcut, Product):
+            numbers = self.rounding.finish(slot, self.graph.nodes[slot], value.numbers)
+            return RangedArray(numbers, value.ranges)
+        return value
 
     def _calculate(self, slot: int, node: OpNode) -> RangedArray:
         spread, ranges = align([self._value(source) for source in node.src])
@@ -203,32 +220,6 @@ class Evaluator:
             at_step = [number.take_step(name, step) for number in numbers]
             parts.append(self._move(node, source.take_step(name, step), at_step))
         return stack(parts, name)
-
-    def _multiply(self, slot: int, node: OpNode) -> RangedArray:
-        product = self._plan.products[slot]
-        spread, ranges = align([self._value(source) for source in product.sources])
-        if all(value.undefined is None for value in spread):
-            total = sum_product(self.graph, product, node, [value.numbers for value in spread], len(ranges))
-            if total is not None:
-                return RangedArray(self.rounding.finish(slot, node, total), ranges)
-        return self._compute_skipped(product.skipped, lambda: self._make_reduce(slot, node))
-
-    def _slide(self, slot: int, node: OpNode) -> RangedArray:
-        windows = self._plan.windows[slot]
-        view = make_windows(windows, self._value(windows.source), node.shape)
-        if view is not None:
-            return view
-        return self._compute_skipped(windows.skipped, lambda: self._move(node, self._value(node.src[0]), []))
-
-    def _compute_skipped(self, skipped: Sequence[int], finish: Callable[[], RangedArray]) -> RangedArray:
-        """Computes nodes that the plan left out, the deepest first, and then their reader."""
-        for inner in reversed(skipped):
-            self._check_room(inner)
-            self._keep(inner, self._compute(inner))
-        value = finish()
-        for inner in skipped:
-            self._drop(inner)
-        return value
 
     def _make_buffer(self, slot: int, node: OpNode) -> RangedArray:
         names = self.graph.inputs.get(slot)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from vmapdbg.reference.graph import OpGraph, OpNode, sources_of_after
-from vmapdbg.reference.value import RangedArray, reduce_numbers, sum_dtype, take_first
+from vmapdbg.reference.value import RangedArray, align, reduce_numbers, sum_dtype, take_first
 from vmapdbg.values.numbers import Numbers
 from vmapdbg.values.tolerance import EPSILON, is_float
 
@@ -31,17 +31,31 @@ _LARGEST_EXACT = 2.0**53
 @dataclass(frozen=True)
 class Windows:
     """A shrink that leaves windows. `skipped` are the nodes that need not be computed: from its source down to the
-    reshape of `source`, which must repeat the axes `repeated`.
+    reshape of the one node of `sources`, which must repeat the axes `repeated`.
 
-    The windows are a view of `source`. `starts` has the part of each of its axes from the first element on, and
+    The windows are a view of this node. `starts` has the part of each of its axes from the first element on, and
     `strides` an axis and a factor for each axis of the windows: the stride is the stride of the axis times the factor.
     """
 
     skipped: tuple[int, ...]
-    source: int
+    sources: tuple[int]
     repeated: list[int]
     starts: list[slice]
     strides: list[tuple[int, int]]
+
+    def compute(self, graph: OpGraph, slot: int, values: Sequence[RangedArray]) -> RangedArray | None:
+        """Returns the windows as a view of the source's value; None if its axes are not repeated."""
+        (source,) = values
+        steps, shape = len(source.ranges), graph.nodes[slot].shape
+        if any(_varies(source.numbers, steps + axis) for axis in self.repeated):
+            return None
+
+        def slide(a: Numbers) -> Numbers:
+            strides = [a.strides[steps + axis] * factor for axis, factor in self.strides]
+            part = a[(*[slice(None)] * steps, *self.starts)]
+            return as_strided(part, (*a.shape[:steps], *shape), (*a.strides[:steps], *strides), writeable=False)
+
+        return source.move(slide)
 
 
 def find_windows(graph: OpGraph, slot: int, readers: Counter[int], kept: Collection[int]) -> Windows | None:
@@ -59,7 +73,7 @@ def find_windows(graph: OpGraph, slot: int, readers: Counter[int], kept: Collect
     source = flat.src[0]
     if any(cut.arg) or len(cut.shape) != len(flat.shape):
         return None
-    windows = Windows(tuple(chain[1:]), source, [], [], [])
+    windows = Windows(tuple(chain[1:]), (source,), [], [], [])
     if _match_axes(windows, graph.nodes[source].shape, flat, cut, split.shape, last) and windows.repeated:
         return windows
     return None
@@ -95,20 +109,6 @@ def _match_axes(
     return (i, j) == (len(wide), len(split))
 
 
-def make_windows(windows: Windows, source: RangedArray, shape: tuple[int, ...]) -> RangedArray | None:
-    """Returns the windows, which have this shape, as a view of `source`; None if its axes are not repeated."""
-    steps, numbers = len(source.ranges), source.numbers
-    if any(_varies(numbers, steps + axis) for axis in windows.repeated):
-        return None
-
-    def slide(a: Numbers) -> Numbers:
-        strides = [a.strides[steps + axis] * factor for axis, factor in windows.strides]
-        part = a[(*[slice(None)] * steps, *windows.starts)]
-        return as_strided(part, (*a.shape[:steps], *shape), (*a.strides[:steps], *strides), writeable=False)
-
-    return source.move(slide)
-
-
 # *** products
 
 
@@ -122,6 +122,36 @@ class Product:
     sources: tuple[int, ...]
     is_choice: bool = False
     is_zero_first: bool = False
+
+    def compute(self, graph: OpGraph, slot: int, values: Sequence[RangedArray]) -> RangedArray | None:
+        """Returns the sum, floats in double precision; None if the product must be computed."""
+        if any(value.undefined is not None for value in values):
+            return None
+        spread, ranges = align(values)
+        one, other = spread[0].numbers, spread[-1].numbers
+        if self.is_zero_first:
+            one = ~one
+        elif self.is_choice:
+            other = spread[1].numbers
+        if self.is_choice:
+            if other.dtype.kind == "f" and not np.isfinite(other).all():
+                # zero times infinity is not zero
+                return None
+            one = one.astype(other.dtype)
+        _, axes, keep, _ = graph.nodes[slot].arg
+        steps = len(ranges)
+        batch = np.broadcast_shapes(one.shape, other.shape)[:steps]
+        moved = [np.broadcast_to(operand, (*batch, *graph.nodes[self.skipped[-1]].shape)) for operand in (one, other)]
+        for inner in reversed(self.skipped[:-1]):
+            node = graph.nodes[inner]
+            if node.op == "permute":
+                order = (*range(steps), *(steps + axis for axis in node.arg))
+                moved = [operand.transpose(order) for operand in moved]
+        places = tuple(steps + axis for axis in axes)
+        total = add_products(moved[0], moved[1], places)
+        if total is None:
+            return None
+        return RangedArray(total if keep else np.squeeze(total, places), ranges)
 
 
 def find_product(graph: OpGraph, slot: int, readers: Counter[int], kept: Collection[int]) -> Product | None:
@@ -166,37 +196,6 @@ def _is_zero(graph: OpGraph, slot: int) -> bool:
         slot = graph.nodes[slot].src[0]
     node = graph.nodes[slot]
     return node.op == "const" and node.arg == 0
-
-
-def sum_product(
-    graph: OpGraph, product: Product, reduce: OpNode, sources: Sequence[Numbers], steps: int
-) -> Numbers | None:
-    """Returns the sum of a product, floats in double precision; None if the product must be computed. `sources` can be
-    broadcast against each other, and have the axes of `steps` step ranges first."""
-    one, other = sources[0], sources[-1]
-    if product.is_zero_first:
-        one = ~one
-    elif product.is_choice:
-        other = sources[1]
-    if product.is_choice:
-        if other.dtype.kind == "f" and not np.isfinite(other).all():
-            # zero times infinity is not zero
-            return None
-        one = one.astype(other.dtype)
-    _, axes, keep, _ = reduce.arg
-    batch = np.broadcast_shapes(one.shape, other.shape)[:steps]
-    shape = graph.nodes[product.skipped[-1]].shape
-    moved = [np.broadcast_to(operand, (*batch, *shape)) for operand in (one, other)]
-    for inner in reversed(product.skipped[:-1]):
-        node = graph.nodes[inner]
-        if node.op == "permute":
-            order = (*range(steps), *(steps + axis for axis in node.arg))
-            moved = [operand.transpose(order) for operand in moved]
-    places = tuple(steps + axis for axis in axes)
-    total = add_products(moved[0], moved[1], places)
-    if total is None or keep:
-        return total
-    return np.squeeze(total, places)
 
 
 def add_products(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers | None:
@@ -260,35 +259,34 @@ def _multiply(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers:
     return product.reshape(shape).transpose([order.index(axis) for axis in every])
 
 
+_SHORTCUTS: dict[str, Callable[..., Product | Windows | None]] = {"reduce": find_product, "shrink": find_windows}
+"""Op -> the function that finds other nodes to compute it from."""
+
+
 class Plan:
-    """The nodes to be computed: `order`, sources first, without the nodes in `known`. `products` and `windows` map the
-    positions of nodes that are computed from other nodes than their sources; the nodes in between are not in `order`.
-    """
+    """The nodes to be computed: `order`, sources first, without the nodes in `known`. `shortcuts` has the nodes that
+    are computed from other nodes than their sources; the nodes in between are not in `order`."""
 
     def __init__(self, graph: OpGraph, asked: Sequence[int], known: Collection[int]):
         self.graph = graph
-        self.products: dict[int, Product] = {}
-        self.windows: dict[int, Windows] = {}
+        self.shortcuts: dict[int, Product | Windows] = {}
         reached = graph.reach(asked, known)
         readers = Counter(source for slot in reached for source in graph.nodes[slot].src)
         kept = {*asked, *known}
         for slot in reached:
-            op = graph.nodes[slot].op
-            if slot in known:
+            find = _SHORTCUTS.get(graph.nodes[slot].op)
+            if find is None or slot in known:
                 continue
-            if op == "reduce" and (product := find_product(graph, slot, readers, kept)) is not None:
-                self.products[slot] = product
-            elif op == "shrink" and (windows := find_windows(graph, slot, readers, kept)) is not None:
-                self.windows[slot] = windows
+            shortcut = find(graph, slot, readers, kept)
+            if shortcut is not None:
+                self.shortcuts[slot] = shortcut
         self.order = [slot for slot in graph.reach(asked, known, self.list_sources) if slot not in known]
 
     def list_sources(self, slot: int) -> Sequence[int]:
         """Returns the nodes whose values a node is computed from."""
         node = self.graph.nodes[slot]
-        if slot in self.products:
-            return self.products[slot].sources
-        if slot in self.windows:
-            return (self.windows[slot].source,)
+        if slot in self.shortcuts:
+            return self.shortcuts[slot].sources
         if node.op == "after":
             return sources_of_after(self.graph, slot)
         if node.op == "assign":

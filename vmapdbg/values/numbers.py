@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,27 +143,6 @@ def strides_of(shape: tuple[int, ...]) -> list[int]:
 def view_elements(data: bytes, itemsize: int) -> Numbers:
     """Returns the elements of a buffer as they are, whatever their dtype means."""
     return np.frombuffer(data, f"V{itemsize}")
-
-
-def _view_slice(source: Array, fixed: Mapping[int, int]) -> tuple[Numbers, tuple[int | slice, ...]]:
-    """Returns the elements of an array in its shape, and the index of the slice at the number of each axis."""
-    elements = view_elements(source.data, ITEMSIZE[source.dtype]).reshape(source.shape)
-    return elements, tuple(fixed.get(axis, slice(None)) for axis in range(len(source.shape)))
-
-
-def take_slice(source: Array, fixed: Mapping[int, int]) -> Array:
-    """Returns the slice of an array at the number of each axis of `fixed`; these axes are removed."""
-    elements, index = _view_slice(source, fixed)
-    part = elements[index]
-    return Array(part.tobytes(), source.dtype, part.shape)
-
-
-def put_slice(whole: Array, fixed: Mapping[int, int], part: Array) -> Array:
-    """Returns an array with another slice at the number of each axis of `fixed`."""
-    elements, index = _view_slice(whole, fixed)
-    changed = elements.copy()
-    changed[index] = view_elements(part.data, ITEMSIZE[whole.dtype]).reshape(part.shape)
-    return Array(changed.tobytes(), whole.dtype, whole.shape)
 
 
 # *** agreement

@@ -22,7 +22,7 @@ from vmapdbg.child.evidence.evidence import Evidence, WrittenBuffer
 from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.graph import DEVICES, Unknown
 from vmapdbg.reference.value import RangedArray
-from vmapdbg.values.numbers import Array, decode, find_close, put_slice, take_slice
+from vmapdbg.values.numbers import Array, decode, encode, find_close
 from vmapdbg.values.tolerance import Tolerance
 
 _MOST_STEPS = 2000
@@ -86,19 +86,21 @@ class BufferWalk:
     ) -> WrongBuffer:
         """Returns what is needed to run a kernel again: on several devices only the first wrong part."""
         ambient = self.values.ambient_of(slot)
-        step: dict[int, int] = {}
+        step: tuple[int | slice, ...] = ()
         if buffer.parts:
             axis = ambient.index(DEVICES)
             is_close = find_close(decode(got), decode(right), tolerance).reshape(right.shape)
             others = tuple(other for other in range(len(right.shape)) if other != axis)
             device = int(np.argmin(is_close.all(axis=others)))
-            step, buffer = {axis: device}, buffer.parts[device]
+            step, buffer = (*[slice(None)] * axis, device), buffer.parts[device]
             ambient = tuple(r for r in ambient if r != DEVICES)
 
         def compare(found: Array) -> Comparison:
-            return self.graph.compare(slot, put_slice(right, step, found), right)
+            whole = load(right).copy()
+            whole[step] = load(found)
+            return self.graph.compare(slot, encode(whole, right.dtype), right)
 
-        part, right_part = take_slice(got, step), take_slice(right, step)
+        part, right_part = (encode(load(one)[step], one.dtype) for one in (got, right))
         return WrongBuffer(buffer, part, right_part, ambient, tolerance, compare, self.graph.read)
 
     def explain(
@@ -129,11 +131,11 @@ class BufferWalk:
             return None
         whole = self.values.evaluate([source_slot])[0]
         assert not isinstance(whole, str)
+        numbers = load(whole)
         steps = list(product(*map(range, sizes)))
         by_step = []
         for step in steps:
-            part = load(take_slice(whole, dict(enumerate(step))))
-            value = self.graph.open(given={source_slot: RangedArray(part)}).evaluate([slot])[0]
+            value = self.graph.open(given={source_slot: RangedArray(numbers[(*step, ...)])}).evaluate([slot])[0]
             if isinstance(value, str) or value.shape != right.shape:
                 return None
             by_step.append(decode(value))

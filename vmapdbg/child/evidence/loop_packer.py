@@ -12,13 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vmapdbg.child.evidence.packer import SAME, UNEXPECTED, CannotPack, Contents, Packer, UOp
-from vmapdbg.child.listen.releases import kernel_of
+from vmapdbg.child.listen.releases import find_under, kernel_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import ARITHMETIC, RESHAPING, STAGE_OPS
 from vmapdbg.reference.graph import OpNode, ScheduledKernel, Store, find_view
 from vmapdbg.reference.graph import find_writes as list_writes
 
 _ARGUMENTS = frozenset({"DEFINE_GLOBAL", "PARAM"})
+_STATES = RESHAPING | {"AFTER"}
+"""Ops between a state of memory and its buffer."""
 _IN_KERNEL = SAME | {*STAGE_OPS, *ARITHMETIC}
 _IN_KERNEL |= {"CONST", "RANGE", "CAST", "BITCAST", "INDEX", "LOAD", "REDUCE", "STACK", "VECTORIZE"}
 
@@ -334,9 +336,8 @@ def split_gate(index: UOp) -> tuple[UOp, ...]:
 def find_writes(after: UOp) -> list[UOp]:
     """Returns the STOREs to indices, and the launches of kernels, that an AFTER comes after; none in a tensor graph."""
     found: list[UOp] = []
-    for one in after.src[1:]:
-        while one.op.name in {"END", "BARRIER"}:
-            one = one.src[0]
+    for last in after.src[1:]:
+        one = find_under(last, {"END", "BARRIER"})
         if kernel_of(one) is not None or (one.op.name == "STORE" and one.src[0].op.name == "INDEX"):
             found.append(one)
     return found
@@ -363,13 +364,9 @@ def _shows_all(u: UOp) -> bool:
 
 def find_base(u: UOp) -> UOp:
     """Returns the UOp under all movement ops."""
-    while u.op.name in RESHAPING:
-        u = u.src[0]
-    return u
+    return find_under(u, RESHAPING)
 
 
 def find_buffer(u: UOp) -> Any:
     """Returns the BUFFER or PARAM of a state of memory."""
-    while u.op.name in RESHAPING or u.op.name == "AFTER":
-        u = u.src[0]
-    return u
+    return find_under(u, _STATES)

@@ -15,7 +15,7 @@ from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.listen.launches import list_written, runs_captured_now
 from vmapdbg.child.listen.records import PassRecord, number_kernels
-from vmapdbg.child.listen.releases import find_inputs, memory_of
+from vmapdbg.child.listen.releases import find_inputs, find_under, memory_of
 from vmapdbg.child.memory import name_dtype, read_switches
 from vmapdbg.install.overlay import is_installed
 from vmapdbg.model.wording import first_line
@@ -118,11 +118,10 @@ class RealizeCall:
     def finish(self, passes: Passes) -> None:
         """Ends a call that returns; `passes` are the runs of the pass for its schedules, None for an unknown run."""
         if self.captured is not None:
-            for root, u in zip(self.roots, self._find_views(), strict=True):
-                while u is not None and u.op.name == "RESHAPE":
-                    u = u.src[0]
-                if u is not None and u.op.name == "BUFFER":
-                    self.made[u] = root
+            for root, view in zip(self.roots, self._find_views(), strict=True):
+                held = view and find_under(view, {"RESHAPE"})
+                if held is not None and held.op.name == "BUFFER":
+                    self.made[held] = root
         if not self.is_compared:
             if self.evidence.refused is not None:
                 self.note_once(self.evidence.refused)

@@ -23,6 +23,7 @@ from types import EllipsisType, ModuleType
 from typing import Any
 
 from vmapdbg.check.result import CutGradient, LostWrite
+from vmapdbg.child.listen.releases import find_under
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.memory import name_dtype
 
@@ -156,8 +157,7 @@ def _list_written(nodes: Iterable[UOp]) -> Iterator[UOp]:
 
 def _last_write(u: UOp) -> UOp | None:
     """Returns the last write that a value comes after, None if there is no write."""
-    while u.op.name == "RESHAPE":
-        u = u.src[0]
+    u = find_under(u, {"RESHAPE"})
     if u.op.name == "AFTER":
         u = u.src[-1]
     return u if u.op.name in _WRITES else None
@@ -165,9 +165,8 @@ def _last_write(u: UOp) -> UOp | None:
 
 def buffer_under(view: UOp) -> UOp | None:
     """Returns the BUFFER under a view, None if the view is over something else."""
-    while view.op.name in _VIEWS:
-        view = view.src[0]
-    return view if view.op.name == "BUFFER" else None
+    found = find_under(view, _VIEWS)
+    return found if found.op.name == "BUFFER" else None
 
 
 def find_cut(root: UOp, targets: list[UOp]) -> list[UOp]:
@@ -189,9 +188,8 @@ def _list_sources(nodes: Iterable[UOp]) -> set[UOp]:
 
 def is_whole(u: UOp) -> bool:
     """Whether a tensor's value is a whole buffer, or will be when it is realized."""
-    while u.op.name in {"RESHAPE", "AFTER", "ASSIGN"}:
-        u = u.src[0]
-    return u.op.name not in {"EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "BITCAST", "MULTI"}
+    shown = find_under(u, {"RESHAPE", "AFTER", "ASSIGN"})
+    return shown.op.name not in {"EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "BITCAST", "MULTI"}
 
 
 def choose(shape: tuple[Any, ...], indices: Any) -> bytes | None:

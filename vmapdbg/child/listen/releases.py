@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from vmapdbg.child.listen.records import Launch, UOp
@@ -74,6 +74,13 @@ def kernel_of(uop: UOp) -> tuple[UOp, tuple[UOp, ...]] | None:
     if uop.op.name == "CALL":
         return uop.src[0], uop.src[1:]
     return None
+
+
+def find_under(u: UOp, ops: Container[str]) -> UOp:
+    """Returns the UOp under some ops, along their first sources."""
+    while u.op.name in ops and u.src:
+        u = u.src[0]
+    return u
 
 
 def memory_of(pointer: UOp) -> UOp:

@@ -23,7 +23,7 @@ from vmapdbg.child.evidence.loop_packer import (
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.failures.diagnose import KnownNodes
 from vmapdbg.child.listen.records import number_kernels
-from vmapdbg.child.listen.releases import kernel_of, list_launches
+from vmapdbg.child.listen.releases import find_under, kernel_of, list_launches
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.passes.steps import describe_uop, find_rule
 from vmapdbg.child.passes.watch import Chain, FollowedCall, PassRun
@@ -175,10 +175,7 @@ class BufferFollower:
 
     def _is_target(self, buffer: UOp, assign: UOp, ops: Container[str] = _BELOW_TARGET) -> bool:
         """Whether the target of an ASSIGN, under all of `ops`, is a buffer."""
-        u = assign.src[0]
-        while u.op.name in ops:
-            u = u.src[0]
-        return self.snippet_buffer_of(u) is buffer
+        return self.snippet_buffer_of(find_under(assign.src[0], ops)) is buffer
 
     def explain(self, run: PassRun, buffer: UOp, found: Difference, nodes: KnownNodes) -> WrongRewrite | None:
         """Returns the first rewrite of a pass that replaces a write to a buffer by something else, or something else by
