@@ -37,6 +37,7 @@ from vmapdbg.install.patches import parse_patches
 from vmapdbg.model.capture import Capture
 from vmapdbg.page.graph.write import write_graph
 from vmapdbg.page.text.run import print_capture, print_diff
+from vmapdbg.page.view import View
 
 FOLDER = Path(__file__).parent
 SAMPLE = "samples/lost_range.py"
@@ -148,7 +149,7 @@ def draw_report(file: Path, browser: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         page = Path(name) / "report.html"
         made = run_job(Job(NETWORK), stdout=2)
-        write_report(made, page, None)
+        write_report(View.of_one(made), page, [""])
 
         def shoot(opened: Any) -> None:
             if missing := opened.evaluate(_MISSING, _FONTS):

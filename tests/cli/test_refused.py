@@ -39,7 +39,6 @@ REFUSED = {
     "diff ok.py --baseline=gone.json": "cannot read gone.json",
     "diff broken.json broken.json": "broken.json is not a vmapdbg capture: ",
     "diff future.json future.json": "future.json has schema 99, newer than the 1 that this vmapdbg reads",
-    "report gone.py -o all.html --patches-all": "there is no file gone.py",
     # no snippet, or two
     "diff --baseline": NOTHING,
     "graph -o x.svg": NOTHING,
@@ -91,9 +90,6 @@ REFUSED = {
     "diff all.json all.json --target metal": "saved captures were made with their own",
     "diff ok.py all.json": "all.json is a saved capture, which can only be the before: vmapdbg diff all.json ok.py",
     "why --value ok.json": "--value runs the snippet: a saved capture has no values",
-    "report ok.json -o all.html --patches-all": (
-        "ok.json is a saved capture, of one state of the patches: --patches-all runs a snippet"
-    ),
     # options
     "--color blue": "Invalid value for '--color': 'blue' is not one of 'auto', 'always', 'never'",
     "patches --width 3": "Invalid value for '--width': 3 is not in the range x>=20",
@@ -124,7 +120,6 @@ REFUSED = {
     ),
     "diff ok.py ok.py --baseline=none": "ok.py is compared with ok.py: with two of them there is no --baseline",
     "why --json ok.py": "--json is for --value",
-    "report ok.py -o all.html --patches-all --patches none": "--patches and --patches-all: choose one",
     "check ok.py --oracle stock,numpy": f"--oracle stock,numpy {REMOVED}",
     "check ok.py --oracle python": f"--oracle python {REMOVED}",
     "check ok.py --paranoid": f"--paranoid {REMOVED}",

@@ -111,6 +111,21 @@ def test_source_is_marked_where_it_changed() -> None:
     assert len(page.find("div", **{"class": "pair"})) == 1
 
 
+def test_source_of_a_fused_kernel_stands_beside_that_of_its_parts() -> None:
+    """As `diff` has it: equal lines are beside each other, whichever part they are from."""
+    schedule = BEFORE.schedules[0]
+    head, *body, end = schedule.kernels[0].source.splitlines(keepends=True)
+    source = "".join([head.replace("r_64", "rE_64"), *body, "  int more = 2;\n", end])
+    kernel = replace(schedule.kernels[0], name="rE_64", nodes=(2, 3, 5), outputs=(5,), key="rE", source=source)
+    page = render(BEFORE, replace(BEFORE, schedules=(replace(schedule, kernels=(kernel,)),)))
+    rows = re.findall(r'<div class="pair( same)?">(.*?)</div>', page)
+    texts = [(same, [Page(part).text.strip() for part in re.findall(r"<code.*?</code>", row)]) for same, row in rows]
+    assert ("", ["// #0 r_64", ""]) in texts
+    assert (" same", ["data0[0] = 1.0f+data0[1];"] * 2) in texts
+    assert ("", ["", "int more = 2;"]) in texts
+    assert ("", ["// #1 E_64", ""]) in texts
+
+
 def test_findings_that_are_new_or_gone_stand_on_top_and_at_their_line() -> None:
     gone = replace(BEFORE, findings=(Finding("VD104", "r_64", 3, "old.py:3", "much work", 0, 0, 1, ""),))
     new = replace(AFTER, findings=(Finding("VD101", "r_64", 3, "new.py:5", "lost", 0, 0, 1, ""),))

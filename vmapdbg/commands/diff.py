@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vmapdbg.commands.report import check_page, write_diff_report
+from vmapdbg.commands.report import check_page, write_report
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.runs import make_edits, make_sides
 from vmapdbg.model.failure import EXIT_USAGE, Failure
@@ -127,7 +127,7 @@ def diff_snippets(
             check_page(output, jobs.name_of(snippet, given))
     view = compare_inputs(inputs, baseline, given, times)
     if output is not None:
-        write_diff_report(view, output)
+        write_report(view, output, [view.diff.before.name, view.diff.after.name])
         console.say(f"wrote {output}")
     if as_json:
         console.print_json(view.diff)

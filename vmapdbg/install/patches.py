@@ -95,27 +95,3 @@ def spell_patches(chosen: Patches) -> str:
 def patch_states(chosen: Patches) -> dict[str, bool]:
     """Returns every patch of the table with its state, in table order."""
     return {patch.name: not patch.switchable or patch.name in chosen for patch in PATCHES}
-
-
-# *** the states that `report --patches-all` compares
-
-
-@dataclass(frozen=True)
-class PatchState:
-    """Which patches are on. `off` is the name of the only patch that is off; empty if all are on, or none."""
-
-    patches: Patches
-    off: str = ""
-
-    @property
-    def words(self) -> str:
-        """`all patches on`, `without close-ranges`, `no patch on`."""
-        if self.off:
-            return f"without {self.off}"
-        return "all patches on" if self.patches else "no patch on"
-
-
-def list_states() -> list[PatchState]:
-    """Returns all patches on, then none, then each patch off alone, in the order of the table."""
-    without = [PatchState(ALL - {name}, name) for name in SWITCHABLE]
-    return [PatchState(ALL), PatchState(frozenset()), *without]

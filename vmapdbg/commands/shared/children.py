@@ -254,11 +254,11 @@ def refuse_overlay_error(capture: Capture) -> None:
         raise Failure(capture.error.message)
 
 
-def run_quietly(job: Job, progress: Progress = drop_progress, shadow: bool = False) -> Run:
-    """Runs a job and keeps what its snippet prints. `shadow` is as in `run_job`."""
+def run_quietly(job: Job, progress: Progress = drop_progress) -> Run:
+    """Runs a job and keeps what its snippet prints."""
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         try:
-            capture = run_job(job, stdout, stderr, progress=progress, shadow=shadow)
+            capture = run_job(job, stdout, stderr, progress=progress)
         except (ChildDied, TreeError) as error:
             died = SnippetError("ChildDied", str(error), None)
             versions = Versions(__version__, "", "")
@@ -272,18 +272,17 @@ def run_many(
     jobs: Sequence[Job],
     done: Callable[[], object] = lambda: None,
     most: int | None = None,
-    shadow: bool = False,
     progress: Progress = drop_progress,
 ) -> list[Run]:
     """Runs jobs at the same time and returns their runs, in the same order. Keeps what the snippets print.
 
     At most `most` run at once; the default is the number of cores. `done` is called after each run. `progress` gets
-    lines about the last job. `shadow` is as in `run_job`.
+    lines about the last job.
     """
     with ThreadPoolExecutor(max_workers=most or os.cpu_count() or 1) as pool:
         try:
-            runs = [pool.submit(run_quietly, job, shadow=shadow) for job in jobs[:-1]]
-            runs += [pool.submit(run_quietly, job, progress, shadow) for job in jobs[-1:]]
+            runs = [pool.submit(run_quietly, job) for job in jobs[:-1]]
+            runs += [pool.submit(run_quietly, job, progress) for job in jobs[-1:]]
             for _ in as_completed(runs):
                 done()
             return [run.result() for run in runs]

@@ -273,8 +273,7 @@ def show_progress(text: str, wait: bool = False) -> Generator[Progress]:
         status.stop()
 
 
-def count_runs(progress: Progress, most: int | None = None) -> Callable[[], object]:
-    """Returns a function to call after each run, which shows how many runs are done, of at most `most` if known."""
+def count_runs(progress: Progress) -> Callable[[], object]:
+    """Returns a function to call after each run, which shows how many runs are done."""
     counted = itertools.count(1)
-    of_most = "" if most is None else f" of {most}"
-    return lambda: progress(f"{next(counted)}{of_most} runs")
+    return lambda: progress(f"{next(counted)} runs")

@@ -1,5 +1,4 @@
-"""Runs a snippet in several ways: beside a baseline (`diff`, `graph --diff`, `lint`), with each state of the patches
-(`report --patches-all`), or timed several times."""
+"""Runs a snippet in several ways: beside a baseline (`diff`, `graph --diff`, `lint`), or timed several times."""
 
 from __future__ import annotations
 
@@ -10,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vmapdbg.commands.shared.children import import_meanwhile, run_many, run_quietly
-from vmapdbg.commands.shared.console import count_runs, report_untimed, say, show_progress
-from vmapdbg.commands.shared.jobs import add_findings, check_snippet, fetch_tree, is_saved, make_job, report_mistakes
+from vmapdbg.commands.shared.console import say, show_progress
+from vmapdbg.commands.shared.jobs import add_findings, check_snippet, fetch_tree, is_saved, make_job
 from vmapdbg.commands.shared.options import JobOptions
 from vmapdbg.install.job import Job, Run
-from vmapdbg.install.patches import ALL, PatchError, PatchState, list_states, parse_patches
+from vmapdbg.install.patches import PatchError, parse_patches
 from vmapdbg.install.trees import TreeError, parse_name
 from vmapdbg.model.capture import Capture, Kernel, Measured
 from vmapdbg.model.failure import Failure
@@ -25,8 +24,6 @@ from vmapdbg.model.store import load_capture
 _IMPORTS = ("vmapdbg.diff", "vmapdbg.page.text.run", "vmapdbg.values.numbers")
 _TIMED_RUNS = 3
 """How often a job is run to time it: the ratio of two single launches of a kernel is mostly noise."""
-_MOST_STATES = 2
-"""How many states of the patches run at the same time: each child may take the memory of a whole program."""
 
 
 def print_kept(run: Run) -> None:
@@ -199,46 +196,6 @@ def baseline_of(job: Job, baseline: str) -> Job:
     if job.patches is None:
         raise Failure(f"--baseline={baseline} are patches of tinygrad 0.12.0, and this one is observed without any")
     return replace(job, patches=patches)
-
-
-# *** each state of the patches
-
-
-def capture_states(snippet: str | None, given: JobOptions, times: bool) -> list[tuple[PatchState, Capture]]:
-    """Runs the snippet, or the last one, with all patches on, with none, and without each of them.
-
-    Timed runs run in turn. What the snippet prints with all patches on goes to stderr; so does a line about each other
-    run that fails. Raises Failure if the patches cannot be switched.
-    """
-    if is_saved(snippet):
-        raise Failure(f"{snippet} is a saved capture, of one state of the patches: --patches-all runs a snippet")
-    if given.patches is not None:
-        raise Failure("--patches and --patches-all: choose one")
-    job = replace(make_job(snippet, replace(given, patches=ALL)), times=times)
-    states = list_states()
-    jobs = [replace(job, patches=state.patches) for state in states]
-    if times:
-        runs = run_timed(jobs, f"{job.snippet} with and without each patch")
-    else:
-        say(f"running {job.snippet} {len(jobs)} times, with all that it does")
-        with show_progress(f"running {job.snippet} with and without each patch") as progress:
-            runs = run_many(jobs, count_runs(progress, len(jobs)), _MOST_STATES, shadow=True)
-    print_kept(runs[0])
-    captures: list[tuple[PatchState, Capture]] = []
-    for state, run in zip(states, runs, strict=True):
-        capture = add_findings(run.capture)
-        captures.append((state, capture))
-        error = capture.error
-        if error is not None and error.type == "ChildDied":
-            say(f"{state.words}: {error.message}")
-        elif error is not None and state.patches != ALL:
-            # the traceback of the run with all patches is on stderr already
-            say(f"{state.words}: {error.type}: {next(iter(error.message.splitlines()), '')}")
-    first = captures[0][1]
-    if times:
-        report_untimed(first)
-    report_mistakes(first.findings)
-    return captures
 
 
 # *** timed runs

@@ -84,11 +84,11 @@ class PicturePair:
 
 
 def draw_view(
-    view: View, rows: Sequence[tuple[int, KernelRow]], name_node: Callable[[str, NodeKey], str]
+    view: View, rows: Sequence[KernelRow], name_node: Callable[[str, NodeKey], str]
 ) -> tuple[list[PicturePair], int]:
     """Returns the drawings of a page, and how many more schedules could be drawn.
 
-    `rows` are the rows of kernels with their numbers, the most important first. `name_node` names a node of a side.
+    `rows` are the rows of kernels, the most important first. `name_node` names a node of a side.
     """
     chosen, undrawn = _choose_schedules(view, rows)
     drawers = [_Drawer("after", view, rows, name_node)]
@@ -104,7 +104,7 @@ def draw_view(
         return list(pool.map(draw, chosen)), undrawn
 
 
-def _choose_schedules(view: View, rows: Sequence[tuple[int, KernelRow]]) -> tuple[list[ScheduleDiff], int]:
+def _choose_schedules(view: View, rows: Sequence[KernelRow]) -> tuple[list[ScheduleDiff], int]:
     """The schedules to draw, each kind once, and how many are left out."""
     if not view.is_pair:
         distinct = find_distinct(view.after)
@@ -112,7 +112,7 @@ def _choose_schedules(view: View, rows: Sequence[tuple[int, KernelRow]]) -> tupl
         every.sort(key=lambda pair: -sum(side.kernel.executed_ops for change in pair.kernels for side in change.after))
         return every[:_MOST_SCHEDULES], len(every[_MOST_SCHEDULES:])
     by_change: dict[tuple[str, ...], ScheduleDiff] = {}
-    for _, row in rows:
+    for row in rows:
         pair = row.places[0].pair
         names = tuple(side.kernel.name for change in pair.kernels for side in (*change.before, *change.after))
         by_change.setdefault(names, pair)
@@ -123,7 +123,7 @@ class _Drawer:
     """Draws the schedules of a side. `rows` are the rows of the page that have a kernel, by its schedule and number."""
 
     def __init__(
-        self, name: str, view: View, rows: Sequence[tuple[int, KernelRow]], name_node: Callable[[str, NodeKey], str]
+        self, name: str, view: View, rows: Sequence[KernelRow], name_node: Callable[[str, NodeKey], str]
     ) -> None:
         self.name, self.name_node = name, name_node
         self.capture, self.shown_name = getattr(view, name), ""
@@ -131,7 +131,7 @@ class _Drawer:
         if view.is_pair:
             self.shown_name, self.again = name, {}
         self.rows: dict[tuple[int, int], list[tuple[int, KernelRow]]] = defaultdict(list)
-        for number, row in rows:
+        for number, row in enumerate(rows):
             for place in row.places:
                 for side, schedule, kernels in list_sides(place):
                     if side == name:

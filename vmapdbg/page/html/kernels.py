@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 
 from vmapdbg.diff import KernelSide
 from vmapdbg.diff.source import MarkedSpan, align_sources
@@ -19,10 +18,8 @@ from vmapdbg.page.overview import KernelRow, Place
 from vmapdbg.page.text.overview import list_limits
 from vmapdbg.page.view import Findings, View
 
-_MOST_SOURCE = 60_000
-"""So many characters of one source are in the page. Of a longer source, the rest is cut off."""
-_MOST_COMPARED = 200_000
-"""Two sources with more characters than this are not compared line by line, and not shown."""
+_MOST_SOURCE = 200_000
+"""A row with more characters of source than this, of both sides together, is shown without its source."""
 _MOST_OF_ALL = 600_000
 """So many characters of all sources are in the page, the most important kernels first."""
 _A_LINE = 20
@@ -44,6 +41,10 @@ class CodeLine:
     node: str = ""
     says: str = ""
     codes: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return "".join(text for _, text in self.parts)
 
 
 @dataclass(frozen=True)
@@ -86,14 +87,11 @@ def merge_findings(findings: Iterable[Finding]) -> list[tuple[Finding, int]]:
     return [(same[0], len(same)) for same in merged.values()]
 
 
-def view_kernels(
-    view: View, rows: Iterable[tuple[int, KernelRow]], name_node: Callable[[str, NodeKey], str]
-) -> list[KernelView]:
-    """Returns the rows to show, in their order; each comes with its number in the page. `name_node` names a node of a
-    side."""
+def view_kernels(view: View, rows: Sequence[KernelRow], name_node: Callable[[str, NodeKey], str]) -> list[KernelView]:
+    """Returns the rows to show, in their order. `name_node` names a node of a side."""
     sources = _Sources(view, name_node)
     views: list[KernelView] = []
-    for number, row in rows:
+    for number, row in enumerate(rows):
         shown = KernelView(number, row, row.kernel.name, _list_facts(row, view.is_pair))
         if view.is_pair:
             _name_change(shown)
@@ -190,53 +188,39 @@ class _Sources:
         self.findings = {"before": Findings(view.before.findings), "after": Findings(view.after.findings)}
 
     def add_to(self, shown: KernelView) -> None:
-        change = shown.row.change
         sides = list(list_sides(shown.row.places[0]))
-        if change.before and change.after and change.status != "unchanged":
-            sources = {side: self._list_code(side, schedule, kernels, None) for side, schedule, kernels in sides}
-            self._add_rows(shown, sources["before"], sources["after"])
+        is_alone = shown.is_one_sided or not shown.row.is_changed
+        if is_alone:
+            sides = [next(side for side in sides if side[2])]
+        kernels = [each.kernel for _, _, some in sides for each in some]
+        size = sum(len(kernel.source) for kernel in kernels)
+        if size > min(self.left, _MOST_SOURCE):
+            name = f"vmapdbg {self.command} --kernel {shown.row.kernel.name}"
+            shown.cut = f"{size:,} characters of source are not in the page: {name} has them"
             return
-        side, schedule, kernels = next(item for item in sides if item[2])
-        most = min(self.left, _MOST_SOURCE)
-        shown.code = self._list_code(side, schedule, kernels, most)
-        source = sum(len(each.kernel.source.strip("\n")) for each in kernels)
-        if source > most:
-            what = f"{source - most:,} characters of the source are not in the page"
-            shown.cut = f"{what}: vmapdbg {self.command} --kernel {shown.row.kernel.name} has them"
-        self.left -= min(self.left, source + _A_LINE * len(shown.code))
+        if is_alone:
+            shown.code = lines = self._list_code(*sides[0])
+        else:
+            after, before = (self._list_code(*side) for side in sides)
+            shown.rows = _pair_lines(before, after, {kernel.name for kernel in kernels})
+            lines = [line for row in shown.rows for line in (row.before, row.after) if line is not None]
+        self.left = max(self.left - len(_join_lines(lines)) - _A_LINE * len(lines), 0)
 
-    def _add_rows(self, shown: KernelView, before: list[CodeLine], after: list[CodeLine]) -> None:
-        change = shown.row.change
-        size = sum(len(side.kernel.source) for side in (*change.before, *change.after))
-        rows: list[CodeRow] = []
-        if self.left and size <= _MOST_COMPARED:
-            rows = [CodeRow(one, other) for one, other in zip_longest(before, after)]
-            if len(change.before) == len(change.after) == 1:
-                rows = _align(change.before[0].kernel, change.after[0].kernel, before, after)
-        lines = [line for row in rows for line in (row.before, row.after) if line is not None]
-        measured = sum(3 * _A_LINE + sum(len(text) for _, text in line.parts) for line in lines)
-        if rows and measured <= self.left:
-            shown.rows = rows
-            self.left -= measured
-        elif size:
-            shown.cut = f"{size:,} characters of source are not in the page: vmapdbg diff --kernel has them"
-
-    def _list_code(self, side: str, schedule: int, kernels: Sequence[KernelSide], most: int | None) -> list[CodeLine]:
+    def _list_code(self, side: str, schedule: int, kernels: Sequence[KernelSide]) -> list[CodeLine]:
         lines: list[CodeLine] = []
         for each in kernels:
-            kernel = each.kernel
+            kernel, node = each.kernel, ""
             if len(kernels) > 1:
                 lines.append(CodeLine([("tc", f"// #{each.number} {kernel.name}")]))
-            node, source = "", kernel.source.strip("\n")[:most]
             if kernel.outputs:
                 node = self.name_node(side, (schedule, kernel.outputs[0]))
-            findings = self.findings[side].about_kernel(kernel, schedule, [each.number])
-            lines += _split_source(kernel, source, node, findings)
+            lines += _split_source(kernel, node, self.findings[side].about_kernel(kernel, schedule, [each.number]))
         return lines
 
 
-def _split_source(kernel: Kernel, source: str, node: str, findings: Iterable[Finding]) -> list[CodeLine]:
+def _split_source(kernel: Kernel, node: str, findings: Iterable[Finding]) -> list[CodeLine]:
     """The lines of a kernel's source. `node` is the name of its first output."""
+    source = kernel.source.strip("\n")
     if not source:
         return []
     codes: dict[int | None, list[str]] = defaultdict(list)
@@ -258,20 +242,24 @@ def _split_source(kernel: Kernel, source: str, node: str, findings: Iterable[Fin
     return lines
 
 
-def _align(before: Kernel, after: Kernel, left: Sequence[CodeLine], right: Sequence[CodeLine]) -> list[CodeRow]:
-    """Pairs equal and similar lines. Leaves out equal lines far from any change."""
+def _join_lines(lines: Iterable[CodeLine]) -> str:
+    return "\n".join(line.text for line in lines)
+
+
+def _pair_lines(before: Sequence[CodeLine], after: Sequence[CodeLine], names: Collection[str]) -> list[CodeRow]:
+    """Pairs equal and similar lines, and leaves out equal lines far from any change. `names` are the kernels' names."""
     rows: list[CodeRow] = []
-    ones, others = iter(left), iter(right)
-    for pair in align_sources(before.source.strip("\n"), after.source.strip("\n"), {before.name, after.name}):
-        row = CodeRow(same=pair.is_same)
+    left, right = iter(before), iter(after)
+    for pair in align_sources(_join_lines(before), _join_lines(after), names):
+        one = other = None
         if pair.before is not None:
-            row = replace(row, before=next(ones, None))
+            one = next(left, None)
         if pair.after is not None:
-            row = replace(row, after=next(others, None))
-        if row.before is not None and row.after is not None and not pair.is_same:
-            one = replace(row.before, parts=_split_marks(pair.before or "", pair.marks_before))
-            row = CodeRow(one, replace(row.after, parts=_split_marks(pair.after or "", pair.marks_after)))
-        rows.append(row)
+            other = next(right, None)
+        if one is not None and other is not None and not pair.is_same:
+            one = replace(one, parts=_split_marks(pair.before or "", pair.marks_before))
+            other = replace(other, parts=_split_marks(pair.after or "", pair.marks_after))
+        rows.append(CodeRow(one, other, pair.is_same))
     changed = [number for number, row in enumerate(rows) if not row.same]
     shown = keep_near(rows, changed, _AROUND)
     end = min(max(changed, default=-1) + _AROUND + 1, len(rows))

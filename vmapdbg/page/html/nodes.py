@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from vmapdbg.diff import KernelSide
 from vmapdbg.model.schedule_index import index_of
@@ -25,21 +23,18 @@ _MOST_CHARACTERS = 500_000
 """With more text than this (half of it per side of two), only nodes with a BUFFERIZE are explained."""
 
 
-class Once:
-    """Values that are in a page once, by number: texts, lines of HTML, rows of data."""
+class Texts:
+    """The texts of a page, each once, with its number. `size` counts their characters."""
 
     def __init__(self) -> None:
-        self.values: list[Any] = []
+        self.numbers: dict[str, int] = {}
         self.size = 0
-        self._numbers: dict[str, int] = {}
 
-    def number(self, value: Any) -> int:
-        key = json.dumps(value) if not isinstance(value, str) else value
-        if key not in self._numbers:
-            self._numbers[key] = len(self.values)
-            self.values.append(value)
-            self.size += len(key)
-        return self._numbers[key]
+    def number(self, text: str) -> int:
+        if text not in self.numbers:
+            self.numbers[text] = len(self.numbers)
+            self.size += len(text)
+        return self.numbers[text]
 
 
 def name_node(key: NodeKey) -> str:
@@ -96,8 +91,8 @@ class Explainer:
         shown = self.nodes.setdefault(self.name(side, key), ShownNode(side, key, [], is_changed))
         shown.kernels += [number for number in numbers if number not in shown.kernels]
 
-    def choose(self, rows: Iterable[tuple[int, KernelRow]], drawn: Iterable[str]) -> None:
-        """Chooses the nodes to explain; `rows` are the rows of kernels with their numbers, `drawn` names of nodes.
+    def choose(self, rows: Sequence[KernelRow], drawn: Iterable[str]) -> None:
+        """Chooses the nodes to explain; `rows` are the rows of kernels, `drawn` names of nodes.
 
         These are the nodes that the sides treated differently or that are on one side only, the nodes that the first
         kernel of each row computes (the other kernels are the same program), and nodes that no kernel may have: with a
@@ -109,7 +104,7 @@ class Explainer:
                     self.add("after", (pair.after, node.id), is_changed=True)
                 for node in pair.nodes_only_before:
                     self.add("before", (pair.before, node.id), is_changed=True)
-        for number, row in rows:
+        for number, row in enumerate(rows):
             for side, index, kernels in list_sides(row.places[0]):
                 for kernel in (each.kernel for each in kernels if side == "after" or self.view.is_pair):
                     for node in dict.fromkeys((*kernel.nodes, *kernel.outputs)):
@@ -130,7 +125,7 @@ class Explainer:
                 for node in (*made, *realized):
                     self.add("after", (schedule.index, node))
 
-    def describe_nodes(self, lines: dict[str, int], texts: Once) -> dict[str, list[object]]:
+    def describe_nodes(self, lines: dict[str, int], texts: Texts) -> dict[str, list[object]]:
         """Returns for each node what it is, the number of its line (-1 without one), the rows of kernels that compute
         it, the outcome of its BUFFERIZE (or nothing), and why, as a title and steps.
 
@@ -165,7 +160,7 @@ class Explainer:
             described[name] = [what, number, shown.kernels, outcome, title, steps]
         return described
 
-    def _join_steps(self, steps: Steps, twin: NodeKey | None, texts: Once) -> Steps:
+    def _join_steps(self, steps: Steps, twin: NodeKey | None, texts: Texts) -> Steps:
         """Puts what was decided before above what was decided after, if they differ."""
         if twin is None:
             return steps
@@ -177,14 +172,14 @@ class Explainer:
         note = texts.number(f"node {twin[1]}, with the node numbers of before")
         return [[before, note], *old, [after, texts.number("as it is now")], *steps]
 
-    def explain_row(self, row: KernelRow, texts: Once) -> tuple[int, Steps]:
+    def explain_row(self, row: KernelRow, texts: Texts) -> tuple[int, Steps]:
         """Returns the title of a row of kernels and what was decided about its first kernel, as numbers of texts."""
         side, index, kernels = next(item for item in list_sides(row.places[0]) if item[2])
         schedule = self.schedules[side][index]
         return _say(explain_kernel(schedule, kernels[0].number, kernels[0].kernel), texts)
 
 
-def _say(explanation: Explanation, texts: Once) -> tuple[int, Steps]:
+def _say(explanation: Explanation, texts: Texts) -> tuple[int, Steps]:
     """The title of an explanation and its steps, as numbers of texts."""
     steps: Steps = []
     for step in explanation.steps:

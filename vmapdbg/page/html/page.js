@@ -1,28 +1,19 @@
 "use strict";
 // Links lines, kernels and nodes of the open page, searches, and moves the drawing.
-// All text comes into the page by textContent. showState() puts in parts that the template made.
+// All text comes into the page by textContent.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const $ = (id) => document.getElementById(id);
-  const main = document.querySelector("main");
-  let kernels, nodes, lines, schedules;
-
   // page.py writes kernels as [name, lines, title, steps], nodes as [what, line, kernels, outcome, title, steps]
-  function read(page) {
-    kernels = [];
-    // some numbers belong to other states
-    page.kernels.forEach(([name, lines, title, steps], position) => {
-      kernels[page.numbers ? page.numbers[position] : position] = { name, lines, title, steps };
-    });
-    nodes = new Map(Object.entries(page.nodes).map(([key, [what, line, inside, outcome, title, steps]]) =>
-      [key, { key, what: data.texts[what], line, kernels: inside, outcome, title, steps }]));
-    lines = page.lines.map(([name, whole]) => ({ name, whole, kernels: [], nodes: [] }));
-    kernels.forEach((kernel, number) => kernel.lines.forEach((line) => lines[line].kernels.push(number)));
-    nodes.forEach((node) => { if (node.line >= 0) lines[node.line].nodes.push(node.key); });
-    // the ids of nodes repeat from schedule to schedule
-    schedules = new Set([...nodes.keys()].map((key) => key.replace("b", "").split(":")[0]));
-  }
+  const kernels = data.kernels.map(([name, lines, title, steps]) => ({ name, lines, title, steps }));
+  const nodes = new Map(Object.entries(data.nodes).map(([key, [what, line, inside, outcome, title, steps]]) =>
+    [key, { key, what: data.texts[what], line, kernels: inside, outcome, title, steps }]));
+  const lines = data.lines.map(([name, whole]) => ({ name, whole, kernels: [], nodes: [] }));
+  kernels.forEach((kernel, number) => kernel.lines.forEach((line) => lines[line].kernels.push(number)));
+  nodes.forEach((node) => { if (node.line >= 0) lines[node.line].nodes.push(node.key); });
+  // the ids of nodes repeat from schedule to schedule
+  const schedules = new Set([...nodes.keys()].map((key) => key.replace("b", "").split(":")[0]));
 
   // `parts` are texts and elements
   function make(tag, className, ...parts) {
@@ -36,39 +27,22 @@
   // *** what belongs together
 
   const kernelsOf = (box) => (box.dataset.kernels || "").split(" ").filter(Boolean).map(Number);
-  // what can be selected: the ids, the name in all states, and what belongs to it
-  const kinds = {
-    line: {
-      ids: () => [...lines.keys()],
-      name: (number) => lines[number].whole,
-      related: (number) => ({ lines: [number], kernels: lines[number].kernels, nodes: lines[number].nodes }),
-    },
-    kernel: {
-      ids: () => Object.keys(kernels).map(Number),
-      name: (number) => kernels[number].name,
-      related: (number) => ({ lines: kernels[number].lines, kernels: [number], nodes: [] }),
-    },
-    node: {
-      ids: () => [...nodes.keys()],
-      name: (key) => `${key} ${nodes.get(key).what}`,
-      related: (key) => {
-        const node = nodes.get(key);
-        return { lines: node.line >= 0 ? [node.line] : [], kernels: node.kernels, nodes: [key] };
-      },
+  // what belongs to a thing that can be selected; nothing if the page does not have it
+  const relatedTo = {
+    line: (number) => lines[number] && { lines: [number], kernels: lines[number].kernels, nodes: lines[number].nodes },
+    kernel: (number) => kernels[number] && { lines: kernels[number].lines, kernels: [number], nodes: [] },
+    node: (key) => {
+      const node = nodes.get(key);
+      return node && { lines: node.line >= 0 ? [node.line] : [], kernels: node.kernels, nodes: [key] };
     },
     // a box of a drawing that is several kernels
-    box: {
-      ids: () => all(".box"),
-      related: (box) => ({ lines: kernelsOf(box).flatMap((number) => kernels[number].lines), kernels: kernelsOf(box), nodes: [] }),
-    },
+    box: (box) => ({ lines: kernelsOf(box).flatMap((number) => kernels[number].lines), kernels: kernelsOf(box), nodes: [] }),
   };
-  let chosen = null;
 
   function select(kind, id, from) {
-    if (!kinds[kind].ids().includes(id)) return;
+    const found = relatedTo[kind](id);
+    if (!found) return;
     clearMarks();
-    chosen = { kind, id };
-    const found = kinds[kind].related(id);
     const isLine = new Set(found.lines), isKernel = new Set(found.kernels), isNode = new Set(found.nodes);
     if (kind === "kernel" || (kind === "node" && found.kernels.length === 1)) openKernel(found.kernels[0]);
     all("tr[data-line]").forEach((row) => mark(row, isLine.has(+row.dataset.line), kind === "line"));
@@ -84,16 +58,13 @@
       if (from?.closest(".panel") !== $(panel)) scrollToLit($(panel));
     }
     showLitBox(from);
-    writeAddress();
+    // a box has no name
+    writeAddress(kind === "box" ? "" : `${kind}=${id}`);
   }
 
-  function writeAddress() {
-    const place = [];
-    if (state) place.push(`state=${state}`);
-    // a box has no name
-    if (chosen && chosen.kind !== "box") place.push(`${chosen.kind}=${chosen.id}`);
+  function writeAddress(place) {
     // inside a notebook the page has no address
-    if (location.protocol !== "about:") history.replaceState(null, "", `#${place.join("&")}`);
+    if (location.protocol !== "about:") history.replaceState(null, "", `#${place}`);
   }
 
   function mark(element, isLit, isChosen) {
@@ -104,13 +75,12 @@
 
   function clearMarks() {
     all(".lit").forEach((element) => element.classList.remove("lit", "chosen"));
-    chosen = null;
   }
 
   function clear() {
     clearMarks();
     $("why").replaceChildren(make("p", "muted", "Nothing is selected."));
-    writeAddress();
+    writeAddress("");
   }
 
   const firstLit = (root) => root.querySelector(".chosen") || root.querySelector(".lit");
@@ -291,13 +261,15 @@
     if (figure) closeTo(figure, ways.get(figure).length - 1);
   }
 
-  const showWide = () => $("wide").setAttribute("aria-pressed", String(main.classList.contains("wide")));
   const zoomAll = (factor) => shown().forEach((svg) => zoom(svg, factor));
   const tools = {
     in: () => zoomAll(0.8),
     out: () => zoomAll(1.25),
     fit: () => shown().forEach((svg) => startView(svg, true)),
-    wide: () => { main.classList.toggle("wide"); showWide(); startViews(); },
+    wide: () => {
+      $("wide").setAttribute("aria-pressed", String(document.querySelector("main").classList.toggle("wide")));
+      startViews();
+    },
   };
   const toolKeys = { "+": "in", "=": "in", "-": "out", 0: "fit", w: "wide" };
 
@@ -337,8 +309,7 @@
       const text = `${line.name}  ${(codeOfLine.get(number) || "").trim()}`;
       if (text.toLowerCase().includes(asked)) yield ["line", number, text];
     }
-    for (const number of kinds.kernel.ids()) {
-      const kernel = kernels[number];
+    for (const [number, kernel] of kernels.entries()) {
       const source = $(`k${number}`)?.querySelector(".code")?.textContent || "";
       if (kernel.name.toLowerCase().includes(asked)) yield ["kernel", number, kernel.name];
       else if (source.toLowerCase().includes(asked)) yield ["kernel", number, `${kernel.name}  (in its source)`];
@@ -418,55 +389,12 @@
   $("search").addEventListener("focus", search);
   window.addEventListener("resize", startViews);
 
-  // prepares the parts that each state puts in again
-  function start() {
-    Object.entries(tools).forEach(([id, run]) => $(id).addEventListener("click", run));
-    showWide();
-    $("schedule")?.addEventListener("change", (event) => showPicture(+event.target.value));
-    all(".graph").forEach(watchDrawing);
-    if (document.querySelector(".drawing")) showPicture(0);
-  }
-
-  // *** patches as switches
-
-  const switches = all(".switch input");
-  let state = 0, page = null;
-
-  function showState(number) {
-    const [asked, said, on] = data.states[number];
-    state = number;
-    switches.forEach((box, position) => { box.checked = on[position]; });
-    $("said").textContent = said;
-    if (asked !== page) showPage(asked);
-    writeAddress();
-  }
-
-  // the selection stays if this state has it
-  function showPage(number) {
-    const old = chosen && chosen.kind !== "box" && { kind: chosen.kind, name: kinds[chosen.kind].name(chosen.id) };
-    const scrolled = page === null ? [] : ["source", "kernels"].map((id) => [id, $(id).scrollTop]);
-    const made = data.pages[number], write = (numbers) => numbers.map((line) => data.parts[line]).join("\n");
-    page = number;
-    chosen = null;
-    document.querySelector(".overview").innerHTML = write(made.overview);
-    main.innerHTML = write(made.main);
-    const rows = (numbers) => numbers.map((row) => data.rows[row]);
-    const named = Object.entries(made.nodes).map(([key, row]) => [key, data.rows[row]]);
-    read({ numbers: made.numbers, kernels: rows(made.kernels), lines: rows(made.lines), nodes: Object.fromEntries(named) });
-    zooms.clear();
-    ways.clear();
-    start();
-    scrolled.forEach(([id, top]) => { $(id).scrollTop = top; });
-    const same = old && kinds[old.kind].ids().find((id) => kinds[old.kind].name(id) === old.name);
-    if (old && same !== undefined) select(old.kind, same);
-  }
-
-  switches.forEach((box) => box.addEventListener("change", () => showState(+(box.checked ? box.dataset.on : box.dataset.off))));
-
   // *** at first
 
-  const asked = /^#(?:state=(\d+))?&?(?:(line|kernel|node)=(b?[\d:]+))?$/.exec(location.hash) || [];
-  if (data.states) showState(data.states[asked[1]] ? +asked[1] : 0);
-  else { read(data); start(); }
-  if (asked[2]) select(asked[2], asked[2] === "node" ? asked[3] : +asked[3]);
+  Object.entries(tools).forEach(([id, run]) => $(id).addEventListener("click", run));
+  $("schedule")?.addEventListener("change", (event) => showPicture(+event.target.value));
+  all(".graph").forEach(watchDrawing);
+  if (document.querySelector(".drawing")) showPicture(0);
+  const asked = /^#(line|kernel|node)=(b?[\d:]+)$/.exec(location.hash);
+  if (asked) select(asked[1], asked[1] === "node" ? asked[2] : +asked[2]);
 })();
