@@ -53,7 +53,8 @@ def match_rest(
     kinds: list[dict[int, int]] = []
     uses: list[dict[int, int]] = []
     lines: list[dict[int, int]] = []
-    for side, names in ((before, same_lines), (after, {})):
+    no_names: Mapping[str, str] = {}
+    for side, names in ((before, same_lines), (after, no_names)):
         kinds.append({node.id: cons(node.op, node.dtype, node.shape, loosely or node.arg) for node in side.nodes})
         with_line = (node for node in side.nodes if node.line is not None)
         lines.append({node.id: cons(kinds[-1][node.id], names.get(node.line or "", node.line)) for node in with_line})

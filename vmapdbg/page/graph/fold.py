@@ -81,7 +81,6 @@ class Boxes:
         for edge in graph.edges:
             self._connect(edge.tail, edge.head)
         self.order = {key: number for number, key in enumerate(self.boxes)}
-        self._below: dict[str, int] | None = None
 
     def _connect(self, tail: str, head: str) -> None:
         if tail != head:
@@ -104,7 +103,6 @@ class Boxes:
                     self._connect(tail, last)
                 del self.boxes[other]
         self.boxes[last] = Box(last, members, look, times)
-        self._below = None
         return self.boxes[last]
 
     # *** what repeats
@@ -164,12 +162,10 @@ class Boxes:
     def _join_alike(self) -> bool:
         """Joins boxes that are alike and do not depend on each other, then the steps of equal chains. Returns whether
         it joined any."""
-        joined = False
-        for alike in self._find_alike():
-            # an earlier join may have made one depend on another
-            if self._are_apart(alike):
-                self._join(alike, sum(self.boxes[key].times for key in alike))
-                joined = True
+        groups = self._find_alike()
+        for alike in groups:
+            self._join(alike, len(alike))
+        joined = bool(groups)
         # boxes with equally many alike nodes, if one box reads the other
         while True:
             some = (key for key, box in self.boxes.items() if box.times > 1)
@@ -180,22 +176,19 @@ class Boxes:
             joined = True
 
     def _find_alike(self) -> list[list[str]]:
-        """The boxes that are alike, in groups of boxes that do not depend on each other."""
-        alike: dict[Hashable, list[list[str]]] = defaultdict(list)
-        for key in sort_names(self.tails, self.heads):
-            box = self.boxes[key]
+        """The boxes that are alike, in groups of boxes as far above the last box: these do not depend on each other."""
+        heights: dict[str, int] = {}
+        for key in reversed(sort_names(self.tails, self.heads)):
+            heights[key] = max((heights.get(head, 0) + 1 for head in self.heads[key]), default=0)
+        alike: dict[Hashable, list[str]] = defaultdict(list)
+        for key, box in self.boxes.items():
             if box.look.likeness is None or box.times > 1 or len(box.members) > 1:
                 continue
-            likeness: tuple[Hashable, ...] = (box.look.likeness, box.look.side)
+            likeness: tuple[Hashable, ...] = (box.look.likeness, box.look.side, heights[key])
             if box.look.passive:
                 likeness += (frozenset(self.heads[key]), frozenset(self.tails[key]))
-            groups = alike[likeness]
-            group = next((group for group in groups if self._are_apart([*group, key])), None)
-            if group is None:
-                groups.append([key])
-            else:
-                group.append(key)
-        return [group for groups in alike.values() for group in groups if len(group) >= _LEAST_ALIKE]
+            alike[likeness].append(key)
+        return [group for group in alike.values() if len(group) >= _LEAST_ALIKE]
 
     # *** what follows each other
 
@@ -223,44 +216,11 @@ class Boxes:
                 continue
             if limit is not None and len(first.members) + len(second.members) > limit:
                 continue
-            if (anywhere or first.look.place == second.look.place) and self._is_only_way(tail, head):
+            # then no other way leads from one to the other, which would become a circle
+            is_only_way = len(self.heads[tail]) == 1 or len(self.tails[head]) == 1
+            if is_only_way and (anywhere or first.look.place == second.look.place):
                 return tail, head
         return None
-
-    # *** ways through the graph
-
-    def _is_only_way(self, tail: str, head: str) -> bool:
-        """Whether the edge is the only way from `tail` to `head`, as far as it is known."""
-        if len(self.heads[tail]) == 1 or len(self.tails[head]) == 1:
-            return True
-        if len(self.boxes) > _MOST_COMPARED:
-            return False
-        bit = 1 << self.order[head]
-        return not any(self._find_below()[other] & bit for other in self.heads[tail] if other != head)
-
-    def _are_apart(self, keys: Sequence[str]) -> bool:
-        """Whether no box of these depends on another."""
-        below = self._find_below()
-        bits = sum(1 << self.order[key] for key in keys)
-        return not any(below[key] & bits for key in keys)
-
-    def _find_below(self) -> dict[str, int]:
-        """For each box the boxes that depend on it, as bits."""
-        if self._below is not None:
-            return self._below
-        self._below = below = dict.fromkeys(self.boxes, 0)
-        keys = sort_names(self.tails, self.heads)[::-1]
-        changed = True
-        # two rounds, more only for a graph with a circle
-        while changed:
-            changed = False
-            for key in keys:
-                found = below[key]
-                for head in self.heads[key]:
-                    found |= below[head] | 1 << self.order[head]
-                if found != below[key]:
-                    below[key], changed = found, True
-        return below
 
 
 def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:

@@ -73,7 +73,8 @@ class DrawnPair:
     @classmethod
     def of_two(cls, before: DrawnSchedule, after: DrawnSchedule, diff: ScheduleDiff) -> DrawnPair:
         """Returns two schedules as a pair; `diff` compares them."""
-        nodes, kernels = diff.pair_nodes(), {}
+        nodes = diff.pair_nodes()
+        kernels: dict[int, int] = {}
         for change in diff.kernels:
             if change.matched_by == "outputs":
                 # the nodes that two releases store may not be the nodes that the diff compares
@@ -111,15 +112,13 @@ class Stage:
     """How a stage of a schedule is drawn.
 
     `title` is its name above the drawing. `build` gets the pair to draw, the level of folding and the title of the
-    drawing. `last_level` is the most that it can be folded. `legend` says what each kind of node is; `sample` is the
-    kind that shows marks. Nodes of the `extra_kinds` show nothing that another node does not show. A reader can look at
-    `most` nodes without these; a drawing of more than `pleasant` boxes is folded. `level_notes` say for each level what
-    is folded.
+    drawing. `legend` says what each kind of node is; `sample` is the kind that shows marks. Nodes of the `extra_kinds`
+    show nothing that another node does not show. A reader can look at `most` nodes without these; a drawing of more
+    than `pleasant` boxes is folded. `level_notes` say for each level what is folded.
     """
 
     title: str
     build: Callable[[DrawnPair, int, str], Graph]
-    last_level: int
     legend: Mapping[str, str]
     sample: str
     extra_kinds: frozenset[str]

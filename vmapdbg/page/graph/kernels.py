@@ -25,16 +25,11 @@ from vmapdbg.page.graph.model import (
     GraphError,
     GraphNode,
 )
+from vmapdbg.values.tolerance import ITEMSIZE
 
 MOST_BOXES = 60
 """A drawing with more boxes is gathered, to `_GATHERED` boxes if possible."""
 _GATHERED = 45
-_DTYPE_BYTES = {
-    **dict.fromkeys(("bool", "char", "signed char", "unsigned char", "uchar"), 1),
-    **dict.fromkeys(("half", "__bf16", "short", "unsigned short", "ushort"), 2),
-    **dict.fromkeys(("int", "unsigned int", "uint", "float"), 4),
-    **dict.fromkeys(("long", "unsigned long", "ulong", "double"), 8),
-}
 _MOST_LINES = 3
 _LEGEND = {
     "kernel": "a kernel; shaded by its share of the ops",
@@ -200,8 +195,8 @@ def _size_input(node: Node) -> str:
         return f"{format_shape(node.shape)} {node.dtype}"
     count = math.prod(sizes)
     size = f"{count:,} {node.dtype}"
-    if node.dtype in _DTYPE_BYTES:
-        size += f", {format_bytes(count * _DTYPE_BYTES[node.dtype])}"
+    if node.dtype in ITEMSIZE:
+        size += f", {format_bytes(count * ITEMSIZE[node.dtype])}"
     return size
 
 
@@ -240,7 +235,6 @@ def gather_kernels(graph: Graph, drawn: DrawnSchedule) -> Folded:
 STAGE = Stage(
     title="kernels",
     build=build_kernel_graph,
-    last_level=2,
     legend=_LEGEND,
     sample="kernel",
     extra_kinds=frozenset(),

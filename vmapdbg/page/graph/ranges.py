@@ -94,8 +94,6 @@ def _describe_decision(item: Item) -> str:
 STAGE = Stage(
     title="range map",
     build=build_range_graph,
-    # from level 2 on, nodes with different ranges would be joined
-    last_level=1,
     # the columns have heads
     legend={},
     sample="row",
@@ -103,5 +101,6 @@ STAGE = Stage(
     # a reader looks at a part of a table
     most=600,
     pleasant=200,
+    # from level 2 on, nodes with different ranges would be joined
     level_notes=("", "repeated layers"),
 )

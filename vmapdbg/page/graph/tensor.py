@@ -376,7 +376,6 @@ def _describe_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> str:
 STAGE = Stage(
     title="tensor graph",
     build=build_tensor_graph,
-    last_level=LEVELS[-1],
     legend=_LEGEND,
     sample="op",
     extra_kinds=BUFFERIZES,

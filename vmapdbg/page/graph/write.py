@@ -33,8 +33,8 @@ TIME_LIMIT = 12.0
 _DEPTH = 3
 _MOST_CENTRES = 4
 """A node can be in many boxes; so many are enough to see what is around it."""
-_PART, _SMALL_PART = 150, 40
-"""The nodes that are drawn if the whole graph takes too long."""
+_SMALL_PART = 40
+"""So many nodes are drawn if more take too long."""
 
 
 def write_graph(
@@ -213,12 +213,13 @@ class Drawing:
         """Returns the first picture that is small enough and quick to lay out. Adds to the notes what is left out; the
         picture says it, too, except for what every picture folds."""
         end = time.monotonic() + seconds
-        for graph, level, share, least_seconds, note in self._list_attempts():
+        for graph, level, least_seconds, note in self._list_attempts():
             notes = [*self.list_notes(graph, level), *filter(None, [note])]
             if level or note or self.left_out:
                 graph = replace(graph, notes=tuple(notes))
             try:
-                wait = max((end - time.monotonic()) * share, least_seconds)
+                # leave time for the next attempt
+                wait = max((end - time.monotonic()) * 0.6, least_seconds)
                 picture = draw_dots([write_dot(graph)], kind, wait)[0]
             except TooSlow:
                 continue
@@ -228,32 +229,27 @@ class Drawing:
             return picture
         raise GraphError("the graph is too large to draw: use --around NODE with --depth N, or write .dot or .json")
 
-    def _list_attempts(self) -> Iterator[tuple[Graph, int, float, float, str]]:
-        """Yields graphs to lay out, each level of folding first, then parts near the outputs.
-
-        With each: its level, its share of the time that is left, its least seconds, and a note.
-        """
-        levels = self.list_levels()
-        last = levels[-1]
+    def _list_attempts(self) -> Iterator[tuple[Graph, int, float, str]]:
+        """Yields graphs to lay out, with the level of each, its least seconds, and a note: each level of folding first,
+        then parts near the outputs."""
+        *levels, last = self.list_levels()
         for level in levels:
             graph = self.build(level)
-            if level == last and not self.is_too_much(graph):
-                yield graph, level, 0.8, 0.0, ""
-            elif not self.is_too_much(graph) and len(graph.nodes) <= self.stage.pleasant:
-                # leave time for the next level
-                yield graph, level, 0.5, 0.0, ""
+            if not self.is_too_much(graph) and len(graph.nodes) <= self.stage.pleasant:
+                yield graph, level, 0.0, ""
         graph = self.build(last)
-        why, where = "take too long", "the outputs"
-        if self.is_too_much(graph):
-            why = "be too much to look at"
+        why, where = "be too much to look at", "the outputs"
+        if not self.is_too_much(graph):
+            yield graph, last, 0.0, ""
+            why = "take too long"
         if self.around is not None:
             where = f"node {self.around}"
         nearest = list(self._measure_steps(graph))
         # wait longer for the last and smallest: on a busy machine the start of the layout alone takes seconds
-        for most, least_seconds in ((self.stage.most, 2.0), (_PART, 2.0), (_SMALL_PART, 15.0)):
+        for most, least_seconds in ((self.stage.most, 2.0), (_SMALL_PART, 15.0)):
             part = self._add_legend(_keep_near(graph, nearest[:most]))
             drawn = f"only {self.count_drawn(part):,} of {self.count_drawn(graph):,} drawn, those near {where}"
-            yield part, last, 0.6, least_seconds, f"{drawn}: all would {why} (--around NODE --depth N draws others)"
+            yield part, last, least_seconds, f"{drawn}: all would {why} (--around NODE --depth N draws others)"
 
     def is_too_much(self, graph: Graph) -> bool:
         """Whether a graph is too large to look at. A folding that the user asked for never is."""
@@ -261,10 +257,10 @@ class Drawing:
 
     def list_levels(self) -> tuple[int, ...]:
         """Returns the levels of folding to try: the asked level, or all."""
-        last = self.stage.last_level
+        levels = range(len(self.stage.level_notes))
         if self.fold is not None:
-            return (min(self.fold, last),)
-        return tuple(range(last + 1))
+            return (min(self.fold, levels[-1]),)
+        return tuple(levels)
 
     def count_drawn(self, graph: Graph) -> int:
         """Returns how many nodes show nodes of the capture (or kernels and buffers)."""
