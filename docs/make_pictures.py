@@ -31,7 +31,7 @@ from rich.terminal_theme import MONOKAI
 
 from vmapdbg.commands.report import write_report
 from vmapdbg.commands.shared.children import run_job
-from vmapdbg.diff import diff_captures
+from vmapdbg.diff.captures import diff_captures
 from vmapdbg.install.job import Job
 from vmapdbg.install.patches import parse_patches
 from vmapdbg.model.capture import Capture

@@ -11,7 +11,7 @@ import pytest
 from captures import NEW, OLD, make_capture, make_kernel, make_node, make_schedule, sum_and_add
 from opened import EVIL, Opened, check_follows_system, check_names_are_text, open_page
 
-from vmapdbg.diff import diff_captures
+from vmapdbg.diff.captures import diff_captures
 from vmapdbg.diff.pairing import match_lines
 from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.page.html.page import render_report

@@ -11,7 +11,8 @@ import pytest
 from release_trees import HERE, NULL, PROGRAMS, ROOT, find_tree, load_observed
 from tool import run_tool
 
-from vmapdbg.diff import CaptureDiff, ScheduleDiff, diff_captures
+from vmapdbg.diff.captures import diff_captures
+from vmapdbg.diff.result import CaptureDiff, ScheduleDiff
 
 NAMES = [p.stem for p in PROGRAMS]
 PAIRS = (("0.12.0", "0.13.0"), ("0.13.0", "0.14.0"), ("0.12.0", "0.14.0"))

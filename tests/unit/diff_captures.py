@@ -11,7 +11,8 @@ from typing import Any
 from captures import make_capture, make_kernel, make_node, make_schedule
 from hypothesis import strategies as st
 
-from vmapdbg.diff import CaptureDiff, diff_captures
+from vmapdbg.diff.captures import diff_captures
+from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Output, Range, Realized, Reason, Schedule, VmapEntry
 
 OPS = ("ADD", "MUL", "RESHAPE", "EXPAND", "REDUCE_AXIS", "CONTIGUOUS")

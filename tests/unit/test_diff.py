@@ -14,8 +14,11 @@ from diff_captures import diff_pair, disguise_capture, draw_capture, mutate_capt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmapdbg.diff import CaptureDiff, diff_captures, match_nodes, match_schedules, pairing
+from vmapdbg.diff import pairing
+from vmapdbg.diff.captures import diff_captures
+from vmapdbg.diff.nodes import match_nodes, match_schedules
 from vmapdbg.diff.pairing import find_opcodes
+from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.diff.source import align_sources, canonize_source
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Output, Range, Realized, Reason, SnippetError
 from vmapdbg.model.store import load_capture, to_data

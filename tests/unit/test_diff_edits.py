@@ -11,9 +11,10 @@ from diff_captures import draw_capture, mutate_capture
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmapdbg.diff import ScheduleDiff, diff_captures, match_nodes, match_schedules
-from vmapdbg.diff.nodes import match_rest
+from vmapdbg.diff.captures import diff_captures
+from vmapdbg.diff.nodes import match_nodes, match_rest, match_schedules
 from vmapdbg.diff.pairing import match_lines
+from vmapdbg.diff.result import ScheduleDiff
 from vmapdbg.model.capture import Capture, Finding, Node
 
 

@@ -8,7 +8,7 @@ import pytest
 from captures import lost_range, make_capture, make_kernel, make_node, make_schedule
 from rendered import flatten, print_to_text
 
-from vmapdbg.diff import diff_captures
+from vmapdbg.diff.captures import diff_captures
 from vmapdbg.model.capture import Capture, Kernel, Measured, Node, Realized, Reason
 from vmapdbg.model.failure import Failure
 from vmapdbg.page.overview import count_lines, count_rules, group_kernels, is_long, sum_kernels

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from test_report import EVIL, Page, check_loads_nothing, check_names_are_text, read_data
 
 from vmapdbg.commands.cli import main
-from vmapdbg.diff import diff_captures
+from vmapdbg.diff.captures import diff_captures
 from vmapdbg.diff.pairing import match_lines
 from vmapdbg.model.capture import Capture, Finding, Realized
 from vmapdbg.model.store import save_capture

@@ -11,7 +11,7 @@ import captures
 import pytest
 from jsonschema import Draft202012Validator
 
-from vmapdbg.diff import diff_captures
+from vmapdbg.diff.captures import diff_captures
 from vmapdbg.model.store import load_capture, to_data
 from vmapdbg.model.vocabulary import DocumentKind, Rule
 from vmapdbg.page.documents import DOCUMENTS, FOLDER, LintDocument, dump_schema, make_document, make_schema, schema_file

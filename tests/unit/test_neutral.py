@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from captures import make_capture, make_kernel, make_node, make_schedule
 
-from vmapdbg.diff import CaptureDiff, ScheduleDiff, diff_captures, match_nodes
+from vmapdbg.diff.captures import diff_captures
 from vmapdbg.diff.neutral import read_neutrally
+from vmapdbg.diff.nodes import match_nodes
+from vmapdbg.diff.result import CaptureDiff, ScheduleDiff
 from vmapdbg.diff.source import canonize_source, unify_float
 from vmapdbg.model.capture import Bufferize, Capture, Condition, Decision, Node, Range, Realized, Reason, Versions
 from vmapdbg.model.vocabulary import AxisType

@@ -28,7 +28,8 @@ from hypothesis import strategies as st
 from rendered import COLOUR, assert_same_but_coloured, flatten, print_on_terminal_of_environment, print_to_text
 from rich.cells import cell_len
 
-from vmapdbg.diff import CaptureDiff, diff_captures
+from vmapdbg.diff.captures import diff_captures
+from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.model.capture import Capture, Finding, Output, SnippetError
 from vmapdbg.model.store import load_capture
 from vmapdbg.page.sections import SECTIONS

@@ -9,7 +9,7 @@ from captures import lost_range, make_capture, make_node, make_schedule
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vmapdbg.diff import match_nodes
+from vmapdbg.diff.nodes import match_nodes
 from vmapdbg.model.capture import Bufferize, Capture, Node, Realized
 from vmapdbg.model.vocabulary import Outcome
 from vmapdbg.page.graph.items import LEVELS, DrawnPair, DrawnSchedule, Folding, collect_items

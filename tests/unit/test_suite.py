@@ -12,7 +12,7 @@ from captures import make_schedule
 from rich.console import Console
 from suite_runs import NODES, make_program, one_kernel, save_run, two_kernels
 
-from vmapdbg.diff import KernelChange, KernelSide
+from vmapdbg.diff.result import KernelChange, KernelSide
 from vmapdbg.model.capture import Schedule, Versions
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import to_data

@@ -10,7 +10,7 @@ from rendered import flatten, print_to_text
 
 from vmapdbg.commands.shared import runs
 from vmapdbg.commands.shared.runs import run_timed
-from vmapdbg.diff import diff_captures
+from vmapdbg.diff.captures import diff_captures
 from vmapdbg.install.job import Job, Run
 from vmapdbg.install.patches import parse_patches
 from vmapdbg.model.capture import Capture, Kernel, Measured, SnippetError

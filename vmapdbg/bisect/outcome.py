@@ -8,7 +8,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from vmapdbg.bisect import KERNEL_COUNT
-from vmapdbg.diff import ValueDiff
+from vmapdbg.diff.result import ValueDiff
 from vmapdbg.diff.values import compare_outputs
 from vmapdbg.install.job import Run
 from vmapdbg.model.capture import Capture, Finding

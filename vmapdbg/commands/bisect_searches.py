@@ -28,7 +28,7 @@ from vmapdbg.commands.check import check_job
 from vmapdbg.commands.shared import console, jobs
 from vmapdbg.commands.shared.children import ask_child, run_job, run_many
 from vmapdbg.commands.shared.runs import baseline_of
-from vmapdbg.diff import diff_captures
+from vmapdbg.diff.captures import diff_captures
 from vmapdbg.diff.values import estimate_terms
 from vmapdbg.install.job import Job, ReduceRequest, Run
 from vmapdbg.install.patches import Patches, spell_patches

@@ -147,7 +147,7 @@ def compare_inputs(inputs: tuple[str, ...], baseline: str | None, given: options
         sides = make_sides(next(iter(inputs), None), baseline or None, given, times)
     if times:
         console.report_untimed(sides.before, sides.after)
-    from vmapdbg.diff import diff_captures
+    from vmapdbg.diff.captures import diff_captures
     from vmapdbg.page.view import View
 
     found = diff_captures(sides.before, sides.after, sides.printed, sides.names, sides.same_lines)

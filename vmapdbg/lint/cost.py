@@ -134,7 +134,7 @@ def _pair_kernels(capture: Capture, baseline: Capture) -> Iterator[tuple[Schedul
     if capture.target != baseline.target:
         return
     # the processes of `run --lint` import this module and have no baseline
-    from vmapdbg.diff import have_same_tinygrad
+    from vmapdbg.diff.captures import have_same_tinygrad
 
     is_same = have_same_tinygrad(baseline.versions, capture.versions)
     before = {schedule.index: schedule for schedule in baseline.schedules}
@@ -157,8 +157,8 @@ def _pair_kernels(capture: Capture, baseline: Capture) -> Iterator[tuple[Schedul
 
 def _read_neutrally(schedule: Schedule, other: Schedule) -> tuple[Sequence[Kernel], Sequence[Kernel]]:
     """Returns the kernels of both schedules; the kernels of `other` have the node ids of `schedule`."""
-    from vmapdbg.diff import match_nodes
     from vmapdbg.diff.neutral import read_neutrally
+    from vmapdbg.diff.nodes import match_nodes
 
     after, before = read_neutrally(schedule).compared, read_neutrally(other).compared
     twins = match_nodes(before, after)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
-from vmapdbg.diff import KernelChange, ScheduleDiff
+from vmapdbg.diff.result import KernelChange, ScheduleDiff
 from vmapdbg.model.capture import Capture, Kernel
 from vmapdbg.model.ops import MOVEMENT
 from vmapdbg.model.schedule_index import find_distinct, group_equal, index_of, kernel_identity, sum_times

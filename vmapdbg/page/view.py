@@ -19,8 +19,15 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from vmapdbg.diff import BufferizeChange, CaptureDiff, KernelChange, KernelSide, NodeChange, ScheduleDiff
-from vmapdbg.diff.result import VmapChange
+from vmapdbg.diff.result import (
+    BufferizeChange,
+    CaptureDiff,
+    KernelChange,
+    KernelSide,
+    NodeChange,
+    ScheduleDiff,
+    VmapChange,
+)
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node, Schedule
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import index_of, is_line, kernel_identity

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
 
-from vmapdbg.diff import CaptureDiff, KernelChange, KernelSide, ScheduleDiff, diff_captures
+from vmapdbg.diff.captures import diff_captures
+from vmapdbg.diff.result import CaptureDiff, KernelChange, KernelSide, ScheduleDiff
 from vmapdbg.model.capture import SCHEMA, Kernel, Schedule, Versions
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import group_equal, index_of

@@ -11,7 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from vmapdbg.diff import ScheduleDiff, match_nodes
+from vmapdbg.diff.nodes import match_nodes
+from vmapdbg.diff.result import ScheduleDiff
 from vmapdbg.model.capture import Bufferize, Capture, Node, Schedule
 from vmapdbg.model.ops import ELEMENTWISE, MOVEMENT, name_op
 from vmapdbg.model.schedule_index import index_of

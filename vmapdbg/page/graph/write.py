@@ -9,7 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
-from vmapdbg.diff import diff_schedules, have_same_tinygrad, match_nodes
+from vmapdbg.diff.captures import diff_schedules, have_same_tinygrad
+from vmapdbg.diff.nodes import match_nodes
 from vmapdbg.model.capture import Capture, Schedule, SnippetError
 from vmapdbg.model.store import check_output, dump_document, write_output
 from vmapdbg.model.vocabulary import StageName

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from xml.etree import ElementTree
 
-from vmapdbg.diff import ScheduleDiff
+from vmapdbg.diff.result import ScheduleDiff
 from vmapdbg.model.schedule_index import find_distinct
 from vmapdbg.model.wording import cut_end
 from vmapdbg.page.format import format_bytes, format_share, round_count

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from vmapdbg.diff import KernelSide
+from vmapdbg.diff.result import KernelSide
 from vmapdbg.diff.source import MarkedSpan, align_sources
 from vmapdbg.install.targets import language_of
 from vmapdbg.model.capture import Access, Finding, Kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from vmapdbg.diff import KernelSide
+from vmapdbg.diff.result import KernelSide
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known
 from vmapdbg.page.format import format_shape

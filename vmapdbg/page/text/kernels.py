@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from rich.text import Text
 
-from vmapdbg.diff import BufferizeChange, KernelChange, KernelSide
+from vmapdbg.diff.result import BufferizeChange, KernelChange, KernelSide
 from vmapdbg.model.capture import Bufferize
 from vmapdbg.model.schedule_index import group_equal, kernel_identity
 from vmapdbg.model.wording import format_known, format_plural

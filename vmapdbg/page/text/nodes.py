@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from rich.text import Text
 
-from vmapdbg.diff import NodeChange
+from vmapdbg.diff.result import NodeChange
 from vmapdbg.model.capture import Node
 from vmapdbg.model.schedule_index import group_equal
 from vmapdbg.model.wording import count_shown, format_known, format_plural, inflect, join_first

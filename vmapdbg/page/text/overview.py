@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
-from vmapdbg.diff import KernelChange, ValueDiff
+from vmapdbg.diff.result import KernelChange, ValueDiff
 from vmapdbg.lint import RULES
 from vmapdbg.model.schedule_index import find_distinct, group_equal
 from vmapdbg.model.wording import count_shown, format_plural, join_first

@@ -11,7 +11,7 @@ from typing import Literal
 from rich.console import Console
 from rich.text import Text
 
-from vmapdbg.diff import CaptureDiff, ScheduleDiff, Side
+from vmapdbg.diff.result import CaptureDiff, ScheduleDiff, Side
 from vmapdbg.diff.source import align_sources
 from vmapdbg.install.patches import Patch
 from vmapdbg.model.capture import Capture, Finding, SnippetError

@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.syntax import Syntax
 from rich.text import Text
 
-from vmapdbg.diff import KernelChange, KernelSide
+from vmapdbg.diff.result import KernelChange, KernelSide
 from vmapdbg.diff.source import LinePair, align_sources
 from vmapdbg.install.targets import language_of
 from vmapdbg.model.wording import format_plural

@@ -9,8 +9,8 @@ from functools import cached_property
 
 from rich.text import Text
 
-from vmapdbg.diff import CaptureDiff, ScheduleDiff, Totals, ValueDiff
 from vmapdbg.diff.pairing import Renaming, find_ranges
+from vmapdbg.diff.result import CaptureDiff, ScheduleDiff, Totals, ValueDiff
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
