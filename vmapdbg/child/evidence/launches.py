@@ -71,60 +71,42 @@ class PartOfMemory:
         self.is_known = True
 
 
-@dataclass(eq=False)
-class LiveTensor:
-    """A Tensor and its BUFFER, held weakly. When a launch writes to its memory, `before` gets the names of what it held
-    until then, one for each device."""
-
-    tensor: ref[Any]
-    memory: ref[Any]
-    before: tuple[str, ...] | None = None
-
-    def find_memory(self) -> UOp | None:
-        """Returns its BUFFER, None if the Tensor is gone or has another BUFFER."""
-        tensor, memory = self.tensor(), self.memory()
-        if tensor is None or memory is None or tensor.uop.base is not memory:
-            return None
-        return memory
-
-
 class LiveTensors:
     """The Tensors outside of the graph of a schedule that is about to run."""
 
     def __init__(self, folder: EvidenceFolder, used: Container[UOp]):
         self.folder = folder
-        # buffer that has its memory -> Tensors
-        self._by_base: WeakKeyDictionary[Any, list[LiveTensor]] = WeakKeyDictionary()
+        # buffer that has its memory -> Tensors, each with its BUFFER
+        self._by_base: WeakKeyDictionary[Any, list[tuple[ref[Any], ref[Any]]]] = WeakKeyDictionary()
+        # BUFFER that a launch has written to -> the names of what it held until then, one for each device
+        self._before: WeakKeyDictionary[UOp, tuple[str, ...]] = WeakKeyDictionary()
         for tensor in live_tensors():
             memory = tensor.uop.base
             if memory.op.name != "BUFFER" or memory in used or not memory.is_realized:
                 continue
-            live = LiveTensor(ref(tensor), ref(memory))
             for one in list_parts(memory.buffer):
-                self._by_base.setdefault(one.base, []).append(live)
+                self._by_base.setdefault(one.base, []).append((ref(tensor), ref(memory)))
+
+    def _list_held(self, base: Any) -> Iterator[UOp]:
+        """Yields the BUFFERs in some memory whose Tensors still have them."""
+        for known_tensor, known_memory in self._by_base.get(base, ()):
+            tensor, memory = known_tensor(), known_memory()
+            if tensor is not None and memory is not None and tensor.uop.base is memory:
+                yield memory
 
     def before_write(self, buffer: Any) -> None:
         """Keeps what a launch is about to overwrite. Raises BlobsFull."""
-        for live in self._by_base.get(buffer.base, ()):
-            memory = live.find_memory()
-            if memory is None or live.before is not None:
-                continue
+        for memory in self._list_held(buffer.base):
             parts = [_bytes_of(one) for one in list_parts(memory.buffer) if one.base is buffer.base]
-            if any(_do_overlap(_bytes_of(buffer), part) for part in parts):
-                live.before = self.folder.keep_all(memory.buffer)
+            if memory not in self._before and any(_do_overlap(_bytes_of(buffer), part) for part in parts):
+                self._before[memory] = self.folder.keep_all(memory.buffer)
 
     def find_changed(self) -> Iterator[tuple[UOp, tuple[str, ...], tuple[str, ...]]]:
         """Yields each changed BUFFER once, with the names of its contents before and now. Raises BlobsFull."""
-        found: set[UOp] = set()
-        for tensors in list(self._by_base.values()):
-            for live in tensors:
-                memory = live.find_memory()
-                if memory is None or live.before is None or memory in found:
-                    continue
-                found.add(memory)
-                now = self.folder.keep_all(memory.buffer)
-                if now != live.before:
-                    yield memory, live.before, now
+        held = dict.fromkeys(memory for base in list(self._by_base) for memory in self._list_held(base))
+        for memory in held:
+            if memory in self._before and (now := self.folder.keep_all(memory.buffer)) != self._before[memory]:
+                yield memory, self._before[memory], now
 
 
 def _bytes_of(buffer: Any) -> tuple[int, int]:
