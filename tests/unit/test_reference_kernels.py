@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from vmapdbg.reference import kernels
-from vmapdbg.reference.graph import OpNode, ScheduledKernel, Store, Unknown
+from vmapdbg.reference.graph import OpNode, ScheduledKernel, Unknown
 from vmapdbg.reference.value import RangedArray
 
 
@@ -44,7 +44,10 @@ class KernelMaker:
         return total
 
     def store(self, place: int, value: int, gate: int | None = None) -> None:
-        self.kernel.stores.append(Store(0, place, value, gate))
+        sources = [self.kernel.arguments[0], value, place]
+        if gate is not None:
+            sources.append(gate)
+        self.kernel.graph.roots.append(self.add("put", *sources, arg=gate is not None))
 
     def run(self) -> RangedArray:
         return kernels.run_kernel(self.kernel, self.contents)[0]

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from vmapdbg.reference import kernels
-from vmapdbg.reference.graph import OpGraph, OpNode, ScheduledKernel, Store, Unknown
+from vmapdbg.reference.graph import OpGraph, OpNode, ScheduledKernel, Unknown
 from vmapdbg.reference.kernels import LoopEvaluator
 from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.numbers import encode
@@ -155,7 +155,8 @@ def make_doubling() -> ScheduledKernel:
     graph.ranges[0] = 4
     loop = graph.add(OpNode("step", "long", (), (), (0, 4)))
     loaded = graph.add(OpNode("fetch", "float", (), (kernel.arguments[1], loop), False))
-    kernel.stores.append(Store(0, loop, graph.add(OpNode("add", "float", (), (loaded, loaded)))))
+    doubled = graph.add(OpNode("add", "float", (), (loaded, loaded)))
+    graph.roots.append(graph.add(OpNode("put", "float", (), (kernel.arguments[0], doubled, loop), False)))
     return kernel
 
 

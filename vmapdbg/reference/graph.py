@@ -50,7 +50,8 @@ OPS = {
     "last step stays: memory is the same at each step",
     "fetch": "whether it has a condition; sources: a value with axes, an index for each of the first of them (the "
     "other axes stay), and the condition of the read, if it has one (else the value is zero)",
-    "put": "None; sources: what memory holds before, the value that is written, and an index for each axis of it",
+    "put": "whether it has a condition; sources: what memory holds before, the value that is written, an index for "
+    "each axis of it, and the condition of the write, if it has one",
     "launch": "(a kernel, the number of the argument asked for, the numbers of its arguments); sources: what each "
     "argument holds before; value: what the argument asked for holds afterwards",
 }
@@ -148,32 +149,13 @@ def ended_ranges(node: OpNode) -> set[int]:
             return set()
 
 
-@dataclass(frozen=True)
-class Store:
-    """A write of a kernel: the number of the argument, and the positions of the nodes for the place in it, the value,
-    and the condition of the write (None: always)."""
-
-    argument: int
-    place: int
-    value: int
-    gate: int | None = None
-
-    @property
-    def slots(self) -> tuple[int, ...]:
-        """The positions of all nodes that the write needs."""
-        if self.gate is None:
-            return (self.place, self.value)
-        return (self.place, self.value, self.gate)
-
-
 @dataclass
 class ScheduledKernel:
-    """A kernel as the scheduler made it. Its graph has no roots: it is evaluated for its `stores`, in order.
+    """A kernel as the scheduler made it. The roots of its graph are what it writes, in order: `put`s into one axis.
     `arguments` maps the number of each argument that is read or written to its buffer in the graph, which has no
     contents and no shape."""
 
     graph: OpGraph = field(default_factory=OpGraph)
-    stores: list[Store] = field(default_factory=list)
     arguments: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -181,10 +163,19 @@ class ScheduledKernel:
         """Number of an argument -> the dtype of its elements."""
         return {number: self.graph.nodes[slot].dtype for number, slot in self.arguments.items()}
 
+    @property
+    def puts(self) -> list[OpNode]:
+        return [self.graph.nodes[root] for root in self.graph.roots]
+
+    def list_written(self) -> list[int]:
+        """Returns the number of the argument for each of `puts`."""
+        numbers = {slot: number for number, slot in self.arguments.items()}
+        return [numbers[put.src[0]] for put in self.puts]
+
     def list_read(self) -> list[int]:
         """Returns the numbers of the arguments that it reads."""
-        sources = {source for node in self.graph.nodes for source in node.src}
-        return sorted(number for number, slot in self.arguments.items() if slot in sources)
+        fetched = {node.src[0] for node in self.graph.nodes if node.op == "fetch"}
+        return sorted(number for number, slot in self.arguments.items() if slot in fetched)
 
 
 WRITES = frozenset({"assign", "store"})

@@ -113,14 +113,15 @@ class LoopEvaluator(Evaluator):
         if value.own_shape:
             raise Unknown("what is written has axes")
         numbers, undefined = memory.numbers.copy(), memory.mask.copy()
-        are_valid = [RangedArray(~index.mask, index.ranges) for index in indices]
-        write_steps(numbers, undefined, value, indices, are_valid)
+        count = len(indices) - bool(node.arg)
+        are_valid = [RangedArray(~index.mask, index.ranges) for index in indices[:count]]
+        write_steps(numbers, undefined, value, indices[:count], [*are_valid, *indices[count:]])
         return RangedArray(numbers).mark(undefined)
 
     def _make_launch(self, slot: int, node: OpNode) -> RangedArray:
         kernel, asked, arguments = node.arg
         assert isinstance(kernel, ScheduledKernel)
-        written = {store.argument for store in kernel.stores}
+        written = kernel.list_written()
         contents: dict[int, Numbers] = {}
         for number, source in zip(arguments, node.src, strict=True):
             memory = self._value(source)
@@ -177,24 +178,25 @@ def run_kernel(kernel: ScheduledKernel, contents: Mapping[int, Numbers]) -> dict
     refuse_order(kernel)
     given = {slot: RangedArray(contents[number]) for number, slot in kernel.arguments.items()}
     parts = list(split(kernel))
-    after = {store.argument: contents[store.argument].copy() for store in kernel.stores}
+    after = {number: contents[number].copy() for number in kernel.list_written()}
     undefined = {number: np.zeros(memory.size, np.bool_) for number, memory in after.items()}
-    asked = [slot for store in kernel.stores for slot in store.slots]
+    asked = [slot for put in kernel.puts for slot in put.src[1:]]
     for part in parts:
         # a kernel has no inputs
         evaluator = LoopEvaluator(kernel.graph, {}.__getitem__, given=given)
         evaluator.part = part
         found = dict(zip(asked, evaluator.evaluate_all(asked), strict=True))
-        for store in kernel.stores:
-            place, value, *gates = (found[slot] for slot in store.slots)
-            write_steps(after[store.argument], undefined[store.argument], value, [place], gates)
+        for number, put in zip(after, kernel.puts, strict=True):
+            value, place, *gates = (found[slot] for slot in put.src[1:])
+            write_steps(after[number], undefined[number], value, [place], gates)
     return {number: RangedArray(memory).mark(undefined[number]) for number, memory in after.items()}
 
 
 def refuse_order(kernel: ScheduledKernel) -> None:
     """Raises Unknown if the values depend on the order of the steps: what is read may have been written."""
-    written = {kernel.arguments[store.argument]: store.place for store in kernel.stores}
-    if len(written) < len(kernel.stores):
+    # argument -> the place in it that is written
+    written = {put.src[0]: put.src[2] for put in kernel.puts}
+    if len(written) < len(kernel.puts):
         raise Unknown("it writes one buffer in two ways")
     for node in kernel.graph.nodes:
         if node.op == "fetch" and written.get(node.src[0], node.src[1]) != node.src[1]:
@@ -209,7 +211,7 @@ def split(kernel: ScheduledKernel) -> Iterator[Part]:
     counts = [math.prod(graph.ranges[name] for name in names) for names in used]
     if max(counts, default=0) > MOST_ELEMENTS:
         raise Unknown(f"it takes {max(counts):,} elements at a time")
-    outer = {name for store in kernel.stores for slot in store.slots for name in open_ranges[slot]}
+    outer = {name for root in graph.roots for name in open_ranges[root]}
     for node in graph.nodes:
         outer -= ended_ranges(node)
     chosen = choose_lengths(graph, used, outer)

@@ -15,7 +15,7 @@ from vmapdbg.child.evidence.packer import SAME, UNEXPECTED, CannotPack, Contents
 from vmapdbg.child.listen.releases import find_under, kernel_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import ARITHMETIC, RESHAPING, STAGE_OPS
-from vmapdbg.reference.graph import OpNode, ScheduledKernel, Store, find_view
+from vmapdbg.reference.graph import OpNode, ScheduledKernel, find_view
 from vmapdbg.reference.graph import find_writes as list_writes
 
 _ARGUMENTS = frozenset({"DEFINE_GLOBAL", "PARAM"})
@@ -208,7 +208,7 @@ def pack_kernel(ast: UOp, variables: Mapping[str, int]) -> ScheduledKernel:
             packer.add_store(store)
     except UNEXPECTED as error:
         raise CannotPack(f"it cannot be read: {type(error).__name__}: {error}") from error
-    if not packer.kernel.stores:
+    if not packer.graph.roots:
         raise CannotPack("it stores nothing")
     return packer.kernel
 
@@ -242,11 +242,12 @@ class KernelPacker(LoopPacker):
         target, value, *others = store.src
         if others or target.op.name != "INDEX":
             raise CannotPack("the reference does not know its store")
-        argument = self._find_argument(target)
+        memory = self._find_argument(target)
         number = self.pack(value)
-        place, *gate = self._join_places(target, [self.pack(one) for one in self._find_sources(target)])
-        dtype = self.kernel.dtypes[argument]
-        self.kernel.stores.append(Store(argument, place, self._cast(number, dtype), *gate))
+        places = self._join_places(target, [self.pack(one) for one in self._find_sources(target)])
+        dtype = self.graph.nodes[memory].dtype
+        sources = (memory, self._cast(number, dtype), *places)
+        self.graph.roots.append(self.graph.add(OpNode("put", dtype, (), sources, len(places) > 1)))
 
     def _find_sources(self, u: UOp) -> list[UOp]:
         if u.op.name == "INDEX" and u.src[0].op.name not in STAGE_OPS:
@@ -269,25 +270,26 @@ class KernelPacker(LoopPacker):
     def _make_index(self, u: UOp, src: tuple[int, ...]) -> int:
         if u.src[0].op.name in STAGE_OPS:
             return super()._make_index(u, src)
-        memory = self.kernel.arguments[self._find_argument(u)]
+        memory = self._find_argument(u)
         if self.graph.nodes[memory].dtype != self._name_dtype(u):
             raise CannotPack("it reads a buffer as one of another dtype")
         place = self._join_places(u, src)
         return self._add("fetch", u, (memory, *place), len(place) > 1)
 
     def _find_argument(self, index: UOp) -> int:
-        """Returns the number of the argument that an INDEX reads or writes."""
+        """Returns the slot of the argument that an INDEX reads or writes."""
         memory = index.src[0]
         if memory.op.name not in _ARGUMENTS:
             raise CannotPack(f"the reference does not know a buffer that is {memory.op.name}")
-        argument: Any = getattr(memory.arg, "slot", memory.arg)
+        argument = int(getattr(memory.arg, "slot", memory.arg))
         # an argument has a pointer's dtype until 0.13
         dtype = name_dtype(getattr(memory.dtype, "base", memory.dtype))
         if argument not in self.kernel.arguments:
-            self.kernel.arguments[int(argument)] = self.graph.add(OpNode("buffer", dtype, ()))
-        if self.kernel.dtypes[argument] != dtype:
+            self.kernel.arguments[argument] = self.graph.add(OpNode("buffer", dtype, ()))
+        slot = self.kernel.arguments[argument]
+        if self.graph.nodes[slot].dtype != dtype:
             raise CannotPack("it looks at a buffer in two dtypes")
-        return int(argument)
+        return slot
 
     def _join_places(self, index: UOp, src: Sequence[int]) -> tuple[int, ...]:
         """Returns the positions of the place in flat memory and, if there is one, of the condition."""

@@ -218,7 +218,7 @@ class OrderedKernels:
                 self.held[launch.buffers[0]] = self.packer.graph.add(OpNode("copy", held.dtype, held.shape, slots[1:2]))
                 continue
             kernel = pack_kernel(launch.ast, {**self.packer.sizes.variables, **launch.variables})
-            written = dict.fromkeys(store.argument for store in kernel.stores)
+            written = dict.fromkeys(kernel.list_written())
             self.accesses.append((kernel.list_read(), written))
             for number in written:
                 self.held[launch.buffers[number]] = self.packer.add_launch(kernel, number, slots[number], slots)
