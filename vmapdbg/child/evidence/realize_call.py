@@ -119,7 +119,7 @@ class RealizeCall:
         """Ends a call that returns; `passes` are the runs of the pass for its schedules, None for an unknown run."""
         if self.captured is not None:
             for root, view in zip(self.roots, self._find_views(), strict=True):
-                held = view and find_under(view, {"RESHAPE"})
+                held = None if view is None else find_under(view, {"RESHAPE"})
                 if held is not None and held.op.name == "BUFFER":
                     self.made[held] = root
         if not self.is_compared:
