@@ -10,8 +10,8 @@ import pytest
 
 from vmapdbg.child.listen.decisions import (
     RETURNED,
+    PartKeeper,
     find_deciding,
-    find_parts,
     instrument,
     read_decision,
     rewrite_function,
@@ -183,7 +183,9 @@ def test_lines_stay() -> None:
 )
 def test_parts_make_no_calls(test: str, parts: list[str]) -> None:
     expression = ast.parse(test, mode="eval").body
-    assert [ast.unparse(part) for part in find_parts(expression)] == parts
+    keeper = PartKeeper(expression)
+    keeper.visit(expression)
+    assert list(keeper.names) == parts
 
 
 def test_paths_know_what_left_the_block_before() -> None:

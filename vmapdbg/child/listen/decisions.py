@@ -193,20 +193,17 @@ class Deciding:
 
     def keep(self, test: ast.expr, in_loop: bool) -> ast.expr:
         """Returns a test that keeps its parts and its outcome."""
-        # a part may be in a test twice: both write to the same variable
-        parts = {part: ast.unparse(part) for part in find_parts(test)}
-        names = {text: f"_vmapdbg_{test.lineno}_{i}" for i, text in enumerate(parts.values())}
-        kept = self.tests[test.lineno] = Test(test.lineno, ast.unparse(test), names, in_loop)
+        keeper = PartKeeper(test)
+        kept = self.tests[test.lineno] = Test(test.lineno, ast.unparse(test), keeper.names, in_loop)
         if self.kind == "makes":
             # it runs for every node
             return test
-        wanted = {id(part): names[text] for part, text in parts.items()}
-        outcome = ast.NamedExpr(ast.Name(kept.outcome, ast.Store()), _PartKeeper(wanted).visit(test))
-        if not names:
+        outcome = ast.NamedExpr(ast.Name(kept.outcome, ast.Store()), keeper.visit(test))
+        if not keeper.names:
             return ast.copy_location(outcome, test)
         # a part that this test does not evaluate must not have the value of the last time
         reset: ast.expr = ast.Constant(None)
-        for name in dict.fromkeys(names.values()):
+        for name in keeper.names.values():
             reset = ast.NamedExpr(ast.Name(name, ast.Store()), reset)
         return ast.copy_location(ast.BoolOp(ast.Or(), [reset, outcome]), test)
 
@@ -245,57 +242,46 @@ def rewrite_function(function: Function, kind: Kind) -> Deciding:
     return deciding
 
 
-class _PartKeeper(ast.NodeTransformer):
-    """Puts nodes of a test, by their ids, into local variables."""
+class PartKeeper(ast.NodeTransformer):
+    """Puts the parts of a test into local variables: names, attributes and subscripts, whose value says something and
+    costs nothing. `names` maps the text of each part to its variable.
 
-    def __init__(self, wanted: dict[int, str]) -> None:
-        self.wanted = wanted
+    No part is inside a comprehension or a lambda (its names are not the function's), and none has a call in it.
+    """
+
+    def __init__(self, test: ast.expr) -> None:
+        self.line, self.names = test.lineno, dict[str, str]()
+        named = [n for n in ast.walk(test) if isinstance(n, ast.Name)]
+        self.excluded = _CONSTANT_BASES.union(n.id for n in named if isinstance(n.ctx, ast.Store))
 
     def visit(self, node: ast.AST) -> Any:
-        name = self.wanted.get(id(node))
-        if name is None:
-            return self.generic_visit(node)
-        assert isinstance(node, ast.expr)
-        return ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), node), node)
+        if isinstance(node, (ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp, ast.Lambda)):
+            return node
+        if isinstance(node, (ast.Attribute, ast.Subscript, ast.Name)) and self._is_part(node):
+            # a part may be in a test twice: both write to the same variable
+            name = self.names.setdefault(ast.unparse(node), f"_vmapdbg_{self.line}_{len(self.names)}")
+            return ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), node), node)
+        return super().visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        # a function that is called is no value, but the object of a method is one
+        if isinstance(node.func, ast.Attribute):
+            node.func.value = self.visit(node.func.value)
+        node.args = list(map(self.visit, node.args))
+        node.keywords = list(map(self.visit, node.keywords))
+        return node
+
+    def _is_part(self, node: ast.Attribute | ast.Subscript | ast.Name) -> bool:
+        nodes = list(ast.walk(node))
+        if any(isinstance(n, (ast.Call, ast.NamedExpr, ast.GeneratorExp)) for n in nodes):
+            return False
+        is_read = isinstance(node.ctx, ast.Load)
+        return is_read and not any(isinstance(n, ast.Name) and n.id in self.excluded for n in nodes)
 
 
 def _returned(value: ast.expr, at: ast.AST) -> ast.expr:
     call = ast.Call(ast.Name(RETURNED, ast.Load()), [ast.Constant(getattr(at, "lineno", 0)), value], [])
     return ast.copy_location(call, value)
-
-
-def find_parts(test: ast.expr) -> list[ast.expr]:
-    """Returns the parts of a test whose value says something and costs nothing: names, attributes and subscripts.
-
-    None inside a comprehension or a lambda (its names are not the function's), and none with a call in it.
-    """
-    stored = {n.id for n in ast.walk(test) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    found: list[ast.expr] = []
-    todo: list[ast.AST] = [test]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, (ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp, ast.Lambda)):
-            continue
-        if isinstance(node, (ast.Attribute, ast.Subscript, ast.Name)) and _is_part(node, stored):
-            found.append(node)
-            continue
-        children = list(ast.iter_child_nodes(node))
-        if isinstance(node, ast.Call):
-            # a function that is called is no value, but the object of a method is one
-            children = [*node.args, *(keyword.value for keyword in node.keywords)]
-            if isinstance(node.func, ast.Attribute):
-                children.insert(0, node.func.value)
-        todo += reversed(children)
-    return found
-
-
-def _is_part(node: ast.Attribute | ast.Subscript | ast.Name, stored: set[str]) -> bool:
-    nodes = list(ast.walk(node))
-    if any(isinstance(n, (ast.Call, ast.NamedExpr, ast.GeneratorExp)) for n in nodes):
-        return False
-    if not isinstance(node.ctx, ast.Load):
-        return False
-    return not {n.id for n in nodes if isinstance(n, ast.Name)} & (stored | _CONSTANT_BASES)
 
 
 # *** a decision, from the frame of the function that makes it
