@@ -45,7 +45,7 @@ _SCHEDULING = frozenset(
     {"complete_create_schedule_with_vars", "create_schedule", "get_rangeify_map", "create_linear_with_vars"}
 )
 _LOWERING = frozenset({"get_program", "to_program", "do_to_program"})
-_WRAPPERS = frozenset({"wrap_profile_matches", "quietly", "wrapper", "_wrapper"})
+_WRAPPERS = frozenset({"wrap_profile_matches", "quietly", "wrapper", "_wrapper", "__wrapper"})
 """Functions around other functions."""
 _MATCHING = "PatternMatcher.rewrite"
 """The function that tries the rules of a matcher."""
@@ -200,6 +200,11 @@ def _find_stage(ours: Frames) -> CrashStage:
 
 
 # *** rewrites
+
+
+def find_rewrite_at(frame: FrameType) -> tuple[str | None, str | None]:
+    """Returns the name of the rewrite in which a frame is, and the place of its call; None without a name."""
+    return _find_rewrite(_list_tinygrad([*traceback.walk_stack(frame)][::-1]))
 
 
 def _find_rewrite(ours: Frames) -> tuple[str | None, str | None]:

@@ -227,16 +227,20 @@ def explain_chain(context: Any, made: list[tuple[UOp, UOp]]) -> Explanation:
     return "grows", tuple(steps[:period]), len(context.replace)
 
 
-def _explain_step(context: Any, node: UOp, made: UOp, matchers: Sequence[Any]) -> RewriteStep:
-    """Returns a step with the `file:line` of the first rule of some PatternMatchers that makes `made` of a node."""
+def find_rule(context: Any, matchers: Sequence[Any], node: UOp, fits: Callable[[UOp | None], bool]) -> str | None:
+    """Returns the `file:line` of the first rule of some PatternMatchers whose answer for a node fits, None if none
+    does."""
     rules = [rule for matcher in matchers if matcher is not None for rule in matcher.pdict.get(node.op, ())]
-    place = None
     for pattern, match, *_ in rules:
         # a rule may need a state that has changed
         with contextlib.suppress(Exception):
-            if match(node, context.ctx) is made:
-                place = shorten_place(*pattern.location)
-                break
+            if fits(match(node, context.ctx)):
+                return shorten_place(*pattern.location)
+    return None
+
+
+def _explain_step(context: Any, node: UOp, made: UOp, matchers: Sequence[Any]) -> RewriteStep:
+    place = find_rule(context, matchers, node, lambda answer: answer is made)
     added = tuple(name_uop(source) for source in made.src if source not in node.src)
     return RewriteStep(name_uop(node), name_uop(made), place, added)
 

@@ -25,7 +25,7 @@ from vmapdbg.child.failures.diagnose import KnownNodes
 from vmapdbg.child.listen.records import number_kernels
 from vmapdbg.child.listen.releases import find_under, kernel_of, list_launches
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.child.passes.steps import describe_uop, find_rule
+from vmapdbg.child.passes.steps import describe_uop, find_rule_of
 from vmapdbg.child.passes.watch import Chain, FollowedCall, PassRun
 from vmapdbg.model.ops import RESHAPING, STAGE_OPS
 from vmapdbg.reference.graph import OpNode
@@ -189,7 +189,7 @@ class BufferFollower:
             elif is_value and made.op.name == "AFTER" and self.snippet_buffer_of(find_buffer(made)) is buffer:
                 kind = "overwrites"
             if kind is not None:
-                rule, node = find_rule(run, old, new), nodes.find(old)
+                rule, node = find_rule_of(run, old, new), nodes.find(old)
                 return WrongRewrite(kind, describe_uop(old), describe_uop(new), rule, found, (), node, None, 1, 0)
         return None
 

@@ -3,7 +3,6 @@ no difference. Runs in the child."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from vmapdbg.check.result import Difference, RewriteKind, WrongRewrite
 from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack
 from vmapdbg.child.failures.diagnose import KnownNodes
-from vmapdbg.child.failures.endless import name_uop, shorten_place
+from vmapdbg.child.failures.endless import find_rule, name_uop
 from vmapdbg.child.passes.watch import PassRun
 from vmapdbg.model.ops import RESHAPING, STAGE_OPS
 from vmapdbg.reference.arithmetic import InDouble, count_roundings
@@ -152,7 +151,7 @@ class StepFinder:
         node = nodes.find(old)
         if node is None:
             node = nodes.find(new)
-        rule = find_rule(self.run, old, new) if kind == "rule" else None
+        rule = find_rule_of(self.run, old, new) if kind == "rule" else None
         ranges, extra = map(self._render_ranges, self._found_ranges)
         return WrongRewrite(
             kind=kind,
@@ -285,18 +284,14 @@ class StepFinder:
         return right, found
 
 
-def find_rule(run: PassRun, old: UOp, new: UOp) -> str | None:
+def find_rule_of(run: PassRun, old: UOp, new: UOp) -> str | None:
     """Returns the `file:line` of the first rule of a pass that replaces one UOp by another, None if unknown. A result
     with the same op is enough: a rule that counts makes a new UOp each time."""
-    context = run.context
-    for matcher in (context.pm, context.bpm):
-        for rule in matcher.pdict.get(old.op, ()) if matcher is not None else ():
-            # a rule may need a state that is gone
-            with contextlib.suppress(Exception):
-                made = rule[1](old, context.ctx)
-                if made is not None and made is not old and (made is new or made.op is new.op):
-                    return shorten_place(*rule[0].location)
-    return None
+
+    def fits(made: UOp | None) -> bool:
+        return made is not None and made is not old and made.op is new.op
+
+    return find_rule(run.context, (run.context.pm, run.context.bpm), old, fits)
 
 
 def describe_uop(u: UOp) -> str:

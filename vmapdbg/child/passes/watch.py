@@ -3,7 +3,6 @@ its rewrites. Runs in the child."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Any
 
 from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.realize_call import RealizeCall
-from vmapdbg.child.failures.endless import shorten_place
+from vmapdbg.child.failures.diagnose import find_rewrite_at
 from vmapdbg.child.listen.launches import watch_schedules
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.releases import schedule_module
@@ -29,7 +28,6 @@ INDICES = frozenset({"index", "weakint"})
 _REWRITES = frozenset({"unified_rewrite", "walk_rewrite"})
 _DECIDES = "tinygrad_overlay.schedule._parts"
 """The module of the overlay that decides in a pass what is stored."""
-_ENTRY = "graph_rewrite"
 _NAMELESS = "a rewrite without a name"
 _SHARDED = frozenset({"MULTI", "UNSHARD", "MSTACK", "MSELECT", "ALLREDUCE"})
 
@@ -139,7 +137,8 @@ class FollowingCollector(Collector):
         frame = find_scheduler(sys._getframe(1))
         if frame is None:
             return rewrite(context, root)
-        run = PassRun(*find_name(sys._getframe(1)), root, context)
+        name, place = find_rewrite_at(sys._getframe(1))
+        run = PassRun(name or _NAMELESS, place, root, context)
         known = (chain for chain in self.chains if chain.frame is frame)
         chain = next(known, None) or Chain(frame.f_code.co_name, frame)
         # a known chain moves to the end: another call may have run in it
@@ -179,19 +178,3 @@ def find_scheduler(frame: FrameType | None) -> FrameType | None:
             return None
         frame = frame.f_back
     return None
-
-
-def find_name(frame: FrameType | None) -> tuple[str, str | None]:
-    """Returns tinygrad's name of the rewrite of a frame, and the `file:line` of its call."""
-    while frame is not None and frame.f_code.co_name != _ENTRY:
-        frame = frame.f_back
-    if frame is None:
-        return _NAMELESS, None
-    name = frame.f_locals.get("name") or _NAMELESS
-    file = frame.f_code.co_filename
-    # wrappers that measure time are in the same file
-    while frame is not None and frame.f_code.co_filename in {file, contextlib.__file__}:
-        frame = frame.f_back
-    if frame is None:
-        return name, None
-    return name, shorten_place(frame.f_code.co_filename, frame.f_lineno)
