@@ -7,7 +7,6 @@ its variables. This module does not import IPython: IPython calls `load_ipython_
 from __future__ import annotations
 
 import html
-import os
 import shlex
 import signal
 import subprocess
@@ -17,8 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vmapdbg.commands.shared.work_folder import make_folder
-from vmapdbg.model.store import StoreError, write_atomically, write_output
+from vmapdbg.model.store import write_output
 
 _WROTE = "vmapdbg: wrote "
 _HEIGHT = 720
@@ -65,14 +63,7 @@ def run_cell(line: str, cell: str) -> ReportFrame | None:
         return None
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
         written = Path(folder) / "report.html"
-        # the cell is written to a file, so that its lines have names
-        try:
-            source = make_folder() / "cell.py"
-            write_atomically(source, cell)
-        except (OSError, StoreError):
-            source = Path(folder) / "cell.py"
-            write_atomically(source, cell)
-        _run(["report", str(source), *words[:end], "-o", str(written), "--", *words[end + 1 :]])
+        _run(["report", *words[:end], "-c", cell, "-o", str(written), *words[end:]])
         if not written.exists():
             return None
         return ReportFrame(written.read_text(encoding="utf-8"))
@@ -80,11 +71,8 @@ def run_cell(line: str, cell: str) -> ReportFrame | None:
 
 def _run(arguments: Sequence[str]) -> None:
     """Runs the tool and prints what it and the cell print: the output of a process does not appear in a notebook."""
-    # the cell can import what the notebook can import
-    path = os.pathsep.join(filter(None, (os.getcwd(), os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
         [sys.executable, "-m", "vmapdbg", *arguments],
-        env={**os.environ, "PYTHONPATH": path},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
