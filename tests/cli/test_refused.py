@@ -112,8 +112,8 @@ REFUSED = {
         "Invalid value for '--target': 'abacus' is not one of 'c', 'metal', 'cuda', 'opencl', 'hip', 'wgsl', 'llvm'"
     ),
     "run --save x --lint ok.py": "--lint",
-    "run --check --lint ok.py": "--check is for a separate run",
-    "run --check --save saved ok.py": "--check is for a separate run",
+    "run --check --lint ok.py": "--lint and --check are for separate runs",
+    "run --check --save saved ok.py": "--save and --check are for separate runs",
     "run --json ok.py": "--json",
     "diff ok.py --baseline=soup": (
         "unknown patch 'soup': choose from all, none, ambient-ranges, nested-ranges, close-ranges, fuse-broadcast"

@@ -150,9 +150,16 @@ def test_the_tests_after_one_that_never_ends_are_run(folder: Path) -> None:
     assert "1 failed, 1 passed" in done.stderr
 
 
+LONG = """
+import json, os, time
+print(json.loads(os.environ['VMAPDBG_COLLECT'])['folder'], flush=True)
+time.sleep(60)
+"""
+
+
 def test_the_comparison_ends_with_a_tool_that_is_killed(folder: Path) -> None:
     """The comparison waits for more schedules, and its parent is gone."""
-    (folder / "long.py").write_text("import os, time\nprint(os.environ['VMAPDBG_CHECK'], flush=True)\ntime.sleep(60)\n")
+    (folder / "long.py").write_text(LONG)
     command = [sys.executable, "-m", "vmapdbg", "run", "--check", "long.py"]
     tool = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert tool.stdout is not None

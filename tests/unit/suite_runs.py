@@ -9,13 +9,12 @@ from typing import Any
 from captures import make_capture, make_kernel, make_node, make_schedule
 
 from vmapdbg.model.capture import Kernel, Node, Realized, Schedule, Versions
-from vmapdbg.model.store import dump_compact
+from vmapdbg.model.store import append_line
 from vmapdbg.suite.saved import (
     RUN_SCHEMA,
     AskedSchedule,
     LoadedRun,
     SavedRun,
-    SavedTest,
     load_run,
     name_test,
     save_schedule,
@@ -46,9 +45,8 @@ def save_run(
     for test, schedules in tests.items():
         captures = [make_capture(schedules=(item,)) for item in schedules]
         names = [save_schedule(files, capture, set()) for capture in captures]
-        asked = tuple(AskedSchedule(name, item.line) for name, item in zip(names, schedules, strict=True))
-        file = files / "tests" / f"{name_test(test)}-a-1.json"
-        file.write_text(dump_compact(SavedTest(test, 1, asked)), encoding="utf-8")
+        for name, item in zip(names, schedules, strict=True):
+            append_line(files / "tests" / f"{name_test(test)}-1-a.jsonl", AskedSchedule(test, name, item.line))
     return load_run(folder)
 
 

@@ -1,5 +1,6 @@
-"""`vmapdbg run --lint` and `--save` in the program's processes: each schedule is linted or saved as soon as it is made,
-because workers often end without running exit handlers. `vmapdbg.commands.run` is the tool's side.
+"""`vmapdbg run --lint`, `--save` and `--check` in the program's processes: each schedule is linted, saved or compared
+as soon as it is made, because workers often end without running exit handlers. `vmapdbg.commands.run` is the tool's
+side.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import re
 import sys
 import time
 import uuid
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,35 +22,32 @@ from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord
 from vmapdbg.child.live import build_live_capture, is_ordered
 from vmapdbg.install.job import LintedSchedule
-from vmapdbg.install.targets import DEFAULT_TARGET
-from vmapdbg.model.store import StoreError, build_data, dump_compact, to_data, write_atomically
-from vmapdbg.suite.saved import FAILED, AskedSchedule, SavedRun, SavedTest, name_test, save_schedule, start_run
+from vmapdbg.model.store import StoreError, append_line, build_data
+from vmapdbg.suite.saved import FAILED, AskedSchedule, SavedRun, name_test, save_schedule, start_run
 
-LINT_VARIABLE = "VMAPDBG_LINT"
-"""The folder where each process writes a file with its findings."""
-TARGET_VARIABLE = "VMAPDBG_LINT_TARGET"
-SAVE_VARIABLE = "VMAPDBG_SAVE"
-"""JSON with the `folder` of the run and the `run` itself, as `run.json` has it."""
-MOST_ASKED = 256
-"""How many schedules a file of a test has: it is written again for each of them, because the end of a test is not
-known."""
+COLLECT_VARIABLE = "VMAPDBG_COLLECT"
+"""JSON: what to do with schedules (`kind`), the `folder` that all processes write to, and what the kind needs."""
 OUTSIDE = "(outside of the tests)"
 """The name for schedules that pytest makes while it collects tests."""
 
 _PHASE = re.compile(r" \((setup|call|teardown)\)$")
 
 
-def lint_this_process() -> None:
-    """Lints what this process schedules. The overlay is installed already, unless tinygrad is observed as it is."""
-    linter = Linter(Path(os.environ[LINT_VARIABLE]), os.environ.get(TARGET_VARIABLE, DEFAULT_TARGET))
-    hooks.start(linter)
-    atexit.register(linter.end_last)
+def collect_from_this_process() -> None:
+    """Lints, saves or checks what this process schedules. The overlay is installed already, unless tinygrad is observed
+    as it is."""
+    asked = json.loads(os.environ[COLLECT_VARIABLE])
+    folder = Path(asked["folder"])
+    if asked["kind"] == "check":
+        from vmapdbg.child.evidence.suite import check_this_process
 
-
-def save_this_process() -> None:
-    """Saves what this process schedules."""
-    asked = json.loads(os.environ[SAVE_VARIABLE])
-    hooks.start(RunWriter(Path(asked["folder"]), build_data(SavedRun, asked["run"])))
+        check_this_process(folder)
+    elif asked["kind"] == "save":
+        hooks.start(RunWriter(folder, build_data(SavedRun, asked["run"])))
+    else:
+        linter = Linter(folder, asked["target"])
+        hooks.start(linter)
+        atexit.register(linter.end_last)
 
 
 class ScheduleFeed(Recorder):
@@ -90,9 +89,7 @@ class Linter(ScheduleFeed):
         self.seen: set[bytes] = set()
 
     def made(self, schedule: ScheduleRecord, passed: PassRecord, is_whole: bool) -> None:
-        linted = self.lint(schedule, passed)
-        with self.output.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(to_data(linted)) + "\n")
+        append_line(self.output, self.lint(schedule, passed))
 
     def lint(self, schedule: ScheduleRecord, passed: PassRecord) -> LintedSchedule:
         kernels = {launch.ast.key for launch in passed.kernels if launch.is_compute}
@@ -119,68 +116,56 @@ class RunWriter(ScheduleFeed):
         super().__init__()
         self.folder, self.run = folder, run
         self._stopped = False
-        # for each key of tinygrad's schedule cache the name of the file, None if it could not be rendered
-        self._files: dict[bytes, str | None] = {}
+        # for each key of tinygrad's schedule cache the name of the file, "" if it could not be rendered
+        self._files: dict[bytes, str] = {}
         self._written: set[str] = set()
         self._begin_process()
         os.register_at_fork(after_in_child=self._begin_process)
 
     def _begin_process(self) -> None:
-        self._token = uuid.uuid4().hex[:12]
-        self._number = 0
-        self._part = SavedTest("", 0, ())
+        self._test, self._file = "", ""
 
     def made(self, schedule: ScheduleRecord, passed: PassRecord, is_whole: bool) -> None:
         if self._stopped or not is_whole:
             return
+        name = failed = ""
         try:
             built = build_live_capture([schedule], self.run.target)
         except Exception as error:  # the target may not have what the program uses
-            self._files[schedule.key] = None
-            self._ask(None, schedule.line, f"{type(error).__name__}: {error}"[:300])
-            return
-        try:
-            name = save_schedule(start_run(self.folder, self.run), built, self._written)
-        except (OSError, StoreError) as error:
-            self._stop(error)
-            return
+            failed = f"{type(error).__name__}: {error}"[:300]
+        else:
+            with self._stopping():
+                name = save_schedule(start_run(self.folder, self.run), built, self._written)
         self._files[schedule.key] = name
-        self._ask(name, schedule.line)
+        self._note(name, schedule.line, failed)
 
     def asked_again(self, schedule: ScheduleRecord) -> None:
-        if not self._stopped:
-            name = self._files.get(schedule.key)
-            self._ask(name, schedule.line, "it came out of tinygrad's cache and was not saved before")
+        failed = "it came out of tinygrad's cache and was not saved before"
+        self._note(self._files.get(schedule.key, ""), schedule.line, failed)
 
-    def _ask(self, name: str | None, line: str | None, failed: str = "") -> None:
+    def _note(self, name: str, line: str | None, failed: str) -> None:
+        """Notes what the current test asked for."""
         test = current_test()
-        part = self._part
-        if test != part.test or len(part.schedules) + len(part.failed) >= MOST_ASKED:
-            part = SavedTest(test, time.time_ns(), ())
-            self._number += 1
-        if name is None:
-            part = replace(part, failed=(*part.failed, failed))
-        else:
-            schedules, asked = part.schedules, AskedSchedule(name, line)
-            if schedules and replace(schedules[-1], count=1) == asked:
-                asked = replace(asked, count=schedules[-1].count + 1)
-                schedules = schedules[:-1]
-            part = replace(part, schedules=(*schedules, asked))
-        self._part = part
-        try:
-            file = f"{name_test(test)}-{self._token}-{self._number}.json"
-            write_atomically(start_run(self.folder, self.run) / "tests" / file, dump_compact(part))
-        except (OSError, StoreError) as error:
-            self._stop(error)
+        if test != self._test:
+            self._test = test
+            # sorted by time
+            self._file = f"{name_test(test)}-{time.time_ns():020}-{uuid.uuid4().hex[:12]}.jsonl"
+        asked = AskedSchedule(test, name, line, "" if name else failed)
+        if not self._stopped:
+            with self._stopping():
+                append_line(start_run(self.folder, self.run) / "tests" / self._file, asked)
 
-    def _stop(self, error: Exception) -> None:
-        self._stopped = True
-        print(f"vmapdbg: {error}; nothing more of this process is saved", file=sys.stderr)
+    @contextmanager
+    def _stopping(self) -> Iterator[None]:
+        """Saves nothing more if a file of the block cannot be written."""
         try:
-            (self.folder / self.run.folder / FAILED).touch()
-        except OSError:
-            # the folder is gone or full: the tool sees this at the end of the run
-            return
+            yield
+        except (OSError, StoreError) as error:
+            self._stopped = True
+            print(f"vmapdbg: {error}; nothing more of this process is saved", file=sys.stderr)
+            # without the folder, or with a full disk, the tool sees it at the end of the run
+            with suppress(OSError):
+                (self.folder / self.run.folder / FAILED).touch()
 
 
 def current_test() -> str:

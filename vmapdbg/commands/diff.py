@@ -213,7 +213,7 @@ def diff_folders(
     if form == "json":
         console.print_json(found)
     elif form == "github":
-        sys.stdout.write(dump_suite_github(found))
+        sys.stdout.write(dump_suite_github(found, show_all=show_all))
     else:
         print_suite(found, console.make_console(), show_all=show_all)
     for line in found.damaged:
@@ -225,7 +225,7 @@ def diff_folders(
 
 def find_test(runs: tuple[LoadedRun, LoadedRun], asked: str) -> str:
     """Returns the id of a test: `asked` itself, or the only id that contains it. Raises Failure."""
-    every = list(dict.fromkeys(test for run in runs for test in run.parts))
+    every = list(dict.fromkeys(test for run in runs for test in run.tests))
     if asked in every:
         return asked
     # `test_add` means `test_add`, not `test_add_3`

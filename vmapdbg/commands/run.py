@@ -1,6 +1,6 @@
 """`vmapdbg run`: a whole program, whose processes are patched or observed.
 
-With --lint, --save and --check, `vmapdbg.child.run_program` and `evidence.suite` run in them.
+With --lint, --save and --check, `vmapdbg.child.run_program` runs in them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from vmapdbg.model.capture import SCHEMA, Finding, Versions
 from vmapdbg.model.failure import EXIT_CHILD, EXIT_USAGE, Failure
 from vmapdbg.model.store import build_data, check_output, dump_document, to_data, write_output
 from vmapdbg.model.wording import format_plural
-from vmapdbg.suite.saved import FAILED, RUN_SCHEMA, SavedRun, end_run, name_of_file, new_folder, prepare_folder
+from vmapdbg.suite.saved import FAILED, RUN_SCHEMA, SavedRun, end_run, load_run, new_folder, prepare_folder
 
 _NO_FILES = ("-m", "-c", "-")
 """What Python accepts in place of a script's name."""
@@ -60,12 +60,14 @@ class Program:
         folder = str(find_tree(self.job.tree).folder) if self.job.tree else ""
         return child_environment(patches, dict(os.environ), folder, observes=observes)
 
-    def run(self, stdout: IO[str] | None = None, **variables: str) -> int:
-        """Runs the program observed, with more variables in its environment. Returns its exit code: 128 + the number of
-        the signal that killed it, as in a shell. `stdout` is where it prints, None for the tool's stdout."""
+    def collect(self, kind: str, folder: Path, stdout: IO[str] | None = None, **needed: Any) -> int:
+        """Runs the program, whose processes lint, save or check (`kind`) what they schedule, and write to a folder.
+        Returns its exit code: 128 + the number of the signal that killed it, as in a shell. `stdout` is where it
+        prints, None for the tool's stdout; `needed` is what the kind needs, as JSON."""
         # set if a test of another project runs this tool
         os.environ.pop("PYTEST_CURRENT_TEST", None)
-        environment = {**self.environment(observes=True), **variables}
+        asked = {"kind": kind, "folder": str(folder), **needed}
+        environment = {**self.environment(observes=True), "VMAPDBG_COLLECT": json.dumps(asked)}
         process = subprocess.Popen(self.command, env=environment, stdout=stdout)
         # Ctrl-C goes to the program as well: the program decides what to do
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -114,10 +116,10 @@ def run(
       vmapdbg run --check -m pytest -n 2 test_ops.py
     """
     linting = with_lint or lint_output is not None
-    if linting and save is not None:
-        raise Failure("--lint and --save are for two runs: give one of them")
-    if with_check and (linting or save is not None):
-        raise Failure("--check is for a separate run, without --lint and --save")
+    kinds = {"--lint": linting, "--save": save is not None, "--check": with_check}
+    if sum(kinds.values()) > 1:
+        given = " and ".join(name for name, is_given in kinds.items() if is_given)
+        raise Failure(f"{given} are for separate runs: give one of them")
     if as_json and not with_check:
         raise Failure("--json prints what --check found: give both, or --lint-output FILE")
     if program in (("-m",), ("-c",)):
@@ -164,7 +166,7 @@ def run_and_lint(program: Program, output: Path | None) -> int:
         check_output(output)
     target = program.job.target
     with tempfile.TemporaryDirectory(prefix="vmapdbg-lint-") as folder:
-        status = program.run(VMAPDBG_LINT=folder, VMAPDBG_LINT_TARGET=target)
+        status = program.collect("lint", Path(folder), target=target)
         files = sorted(Path(folder).glob("*.jsonl"))
         schedules = [build_data(LintedSchedule, data) for file in files for data in read_lines(file)]
     codes = find_settings(program.job.snippet).choose_codes()
@@ -219,7 +221,7 @@ def run_and_check(program: Program, as_json: bool) -> int:
             (root / part).mkdir()
         request = ProgramCheckRequest(job=Job(program.job.snippet), evidence=folder)
         with started_child(request, None, sys.stderr.fileno(), one_thread=True) as child:
-            status = program.run(sys.stderr if as_json else None, VMAPDBG_CHECK=folder)
+            status = program.collect("check", root, sys.stderr if as_json else None)
             (root / "over").touch()
             is_stopped = not wait_for_comparison(child.process, root)
         died = child.process.returncode != 0 and not is_stopped
@@ -280,8 +282,7 @@ def run_and_save(program: Program, folder: Path) -> int:
         patches=program.job.patch_states,
         program=program.arguments,
     )
-    asked = json.dumps({"folder": str(folder), "run": to_data(run)})
-    status = program.run(VMAPDBG_SAVE=asked)
+    status = program.collect("save", folder, run=to_data(run))
     saved = end_run(folder, replace(run, status=status))
     if not saved:
         console.say("the program made no schedule: nothing was saved")
@@ -290,7 +291,9 @@ def run_and_save(program: Program, folder: Path) -> int:
     if (files / FAILED).exists():
         console.say(f"{folder} does not have everything: a process could not write to it")
         return status or EXIT_USAGE
-    console.say(f"saved {describe_saved(files)} in {folder}")
+    tests, schedules = len(load_run(folder).tests), len(list((files / "schedules").iterdir()))
+    counts = f"{format_plural(tests, 'test')}, {format_plural(schedules, 'different schedule')}"
+    console.say(f"saved {counts} in {folder}")
     return status
 
 
@@ -301,10 +304,3 @@ def find_versions(job: Job) -> Versions:
         return Versions(__version__, TINYGRAD_VERSION, python)
     tree = find_tree(job.tree) if job.tree else jobs.find_installed(job.folder)
     return Versions(__version__, tree.version or "unknown", python, tree=job.tree, commit=tree.commit)
-
-
-def describe_saved(files: Path) -> str:
-    """Returns `12 tests, 40 different schedules`."""
-    tests = {name_of_file(file) for file in (files / "tests").glob("*.json")}
-    schedules = list((files / "schedules").glob("*.json"))
-    return f"{format_plural(len(tests), 'test')}, {format_plural(len(schedules), 'different schedule')}"

@@ -323,3 +323,9 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         if temporary is not None and os.path.exists(temporary):
             os.unlink(temporary)
         raise StoreError(f"cannot write {path}: {error.strerror}") from error
+
+
+def append_line(path: Path, record: object) -> None:
+    """Adds a dataclass to a file as a line of JSON. Raises OSError."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(to_data(record)) + "\n")

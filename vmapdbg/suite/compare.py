@@ -15,10 +15,10 @@ from typing import Literal
 
 from vmapdbg.diff.captures import diff_captures
 from vmapdbg.diff.result import CaptureDiff, KernelChange, KernelSide, ScheduleDiff
-from vmapdbg.model.capture import SCHEMA, Kernel, Schedule, Versions
+from vmapdbg.model.capture import SCHEMA, Capture, Kernel, Schedule, Versions
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import group_equal, index_of
-from vmapdbg.model.vocabulary import SuiteChangeKind
+from vmapdbg.model.vocabulary import KernelStatus, Mode, SuiteChangeKind
 from vmapdbg.model.wording import join_counted
 from vmapdbg.suite.saved import LoadedRun, name_test
 
@@ -48,6 +48,21 @@ class SuiteSide:
     kernels: int
     cost: int
     failed: int
+
+    @property
+    def name(self) -> str:
+        """The folder, which the user gave."""
+        return self.folder
+
+    @property
+    def snippet(self) -> str:
+        """The program as one line."""
+        return " ".join(self.program)
+
+    @property
+    def mode(self) -> Mode:
+        """Whether tinygrad had the overlay: then every patch has a state."""
+        return "overlay" if self.patches else "observe"
 
 
 @dataclass(frozen=True)
@@ -144,20 +159,17 @@ def sum_costs(kernels: Iterable[Kernel]) -> int:
 def _count(run: LoadedRun, tests: Iterable[str]) -> tuple[int, int, int]:
     """Returns the number of schedules and kernels of some tests, and their cost."""
     schedules = kernels = cost = 0
-    for asked in chain.from_iterable(map(run.asked_by, tests)):
-        schedule = run.schedule(asked.schedule)
+    for name, count in run.count_asked(*tests).items():
+        schedule = run.schedule(name)
         if schedule is not None:
-            schedules += asked.count
-            kernels += asked.count * len(schedule.kernels)
-            cost += asked.count * sum_costs(schedule.kernels)
+            schedules += count
+            kernels += count * len(schedule.kernels)
+            cost += count * sum_costs(schedule.kernels)
     return schedules, kernels, cost
 
 
 def _describe_side(run: LoadedRun) -> SuiteSide:
-    schedules, kernels, cost = _count(run, run.parts)
-    failed = 0
-    for parts in run.parts.values():
-        failed += sum(len(part.failed) for part in parts)
+    schedules, kernels, cost = _count(run, run.tests)
     return SuiteSide(
         folder=str(run.folder),
         versions=run.run.versions,
@@ -165,11 +177,11 @@ def _describe_side(run: LoadedRun) -> SuiteSide:
         patches=run.run.patches,
         program=run.run.program,
         status=run.run.status,
-        tests=len(run.parts),
+        tests=len(run.tests),
         schedules=schedules,
         kernels=kernels,
         cost=cost,
-        failed=failed,
+        failed=sum(not asked.schedule for asked in chain.from_iterable(run.tests.values())),
     )
 
 
@@ -183,12 +195,12 @@ def compare_runs(before: LoadedRun, after: LoadedRun) -> SuiteDiff:
             f"{before.folder} has kernels for {before.run.target} and {after.folder} for {after.run.target}: "
             "save one of them again with the --target of the other"
         )
-    both = [test for test in before.parts if test in after.parts]
+    both = [test for test in before.tests if test in after.tests]
     whole = [test for test in both if before.is_whole(test) and after.is_whole(test)]
     found: list[SuiteGroup] = []
     changed: list[SuiteTest] = []
     for test in sorted(whole):
-        changes = compare_test(before, after, test)
+        changes = list(compare_test(before, after, test))
         if changes:
             _, kernels_before, cost_before = _count(before, [test])
             _, kernels_after, cost_after = _count(after, [test])
@@ -213,67 +225,66 @@ def compare_runs(before: LoadedRun, after: LoadedRun) -> SuiteDiff:
 def _list_lone(run: LoadedRun, other: LoadedRun) -> tuple[str, ...]:
     """Returns the tests that only one run has. Tests that the other run may have in a damaged file are left out."""
     unread = other.unread | run.unread
-    return tuple(sorted(test for test in run.parts if test not in other.parts and name_test(test) not in unread))
+    return tuple(sorted(test for test in run.tests if test not in other.tests and name_test(test) not in unread))
 
 
-def compare_test(before: LoadedRun, after: LoadedRun, test: str) -> list[SuiteGroup]:
-    """Returns the changes of one test. Equal schedules have the same file and are not compared."""
-    left, right = before.list_schedules(test), after.list_schedules(test)
-    common = Counter(name for name, _ in left) & Counter(name for name, _ in right)
-    some_before, some_after = _take_out(left, common), _take_out(right, common)
-    changes: list[SuiteGroup] = []
-    if some_before or some_after:
-        diff = diff_captures(before.make_capture(some_before), after.make_capture(some_after))
-        for item in diff.schedules:
-            one = other = None
-            if item.before is not None:
-                one = some_before[item.before]
-            if item.after is not None:
-                other = some_after[item.after]
-            changes += find_changes(test, item, one, other)
-    return changes
-
-
-def _take_out(schedules: list[tuple[str, Schedule]], common: Counter[str]) -> tuple[Schedule, ...]:
-    """Returns the schedules that are not common, with new numbers."""
-    rest: list[Schedule] = []
-    left = Counter(common)
-    for name, schedule in schedules:
-        if left[name]:
-            left[name] -= 1
-        else:
-            rest.append(replace(schedule, index=len(rest)))
-    return tuple(rest)
+def compare_test(before: LoadedRun, after: LoadedRun, test: str) -> Iterator[SuiteGroup]:
+    """Yields the changes of one test. Equal schedules have the same file and are not compared."""
+    asked_before, asked_after = before.count_asked(test), after.count_asked(test)
+    if asked_before != asked_after:
+        common = asked_before & asked_after
+        captures = before.make_capture(test, common), after.make_capture(test, common)
+        for diff in diff_captures(*captures).schedules:
+            yield from find_changes(test, diff, *captures)
 
 
 def diff_test(before: LoadedRun, after: LoadedRun, test: str) -> CaptureDiff:
     """Returns the whole diff of one test. Raises Failure if a side does not have the test, or not all of it."""
     for run in (before, after):
-        if test not in run.parts:
+        if test not in run.tests:
             raise Failure(f"{run.folder} has no test {test}")
         if not run.is_whole(test):
             raise Failure(f"{test} cannot be compared: {run.damaged[-1]}")
-    captures = [run.make_capture(tuple(item for _, item in run.list_schedules(test))) for run in (before, after)]
-    one, other = (replace(capture, snippet=test) for capture in captures)
-    return diff_captures(one, other)
+    return diff_captures(before.make_capture(test), after.make_capture(test))
 
 
 # *** changes
 
 
-def find_changes(
-    test: str, diff: ScheduleDiff, before: Schedule | None, after: Schedule | None
-) -> Iterator[SuiteGroup]:
-    """Yields the changes of a pair of schedules, or of a schedule that one side has: groups with one example."""
-    if before is None and after is not None:
-        yield _make_change(test, "schedule-new", (), after.kernels, after.line)
-    elif after is None and before is not None:
-        yield _make_change(test, "schedule-gone", before.kernels, (), before.line)
-    elif before is not None and after is not None:
-        yield from _find_kernel_changes(test, diff, before, after)
-        if before.copies != after.copies:
-            kind = "fewer-copies" if after.copies < before.copies else "more-copies"
-            yield _make_change(test, kind, (), (), after.line, ratios=_divide(after.copies, before.copies))
+def find_changes(test: str, diff: ScheduleDiff, before: Capture, after: Capture) -> Iterator[SuiteGroup]:
+    """Yields the changes of a pair of schedules, or of a schedule that one side has: groups with one example.
+    `before` and `after` have the schedules of the test."""
+    left, right = _list_kernels(diff.kernels)
+    if diff.before is None:
+        yield _make_change(test, "schedule-new", left, right, diff.line_after)
+        return
+    if diff.after is None:
+        yield _make_change(test, "schedule-gone", left, right, diff.line_before)
+        return
+    changed = [item for item in diff.kernels if item.status != "unchanged"]
+    for items in join_related(changed, diff.pair_nodes()):
+        kind, ratios = "regrouped", ()
+        if len(items) == 1:
+            kind, ratios = name_change(items[0])
+        some, others = _list_kernels(items)
+        lines = [line for kernel in others or some for line in kernel.lines]
+        causes = find_causes(some, others, before.schedules[diff.before], after.schedules[diff.after])
+        yield _make_change(test, kind, some, others, next(iter(lines), diff.line_after), causes, ratios)
+    numbers = [side.number for item in diff.kernels for side in item.before]
+    if not changed and numbers != sorted(numbers):
+        yield _make_change(test, "other-order", left, right, diff.line_after)
+    for kind, ratios in _compare_amounts(diff.totals_before, diff.totals_after, _OF_SCHEDULES):
+        yield _make_change(test, kind, (), (), diff.line_after, ratios=ratios)
+
+
+def _list_kernels(items: Iterable[KernelChange]) -> tuple[tuple[Kernel, ...], tuple[Kernel, ...]]:
+    """Returns the kernels of both sides, each once: a kernel may be split and fused at the same time."""
+    before: dict[int, Kernel] = {}
+    after: dict[int, Kernel] = {}
+    for item in items:
+        before |= {side.number: side.kernel for side in item.before}
+        after |= {side.number: side.kernel for side in item.after}
+    return tuple(before[number] for number in sorted(before)), tuple(after[number] for number in sorted(after))
 
 
 def _make_change(
@@ -308,13 +319,6 @@ def describe_form(kernels: Sequence[Kernel]) -> str:
     return join_counted(counts.most_common()) or "none"
 
 
-def _divide(after: int, before: int) -> tuple[float, ...]:
-    """Returns the ratio; nothing if one side is 0."""
-    if not before or not after:
-        return ()
-    return (after / before,)
-
-
 def _describe_group(change: SuiteGroup) -> tuple[object, ...]:
     """Returns what equal changes have in common: also how many of the steps the ratio exceeds, up or down."""
     steps = tuple(sum(max(ratio, 1 / ratio) > step for step in _STEPS) for ratio in change.ratios)
@@ -337,28 +341,6 @@ def _join_group(changes: list[SuiteGroup]) -> SuiteGroup:
         tests=tuple(worst),
         example=next(change.example for change in changes if change.example.test == worst[0]),
     )
-
-
-def _find_kernel_changes(test: str, diff: ScheduleDiff, before: Schedule, after: Schedule) -> Iterator[SuiteGroup]:
-    changed = [item for item in diff.kernels if item.status != "unchanged"]
-    for items in join_related(changed, diff.pair_nodes()):
-        left = _list_kernels(side for item in items for side in item.before)
-        right = _list_kernels(side for item in items for side in item.after)
-        kind, ratios = "regrouped", ()
-        if len(items) == 1:
-            kind, ratios = name_change(items[0])
-        lines = [line for kernel in right or left for line in kernel.lines]
-        causes = find_causes(left, right, before, after)
-        yield _make_change(test, kind, left, right, next(iter(lines), after.line), causes, ratios)
-    numbers = [side.number for item in diff.kernels for side in item.before]
-    if not changed and numbers != sorted(numbers):
-        yield _make_change(test, "other-order", before.kernels, after.kernels, after.line)
-
-
-def _list_kernels(sides: Iterable[KernelSide]) -> tuple[Kernel, ...]:
-    """Returns each kernel once: a kernel may be split and fused at the same time."""
-    found = {side.number: side.kernel for side in sides}
-    return tuple(found[number] for number in sorted(found))
 
 
 # a side and the number of a kernel
@@ -397,36 +379,44 @@ def _computing_kernels(lone: Iterable[KernelSide], names: Mapping[int, int], oth
     return {side.number for side in others if written.intersection(side.kernel.nodes)}
 
 
-# fields of a kernel, the most important first, with the kinds of a larger and a smaller value
-_MEASURES: tuple[tuple[str, SuiteChangeKind, SuiteChangeKind], ...] = (
+_Measures = tuple[tuple[str, SuiteChangeKind, SuiteChangeKind], ...]
+# fields, the most important first, with the kinds of a larger and a smaller value
+_OF_KERNELS: _Measures = (
     ("launches", "more-launches", "fewer-launches"),
     ("executed_ops", "more-ops", "fewer-ops"),
     ("bytes", "more-bytes", "fewer-bytes"),
     ("threads", "more-threads", "fewer-threads"),
     ("local_bytes", "more-local-memory", "less-local-memory"),
 )
+_OF_SCHEDULES: _Measures = (("copies", "more-copies", "fewer-copies"),)
+_OF_PARTS: dict[KernelStatus, SuiteChangeKind] = {
+    "fused-from": "fused",
+    "split-into": "split",
+    "only-before": "kernel-gone",
+    "only-after": "kernel-new",
+}
 
 
 def name_change(item: KernelChange) -> tuple[SuiteChangeKind, tuple[float, ...]]:
     """Returns the kind of a kernel's change, and the ratio of after to before, if any."""
-    lone: dict[str, SuiteChangeKind] = {
-        "fused-from": "fused",
-        "split-into": "split",
-        "only-before": "kernel-gone",
-        "only-after": "kernel-new",
-    }
-    if item.status in lone:
-        return lone[item.status], ()
+    if item.status in _OF_PARTS:
+        return _OF_PARTS[item.status], ()
     before, after = item.before[0].kernel, item.after[0].kernel
-    for name, more, fewer in _MEASURES:
-        one, other = getattr(before, name), getattr(after, name)
-        if one < other:
-            return more, _divide(other, one)
-        if one > other:
-            return fewer, _divide(other, one)
+    for named in _compare_amounts(before, after, _OF_KERNELS):
+        return named
     if (before.global_size, before.local_size) != (after.global_size, after.local_size):
         return "other-launch-dimensions", ()
     return "other-source", ()
+
+
+def _compare_amounts(
+    before: object, after: object, measures: _Measures
+) -> Iterator[tuple[SuiteChangeKind, tuple[float, ...]]]:
+    """Yields the kind of each amount that differs, and the ratio of after to before; no ratio if one side is 0."""
+    for name, more, fewer in measures:
+        one, other = getattr(before, name), getattr(after, name)
+        if one != other:
+            yield more if one < other else fewer, (other / one,) if one and other else ()
 
 
 def find_causes(left: Sequence[Kernel], right: Sequence[Kernel], before: Schedule, after: Schedule) -> tuple[str, ...]:

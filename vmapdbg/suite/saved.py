@@ -1,11 +1,11 @@
 """A saved run: the files of its folder, how a run writes them, and how they are read again.
 
     run.json            the run, and the name of the folder with its files
-    run-ID/tests/       what each test scheduled, a file for each process that it ran in
+    run-ID/tests/       what each test asked for, a file for each process that it ran in: a line for each schedule
     run-ID/schedules/   a capture of each different schedule
 
-Every file is written whole or not at all. The first process of a run that writes replaces `run.json`. Then the files of
-the earlier run no longer belong to the folder, and the tool removes them at the end.
+The first process of a run that writes replaces `run.json`. Then the files of the earlier run no longer belong to the
+folder, and the tool removes them at the end.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from vmapdbg.model.capture import SCHEMA, Capture, Kernel, Node, Realized, Schedule, Versions
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, build_data, dump_compact, load_capture, write_atomically
 
-RUN_SCHEMA: Literal[2] = 2
+RUN_SCHEMA: Literal[3] = 3
 """Version of the files of a saved run."""
 RUN_FILE = "run.json"
 PARTS = ("tests", "schedules")
@@ -41,7 +43,7 @@ class SavedRun:
     """A run. `folder` is the folder of its files. `status` is the exit code of `program` (128 + the signal that killed
     it), None while it runs and if it was stopped together with the tool."""
 
-    schema: Literal[2]
+    schema: Literal[3]
     kind: Literal["saved-run"]
     folder: str
     versions: Versions
@@ -53,25 +55,13 @@ class SavedRun:
 
 @dataclass(frozen=True)
 class AskedSchedule:
-    """A schedule that was asked for at a line, `count` times in a row. `schedule` is the name of its file."""
-
-    schedule: str
-    line: str | None
-    count: int = 1
-
-
-@dataclass(frozen=True)
-class SavedTest:
-    """A part of what one test scheduled in one process, in order.
-
-    `began` (nanoseconds since 1970) orders the parts of a test. `failed` has an error for each schedule that could not
-    be rendered.
-    """
+    """A schedule that a test asked for at a line. `schedule` is the name of its file; it is empty if the schedule could
+    not be rendered, and `failed` says why."""
 
     test: str
-    began: int
-    schedules: tuple[AskedSchedule, ...]
-    failed: tuple[str, ...] = ()
+    schedule: str
+    line: str | None
+    failed: str = ""
 
 
 # *** writing
@@ -94,10 +84,8 @@ def name_of_file(file: Path) -> str:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Creates the folder of a run. Raises Failure if it cannot be written, or holds anything but a saved run: files of
-    the user are never replaced."""
-    if folder.exists() and not folder.is_dir():
-        raise Failure(f"cannot save into {folder}: it is a file")
+    """Creates the folder of a run. Raises Failure if it cannot be written, or holds files, but no saved run: a file of
+    the user could be meant to be replaced."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = [item.name for item in folder.iterdir()]
@@ -105,10 +93,8 @@ def prepare_folder(folder: Path) -> None:
             pass
     except OSError as error:
         raise Failure(f"cannot save into {folder}: {error.strerror}") from None
-    foreign = [name for name in held if name != RUN_FILE and not name.startswith(_RUN_FOLDER)]
-    if foreign or (held and RUN_FILE not in held):
-        example = (foreign or held)[0]
-        raise Failure(f"cannot save into {folder}: it holds {example}, which is not a saved run; name a new folder")
+    if held and RUN_FILE not in held:
+        raise Failure(f"cannot save into {folder}: it holds {held[0]}, which is not a saved run; name a new folder")
     if held:
         # refuses a run of another schema, and a foreign run.json
         read_run_file(folder)
@@ -185,29 +171,20 @@ def save_schedule(files: Path, capture: Capture, written: set[str]) -> str:
 
 @dataclass
 class LoadedRun:
-    """A saved run. `parts` are the files of each test, in the order in which they were begun. `unread` names tests that
-    have an unreadable file, `damaged` has a line for each such file."""
+    """A saved run. `tests` has what each test asked for, in order. `unread` names tests that have an unreadable file,
+    `damaged` has a line for each such file."""
 
     folder: Path
     run: SavedRun
-    parts: dict[str, list[SavedTest]] = field(default_factory=dict[str, list[SavedTest]])
+    tests: dict[str, list[AskedSchedule]] = field(default_factory=dict[str, list[AskedSchedule]])
     unread: set[str] = field(default_factory=set[str])
     damaged: list[str] = field(default_factory=list[str])
     _schedules: dict[str, Schedule | None] = field(default_factory=dict[str, Schedule | None])
 
-    def asked_by(self, test: str) -> list[AskedSchedule]:
-        """Returns the schedules that a test asked for, process by process."""
-        return [asked for part in self.parts.get(test, ()) for asked in part.schedules]
-
-    def list_schedules(self, test: str) -> list[tuple[str, Schedule]]:
-        """Returns the schedules of a test in order, each with the name of its file and as often as it was asked for."""
-        found: list[tuple[str, Schedule]] = []
-        for asked in self.asked_by(test):
-            schedule = self.schedule(asked.schedule)
-            assert schedule is not None, "a test that is not whole is left out"
-            for _ in range(asked.count):
-                found.append((asked.schedule, replace(schedule, index=len(found), line=asked.line)))
-        return found
+    def count_asked(self, *tests: str) -> Counter[str]:
+        """Returns how often some tests asked for the schedule of each file."""
+        every = chain.from_iterable(self.tests[test] for test in tests)
+        return Counter(asked.schedule for asked in every if asked.schedule)
 
     def schedule(self, name: str) -> Schedule | None:
         """Returns a schedule as it was saved, without a line; None if its file is damaged."""
@@ -222,62 +199,43 @@ class LoadedRun:
 
     def is_whole(self, test: str) -> bool:
         """Returns whether all that a test scheduled can be read."""
-        if name_test(test) in self.unread:
-            return False
-        return all(self.schedule(asked.schedule) is not None for asked in self.asked_by(test))
+        return name_test(test) not in self.unread and None not in map(self.schedule, self.count_asked(test))
 
-    def make_capture(self, schedules: tuple[Schedule, ...]) -> Capture:
-        """Returns a capture of this run with these schedules."""
-        program = " ".join(self.run.program)
-        return Capture(SCHEMA, self.run.versions, program, self.run.target, self.run.patches, None, schedules, ())
+    def make_capture(self, test: str, left_out: Mapping[str, int] | None = None) -> Capture:
+        """Returns the schedules of a whole test in order, each as often as it was asked for, as a capture. `left_out`
+        maps names of files to how often a schedule is left out."""
+        left = Counter(left_out)
+        schedules: list[Schedule] = []
+        for asked in self.tests[test]:
+            if left[asked.schedule]:
+                left[asked.schedule] -= 1
+            elif schedule := asked.schedule and self.schedule(asked.schedule):
+                schedules.append(replace(schedule, index=len(schedules), line=asked.line))
+        run = self.run
+        return Capture(SCHEMA, run.versions, test, run.target, run.patches, None, tuple(schedules), ())
 
 
 def load_run(folder: Path) -> LoadedRun:
     """Reads the tests of a saved run. Raises Failure if there is none. Damaged files are listed."""
     loaded = LoadedRun(folder, read_run_file(folder))
-    for file in sorted((folder / loaded.run.folder / "tests").glob("*.json")):
-        if file.name.startswith("."):
-            # a process was killed while it wrote this file
-            continue
-        test = _read_test(file, loaded.damaged.append)
-        if test is None:
+    for file in sorted((folder / loaded.run.folder / "tests").iterdir()):
+        try:
+            for line in file.read_bytes().splitlines():
+                asked = build_data(AskedSchedule, json.loads(line))
+                loaded.tests.setdefault(asked.test, []).append(asked)
+        except (OSError, ValueError) as error:
+            loaded.damaged.append(f"{file} is damaged: {error}")
             loaded.unread.add(name_of_file(file))
-        else:
-            loaded.parts.setdefault(test.test, []).append(test)
-    for parts in loaded.parts.values():
-        parts.sort(key=lambda part: part.began)
     return loaded
-
-
-def _read_test(file: Path, report: Callable[[str], None]) -> SavedTest | None:
-    try:
-        return build_data(SavedTest, json.loads(file.read_bytes()), file.name)
-    except OSError as error:
-        report(f"{file} cannot be read: {error.strerror}")
-    except ValueError as error:
-        report(f"{file} is damaged: {error}")
-    return None
 
 
 def read_run_file(folder: Path) -> SavedRun:
     """Returns the run that a folder holds. Raises Failure if it holds none, or if it cannot be read."""
-    if not folder.is_dir():
-        raise Failure(f"there is no folder {folder}")
     file = folder / RUN_FILE
-    if not file.is_file():
-        raise Failure(
-            f"{folder} is not a saved run: it has no {RUN_FILE} (vmapdbg run --save {folder} PROGRAM makes one)"
-        )
+    if not file.exists():
+        hint = f"vmapdbg run --save {folder} PROGRAM makes one"
+        raise Failure(f"{folder} is not a saved run: it has no {RUN_FILE} ({hint})")
     try:
-        data = json.loads(file.read_bytes())
+        return build_data(SavedRun, json.loads(file.read_bytes()), RUN_FILE)
     except (OSError, ValueError) as error:
-        raise Failure(f"{file} cannot be read: {error}") from None
-    if not isinstance(data, dict) or data.get("kind") != "saved-run":  # type: ignore[reportUnknownMemberType]
-        raise Failure(f"{folder} is not a saved run: its {RUN_FILE} is something else")
-    schema: Any = data.get("schema")  # type: ignore[reportUnknownMemberType]
-    if schema != RUN_SCHEMA:
-        raise Failure(f"{folder} has schema {schema} of saved runs, this vmapdbg reads {RUN_SCHEMA}")
-    try:
-        return build_data(SavedRun, data, RUN_FILE)
-    except ValueError as error:
-        raise Failure(f"{folder} is not a saved run: {error}") from None
+        raise Failure(f"{folder} is not a saved run that this vmapdbg reads: {error}") from None

@@ -33,7 +33,7 @@ from vmapdbg.child.evidence.evidence import ASKED, Evidence, EvidenceFolder
 from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.reduce.trial import RUNS, Worker
 from vmapdbg.install.job import CheckRequest, ProgramCheckRequest, load_request
-from vmapdbg.model.store import to_data, write_atomically
+from vmapdbg.model.store import append_line, to_data, write_atomically
 from vmapdbg.model.wording import first_line
 from vmapdbg.reference.graph import OpGraph
 
@@ -203,18 +203,16 @@ def check_program() -> None:
     assert request.evidence is not None
     root = Path(request.evidence)
     signal.signal(signal.SIGALRM, _give_up)
-    with (root / "compared.jsonl").open("a", encoding="utf-8") as file:
-        while True:
-            is_over = (root / "over").exists()
-            waiting = sorted((root / "ready").iterdir())
-            for folder in waiting:
-                file.write(json.dumps(to_data(check_folder(folder))) + "\n")
-                file.flush()
-                shutil.rmtree(folder)
-            if not waiting and is_over:
-                return
-            if not waiting:
-                time.sleep(_PROGRAM_LOOK)
+    while True:
+        is_over = (root / "over").exists()
+        waiting = sorted((root / "ready").iterdir())
+        for folder in waiting:
+            append_line(root / "compared.jsonl", check_folder(folder))
+            shutil.rmtree(folder)
+        if not waiting and is_over:
+            return
+        if not waiting:
+            time.sleep(_PROGRAM_LOOK)
 
 
 def check_folder(folder: Path) -> CheckedSchedule:

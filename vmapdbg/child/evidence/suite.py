@@ -36,7 +36,6 @@ from vmapdbg.child.run_program import current_test
 from vmapdbg.model.crash import Crash
 from vmapdbg.reference.graph import OpGraph
 
-FOLDER_VARIABLE = "VMAPDBG_CHECK"
 MOST_WAITING = 1 << 29
 """The most bytes of evidence in the folder."""
 _POLL = 0.02
@@ -183,10 +182,10 @@ class CallByCall(Collector):
         self.suite.forget()
 
 
-def check_this_process() -> None:
-    """Passes on what this process realizes to `vmapdbg.child.compare.checker` as soon as a call returns: workers often
-    end without running exit handlers. The overlay is installed already, if any."""
-    folder = SuiteFolder(Path(os.environ[FOLDER_VARIABLE]))
+def check_this_process(root: Path) -> None:
+    """Passes on what this process realizes to `vmapdbg.child.compare.checker`, through the folder `root`, as soon as a
+    call returns."""
+    folder = SuiteFolder(root)
     recorder = BetweenCalls(folder)
     collector = CallByCall(folder, recorder)
     hooks.start(recorder, collector.watch)

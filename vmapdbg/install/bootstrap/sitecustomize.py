@@ -21,18 +21,10 @@ def _set_up(observes: bool) -> None:
             sys.path.remove(package_root)
     if not observes:
         install()
-    if "VMAPDBG_LINT" in os.environ:
-        from vmapdbg.child.run_program import lint_this_process
+    if "VMAPDBG_COLLECT" in os.environ:
+        from vmapdbg.child.run_program import collect_from_this_process
 
-        lint_this_process()
-    if "VMAPDBG_SAVE" in os.environ:
-        from vmapdbg.child.run_program import save_this_process
-
-        save_this_process()
-    if "VMAPDBG_CHECK" in os.environ:
-        from vmapdbg.child.evidence.suite import check_this_process
-
-        check_this_process()
+        collect_from_this_process()
 
 
 def _run_shadowed() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.text import Text
@@ -25,6 +25,9 @@ from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Page, Piece, Ro
 from vmapdbg.page.text.overview import add_overview
 from vmapdbg.page.text.source import add_one_column
 from vmapdbg.page.view import Findings, Selected, View, select_schedules
+
+if TYPE_CHECKING:
+    from vmapdbg.suite.compare import SuiteSide
 
 _MANY_SCHEDULES = 4
 _MOST_FINDINGS = 5
@@ -239,7 +242,9 @@ def print_head(diff: CaptureDiff, console: Console, *, show_all: bool = False) -
     """Prints the verdict, the sides, and what they printed; returns the page for the rest."""
     page = Page(console, Places(_collect_places(diff), diff.after.snippet), show_all=show_all)
     page.add(_format_verdict(page, diff))
-    _print_sides(page, diff)
+    add_sides(page, diff.before, diff.after)
+    if not diff.same_snippet:
+        page.add(("different snippets: compared as far as their graphs agree", "bold yellow"))
     _print_errors(page, diff)
     _print_printed(page, diff)
     _print_findings(page, diff)
@@ -365,9 +370,8 @@ def _describe_counts(page: Page, diff: CaptureDiff, totals: list[Text]) -> list[
 # *** the sides
 
 
-def _print_sides(page: Page, diff: CaptureDiff) -> None:
-    """Prints what both sides have in common, and what only one side has."""
-    before, after = diff.before, diff.after
+def add_sides(page: Page, before: Side | SuiteSide, after: Side | SuiteSide) -> None:
+    """Adds what both sides have in common, and what only one side has."""
     both, only_before, only_after = list[str](), list[str](), list[str]()
     if before.name != after.name:
         only_before, only_after = [before.name], [after.name]
@@ -388,11 +392,9 @@ def _print_sides(page: Page, diff: CaptureDiff) -> None:
     ):
         if parts:
             page.add((f"{label}  ", style), ", ".join(parts), hang=8)
-    if not diff.same_snippet:
-        page.add(("different snippets: compared as far as their graphs agree", "bold yellow"))
 
 
-def _label_side(side: Side) -> list[str]:
+def _label_side(side: Side | SuiteSide) -> list[str]:
     versions = side.versions
     tinygrad = f"tinygrad {versions.tinygrad}"
     if versions.commit is not None:
