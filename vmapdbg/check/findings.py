@@ -148,8 +148,6 @@ def fails_with_patches(capture: Capture, check: ScheduleCheck) -> bool:
 
 # *** the program of `vmapdbg run --check`
 
-PARTS = ("making", "ready", "own")
-"""The folders of `vmapdbg.child.evidence.suite`."""
 _MOST_LETTERS = 160
 """The longest reason: it may contain the text of an exception."""
 

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from typing import IO, Any
 import click
 
 from vmapdbg import __version__
-from vmapdbg.check.findings import PARTS, CheckedSchedule, ProgramCheck, sum_up
+from vmapdbg.check.findings import CheckedSchedule, ProgramCheck, sum_up
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.children import started_child
 from vmapdbg.commands.shared.settings import find_settings
@@ -39,7 +38,6 @@ from vmapdbg.suite.saved import FAILED, RUN_SCHEMA, SavedRun, end_run, load_run,
 
 _NO_FILES = ("-m", "-c", "-")
 """What Python accepts in place of a script's name."""
-_POLL = 0.1
 
 
 @dataclass(frozen=True)
@@ -141,10 +139,8 @@ def run(
     os.execvpe(asked.command[0], asked.command, asked.environment())
 
 
-def read_lines(file: Path) -> Iterator[Any]:
-    """Yields the JSON documents of a file, one a line, without an incomplete last line: its process may have been
-    killed."""
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
+def read_lines(text: str) -> Iterator[Any]:
+    """Yields JSON documents, one a line, without an incomplete last line: its process may have been killed."""
     for line in text[: text.rfind("\n") + 1].splitlines():
         yield json.loads(line)
 
@@ -167,8 +163,8 @@ def run_and_lint(program: Program, output: Path | None) -> int:
     target = program.job.target
     with tempfile.TemporaryDirectory(prefix="vmapdbg-lint-") as folder:
         status = program.collect("lint", Path(folder), target=target)
-        files = sorted(Path(folder).glob("*.jsonl"))
-        schedules = [build_data(LintedSchedule, data) for file in files for data in read_lines(file)]
+        text = "".join(file.read_text(encoding="utf-8") for file in sorted(Path(folder).iterdir()))
+        schedules = [build_data(LintedSchedule, data) for data in read_lines(text)]
     codes = find_settings(program.job.snippet).choose_codes()
     # equal findings of two processes count once
     found: dict[tuple[str, str, str | None], Finding] = {}
@@ -215,17 +211,18 @@ def run_and_check(program: Program, as_json: bool) -> int:
     from vmapdbg.page.check_sentences import add_messages
     from vmapdbg.page.text.check import print_run_check
 
-    with tempfile.TemporaryDirectory(prefix="vmapdbg-check-") as folder:
-        root = Path(folder)
-        for part in PARTS:
-            (root / part).mkdir()
-        request = ProgramCheckRequest(job=Job(program.job.snippet), evidence=folder)
-        with started_child(request, None, sys.stderr.fileno(), one_thread=True) as child:
-            status = program.collect("check", root, sys.stderr if as_json else None)
-            (root / "over").touch()
-            is_stopped = not wait_for_comparison(child.process, root)
-        died = child.process.returncode != 0 and not is_stopped
-        document = replace(add_messages(read_found(root, died)), program=program.arguments, status=status)
+    with started_child(
+        ProgramCheckRequest(job=Job(program.job.snippet)), None, sys.stderr.fileno(), one_thread=True
+    ) as child:
+        root = Path(child.request.folder)
+        (root / "ready").mkdir()
+        status = program.collect("check", root, sys.stderr if as_json else None)
+        (root / "over").touch()
+        with console.show_progress("comparing what the program realized") as progress:
+            compared, stopped = child.answer("the comparing process", None, progress)
+        died = child.process.returncode != 0 and stopped is None
+        found = replace(read_found(root, compared, died), program=program.arguments, status=status)
+    document = add_messages(found)
     if as_json:
         console.print_json(document)
     else:
@@ -235,21 +232,9 @@ def run_and_check(program: Program, as_json: bool) -> int:
     return 1 if document.findings or document.endless else status
 
 
-def wait_for_comparison(process: subprocess.Popen[bytes], root: Path) -> bool:
-    """Waits until all is compared, and returns True; Ctrl-C ends it, and what is compared by then counts."""
-    with console.show_progress("comparing what the program realized") as progress:
-        try:
-            while process.poll() is None:
-                progress(f"{len(os.listdir(root / 'ready')):,} schedules to go")
-                time.sleep(_POLL)
-        except KeyboardInterrupt:
-            return False
-    return True
-
-
-def read_found(root: Path, died: bool) -> ProgramCheck:
+def read_found(root: Path, compared: str, died: bool) -> ProgramCheck:
     """Returns what was found. What is left was not compared: the comparing process `died`, or the run was stopped."""
-    found = sum_up(build_data(CheckedSchedule, data) for data in read_lines(root / "compared.jsonl"))
+    found = sum_up(build_data(CheckedSchedule, data) for data in read_lines(compared))
     unchecked = dict(found.unchecked)
     outside = root / "outside"
     if outside.exists():

@@ -124,7 +124,7 @@ class CheckRequest(Request):
 @dataclass(frozen=True, kw_only=True)
 class ProgramCheckRequest(Request):
     """Asks for a comparison of what the processes of a program realize with the numpy reference: the job's snippet is
-    the program. `evidence` is the folder that they fill, with `vmapdbg.check.findings.PARTS`."""
+    the program. They fill `folder` (`vmapdbg.child.evidence.suite`); `output` gets a line of JSON for each schedule."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ For a snippet, `start` runs it. While the snippet runs, it computes the outputs 
 compares the schedules that have run. When the snippet has ended, it compares the rest. With one core, it starts then.
 
 For `vmapdbg run --check` this module runs with a ProgramCheckRequest. It compares the evidence of all processes of the
-program (`vmapdbg.child.evidence.suite`), schedule by schedule, removes it, and writes a line to `compared.jsonl`.
+program (`vmapdbg.child.evidence.suite`), schedule by schedule, removes it, and adds a line to the output.
 It ends when the program has ended and no evidence is left.
 """
 
@@ -200,14 +200,17 @@ class TookTooLong(Exception):
 def check_program() -> None:
     request = load_request(ProgramCheckRequest, sys.argv[1])
     hold(request.lifeline)
-    assert request.evidence is not None
-    root = Path(request.evidence)
+    request.output.touch()
+    root = Path(request.folder)
+    ready = root / "ready"
     signal.signal(signal.SIGALRM, _give_up)
     while True:
         is_over = (root / "over").exists()
-        waiting = sorted((root / "ready").iterdir())
-        for folder in waiting:
-            append_line(root / "compared.jsonl", check_folder(folder))
+        waiting = sorted(ready.iterdir())
+        for number, folder in enumerate(waiting):
+            if is_over:
+                write_atomically(request.progress, f"{len(waiting) - number:,} schedules to go")
+            append_line(request.output, check_folder(folder))
             shutil.rmtree(folder)
         if not waiting and is_over:
             return
@@ -217,8 +220,9 @@ def check_program() -> None:
 
 def check_folder(folder: Path) -> CheckedSchedule:
     """Returns how the schedule of a folder compares."""
-    test = (folder / "test.txt").read_text(encoding="utf-8", errors="surrogatepass")
-    evidence: Evidence = pickle.loads((folder / "evidence.pickle").read_bytes())
+    test: str
+    evidence: Evidence
+    test, evidence = pickle.loads((folder / "evidence.pickle").read_bytes())
     if evidence.failed is not None and evidence.schedule >= 0:
         evidence.unchecked.insert(0, f"it raised {evidence.failed}")
     if evidence.failed is not None and not evidence.is_endless:

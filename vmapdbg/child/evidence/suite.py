@@ -3,7 +3,7 @@
 The processes of the program pass what they realize through a folder to a process that compares it:
 
     making/NAME/   the evidence of one schedule, while it is written
-    ready/NAME/    complete evidence: evidence.pickle, test.txt, blobs/; the judge removes it
+    ready/NAME/    complete evidence: evidence.pickle (with the test), blobs/; the judge removes it
     own/PID/       the contents of buffers that the current call of a process has kept so far
     outside        a byte for each schedule that was not made by `Tensor.realize`
     over           exists when the program has ended
@@ -58,7 +58,7 @@ class SuiteFolder(EvidenceFolder):
     def _begin_process(self) -> None:
         self.token = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         folder = self.root / "own" / self.token
-        folder.mkdir()
+        folder.mkdir(parents=True)
         super().__init__(folder)
 
     def begin(self, test: str) -> None:
@@ -105,9 +105,8 @@ class SuiteFolder(EvidenceFolder):
         for blob in blobs:
             os.link(blob, making / "blobs" / blob.name)
             size += blob.stat().st_size
-        data = pickle.dumps(evidence)
+        data = pickle.dumps((test, evidence))
         (making / "evidence.pickle").write_bytes(data)
-        (making / "test.txt").write_text(test, encoding="utf-8", errors="surrogatepass")
         # sorted by time, not by process
         name = f"{time.time_ns():020}-{size + len(data)}-{self.token}-{self._number}"
         if self._wait_for_room():
