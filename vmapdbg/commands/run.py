@@ -215,7 +215,7 @@ def run_and_check(program: Program, as_json: bool) -> int:
         ProgramCheckRequest(job=Job(program.job.snippet)), None, sys.stderr.fileno(), one_thread=True
     ) as child:
         root = Path(child.request.folder)
-        (root / "ready").mkdir()
+        (root / "ready").mkdir(exist_ok=True)
         status = program.collect("check", root, sys.stderr if as_json else None)
         (root / "over").touch()
         with console.show_progress("comparing what the program realized") as progress:

@@ -203,6 +203,7 @@ def check_program() -> None:
     request.output.touch()
     root = Path(request.folder)
     ready = root / "ready"
+    ready.mkdir(exist_ok=True)
     signal.signal(signal.SIGALRM, _give_up)
     while True:
         is_over = (root / "over").exists()
