@@ -104,7 +104,8 @@ def test_a_call_that_is_stopped_is_judged_by_what_it_should_have_computed(tmp_pa
     folder.begin("test_one")
     evidence = make_evidence(folder, b"\1\2", b"")
     folder.write(replace(evidence, failed="EndlessRewrite: without end", crash=crash, is_endless=True))
-    folder.note_endless("model.py:8", "test_two", "EndlessRewrite: without end", crash)
+    stopped = Evidence(-1, "model.py:8", failed="EndlessRewrite: without end", crash=crash, is_endless=True)
+    folder.hand_on(stopped, "test_two")
     called, outside = (check_folder(ready) for ready in sorted((tmp_path / "ready").iterdir()))
     check, without_call = called.check, outside.check
     assert (called.test, check.schedule, check.line, check.crash) == ("test_one", 0, "model.py:3", crash)

@@ -236,9 +236,6 @@ def read_found(root: Path, compared: str, died: bool) -> ProgramCheck:
     """Returns what was found. What is left was not compared: the comparing process `died`, or the run was stopped."""
     found = sum_up(build_data(CheckedSchedule, data) for data in read_lines(compared))
     unchecked = dict(found.unchecked)
-    outside = root / "outside"
-    if outside.exists():
-        unchecked["it was scheduled by other means than Tensor.realize"] = outside.stat().st_size
     left = len(os.listdir(root / "ready"))
     if left and died:
         unchecked["it was not compared: the comparing process died"] = left

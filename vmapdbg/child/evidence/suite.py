@@ -5,7 +5,6 @@ The processes of the program pass what they realize through a folder to a proces
     making/NAME/   the evidence of one schedule, while it is written
     ready/NAME/    complete evidence: evidence.pickle (with the test), blobs/; the judge removes it
     own/PID/       the contents of buffers that the current call of a process has kept so far
-    outside        a byte for each schedule that was not made by `Tensor.realize`
     over           exists when the program has ended
 
 The folder has a limited size: a process that writes faster than it is compared waits.
@@ -33,7 +32,6 @@ from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.run_program import current_test
-from vmapdbg.model.crash import Crash
 from vmapdbg.reference.graph import OpGraph
 
 MOST_WAITING = 1 << 29
@@ -71,10 +69,6 @@ class SuiteFolder(EvidenceFolder):
     def begin_replay(self) -> None:
         self.begin(current_test())
 
-    def note_endless(self, line: str | None, test: str, error: str, crash: Crash) -> None:
-        """Reports that tinygrad was stopped outside of any call of `Tensor.realize`."""
-        self._hand_on(Evidence(-1, line, failed=error, crash=crash, is_endless=True), test)
-
     def write(self, evidence: Evidence) -> None:
         """Passes on the evidence of a schedule. When it is written again, only new reasons of `unchecked` are passed
         on."""
@@ -82,13 +76,13 @@ class SuiteFolder(EvidenceFolder):
         self._said[id(evidence)] = (evidence, len(evidence.unchecked))
         if known is not None:
             added = evidence.unchecked[known[1] :]
-            self._hand_on(Evidence(-1, evidence.line, unchecked=added), self.test)
+            self.hand_on(Evidence(-1, evidence.line, unchecked=added), self.test)
             return
         # only the reducer needs the graph for tinygrad, which takes long to be packed
         blobs: list[Path] = []
         if "asked" in evidence.graphs:
             blobs += (self.path / "blobs").iterdir()
-        self._hand_on(replace(evidence, reducer_graph=None), self.test, blobs)
+        self.hand_on(replace(evidence, reducer_graph=None), self.test, blobs)
 
     def write_asked(self, graph: OpGraph) -> None:
         """Does nothing: the judge compares schedules of several processes, and only when they have run."""
@@ -97,7 +91,9 @@ class SuiteFolder(EvidenceFolder):
         """Forgets what was written: it will not be written again."""
         self._said.clear()
 
-    def _hand_on(self, evidence: Evidence, test: str, blobs: Sequence[Path] = ()) -> None:
+    def hand_on(self, evidence: Evidence, test: str, blobs: Sequence[Path] = ()) -> None:
+        """Passes on what is known of a schedule of a test, with the contents of buffers. Without a schedule, the number
+        of the evidence is -1."""
         self._number += 1
         making = self.root / "making" / f"{self.token}-{self._number}"
         (making / "blobs").mkdir(parents=True)
@@ -146,10 +142,10 @@ class BetweenCalls(Recorder):
         self._end_outside()
 
     def _end_outside(self) -> None:
-        """Counts a schedule that is not compared, and forgets it."""
+        """Notes a schedule that is not compared, and forgets it."""
         if not self.is_call_running:
-            with (self.folder.root / "outside").open("ab") as file:
-                file.write(b"x")
+            reason = "it was scheduled by other means than Tensor.realize"
+            self.folder.hand_on(Evidence(-1, None, unchecked=[reason]), current_test())
             self.forget()
 
 
@@ -200,8 +196,9 @@ def watch_rewrites(folder: SuiteFolder, recorder: BetweenCalls) -> None:
         # the call says it, with what it knows of its schedule
         if recorder.is_call_running and recorder.schedules:
             return
-        crash = explain_stopped(found, loop)
-        folder.note_endless(find_user_line(loop), current_test(), f"EndlessRewrite: {EndlessRewrite()}", crash)
+        error, crash = f"EndlessRewrite: {EndlessRewrite()}", explain_stopped(found, loop)
+        stopped = Evidence(-1, find_user_line(loop), failed=error, crash=crash, is_endless=True)
+        folder.hand_on(stopped, current_test())
 
     def start() -> None:
         Watcher(lambda text: None, note).start()

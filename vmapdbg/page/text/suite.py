@@ -76,11 +76,13 @@ def print_suite(diff: SuiteDiff, console: Console, *, show_all: bool = False) ->
     """Prints the verdict, the two runs, and the changes that cost most; with `show_all` every test and every change."""
     page = Page(console, show_all=show_all)
     _add_head(page, diff)
+    # the largest change of cost first
+    ranked = sorted(diff.groups, key=lambda group: -abs(group.added))
     for title, style, sign in (("Costs more", BEFORE, 1), ("Costs the same", "", 0), ("Costs less", AFTER, -1)):
-        groups = [group for group in diff.groups if (group.added > 0) - (group.added < 0) == sign]
+        groups = [group for group in ranked if (group.added > 0) - (group.added < 0) == sign]
         if groups:
             page.head(title, format_plural(len(groups), "change"))
-        for group in page.first(groups[:: sign or 1], _MOST_GROUPS, "... {} more: --all shows them", noun="change"):
+        for group in page.first(groups, _MOST_GROUPS, "... {} more: --all shows them", noun="change"):
             _add_group(page, group, style)
     for tests, where in ((diff.only_before, "only before"), (diff.only_after, "only after")):
         if tests:
