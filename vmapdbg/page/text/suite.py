@@ -82,7 +82,7 @@ def print_suite(diff: SuiteDiff, console: Console, *, show_all: bool = False) ->
         groups = [group for group in ranked if (group.added > 0) - (group.added < 0) == sign]
         if groups:
             page.head(title, format_plural(len(groups), "change"))
-        for group in page.first(groups, _MOST_GROUPS, "... {} more: --all shows them", noun="change"):
+        for group in page.first(groups, _MOST_GROUPS, "... {} more: --all shows them", noun="smaller change"):
             _add_group(page, group, style)
     for tests, where in ((diff.only_before, "only before"), (diff.only_after, "only after")):
         if tests:
