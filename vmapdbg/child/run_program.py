@@ -63,8 +63,7 @@ class ScheduleFeed(Recorder):
         self.end_last()
         super().schedule_asked(key, cached)
         if cached:
-            self.asked_again(self.schedules[-1])
-            self.forget()
+            self.end_last()
 
     def schedule_created(self, graph: Any, created: Any) -> None:
         super().schedule_created(graph, created)
@@ -74,7 +73,9 @@ class ScheduleFeed(Recorder):
         """Passes on the last schedule."""
         try:
             for schedule in self.schedules[-1:]:
-                if schedule.passed is not None:
+                if schedule.cached:
+                    self.asked_again(schedule)
+                elif schedule.passed is not None:
                     self.made(schedule, schedule.passed, is_whole)
         finally:
             self.forget()

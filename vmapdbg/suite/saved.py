@@ -84,8 +84,7 @@ def name_of_file(file: Path) -> str:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Creates the folder of a run. Raises Failure if it cannot be written, or holds files, but no saved run: a file of
-    the user could be meant to be replaced."""
+    """Creates the folder of a run. Raises Failure if it cannot be written, or if it has files and is no saved run."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = [item.name for item in folder.iterdir()]

@@ -29,9 +29,8 @@ from vmapdbg.child.evidence.evidence import ROOM, Evidence, EvidenceFolder
 from vmapdbg.child.failures.diagnose import explain_stopped
 from vmapdbg.child.failures.endless import Endless, EndlessRewrite, Watcher
 from vmapdbg.child.listen import hooks
-from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.user_lines import find_user_line
-from vmapdbg.child.run_program import current_test
+from vmapdbg.child.run_program import ScheduleFeed, current_test
 from vmapdbg.reference.graph import OpGraph
 
 MOST_WAITING = 1 << 29
@@ -124,7 +123,7 @@ class SuiteFolder(EvidenceFolder):
             time.sleep(_POLL)
 
 
-class BetweenCalls(Recorder):
+class BetweenCalls(ScheduleFeed):
     """Keeps a schedule while the call that asked for it runs, and no longer: the program's tensors are freed."""
 
     def __init__(self, folder: SuiteFolder) -> None:
@@ -132,21 +131,15 @@ class BetweenCalls(Recorder):
         self.folder = folder
         self.is_call_running = False
 
-    def schedule_asked(self, key: bytes, cached: bool) -> None:
-        super().schedule_asked(key, cached)
-        if cached:
-            self._end_outside()
-
-    def schedule_created(self, graph: Any, created: Any) -> None:
-        super().schedule_created(graph, created)
-        self._end_outside()
-
-    def _end_outside(self) -> None:
+    def end_last(self, is_whole: bool = False) -> None:
         """Notes a schedule that is not compared, and forgets it."""
-        if not self.is_call_running:
-            reason = "it was scheduled by other means than Tensor.realize"
-            self.folder.hand_on(Evidence(-1, None, unchecked=[reason]), current_test())
-            self.forget()
+        if self.is_call_running:
+            return
+        for schedule in self.schedules[-1:]:
+            if is_whole or schedule.cached:
+                reason = "it was scheduled by other means than Tensor.realize"
+                self.folder.hand_on(Evidence(-1, None, unchecked=[reason]), current_test())
+        self.forget()
 
 
 class CallByCall(Collector):
