@@ -380,7 +380,7 @@ def test_ignore_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_text_fits(width: int) -> None:
     capture = one_kernel(make_access(lost=(LOOP,)))
     linted = replace(capture, findings=lint_capture(capture))
-    output = print_to_text(lambda page: print_text(linted, 2, {"VD101": "overlapping stores"}, page), width)
+    output = print_to_text(lambda page: print_text(linted, 2, page), width)
     assert max(len(line) for line in output.splitlines()) <= width
     flat = flatten(output)
     source = "c:3 | *(data0_6+Lidx0) = val0;"

@@ -52,11 +52,10 @@ def print_reports(linted: Sequence[Linted]) -> None:
     from vmapdbg.page.text import lint as text
 
     page = console.make_console()
-    titles = {rule.code: rule.name for rule in RULES}
     for one in linted:
         if one.is_dead:
             continue
-        text.print_text(one.capture, one.ignored, titles, page)
+        text.print_text(one.capture, one.ignored, page)
         if len(linted) > 1:
             page.print()
     if len(linted) > 1:

@@ -153,7 +153,6 @@ def run_and_lint(program: Program, output: Path | None) -> int:
 
     Returns the exit code: the program's own, or 1 for findings.
     """
-    from vmapdbg.lint import RULES
     from vmapdbg.lint.ignores import split_ignored
     from vmapdbg.page.documents import RunDocument
     from vmapdbg.page.text.lint import print_run
@@ -186,13 +185,7 @@ def run_and_lint(program: Program, output: Path | None) -> int:
         failed=dict(Counter(schedule.failed for schedule in schedules if schedule.failed is not None)),
     )
     jobs.report_mistakes(stay)
-    counts = f"{linted.kernels:,} kernels of {linted.schedules:,} schedules"
-    if linted.ignored:
-        counts += f", {linted.ignored} ignored by comments"
-    if linted.undecided:
-        counts += f" ({linted.undecided:,} kernels have an address that is unknown)"
-    titles = {rule.code: rule.name for rule in RULES}
-    print_run(stay, counts, linted.failed, titles, console.make_console(stderr=True))
+    print_run(linted, console.make_console(stderr=True))
     if output is not None:
         write_output(output, dump_document(linted))
     return status or int(bool(stay))

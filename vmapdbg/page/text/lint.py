@@ -4,13 +4,14 @@ formats of other programs: GitHub's workflow commands, SARIF 2.1.0."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from vmapdbg import __version__
+from vmapdbg.lint import RULES
 from vmapdbg.lint.ignores import find_line
 from vmapdbg.lint.rule import Rule
 from vmapdbg.model.capture import Capture, Finding, Schedule
@@ -19,20 +20,24 @@ from vmapdbg.model.wording import format_known, format_plural, split_place
 from vmapdbg.page.format import Places
 from vmapdbg.page.text.layout import ALERT, Page, escape_unsafe
 
+if TYPE_CHECKING:
+    from vmapdbg.page.documents import RunDocument
+
+_TITLES = {rule.code: rule.name for rule in RULES}
 _INDENT = 4
 _MOST_FAILURES = 3
 
 
-def print_text(capture: Capture, ignored: int, titles: Mapping[str, str], console: Console) -> None:
+def print_text(capture: Capture, ignored: int, console: Console) -> None:
     """Prints how much was checked, then each finding of a capture with its source lines and what to try.
 
-    `titles` maps codes to the names of their rules; `ignored` counts the findings that comments excluded.
+    `ignored` counts the findings that comments excluded.
     """
     page = Page(console, Places.of(capture))
     _print_headline(page, capture, ignored)
     for finding in capture.findings:
         page.add()
-        _print_finding(page, capture, finding, titles.get(finding.code, ""))
+        _print_finding(page, capture, finding)
     page.print()
 
 
@@ -76,11 +81,11 @@ def _count_findings(count: int) -> tuple[str, str]:
     return format_plural(count, "finding"), ALERT
 
 
-def _print_finding(page: Page, capture: Capture, finding: Finding, title: str) -> None:
+def _print_finding(page: Page, capture: Capture, finding: Finding) -> None:
     """Prints place, code and title of a finding, then the message, both source lines, node, advice."""
     schedule = next((item for item in capture.schedules if item.index == finding.schedule), None)
     place = page.places.format(finding.line) or capture.snippet
-    page.add((place, "bold"), "  ", (finding.code, ALERT), f" {title}")
+    page.add((place, "bold"), "  ", (finding.code, ALERT), f" {_TITLES.get(finding.code, '')}")
     page.add(finding.message, indent=_INDENT, hang=0)
     quoted = [("your line", find_line(finding.line, {}).strip()), _kernel_line(schedule, finding)]
     shown = [(label, text) for label, text in quoted if text]
@@ -119,20 +124,22 @@ def _describe_place(schedule: Schedule | None, finding: Finding) -> str:
 # *** a whole program
 
 
-def print_run(
-    findings: Sequence[Finding], counts: str, failed: Mapping[str, int], titles: Mapping[str, str], console: Console
-) -> None:
+def print_run(document: RunDocument, console: Console) -> None:
     """Prints what `run --lint` found: each finding in two or three lines, then how much was checked."""
     page = Page(console)
-    for finding in findings:
-        title = titles.get(finding.code, "")
-        page.add((finding.line or "?", "bold"), "  ", (finding.code, ALERT), f" {title}")
+    for finding in document.findings:
+        page.add((finding.line or "?", "bold"), "  ", (finding.code, ALERT), f" {_TITLES.get(finding.code, '')}")
         page.add(finding.message, indent=_INDENT, hang=0)
         page.add(("try: ", "bold"), finding.advice, indent=_INDENT, hang=5)
-    for reason, count in list(failed.items())[:_MOST_FAILURES]:
+    for reason, count in list(document.failed.items())[:_MOST_FAILURES]:
         sentence = f"{format_plural(count, 'schedule')} could not be checked: {reason.splitlines()[0][:200]}"
         page.add((sentence, "yellow"))
-    page.add("vmapdbg lint: ", _count_findings(len(findings)), f" in {counts}")
+    counts = f" in {document.kernels:,} kernels of {document.schedules:,} schedules"
+    if document.ignored:
+        counts += f", {document.ignored} ignored by comments"
+    if document.undecided:
+        counts += f" ({document.undecided:,} kernels have an address that is unknown)"
+    page.add("vmapdbg lint: ", _count_findings(len(document.findings)), counts)
     page.print()
 
 
