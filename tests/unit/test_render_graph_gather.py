@@ -38,7 +38,7 @@ def label(box: Box, nodes: Sequence[GraphNode]) -> GraphNode:
 
 
 def gather(graph: Graph, most: int) -> Folded:
-    return fold_graph(graph, look, label, most)
+    return fold_graph(graph, look, label, "gathered", most)
 
 
 def inside(gathered: Folded) -> list[list[int]]:

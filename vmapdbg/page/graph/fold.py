@@ -19,9 +19,8 @@ from vmapdbg.page.graph.model import BUFFER_KINDS, COMMON, SIGNS, Graph, GraphEd
 
 _LEAST_ALIKE = 3
 """A layer must run this often, and this many alike boxes must be beside each other, to become one box."""
-_MOST_COMPARED = 500
-"""With more boxes than this, only a box and its only reader (or only source) are joined: looking for other ways through
-the graph takes too long."""
+_MOST_COMPARED = 2000
+"""With more boxes than this, boxes that are alike are not joined: it takes too long."""
 _MOST_TO_SEARCH = 3000
 _MOST_NAMED = 6
 _LONGEST, _LONGEST_TIP = 44, 600
@@ -142,7 +141,7 @@ class Boxes:
 
     def gather(self, most: int) -> None:
         """Joins boxes until at most `most` are left, or no two can be joined without a circle."""
-        if len(self.boxes) <= 4 * _MOST_COMPARED:
+        if len(self.boxes) <= _MOST_COMPARED:
             while self._join_alike():
                 pass
         for anywhere in (False, True):
@@ -247,16 +246,17 @@ def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
 
 @dataclass(frozen=True)
 class Folded:
-    """A graph with boxes of several nodes. `contents` has the ids of the nodes to draw if such a box is opened; `count`
-    says how many nodes are gone."""
+    """A graph with boxes of several nodes. `contents` has the ids of the nodes to draw if such a box is opened."""
 
     graph: Graph
     contents: dict[str, tuple[str, ...]]
-    count: int
 
 
-def fold_graph(graph: Graph, look: LookOf, label: LabelOf, most: int | None = None) -> Folded:
-    """Returns the graph with at most `most` boxes if possible; without `most`, with each repeated layer drawn once."""
+def fold_graph(graph: Graph, look: LookOf, label: LabelOf, why: str, most: int | None = None) -> Folded:
+    """Returns the graph with at most `most` boxes if possible; without `most`, with each repeated layer drawn once.
+
+    The nodes that are gone are counted under `why`.
+    """
     boxes = Boxes(graph, look)
     if most is None:
         boxes.join_repeats()
@@ -281,7 +281,10 @@ def fold_graph(graph: Graph, look: LookOf, label: LabelOf, most: int | None = No
             edges[key] = moved
     contents = {key: box.layer or tuple(box.members) for key, box in joined.items()}
     folded = replace(graph, nodes=tuple(shown.values()), edges=tuple(edges.values()))
-    return Folded(folded, contents, len(nodes) - len(shown))
+    gone = graph.count_drawn() - folded.count_drawn()
+    if gone:
+        folded = replace(folded, folded={**graph.folded, why: gone})
+    return Folded(folded, contents)
 
 
 def gather_boxes(
@@ -305,7 +308,10 @@ def gather_boxes(
         work = frozenset(Counter(each.op for each in made if each.op not in _FREE).items())
         return Look(node.id, (node.kind, place, work), place, side)
 
-    gathered = fold_graph(graph, look, lambda box, nodes: _label_box(box, nodes, describe, buffer_kind), most)
+    def label(box: Box, nodes: Sequence[GraphNode]) -> GraphNode:
+        return _label_box(box, nodes, describe, buffer_kind)
+
+    gathered = fold_graph(graph, look, label, "in boxes with others", most)
     return replace(gathered, graph=name_far_sources(gathered.graph))
 
 

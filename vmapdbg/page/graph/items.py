@@ -113,16 +113,15 @@ class Stage:
     """How a stage of a schedule is drawn.
 
     `title` is its name above the drawing. `build` gets the pair to draw, the level of folding and the title of the
-    drawing. `legend` says what each kind of node is; `sample` is the kind that shows marks. Nodes of the `extra_kinds`
-    show nothing that another node does not show. A reader can look at `most` nodes without these; a drawing of more
-    than `pleasant` boxes is folded. `level_notes` say for each level what is folded.
+    drawing. `legend` says what each kind of node is; `sample` is the kind that shows marks. A reader can look at
+    `most` nodes (`Graph.count_drawn`); a drawing of more than `pleasant` boxes is folded. `level_notes` say for each
+    level what is folded.
     """
 
     title: str
     build: Callable[[DrawnPair, int, str], Graph]
     legend: Mapping[str, str]
     sample: str
-    extra_kinds: frozenset[str]
     most: int
     pleasant: int
     level_notes: tuple[str, ...]

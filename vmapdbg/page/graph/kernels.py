@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import chain
 
 from vmapdbg.model.capture import Kernel, Node
@@ -66,8 +65,7 @@ def build_kernel_graph(pair: DrawnPair, level: int, title: str) -> Graph:
     if level:
         graph = fold_layers(graph).graph
     if level > 1:
-        gathered = gather_kernels(graph, pair.after)
-        graph = replace(gathered.graph, folded={**graph.folded, "in boxes with others": gathered.count})
+        graph = gather_kernels(graph, pair.after).graph
     return graph
 
 
@@ -211,10 +209,7 @@ def fold_layers(graph: Graph) -> Folded:
             return Look(passive=True)
         return Look(copy=(*node.lines[0].split(" ")[1:], *node.lines[1:-1], node.mark))
 
-    folded = fold_graph(graph, look, label_layers)
-    if not folded.count:
-        return folded
-    return replace(folded, graph=replace(folded.graph, folded={"repeated kernels and buffers": folded.count}))
+    return fold_graph(graph, look, label_layers, "repeated kernels and buffers")
 
 
 def gather_kernels(graph: Graph, drawn: DrawnSchedule) -> Folded:
@@ -237,7 +232,6 @@ STAGE = Stage(
     build=build_kernel_graph,
     legend=_LEGEND,
     sample="kernel",
-    extra_kinds=frozenset(),
     most=160,
     pleasant=MOST_BOXES,
     level_notes=("", "repeated layers", "repeated layers, then kernels that are alike and that follow each other"),

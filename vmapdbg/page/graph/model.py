@@ -23,6 +23,8 @@ BUFFERIZES = frozenset({"kept", "removed"})
 """The kinds of nodes that are a BUFFERIZE in the tensor graph, beside the node that it belongs to."""
 BUFFER_KINDS = BUFFERIZES | {"buffer"}
 """The kinds of nodes that are buffers."""
+_NOT_COUNTED: dict[StageName, frozenset[str]] = {"tensor": BUFFERIZES, "ranges": frozenset({"row-head"})}
+"""The kinds of nodes of a stage that show nothing that another node does not show."""
 
 # Okabe and Ito's colours that can be read as text on white. No colour says anything that the text does not say.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#8C6D00", "#3B7FB0", "#6B4C9A", "#555555")
@@ -108,6 +110,11 @@ class Graph:
     def is_table(self) -> bool:
         """Whether its nodes are the rows of a table."""
         return bool(self.nodes) and all(node.kind in ("row", "row-head") for node in self.nodes)
+
+    def count_drawn(self) -> int:
+        """Returns how many nodes show nodes of the capture (or kernels and buffers)."""
+        not_counted = _NOT_COUNTED.get(self.stage, frozenset())
+        return sum(node.kind not in not_counted for node in self.nodes)
 
 
 # *** rows

@@ -97,7 +97,6 @@ STAGE = Stage(
     # the columns have heads
     legend={},
     sample="row",
-    extra_kinds=frozenset({"row-head"}),
     # a reader looks at a part of a table
     most=600,
     pleasant=200,

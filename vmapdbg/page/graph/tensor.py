@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from vmapdbg.model.capture import Bufferize, Node
 from vmapdbg.model.vocabulary import EdgeKind
@@ -85,7 +84,7 @@ def build_tensor_graph(pair: DrawnPair, level: int, title: str) -> Graph:
     if level:
         graph = fold_layers(graph, pair)
     if level == LEVELS[-1]:
-        return _count_folded(_gather(graph, pair.after), graph, "in boxes with others")
+        return _gather(graph, pair.after)
     if len(graph.nodes) >= _LARGE:
         return name_far_sources(graph, _FAR_ROWS)
     return graph
@@ -102,15 +101,7 @@ def fold_layers(graph: Graph, pair: DrawnPair) -> Graph:
         last = made[-1]
         return Look(copy=(node.kind, ops, last.shape, last.dtype, node.mark, node.scope))
 
-    return _count_folded(fold_graph(graph, look, label_layers).graph, graph, "repeated layers")
-
-
-def _count_folded(graph: Graph, whole: Graph, why: str) -> Graph:
-    """Returns the graph with the number of nodes that it has less than the whole. A BUFFERIZE is not a node."""
-    drawn, every = (sum(node.kind not in BUFFERIZES for node in each.nodes) for each in (graph, whole))
-    if every == drawn:
-        return graph
-    return replace(graph, folded={**whole.folded, why: every - drawn})
+    return fold_graph(graph, look, label_layers, "repeated layers").graph
 
 
 def _gather(graph: Graph, drawn: DrawnSchedule) -> Graph:
@@ -378,7 +369,6 @@ STAGE = Stage(
     build=build_tensor_graph,
     legend=_LEGEND,
     sample="op",
-    extra_kinds=BUFFERIZES,
     most=160,
     pleasant=80,
     level_notes=_LEVEL_NOTES,

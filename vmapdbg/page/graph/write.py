@@ -171,7 +171,7 @@ class Drawing:
         if self.pair.is_two:
             title += "   - before, + after"
         graph = self.stage.build(self.pair, level, title)
-        self.drawn = self.count_drawn(graph)
+        self.drawn = graph.count_drawn()
         # a table has no outputs
         if self.around is None and (self.depth is None or graph.is_table):
             return self._add_legend(graph)
@@ -182,7 +182,7 @@ class Drawing:
         if depth is None:
             depth = _DEPTH
         part = _keep_near(graph, [name for name, count in steps.items() if count <= depth])
-        self.left_out = self.drawn - self.count_drawn(part)
+        self.left_out = self.drawn - part.count_drawn()
         return self._add_legend(part)
 
     def _measure_steps(self, graph: Graph) -> dict[str, int]:
@@ -249,12 +249,12 @@ class Drawing:
         # wait longer for the last and smallest: on a busy machine the start of the layout alone takes seconds
         for most, least_seconds in ((self.stage.most, 2.0), (_SMALL_PART, 15.0)):
             part = self._add_legend(_keep_near(graph, nearest[:most]))
-            drawn = f"only {self.count_drawn(part):,} of {self.count_drawn(graph):,} drawn, those near {where}"
+            drawn = f"only {part.count_drawn():,} of {graph.count_drawn():,} drawn, those near {where}"
             yield part, last, least_seconds, f"{drawn}: all would {why} (--around NODE --depth N draws others)"
 
     def is_too_much(self, graph: Graph) -> bool:
         """Whether a graph is too large to look at. A folding that the user asked for never is."""
-        return self.fold is None and self.count_drawn(graph) > self.stage.most
+        return self.fold is None and graph.count_drawn() > self.stage.most
 
     def list_levels(self) -> tuple[int, ...]:
         """Returns the levels of folding to try: the asked level, or all."""
@@ -262,10 +262,6 @@ class Drawing:
         if self.fold is not None:
             return (min(self.fold, levels[-1]),)
         return tuple(levels)
-
-    def count_drawn(self, graph: Graph) -> int:
-        """Returns how many nodes show nodes of the capture (or kernels and buffers)."""
-        return sum(node.kind not in self.stage.extra_kinds for node in graph.nodes)
 
     def list_notes(self, graph: Graph, level: int) -> list[str]:
         """Returns notes on what is folded or left out, and how to draw it."""
