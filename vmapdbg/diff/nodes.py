@@ -179,7 +179,7 @@ def match_schedules(
     """Pairs the positions of schedules in `before` and `after` by what they compute. None: no partner.
 
     Equal graphs are paired first, then schedules with the most nodes in common, then with the most nodes of a kind,
-    then by order. `same_lines` maps lines of before to lines of after.
+    then schedules without nodes by their line. `same_lines` maps lines of before to lines of after.
 
     The result is in the order of `after`. A schedule of `before` alone follows its predecessor in `before`.
     """
@@ -192,52 +192,28 @@ def match_schedules(
         kinds.append([Counter(cons("kind", n.op, n.dtype, n.shape, n.arg) for n in item.nodes) for item in side])
         graphs.append({i: cons(*sorted(count.items())) for i, count in enumerate(counts[-1])})
     matched = match_by_levels([graphs[0]], [graphs[1]])
+    taken = set(matched.values())
+    rest_before = [i for i in range(len(before)) if i not in matched]
+    rest_after = [j for j in range(len(after)) if j not in taken]
     lines = same_lines or {}
 
-    def is_same_line(i: int, j: int) -> bool:
-        line = before[i].line
-        # in one program the lines add nothing to the graphs
-        return bool(lines) and line is not None and lines.get(line, line) == after[j].line
-
-    matched |= _match_alike(counts, matched, _LEAST_ALIKE, is_same_line)
-    # an edit near the inputs changes what nearly every node computes
-    matched |= _match_alike(kinds, matched, _LEAST_OF_A_KIND, is_same_line)
-    matched |= _match_empty(before, after, matched, lines)
-    return _order_pairs(len(before), len(after), matched)
-
-
-def _match_alike(
-    counts: Sequence[Sequence[Counter[int]]],
-    matched: Mapping[int, int],
-    least: float,
-    is_same_line: Callable[[int, int], bool],
-) -> dict[int, int]:
-    taken = set(matched.values())
-    rest_before = [i for i in range(len(counts[0])) if i not in matched]
-    rest_after = [i for i in range(len(counts[1])) if i not in taken]
-
     def measure(i: int, j: int) -> float:
-        left, right = counts[0][i], counts[1][j]
-        alike = share((left & right).total(), left.total() + right.total())
-        return 0.0 if alike < least else alike + _SAME_LINE * is_same_line(i, j)
+        line = before[i].line
+        is_same_line = line is not None and lines.get(line, line) == after[j].line
+        # an edit near the inputs changes what nearly every node computes, but not the kinds of nodes
+        for numbers, least, rank in ((counts, _LEAST_ALIKE, 4), (kinds, _LEAST_OF_A_KIND, 2)):
+            left, right = numbers[0][i], numbers[1][j]
+            alike = share((left & right).total(), left.total() + right.total())
+            if alike >= least:
+                # in one program the lines add nothing to the graphs
+                return rank + alike + _SAME_LINE * (bool(lines) and is_same_line)
+        # a schedule that tinygrad refused before the pass saw it has no nodes, only a line
+        is_refused = not (before[i].nodes and after[j].nodes)
+        return float(is_refused and is_same_line)
 
     found = match_most_alike(rest_before, rest_after, measure, _WINDOW)
-    return {rest_before[i]: rest_after[j] for i, j in found.items()}
-
-
-def _match_empty(
-    before: Sequence[Schedule], after: Sequence[Schedule], matched: dict[int, int], same_lines: Mapping[str, str]
-) -> dict[int, int]:
-    """Pairs schedules that tinygrad refused before the pass saw them: they have no nodes, only a line."""
-    taken = set(matched.values())
-    rest_before = [(i, item) for i, item in enumerate(before) if i not in matched and item.line is not None]
-    rest_after = [(j, item) for j, item in enumerate(after) if j not in taken]
-    return match_in_order(
-        (i, j)
-        for i, one in rest_before
-        for j, other in rest_after
-        if same_lines.get(one.line or "", one.line) == other.line and not (one.nodes and other.nodes)
-    )
+    matched |= {rest_before[i]: rest_after[j] for i, j in found.items()}
+    return _order_pairs(len(before), len(after), matched)
 
 
 def _order_pairs(before: int, after: int, matched: dict[int, int]) -> list[tuple[int | None, int | None]]:
