@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from captures import long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule, many_kernels
 
 from vmapdbg.model.capture import Capture
-from vmapdbg.page.graph.write import STAGES, write_graph
+from vmapdbg.model.vocabulary import StageName
+from vmapdbg.page.graph.write import write_graph
 
 pytestmark = pytest.mark.browser
 
@@ -89,9 +90,9 @@ CAPTURES = {
 }
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", get_args(StageName))
 @pytest.mark.parametrize("name", CAPTURES)
-def test_texts_lie_in_their_boxes(name: str, stage: str, page: Any, tmp_path: Path) -> None:
+def test_texts_lie_in_their_boxes(name: str, stage: StageName, page: Any, tmp_path: Path) -> None:
     open_picture(page, CAPTURES[name], tmp_path, stage=stage)
     assert page.evaluate("document.querySelectorAll('g.node text').length") > 0
     assert page.evaluate(_MEASURE) == []

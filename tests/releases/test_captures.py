@@ -6,7 +6,7 @@ import io
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -16,8 +16,9 @@ from tool import show_json, without_places
 
 from vmapdbg.model.capture import Bufferize, Capture, Node
 from vmapdbg.model.store import dump_compact, parse_capture, to_data
+from vmapdbg.model.vocabulary import StageName
 from vmapdbg.page.documents import schema_file
-from vmapdbg.page.graph.write import STAGES, write_graph
+from vmapdbg.page.graph.write import write_graph
 from vmapdbg.page.text.run import print_capture
 from vmapdbg.page.text.why import print_explanations
 from vmapdbg.page.why import explain
@@ -155,8 +156,8 @@ def test_everything_in_it_can_be_asked_for(capture: Capture) -> None:
         assert out.strip()
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_it_is_drawn(capture: Capture, stage: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stage", get_args(StageName))
+def test_it_is_drawn(capture: Capture, stage: StageName, tmp_path: Path) -> None:
     write_graph(capture, tmp_path / "graph.dot", stage=stage)
     assert "digraph" in (tmp_path / "graph.dot").read_text(encoding="utf-8")
 

@@ -13,6 +13,7 @@ from captures import lost_range, training_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vmapdbg.model.vocabulary import StageName
 from vmapdbg.page.graph.fold import Box, Folded, Look, fold_graph, name_far_sources
 from vmapdbg.page.graph.model import Graph, GraphEdge, GraphNode, sort_names
 from vmapdbg.page.graph.write import write_graph
@@ -132,7 +133,7 @@ def test_no_circle_comes_of_it_and_each_node_is_in_one_box(graph: Graph, most: i
 
 
 @pytest.mark.parametrize("stage", ["tensor", "kernels"])
-def test_a_training_step_is_folded_to_what_one_can_look_at(stage: str, tmp_path: Path) -> None:
+def test_a_training_step_is_folded_to_what_one_can_look_at(stage: StageName, tmp_path: Path) -> None:
     notes = write_graph(training_step(), tmp_path / "out.svg", stage=stage)
     drawn = (tmp_path / "out.svg").read_text("utf-8").count('class="node"')
     assert drawn <= 60
@@ -141,7 +142,7 @@ def test_a_training_step_is_folded_to_what_one_can_look_at(stage: str, tmp_path:
 
 
 @pytest.mark.parametrize(("stage", "last"), [("tensor", 4), ("kernels", 2)])
-def test_a_box_says_how_many_there_are_and_where(stage: str, last: int, tmp_path: Path) -> None:
+def test_a_box_says_how_many_there_are_and_where(stage: StageName, last: int, tmp_path: Path) -> None:
     capture = training_step()
     write_graph(capture, tmp_path / "out.json", stage=stage, fold=last)
     data: dict[str, Any] = json.loads((tmp_path / "out.json").read_text())

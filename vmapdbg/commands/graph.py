@@ -30,7 +30,7 @@ from vmapdbg.model.vocabulary import StageName
 def graph(
     snippet: str | None,
     output: Path,
-    stage: str,
+    stage: StageName,
     schedule: int | None,
     around: int | None,
     depth: int | None,

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import get_args
 
 from vmapdbg.diff.captures import diff_schedules, have_same_tinygrad
 from vmapdbg.diff.nodes import match_nodes
@@ -16,7 +15,7 @@ from vmapdbg.model.store import check_output, dump_document, write_output
 from vmapdbg.model.vocabulary import StageName
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.graph.dot import PICTURES, TooSlow, check_format, draw_dots, style_svg, write_dot
-from vmapdbg.page.graph.items import LEVELS, DrawnPair, DrawnSchedule, Stage
+from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule, Stage
 from vmapdbg.page.graph.model import (
     ADDED,
     BUFFERIZES,
@@ -28,9 +27,8 @@ from vmapdbg.page.graph.model import (
     measure_steps,
 )
 
-STAGES: tuple[StageName, ...] = get_args(StageName)
 FORMATS = (*PICTURES, "dot", "json")
-TIME_LIMIT = 12.0
+_TIME_LIMIT = 12.0
 _DEPTH = 3
 _MOST_CENTRES = 4
 """A node can be in many boxes; so many are enough to see what is around it."""
@@ -42,32 +40,32 @@ def write_graph(
     capture: Capture,
     path: Path | str,
     *,
-    stage: str = "tensor",
+    stage: StageName = "tensor",
     schedule: int | None = None,
     around: int | None = None,
     depth: int | None = None,
     other: Capture | None = None,
     fold: int | None = None,
-    time_limit: float = TIME_LIMIT,
 ) -> list[str]:
     """Draws one schedule of `capture` to `path` and returns notes for the user, one line each.
 
     The ending of `path` chooses the format (FORMATS). `other` is the baseline, drawn under it. `around` keeps the nodes
     at most `depth` edges from a node; `depth` alone keeps the nodes near the outputs. `fold` from 0 to 4 says how much
-    to fold; by default a picture is folded until a reader can look at it. If the layout takes more than `time_limit`
-    seconds, only a part is drawn. Raises GraphError, or StoreError if the file cannot be written; an existing file is
-    then unchanged.
+    to fold; by default a picture is folded until a reader can look at it. If the layout takes more than `_TIME_LIMIT`
+    seconds, only a part is drawn. The command line checks `depth` and `fold`. Raises GraphError, or StoreError if the
+    file cannot be written; an existing file is then unchanged.
     """
     target = Path(path)
     kind = check_path(target)
     after, notes = _choose_schedule(capture, schedule)
-    _check_request(after, stage, around, depth, fold)
+    if around is not None and around not in after.index.nodes:
+        raise GraphError(f"there is no node {around} in schedule {after.schedule.index}")
     pair = DrawnPair.of_one(after)
     if other is not None:
         pair = _pair_with_baseline(other, after, notes)
     drawing = Drawing(pair, import_module(f"vmapdbg.page.graph.{stage}").STAGE, around, depth, fold, notes)
     if kind in PICTURES:
-        write_output(target, drawing.draw(kind, time_limit))
+        write_output(target, drawing.draw(kind))
     else:
         level = drawing.list_levels()[0]
         graph = drawing.build(level)
@@ -136,17 +134,6 @@ def _pair_with_baseline(other: Capture, after: DrawnSchedule, notes: list[str]) 
     return DrawnPair.of_two(DrawnSchedule(other, best), after, diff)
 
 
-def _check_request(after: DrawnSchedule, stage: str, around: int | None, depth: int | None, fold: int | None) -> None:
-    if stage not in STAGES:
-        raise GraphError(f"there is no stage {stage}: choose from {', '.join(STAGES)}")
-    if fold is not None and fold not in LEVELS:
-        raise GraphError(f"there is no folding {fold}: choose from 0 (all) to {LEVELS[-1]}")
-    if depth is not None and depth < 0:
-        raise GraphError(f"a depth of {depth} is too small: it counts edges from 0")
-    if around is not None and around not in after.index.nodes:
-        raise GraphError(f"there is no node {around} in schedule {after.schedule.index}")
-
-
 # *** the drawing
 
 
@@ -210,10 +197,10 @@ class Drawing:
             entries.append(LegendEntry(sample, "+ only after", ADDED))
         return replace(graph, legend=tuple(entries) if self.stage.legend else ())
 
-    def draw(self, kind: str, seconds: float) -> bytes:
+    def draw(self, kind: str) -> bytes:
         """Returns the first picture that is small enough and quick to lay out. Adds to the notes what is left out; the
         picture says it, too, except for what every picture folds."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + _TIME_LIMIT
         for graph, level, least_seconds, note in self._list_attempts():
             notes = [*self.list_notes(graph, level), *filter(None, [note])]
             if level or note or self.left_out:
