@@ -30,8 +30,13 @@ _COST_FIELDS: tuple[KernelField, ...] = (
 
 # For each way to pair programs, the fields that are equal: the most specific first.
 _LEVELS: dict[MatchedBy, tuple[tuple[str, ...], ...]] = {
-    "outputs": (("outputs", "key"), ("outputs",)),
-    "key": (("key", "nodes"), ("key",)),
+    "outputs": (
+        ("outputs", "nodes", "key", "canonical", "costs"),
+        ("outputs", "key", "canonical", "costs"),
+        ("outputs", "key"),
+        ("outputs",),
+    ),
+    "key": (("key", "nodes", "canonical", "costs"), ("key", "canonical", "costs"), ("key",)),
     "source": (("canonical", "costs"), ("canonical",)),
 }
 
