@@ -69,13 +69,17 @@ class LoopPacker(Packer):
 
     def add_indexed(self, held: int, indices: Sequence[UOp]) -> int:
         """Adds the elements of a value at some indices, one index for each axis. Raises CannotPack."""
-        node = self.graph.nodes[held]
-        places = tuple(map(self.pack, indices))
-        if len(places) != len(node.shape):
+        if len(indices) != len(self.graph.nodes[held].shape):
             raise CannotPack("it has another number of axes than of ranges")
+        return self._add_fetch(held, tuple(map(self.pack, indices)))
+
+    def _add_fetch(self, held: int, places: tuple[int, ...]) -> int:
+        node = self.graph.nodes[held]
+        if len(places) > len(node.shape):
+            raise CannotPack("a value is read with more indices than it has axes")
         if not places:
             return held
-        return self.graph.add(OpNode("fetch", node.dtype, (), (held, *places)))
+        return self.graph.add(OpNode("fetch", node.dtype, node.shape[len(places) :], (held, *places)))
 
     def add_closed(self, value: int, axes: Sequence[UOp], kept: tuple[int, ...] | None = None) -> int:
         """Adds the buffer of a value that is closed over RANGEs; it may still depend on other RANGEs, only on `kept` if
@@ -114,12 +118,6 @@ class LoopPacker(Packer):
 
     # *** one node
 
-    def _find_shape(self, u: UOp) -> tuple[int, ...]:
-        if u.op.name == "INDEX":
-            # the axes of memory that it leaves
-            return self.graph.nodes[self._slots[u.src[0]]].shape[len(u.src) - 1 :]
-        return super()._find_shape(u)
-
     def _make_const(self, u: UOp, src: tuple[int, ...]) -> int:
         if is_invalid(u):
             return self._add("invalid", u, ())
@@ -135,12 +133,7 @@ class LoopPacker(Packer):
     _make_stage = _make_bufferize
 
     def _make_index(self, u: UOp, src: tuple[int, ...]) -> int:
-        if len(src) == 1:
-            return src[0]
-        held = self.graph.nodes[src[0]]
-        if len(src) - 1 > len(held.shape):
-            raise CannotPack("a value is read with more indices than it has axes")
-        return self._add("fetch", u, src, dtype=held.dtype)
+        return self._add_fetch(src[0], src[1:])
 
     def _make_after(self, u: UOp, src: tuple[int, ...]) -> int:
         writes = find_writes(u)

@@ -234,8 +234,8 @@ class Packer:
             raise CannotPack(f"the reference does not know {op}")
         return method(u, src)
 
-    def _add(self, op: str, u: UOp, src: tuple[int, ...], arg: Any = None, dtype: str | None = None) -> int:
-        return self.graph.add(OpNode(op, dtype or self._name_dtype(u), self._find_shape(u), src, arg))
+    def _add(self, op: str, u: UOp, src: tuple[int, ...], arg: Any = None) -> int:
+        return self.graph.add(OpNode(op, self._name_dtype(u), self._find_shape(u), src, arg))
 
     def _name_dtype(self, u: UOp) -> str:
         name = _name_scalar(u)
