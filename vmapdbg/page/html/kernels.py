@@ -11,10 +11,11 @@ from vmapdbg.diff.source import MarkedSpan, align_sources
 from vmapdbg.install.targets import language_of
 from vmapdbg.model.capture import Access, Finding, Kernel
 from vmapdbg.model.wording import format_known, format_plural, join_first
-from vmapdbg.page.format import describe_times, format_bytes, format_dims, format_ids, format_seconds
+from vmapdbg.page.format import compare_facts, describe_times, format_bytes, format_ids, format_seconds, list_facts
 from vmapdbg.page.html.nodes import NodeKey, list_sides
 from vmapdbg.page.html.source import Part, keep_near, split_code
 from vmapdbg.page.overview import KernelRow, Place
+from vmapdbg.page.text.kernels import list_parts
 from vmapdbg.page.text.overview import list_limits
 from vmapdbg.page.view import Findings, View
 
@@ -28,8 +29,6 @@ _PLAIN = frozenset({"tn", "tb", "tf"})
 """Numbers and names stay plain: a kernel has so many that their colours would be half of the page."""
 _AROUND = 3
 """Equal lines further than this from a change are left out."""
-WORDS = {"fused-from": "fused", "split-into": "split", "only-before": "only before", "only-after": "only after"}
-"""What the mark of a status means, if the status does not say it."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,6 @@ class KernelView:
     """A row of the kernels. `facts` are names with their values before and after. `code` is the source of a kernel on
     one side, `rows` are the sources of two sides; `cut` says what of the source is not in the page."""
 
-    number: int
     row: KernelRow
     name: str
     facts: list[tuple[str, str, str]]
@@ -91,8 +89,8 @@ def view_kernels(view: View, rows: Sequence[KernelRow], name_node: Callable[[str
     """Returns the rows to show, in their order. `name_node` names a node of a side."""
     sources = _Sources(view, name_node)
     views: list[KernelView] = []
-    for number, row in enumerate(rows):
-        shown = KernelView(number, row, row.kernel.name, _list_facts(row, view.is_pair))
+    for row in rows:
+        shown = KernelView(row, row.kernel.name, _list_facts(row, view.is_pair))
         if view.is_pair:
             _name_change(shown)
         else:
@@ -111,10 +109,10 @@ def _name_change(shown: KernelView) -> None:
     sides = (change.before, change.after)
     before, after = (", ".join(side.kernel.name or "(no program)" for side in some) for some in sides)
     shown.name = after or before
-    if change.status in ("fused-from", "split-into"):
-        whole, parts = sorted(sides, key=len)
-        shown.notes = [f"{change.status.replace('-', ' ')} {join_first([side.kernel.name for side in parts], 8)}"]
-        shown.name = whole[0].kernel.name
+    words, parts = list_parts(change)
+    if parts:
+        shown.notes = [words + join_first([side.kernel.name for side in parts], 8)]
+        shown.name = min(sides, key=len)[0].kernel.name
     elif after and before != after:
         shown.name_before = before
 
@@ -125,44 +123,31 @@ def _name_change(shown: KernelView) -> None:
 def _list_facts(row: KernelRow, is_pair: bool) -> list[tuple[str, str, str]]:
     """Names with their values before and after: of one run the same; of two the sums, and what differs."""
     kernel, before, after = row.kernel, row.before, row.after
-    if is_pair:
-        facts = [
-            ("ops", f"{before.ops:,}", f"{after.ops:,}"),
-            ("bytes", format_bytes(before.bytes), format_bytes(after.bytes)),
-            ("launches", f"{before.launches:,}", f"{after.launches:,}"),
-        ]
-        if before.seconds or after.seconds:
-            facts.append(("time", format_seconds(before.seconds), format_seconds(after.seconds)))
-        if len(row.change.before) == len(row.change.after) == 1:
-            sides = [_list_sizes(side.kernel) for side in (*row.change.before, *row.change.after)]
-            facts += [(name, sides[0][name], value) for name, value in sides[1].items() if sides[0][name] != value]
-        if len(row.places) > 1:
-            times = format_plural(len(row.places), "time")
-            facts.append(("in the run", times, times))
-        return facts
-    launch = f"{format_dims(kernel.global_size)} global"
-    if kernel.local_size is not None:
-        launch += f", {format_dims(kernel.local_size)} local"
-    local = format_bytes(kernel.local_bytes) if kernel.local_bytes else ""
-    known = {
-        "launched as": f"{launch}, {format_plural(kernel.threads, 'thread')}",
-        "ops, one kernel": f"{kernel.executed_ops:,}",
-        "bytes, one kernel": f"{kernel.bytes:,}",
-        "time": describe_times(kernel),
-        "redundancy": format_known("{:,.1f} times the ops the graph asks for", kernel.redundancy),
-        "LOCAL memory": local,
-        "in the run": _list_places(row.places),
-    }
-    return [(name, value, value) for name, value in known.items() if value]
-
-
-def _list_sizes(kernel: Kernel) -> dict[str, str]:
-    return {
-        "global size": format_dims(kernel.global_size),
-        "local size": format_dims(kernel.local_size),
-        "threads": f"{kernel.threads:,}",
-        "LOCAL memory": format_bytes(kernel.local_bytes),
-    }
+    if not is_pair:
+        known = {name: ", ".join(filter(None, values)) for name, values in list_facts(kernel).items()}
+        known |= {
+            "threads": f"{kernel.threads:,}",
+            "ops, one kernel": f"{kernel.executed_ops:,}",
+            "bytes, one kernel": f"{kernel.bytes:,}",
+            "time": describe_times(kernel),
+            "redundancy": format_known("{:,.1f} times the ops the graph asks for", kernel.redundancy),
+            "in the run": _list_places(row.places),
+        }
+        return [(name, value, value) for name, value in known.items() if value]
+    facts = [
+        ("ops", f"{before.ops:,}", f"{after.ops:,}"),
+        ("bytes", format_bytes(before.bytes), format_bytes(after.bytes)),
+        ("launches", f"{before.launches:,}", f"{after.launches:,}"),
+    ]
+    if before.seconds or after.seconds:
+        facts.append(("time", format_seconds(before.seconds), format_seconds(after.seconds)))
+    if len(row.change.before) == len(row.change.after) == 1:
+        one, other = row.change.before[0].kernel, row.change.after[0].kernel
+        facts += [("threads", f"{one.threads:,}", f"{other.threads:,}"), *compare_facts(one, other)]
+    if len(row.places) > 1:
+        times = format_plural(len(row.places), "time")
+        facts.append(("in the run", times, times))
+    return facts
 
 
 def _list_places(places: Sequence[Place]) -> str:

@@ -30,7 +30,7 @@ from vmapdbg.page.format import (
 )
 from vmapdbg.page.graph.dot import clean_text
 from vmapdbg.page.html.drawing import draw_view
-from vmapdbg.page.html.kernels import WORDS, KernelView, merge_findings, view_kernels
+from vmapdbg.page.html.kernels import KernelView, merge_findings, view_kernels
 from vmapdbg.page.html.nodes import Explainer, Texts
 from vmapdbg.page.html.source import SourceFile, SourceView, collect_notes, view_files
 from vmapdbg.page.overview import (
@@ -43,6 +43,7 @@ from vmapdbg.page.overview import (
     sum_kernels,
 )
 from vmapdbg.page.sections import SECTIONS, load_section
+from vmapdbg.page.text.kernels import TITLES
 from vmapdbg.page.text.layout import Page
 from vmapdbg.page.text.view import MARKS, RunView, ScheduleView
 from vmapdbg.page.view import View
@@ -61,7 +62,7 @@ def render_report(
     when and from what the report is made.
     """
     report = Report(view, files, files_before)
-    known = {"format_share": format_share, "formats": _NUMBERS, "ratio": _ratio, "marks": MARKS, "words": WORDS}
+    known = {"format_share": format_share, "formats": _NUMBERS, "ratio": _ratio, "marks": MARKS, "words": TITLES}
     folder = resources.files("vmapdbg.page.html")
     style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]

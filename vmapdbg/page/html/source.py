@@ -80,14 +80,12 @@ def _read(name: str, saved_at: float | None) -> SourceFile:
 
 def list_lines(capture: Capture) -> list[str]:
     """Returns every line that a capture names, each once."""
-    found: dict[str, None] = {}
+    found: dict[str | None, None] = {}
     for schedule in capture.schedules:
-        for node in schedule.nodes:
-            if node.line is not None:
-                found.setdefault(node.line)
-        found.update(dict.fromkeys(line for kernel in schedule.kernels for line in kernel.lines))
-    found.update(dict.fromkeys(item.line for item in capture.findings if item.line is not None))
-    return list(found)
+        found |= dict.fromkeys(node.line for node in schedule.nodes)
+        found |= dict.fromkeys(line for kernel in schedule.kernels for line in kernel.lines)
+    found |= dict.fromkeys(finding.line for finding in capture.findings)
+    return [line for line in found if line is not None]
 
 
 # *** notes beside a line

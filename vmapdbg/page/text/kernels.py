@@ -34,7 +34,7 @@ from vmapdbg.page.text.view import MARKS, STATUS_STYLES, ScheduleView, describe_
 _BAR = 6
 MUCH_REDUNDANCY = 2.0
 """A kernel with this redundancy or more is marked."""
-_TITLES = {
+TITLES = {
     "changed": "changed",
     "fused-from": "fused",
     "split-into": "split",
@@ -156,7 +156,7 @@ def _list_facts(view: ScheduleView, group: list[KernelSide]) -> list[Text]:
 def _add_changed_title(view: ScheduleView) -> None:
     page, kernels = view.page, view.pair.kernels
     statuses = [item.status for item in kernels]
-    counts = [f"{statuses.count(status)} {title}" for status, title in _TITLES.items() if status in statuses]
+    counts = [f"{statuses.count(status)} {title}" for status, title in TITLES.items() if status in statuses]
     # a kernel that was split, or fused with others, is in one change only
     before = {side.number for item in kernels for side in item.before}
     after = {side.number for item in kernels for side in item.after}
@@ -210,7 +210,7 @@ def _list_changed_facts(view: ScheduleView, item: KernelChange) -> list[Piece]:
     page = view.page
     facts: list[Piece] = []
     if item.status in ("only-before", "only-after"):
-        facts.append(_TITLES[item.status])
+        facts.append(TITLES[item.status])
     if len(item.before) == len(item.after) == 1:
         one, other = item.before[0].kernel, item.after[0].kernel
         for name, left, right in compare_facts(one, other):
