@@ -177,18 +177,18 @@ def test_a_kernel_is_selected_on_either_side() -> None:
     view = compare()
     for name in ("r_64", "r_16"):
         (selected,) = select_kernels(view, name, None)
-        assert len(selected.part.kernels) == LAYERS
-        assert [item.after.id for item in selected.part.nodes] == [0, 2, 4]
+        assert len(selected.kernels) == LAYERS
+        assert [item.after.id for item in selected.nodes] == [0, 2, 4]
     (selected,) = select_kernels(view, "1", 0)
-    assert [change.after[0].kernel.name for change in selected.part.kernels] == ["E_64"]
+    assert [change.after[0].kernel.name for change in selected.kernels] == ["E_64"]
     with pytest.raises(Failure, match="there is no kernel r_99: r_64, r_16, E_64"):
         select_kernels(view, "r_99", None)
 
 
 def test_a_line_is_selected_with_its_nodes_and_kernels() -> None:
     (selected,) = select_line(compare(), "net.py:9", None)
-    assert {change.after[0].kernel.name for change in selected.part.kernels} == {"E_64"}
-    assert [item.after for item in selected.part.same_nodes] == [1, 3, 5]
+    assert {change.after[0].kernel.name for change in selected.kernels} == {"E_64"}
+    assert [item.after for item in selected.same_nodes] == [1, 3, 5]
     with pytest.raises(Failure, match=r"no node is made at net\.py:90"):
         select_line(compare(), "net.py:90", None)
 

@@ -8,13 +8,14 @@ import pytest
 from captures import long_graph, make_capture, make_kernel, make_node, make_schedule, many_schedules
 from rendered import flatten, print_to_text
 
+from vmapdbg.diff.result import ScheduleDiff
 from vmapdbg.lint import lint_capture
 from vmapdbg.model.capture import Bufferize, Capture, Decision, Measured, Realized, Reason, Unsplit
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import find_distinct, is_line
 from vmapdbg.page.overview import count_lines, count_methods, count_rules, describe_outcomes, group_kernels, is_long
 from vmapdbg.page.text.run import print_capture, print_overview
-from vmapdbg.page.view import Selected, View, select_kernels, select_line
+from vmapdbg.page.view import View, select_kernels, select_line
 from vmapdbg.page.why import explain
 
 MATMUL = make_kernel("r_64", key="aa", executed_ops=900, bytes=100, lines=("net.py:3",), nodes=(2, 3), outputs=(3,))
@@ -216,8 +217,7 @@ def test_a_kernel_is_selected_by_name_or_number() -> None:
         select_kernels(view, "r_99", None)
 
 
-def describe(selected: Selected) -> tuple[int, list[int], list[int]]:
-    part = selected.part
+def describe(part: ScheduleDiff) -> tuple[int, list[int], list[int]]:
     return part.index, [item.after[0].number for item in part.kernels], [item.after.id for item in part.nodes]
 
 

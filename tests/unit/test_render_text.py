@@ -171,8 +171,7 @@ def test_at_60_columns_the_shape_moves_below_and_nothing_is_lost() -> None:
     assert "shape (2, 1, 4, 8, 8, 1, 1, 1)" in rows
     assert ":3" in rows
     assert "rm1*" in rows
-    assert "r0, 0, r1, r2, r3, r4, r5, r6 ->" in rows
-    assert "r0, 0, r1, r2, r3, 0, 0, 0" in rows
+    assert "-> r0, 0, r1, r2, r3, 0, 0, 0" in flatten(rows)
 
 
 def test_an_endless_range_expression_is_folded_and_not_cut() -> None:

@@ -159,7 +159,7 @@ def print_part(view: View, part: options.Part, output: Path | None, unified: boo
     part that the diff does not have."""
     from vmapdbg.page.overview import is_long
     from vmapdbg.page.text.run import print_diff, print_head, print_overview
-    from vmapdbg.page.view import Selected, select_schedules
+    from vmapdbg.page.view import select_schedules
 
     if output is not None:
         print_head(view.diff, console.make_console())
@@ -169,7 +169,7 @@ def print_part(view: View, part: options.Part, output: Path | None, unified: boo
         return
     selected = part.select(view)
     if selected is None and part.number is not None:
-        selected = [Selected(item, item) for item in select_schedules(view, part.number)]
+        selected = select_schedules(view, part.number)
     print_diff(view.diff, console.make_console(), selected=selected, show_all=part.show_all, unified=unified)
 
 

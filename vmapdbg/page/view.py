@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from vmapdbg.diff.result import (
     BufferizeChange,
@@ -107,13 +106,6 @@ def pair_with_itself(schedule: Schedule) -> ScheduleDiff:
 # *** a part of a view
 
 
-class Selected(NamedTuple):
-    """The part of a schedule that is asked for, and the whole schedule, which the part takes its names from."""
-
-    part: ScheduleDiff
-    whole: ScheduleDiff
-
-
 def select_schedules(view: View, schedule: int | None) -> list[ScheduleDiff]:
     """Returns the schedules with an index after, or before if only before has it; all for None. Raises Failure."""
     if schedule is None:
@@ -128,14 +120,14 @@ def select_schedules(view: View, schedule: int | None) -> list[ScheduleDiff]:
     return found
 
 
-def select_kernels(view: View, asked: str, schedule: int | None) -> list[Selected]:
+def select_kernels(view: View, asked: str, schedule: int | None) -> list[ScheduleDiff]:
     """Returns for each schedule that has them the kernels with a name, or the kernel with a number, on either side, and
     the nodes that they compute.
 
     Raises Failure if there is no such kernel, and for a number that several schedules have.
     """
     chosen = select_schedules(view, schedule)
-    found: list[Selected] = []
+    found: list[ScheduleDiff] = []
     for item in chosen:
         kernels = [
             change
@@ -145,7 +137,7 @@ def select_kernels(view: View, asked: str, schedule: int | None) -> list[Selecte
         if kernels:
             before = _list_computed((change.before for change in kernels), each=view.is_pair)
             after = _list_computed((change.after for change in kernels), each=view.is_pair)
-            found.append(Selected(_select(item, kernels, before, after), item))
+            found.append(_select(item, kernels, before, after))
     if not found:
         sides = (side for item in chosen for change in item.kernels for side in _list_sides(change))
         names = list(dict.fromkeys(side.kernel.name for side in sides))
@@ -171,7 +163,7 @@ def _list_computed(sides: Iterable[tuple[KernelSide, ...]], *, each: bool) -> se
     return found
 
 
-def select_line(view: View, asked: str, schedule: int | None) -> list[Selected]:
+def select_line(view: View, asked: str, schedule: int | None) -> list[ScheduleDiff]:
     """Returns for each schedule that has them the nodes and kernels of a line of the user, on either side. Raises
     Failure if there are none."""
 
@@ -183,12 +175,12 @@ def select_line(view: View, asked: str, schedule: int | None) -> list[Selected]:
         same = {getattr(same, side) for same in item.same_nodes if has(same.line)}
         return same | {node.id for node in nodes if has(node.line)}
 
-    found: list[Selected] = []
+    found: list[ScheduleDiff] = []
     for item in select_schedules(view, schedule):
         before, after = list_ids(item, "before"), list_ids(item, "after")
         kernels = [change for change in item.kernels if any(has(*side.kernel.lines) for side in _list_sides(change))]
         if before or after or kernels:
-            found.append(Selected(_select(item, kernels, before, after), item))
+            found.append(_select(item, kernels, before, after))
     if not found:
         raise Failure(f"no node is made at {asked}: a line is asked for as FILE:N, as the report names it")
     return found

@@ -17,7 +17,8 @@ from vmapdbg.model.failure import Failure
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from vmapdbg.page.view import Selected, View
+    from vmapdbg.diff.result import ScheduleDiff
+    from vmapdbg.page.view import View
 
     ParamType = click.ParamType[Any]
 else:
@@ -256,7 +257,7 @@ class Part:
         """Whether no option selects a part, or all."""
         return not self.show_all and all(option is None for option in (self.schedule, self.kernel, self.line))
 
-    def select(self, view: View) -> list[Selected] | None:
+    def select(self, view: View) -> list[ScheduleDiff] | None:
         """Returns the kernel or the line, None if neither is given. Raises Failure if the view does not have it."""
         from vmapdbg.page.view import select_kernels, select_line
 

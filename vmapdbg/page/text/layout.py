@@ -181,7 +181,8 @@ class Cell:
 
     `comfort` is the width that a column keeps before others leave the row, `most` the width it never exceeds.
     Columns with `leaves` go to a second line when the page is too narrow, the smallest number first, as
-    `label content` (`label` None: the title). `optional` ones are left out instead. `own_line` is for sentences.
+    `label content` (`label` None: the title). `optional` ones are left out instead. `own_line` is for
+    sentences. Content that does not fit is first folded before `split`.
     """
 
     title: str
@@ -193,6 +194,7 @@ class Cell:
     label: str | None = None
     optional: bool = False
     own_line: bool = False
+    split: str = ""
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,7 @@ class _Table:
     def _lay_out_row(self, row: Row, texts: Sequence[Text]) -> Iterator[Text]:
         page, cells = self.page, {i: texts[i] for i in self.widths}
         # a cell that would fold many times goes below, too, and has the whole width there
-        long = [i for i, cell in cells.items() if len(_fold(page.console, cell, self.widths[i])) > _MOST_FOLDS]
+        long = [i for i, cell in cells.items() if len(self._fold_cell(i, cell)) > _MOST_FOLDS]
         facts: list[Text] = []
         notes: list[Piece] = []
         for i in self.used:
@@ -256,8 +258,11 @@ class _Table:
         for note in [*notes, *packed, *row.notes]:
             yield from page.wrap(note, indent=hang, hang=2)
 
+    def _fold_cell(self, i: int, cell: Text) -> list[Text]:
+        return _fold(self.page.console, cell, self.widths[i], self.columns[i].split)
+
     def _lay_out_cells(self, cells: dict[int, Text]) -> Iterator[Text]:
-        folded = {i: _fold(self.page.console, cells[i], width) for i, width in self.widths.items()}
+        folded = {i: self._fold_cell(i, cells[i]) for i in self.widths}
         for cells_of_line in zip_longest(*folded.values(), fillvalue=Text()):
             line = Text(" " * self.indent)
             for i, cell in zip(folded, cells_of_line, strict=True):
@@ -308,9 +313,12 @@ def _pack(facts: Sequence[Text], width: int) -> list[Text]:
     return lines
 
 
-def _fold(console: Console, text: Text, width: int) -> list[Text]:
+def _fold(console: Console, text: Text, width: int, split: str = "") -> list[Text]:
     if text.cell_len <= width and "\n" not in text.plain:
         return [text]
+    if split and split in text.plain:
+        left, right = text.divide([text.plain.index(split)])
+        return [*_fold(console, left, width), *_fold(console, right, width)]
     lines = list(text.wrap(console, max(width, 1), overflow="fold"))
     for line in lines:
         line.rstrip()

@@ -14,7 +14,7 @@ from vmapdbg.page import overview
 from vmapdbg.page.format import format_bytes, format_count, format_redundancy, format_seconds, format_share, round_count
 from vmapdbg.page.text.kernels import MUCH_REDUNDANCY, list_parts
 from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
-from vmapdbg.page.text.view import MARKS, describe_time, describe_totals, format_output
+from vmapdbg.page.text.view import MARKS, describe_totals, format_output
 from vmapdbg.page.view import View
 
 _MOST_ROWS = 10
@@ -76,11 +76,10 @@ class _Overview:
             (sum(item.before is None for item in schedules), "only after"),
         )
         page.head("Overview", Text(f"{format_plural(len(schedules), 'schedule')}: {counts}"))
-        if diff.before.error != diff.after.error:
-            # the verdict says only how the sides ended
-            sides = diff.before.totals, diff.after.totals
-            if parts := describe_totals(page, *sides) + describe_time(page, *sides):
-                page.add(Text(", ").join(parts), indent=2)
+        totals = describe_totals(page, diff.before.totals, diff.after.totals)
+        # then the verdict says only how the sides ended
+        if totals and diff.before.error != diff.after.error:
+            page.add(Text(", ").join(totals), indent=2)
         pairs = [item for item in schedules if item.is_pair]
         if overview.count_changed_nodes(pairs):
             buffers = sum(made.status != "unchanged" for item in pairs for made in item.bufferizes)

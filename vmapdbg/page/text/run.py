@@ -14,7 +14,7 @@ from rich.text import Text
 from vmapdbg.diff.result import CaptureDiff, ScheduleDiff, Side
 from vmapdbg.diff.source import align_sources
 from vmapdbg.install.patches import Patch
-from vmapdbg.model.capture import Capture, Finding, SnippetError
+from vmapdbg.model.capture import Capture, SnippetError
 from vmapdbg.model.schedule_index import count_kernels, find_distinct, group_equal
 from vmapdbg.model.wording import format_known, format_plural, inflect, shorten_commit
 from vmapdbg.page.format import Places, format_ids, label_patches
@@ -24,7 +24,7 @@ from vmapdbg.page.text import view as views
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Page, Piece, Row
 from vmapdbg.page.text.overview import add_overview
 from vmapdbg.page.text.source import add_one_column
-from vmapdbg.page.view import Findings, Selected, View, select_schedules
+from vmapdbg.page.view import View, select_schedules
 
 if TYPE_CHECKING:
     from vmapdbg.suite.compare import SuiteSide
@@ -42,7 +42,7 @@ def print_capture(
     only: Collection[str] = SECTIONS,
     schedule: int | Literal["all"] | None = None,
     show_all: bool = False,
-    selected: Sequence[Selected] | None = None,
+    selected: Sequence[ScheduleDiff] | None = None,
 ) -> None:
     """Prints a capture: header, schedules, and the findings that belong to nothing printed.
 
@@ -59,12 +59,11 @@ def print_capture(
     has_rest = selected is None and not isinstance(schedule, int)
     if selected is None:
         number = schedule if isinstance(schedule, int) else None
-        pairs = select_schedules(View.of_one(capture), number)
-        if schedule is None and len(pairs) > _MANY_SCHEDULES:
-            reasons = _list_repeated(capture, run.findings)
-        selected = [Selected(pair, pair) for pair in pairs]
+        selected = select_schedules(View.of_one(capture), number)
+        if schedule is None and len(selected) > _MANY_SCHEDULES:
+            reasons = _list_repeated(capture)
     _print_header(capture, page)
-    _print_schedules(run, [(item, reasons.get(item.part.index, "")) for item in selected], only)
+    _print_schedules(run, [(part, reasons.get(part.index, "")) for part in selected], only)
     rest = run.findings.rest * has_rest
     if rest:
         page.head("Findings")
@@ -79,7 +78,7 @@ def print_diff(
     diff: CaptureDiff,
     console: Console,
     *,
-    selected: Sequence[Selected] | None = None,
+    selected: Sequence[ScheduleDiff] | None = None,
     show_all: bool = False,
     unified: bool = False,
 ) -> None:
@@ -90,9 +89,9 @@ def print_diff(
     all schedules.
     """
     page = print_head(diff, console, show_all=show_all)
-    items = [(item, "") for item in selected or ()]
+    items = [(part, "") for part in selected or ()]
     if selected is None:
-        items = [(Selected(pair, pair), reason) for pair, reason in _list_brief(diff, show_all=show_all)]
+        items = _list_brief(diff, show_all=show_all)
     _print_schedules(views.RunView(page, diff=diff, unified=unified), items)
     page.print()
 
@@ -109,16 +108,16 @@ def print_overview(view: View, console: Console, hidden: str) -> None:
 
 
 def _print_schedules(
-    run: views.RunView, items: Iterable[tuple[Selected, str]], only: Collection[str] = SECTIONS
+    run: views.RunView, items: Iterable[tuple[ScheduleDiff, str]], only: Collection[str] = SECTIONS
 ) -> None:
     """Prints parts of schedules, in one line if they have a reason for that. No blank line is between such lines."""
     for is_brief, group in groupby(items, key=lambda item: bool(item[1])):
         if is_brief:
             run.page.add()
-            _print_brief(run, [(item.part, reason) for item, reason in group])
+            _print_brief(run, list(group))
             continue
-        for item, _ in group:
-            views.print_schedule(views.ScheduleView(run, item.part, item.whole), only)
+        for pair, _ in group:
+            views.print_schedule(views.ScheduleView(run, pair), only)
 
 
 def _print_brief(run: views.RunView, items: Sequence[tuple[ScheduleDiff, str]]) -> None:
@@ -190,23 +189,20 @@ def _list_facts(capture: Capture, places: Places) -> Iterator[tuple[str, Piece]]
             yield "file", f"{short} is {path}"
 
 
-def _list_repeated(capture: Capture, findings: Findings) -> dict[int, str]:
+def _list_repeated(capture: Capture) -> dict[int, str]:
     """Returns index -> reason for each schedule with nothing new."""
+    found = {finding.schedule for finding in capture.findings}
     brief: dict[int, str] = {}
     first: dict[int, int] = {}
     for index, again in find_distinct(capture).items():
         first |= dict.fromkeys(again, index)
     for schedule in capture.schedules:
-        number, found = schedule.index, list[Finding]()
-        for node in schedule.nodes:
-            found += findings.about_node(node, number)
-        for position, kernel in enumerate(schedule.kernels):
-            found += [one for one in findings.about_kernel(kernel, number, [position]) if one.schedule is not None]
+        number = schedule.index
         if schedule.copies and not schedule.kernels:
             brief[number] = "only copies"
         elif not schedule.kernels:
             brief[number] = "nothing to run"
-        elif number in first and not schedule.not_in_key and not found:
+        elif number in first and not schedule.not_in_key and number not in found:
             brief[number] = f"the kernels of schedule {first[number]} again"
     return brief
 
@@ -317,8 +313,7 @@ def _format_verdict(page: Page, diff: CaptureDiff) -> Text:
     if before.error != after.error:
         parts = [page.text(f"before {_describe_end(before)}; after {_describe_end(after)}")]
     else:
-        parts = views.describe_totals(page, before.totals, after.totals)
-        parts = _describe_counts(page, diff, parts) + parts + views.describe_time(page, before.totals, after.totals)
+        parts = _describe_counts(page, diff) + views.describe_totals(page, before.totals, after.totals)
     if diff.values != "unknown":
         parts.append(page.text(f"values {diff.values}", views.STATUS_STYLES.get(diff.values, "")))
     if diff.printed is not None and not diff.printed.equal:
@@ -345,7 +340,7 @@ def _describe_failure(error: SnippetError) -> str:
     return "DIED" if error.type == _DIED else f"RAISED {error.type}"
 
 
-def _describe_counts(page: Page, diff: CaptureDiff, totals: list[Text]) -> list[Text]:
+def _describe_counts(page: Page, diff: CaptureDiff) -> list[Text]:
     """Returns the counts for two runs with the same number of kernels."""
     if diff.before.totals.kernels != diff.after.totals.kernels:
         return []
@@ -356,8 +351,6 @@ def _describe_counts(page: Page, diff: CaptureDiff, totals: list[Text]) -> list[
     if changed:
         return [page.text(f"{changed} of {every} changed")]
     same = [page.text(f"{every} the same")]
-    if diff.is_empty or totals:
-        return same
     nodes = sum(len(item.nodes) for item in diff.schedules)
     buffers = sum(part.status != "unchanged" for item in diff.schedules for part in item.bufferizes)
     if nodes:

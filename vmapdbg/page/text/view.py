@@ -9,7 +9,7 @@ from functools import cached_property
 
 from rich.text import Text
 
-from vmapdbg.diff.pairing import Renaming, find_ranges
+from vmapdbg.diff.pairing import Renaming
 from vmapdbg.diff.result import CaptureDiff, ScheduleDiff, Totals, ValueDiff
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
@@ -63,6 +63,9 @@ class RunView:
         unified: bool = False,
     ) -> None:
         self.page, self.diff = page, diff
+        self.wholes: dict[tuple[int | None, int | None], ScheduleDiff] = {}
+        if diff is not None:
+            self.wholes = {(pair.before, pair.after): pair for pair in diff.schedules}
         self.copies_source, self.unified = copies_source, unified
         self.schedules: dict[int, Schedule] = {}
         self.patches: dict[str, bool] = {}
@@ -75,14 +78,12 @@ class RunView:
 
 
 class ScheduleView:
-    """A schedule as a pair, or the part of it that is asked for. With one run both sides are equal.
+    """A schedule as a pair, or the part of it that is asked for. With one run both sides are equal. `whole` is the
+    whole schedule: names come from it."""
 
-    `whole` is the whole schedule if `pair` is a part: names come from it.
-    """
-
-    def __init__(self, run: RunView, pair: ScheduleDiff, whole: ScheduleDiff | None = None) -> None:
+    def __init__(self, run: RunView, pair: ScheduleDiff) -> None:
         self.run, self.pair = run, pair
-        self.whole = whole or pair
+        self.whole = run.wholes.get((pair.before, pair.after), pair)
         self.page, self.places, self.findings = run.page, run.page.places, run.findings
         self.is_pair = run.diff is not None
 
@@ -248,7 +249,8 @@ def _print_alerts(view: ScheduleView) -> None:
 
 
 def describe_totals(page: Page, before: Totals, after: Totals) -> list[Text]:
-    """Returns `kernels 3 -> 2`, `moved 1.0 MiB -> 0.8 MiB (0.80x)`: only what changed."""
+    """Returns `kernels 3 -> 2`, `moved 1.0 MiB -> 0.8 MiB (0.80x)`: only what changed. The time in kernels is there if
+    both sides were timed."""
     parts: list[Text] = []
     for label, name, write in (
         ("kernels", "kernels", str),
@@ -258,47 +260,24 @@ def describe_totals(page: Page, before: Totals, after: Totals) -> list[Text]:
         ("buffers", "buffer_bytes", format_bytes),
         ("LOCAL", "local_bytes", format_bytes),
         ("threads", "threads", round_count),
+        ("time in kernels", "seconds", format_seconds),
     ):
         one, other = getattr(before, name), getattr(after, name)
         ratio = ""
-        if name in ("executed_ops", "bytes", "buffer_bytes"):
-            ratio = format_ratio(one, other)
-        if one != other:
+        if name in ("executed_ops", "bytes", "buffer_bytes", "seconds"):
+            ratio = format_ratio(one or 0, other or 0)
+        if one != other and None not in (one, other):
             parts.append(page.join(f"{label} ", (write(one), BEFORE), " -> ", (write(other), AFTER), ratio))
     return parts
 
 
-def describe_time(page: Page, before: Totals, after: Totals) -> list[Text]:
-    """Returns `time in kernels 1.2 ms -> 0.8 ms (0.67x)`, nothing if a side was not timed."""
-    if not before.seconds or not after.seconds:
-        return []
-    one, other = format_seconds(before.seconds), format_seconds(after.seconds)
-    ratio = format_ratio(before.seconds, after.seconds)
-    return [page.join("time in kernels ", (one, BEFORE), " -> ", (other, AFTER), ratio)]
-
-
 def _print_ranges(view: ScheduleView) -> None:
-    """Names the ranges that the sides call differently, if something that is shown has them."""
-    pair = view.pair
-    if not pair.is_pair or not (pair.nodes or pair.removed_ranges or pair.added_ranges):
+    """Names the ranges that only one side has."""
+    if not view.pair.is_pair:
         return
-    shown, texts = set(pair.renamed), list[str]()
-    for node in (*(item.before for item in pair.nodes), *pair.nodes_only_before):
-        texts += [*(node.in_ranges or ()), *(node.out_ranges or ())]
-    for item in pair.bufferizes:
-        if item.before is not None and item.status != "unchanged":
-            texts += item.before.closed_ranges
-    if pair.folded_before or not view.diff.same_snippet:
-        # with two tinygrads or two snippets, one more realize point gives all later ranges another number
-        shown = {name for text in texts for name in find_ranges(text)}
-    renamed = [f"{one} -> {other}" for one, other in pair.renamed.items() if one in shown - {other}]
-    removed = [f"{item.name}'={item.size} {item.axis_type}" for item in pair.removed_ranges]
-    added = [f"{item.name}={item.size} {item.axis_type}" for item in pair.added_ranges]
-    for label, style, names in (
-        ("ranges renamed ", "dim", renamed),
-        ("- ranges only before ", BEFORE, removed),
-        ("+ ranges only after ", AFTER, added),
-    ):
+    removed = [f"{item.name}'={item.size} {item.axis_type}" for item in view.pair.removed_ranges]
+    added = [f"{item.name}={item.size} {item.axis_type}" for item in view.pair.added_ranges]
+    for label, style, names in (("- ranges only before ", BEFORE, removed), ("+ ranges only after ", AFTER, added)):
         if names:
             view.page.add((label, style), ", ".join(names), indent=2)
 
