@@ -273,8 +273,8 @@ def many_kernels(count: int = 24) -> Capture:
     nodes = tuple(make_node(number, "ADD") for number in range(count * 7))
     schedule = make_schedule(line="/home/me/llm/train.py:88", copies=3, kernels=tuple(kernels), nodes=nodes)
     findings = (
-        Finding("VD102", "r_7_32_16_4_5", None, None, "40,960 bytes of LOCAL memory, Metal has 32,768"),
-        Finding("VD104", "r_8_32_16_4_6", None, None, "executes 37.2 times the ops that the graph asks for"),
+        Finding("VD102", "r_7_32_16_4_5", None, None, "40,960 bytes of LOCAL memory, Metal has 32,768", 0, 5),
+        Finding("VD104", "r_8_32_16_4_6", None, None, "executes 37.2 times the ops that the graph asks for", 0, 6),
     )
     return make_capture(schedule, snippet="train.py", target="metal", findings=findings)
 

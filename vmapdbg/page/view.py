@@ -27,7 +27,7 @@ from vmapdbg.diff.result import (
     ScheduleDiff,
     VmapChange,
 )
-from vmapdbg.model.capture import Capture, Finding, Kernel, Node, Schedule
+from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import index_of, is_line, kernel_identity
 from vmapdbg.model.wording import join_first
@@ -220,26 +220,12 @@ class Findings:
         self._all = tuple(findings)
         self.rest = list(self._all)
 
-    def about_kernel(self, kernel: Kernel, schedule: int, numbers: Sequence[int]) -> list[Finding]:
+    def about_kernel(self, schedule: int, numbers: Sequence[int]) -> list[Finding]:
         """Returns the findings about equal kernels of a schedule, given by their numbers."""
-        return [found for found in self._all if any(_is_about_kernel(found, kernel, schedule, n) for n in numbers)]
+        return [found for found in self._all if found.schedule == schedule and found.number in numbers]
 
-    def about_node(self, node: Node, schedule: int) -> list[Finding]:
-        """Returns the findings about a node of a schedule and no kernel."""
-        return [found for found in self._all if _is_about_node(found, node, schedule)]
-
-
-def _is_about_node(found: Finding, node: Node, schedule: int) -> bool:
-    """Ids repeat in each schedule. If a finding names no schedule, the line must agree."""
-    if found.kernel is not None or found.node != node.id:
-        return False
-    if found.schedule is not None:
-        return found.schedule == schedule
-    return found.line is None or node.line is None or found.line == node.line
-
-
-def _is_about_kernel(found: Finding, kernel: Kernel, schedule: int, number: int) -> bool:
-    """Names repeat in each schedule, but a finding of an older capture has only the name."""
-    if found.schedule is None or found.number is None:
-        return found.kernel == kernel.name
-    return (found.schedule, found.number) == (schedule, number)
+    def about_node(self, schedule: int, node: int) -> list[Finding]:
+        """Returns the findings about a node of a schedule, given by its id, and no kernel."""
+        return [
+            found for found in self._all if found.kernel is None and (found.schedule, found.node) == (schedule, node)
+        ]

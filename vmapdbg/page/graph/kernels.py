@@ -137,7 +137,7 @@ class _Part:
         name, kernel = self.names[number], self.kernels[number]
         mark = self.marks[name]
         share = kernel.executed_ops / max(self.most, 1)
-        found = self.drawn.findings.about_kernel(kernel, self.drawn.schedule.index, [number])
+        found = self.drawn.findings.about_kernel(self.drawn.schedule.index, [number])
         places = self.drawn.places.format_all(kernel.lines).split("; ")
         if len(places) > _MOST_LINES:
             places[_MOST_LINES:] = [f"{len(places) - _MOST_LINES} more"]

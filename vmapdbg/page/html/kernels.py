@@ -97,7 +97,7 @@ def view_kernels(view: View, rows: Sequence[KernelRow], name_node: Callable[[str
             shown.notes = list(list_limits(row))
             faults: list[Finding] = []
             for place in row.places:
-                faults += sources.findings["after"].about_kernel(row.kernel, place.schedule, [place.position])
+                faults += sources.findings["after"].about_kernel(place.schedule, [place.position])
             shown.faults = merge_findings(faults)
         sources.add_to(shown)
         views.append(shown)
@@ -199,7 +199,7 @@ class _Sources:
                 lines.append(CodeLine([("tc", f"// #{each.number} {kernel.name}")]))
             if kernel.outputs:
                 node = self.name_node(side, (schedule, kernel.outputs[0]))
-            lines += _split_source(kernel, node, self.findings[side].about_kernel(kernel, schedule, [each.number]))
+            lines += _split_source(kernel, node, self.findings[side].about_kernel(schedule, [each.number]))
         return lines
 
 

@@ -120,7 +120,7 @@ def _format_kernel(view: ScheduleView, group: list[KernelSide], share: float) ->
     if kernel.failed is not None:
         name, amounts = ALERT, ("-",) * 5
     else:
-        notes = view.notes_for(view.findings.about_kernel(kernel, view.pair.index, numbers))
+        notes = view.notes_for(view.findings.about_kernel(view.pair.index, numbers))
     cells = [
         Cell("#", str(numbers[0]), right=True, comfort=3),
         Cell("kernel", (kernel.name, name), comfort=16, most=40),

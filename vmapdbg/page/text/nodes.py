@@ -72,7 +72,7 @@ def _choose_nodes(view: ScheduleView, nodes: Sequence[Node]) -> list[Node]:
         constant = node.op in _ONLY_MOVES and bool(node.src) and noise.issuperset(node.src)
         if node.realized is None and (plain or constant):
             noise.add(node.id)
-    found = {node.id for node in ordered if view.findings.about_node(node, view.pair.index)}
+    found = {node.id for node in ordered if view.findings.about_node(view.pair.index, node.id)}
     matter = [node for node in ordered if node.id not in noise or node.id in found]
     if len(matter) <= _SMALL_GRAPH:
         return matter
@@ -123,7 +123,7 @@ def _format_node(view: ScheduleView, node: Node, sources: Iterable[int]) -> Row:
         Cell("decision", Text("; ").join(decisions), comfort=58, most=90, leaves=2, label="", own_line=True),
         Cell("line", (line, "dim"), comfort=16, most=32, leaves=4, label=""),
     ]
-    notes = view.notes_for(view.findings.about_node(node, view.pair.index))
+    notes = view.notes_for(view.findings.about_node(view.pair.index, node.id))
     return Row(cells, notes=notes, style=style)
 
 

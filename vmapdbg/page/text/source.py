@@ -95,7 +95,7 @@ def _print_kernel(view: ScheduleView, side: KernelSide) -> None:
         return
     # line of the source (from 1) -> the codes of the findings about it
     marks: dict[int | None, list[str]] = {}
-    for found in view.findings.about_kernel(kernel, view.pair.index, [side.number]):
+    for found in view.findings.about_kernel(view.pair.index, [side.number]):
         codes = marks.setdefault(found.source_line, [])
         codes.append(found.code)
     for number, line in enumerate(lines, start=1):
