@@ -200,8 +200,7 @@ def count_changed_nodes(schedules: Iterable[ScheduleDiff]) -> int:
 # *** lines and methods
 
 
-@dataclass(frozen=True)
-class CostRow:
+class CostRow(NamedTuple):
     """What a line of the user, or a method of Tensor, comes to. `name` is the line's name after, or the method's."""
 
     name: str
@@ -286,8 +285,7 @@ class RuleCount:
     bytes: int = 0
 
 
-@dataclass(frozen=True)
-class RuleRow:
+class RuleRow(NamedTuple):
     """What a rule that realizes nodes did on both sides."""
 
     before: RuleCount

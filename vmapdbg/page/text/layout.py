@@ -10,9 +10,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from rich.color import Color
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -175,8 +174,7 @@ class Page:
 # *** tables
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """A cell of a table, and how its column is drawn: the cells of the first row decide.
 
     `comfort` is the width that a column keeps before others leave the row, `most` the width it never exceeds.
@@ -197,8 +195,7 @@ class Cell:
     split: str = ""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A row of a table; below it, over the whole width, facts and notes.
 
     Facts share a line if they fit; each note has a line of its own.
