@@ -400,7 +400,7 @@ def test_only_prints_just_the_section_asked_for(name: str) -> None:
 
 
 def test_a_finding_about_a_node_is_printed_at_the_node_even_of_a_long_graph() -> None:
-    found = Finding("VD107", None, 77, None, "range r0 is left open")
+    found = Finding("VD107", None, 77, None, "range r0 is left open", 0)
     capture = replace(long_graph(300), findings=(found,))
     rows = section(render(capture), "Range map")
     assert re.search(r"^ +77  ADD .*\n +VD107 range r0 is left open$", rows, re.M)

@@ -11,7 +11,7 @@ from vmapdbg.check.findings import CHANGED, CapturedResult, EndlessCall, Fault, 
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
-from vmapdbg.page.sentences import describe_crash, describe_cut_gradient, describe_expected, describe_lost_write
+from vmapdbg.page.sentences import describe_crash, describe_expected, describe_left_out
 
 _Compared = TypeVar("_Compared", result.OutputCheck, result.BufferCheck)
 
@@ -207,9 +207,9 @@ def _make_finding(capture: Capture, fault: Fault) -> Finding:
     advice = ""
     if fault.lost is not None:
         line = fault.lost.line
-        message = f"{describe_lost_write(fault.lost)}; {name_check(check)} reads the buffer without it"
+        message = f"{describe_left_out(fault.lost)}; {name_check(check)} reads the buffer without it"
     elif fault.cut is not None:
-        line, message = fault.cut.line, describe_cut_gradient(fault.cut)
+        line, message = fault.cut.line, describe_left_out(fault.cut)
     elif output is None:
         number, failed = check.failed_kernel, index.kernel(check.failed_kernel)
         node_id = find_failed_node(check, failed)

@@ -17,17 +17,11 @@ def format_bytes(count: int) -> str:
     """Returns a number of bytes: `48 B`, `40 KiB`, `1.5 MiB`. Below 1024 it is exact."""
     if abs(count) < 1024:
         return f"{count} B"
+    value, unit = count / 1024, 0
     # 1023.95 would be rounded to 1024.0
-    value, power = scale_down(count, 1024, 1023.95, len(_UNITS))
-    return f"{value:.1f}".removesuffix(".0") + f" {_UNITS[power]}"
-
-
-def scale_down(count: int, base: int, limit: float, units: int) -> tuple[float, int]:
-    """Divides by `base` once, then while the value is at least `limit` and a unit is left: (value, unit)."""
-    value, unit = count / base, 0
-    while abs(value) >= limit and unit < units - 1:
-        value, unit = value / base, unit + 1
-    return value, unit
+    while abs(value) >= 1023.95 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.1f}".removesuffix(".0") + f" {_UNITS[unit]}"
 
 
 def format_count(count: int) -> str:

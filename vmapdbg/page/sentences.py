@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from vmapdbg.check.result import CutGradient, ExpectedOutput, LostWrite, ScheduleCheck
+from vmapdbg.check.result import CutGradient, ExpectedOutput, LostWrite
 from vmapdbg.model.capture import Bufferize, Capture, Decision, Node, Realized, Reason, Schedule, SnippetError, Unsplit
 from vmapdbg.model.crash import Crash, RewriteStep, SharedLoop
 from vmapdbg.model.schedule_index import index_of
@@ -380,22 +380,13 @@ def describe_expected(expected: ExpectedOutput) -> str:
     return f"output {expected.number}{shape} {expected.dtype} should be {first or 'empty'}{more}"
 
 
-def describe_left_out(check: ScheduleCheck) -> list[tuple[str, str | None]]:
-    """Returns the writes and gradients that tinygrad leaves out, each as a sentence and its line."""
-    writes = [(describe_lost_write(lost), lost.line) for lost in check.lost]
-    return writes + [(describe_cut_gradient(cut), cut.line) for cut in check.cut]
-
-
-def describe_lost_write(lost: LostWrite) -> str:
-    """Returns `a write of (2, 4) to a buffer of 16 float is in no schedule, and no Tensor has it any more: it is
-    lost`."""
-    what = f"a write of {format_shape(lost.shape)} to a buffer of {lost.size:,} {lost.dtype}"
-    return f"{what} is in no schedule, and no Tensor has it any more: it is lost"
-
-
-def describe_cut_gradient(cut: CutGradient) -> str:
-    """Returns `the gradient of a tensor (2,) float is zero, although ...`."""
+def describe_left_out(left: LostWrite | CutGradient) -> str:
+    """Returns what tinygrad leaves out: `a write of (2, 4) to a buffer of 16 float is in no schedule, ...: it is lost`,
+    `the gradient of a tensor (2,) float is zero, although ...`."""
+    if isinstance(left, LostWrite):
+        what = f"a write of {format_shape(left.shape)} to a buffer of {left.size:,} {left.dtype}"
+        return f"{what} is in no schedule, and no Tensor has it any more: it is lost"
     return (
-        f"the gradient of a tensor {format_shape(cut.shape)} {cut.dtype} is zero, although the value depends on it: "
+        f"the gradient of a tensor {format_shape(left.shape)} {left.dtype} is zero, although the value depends on it: "
         "only through an ASSIGN (assign, clone), which tinygrad's gradient does not go through"
     )

@@ -92,8 +92,8 @@ def _print_schedule(page: Page, capture: Capture, report: CheckReport, check: Sc
         _print_failure(page, index, check)
         if check.stock_runs:
             page.add(say.STOCK_RUNS, indent=2)
-    for sentence, line in describe_left_out(check):
-        page.add((sentence, ALERT), page.place(line), indent=2)
+    for left in (*check.lost, *check.cut):
+        page.add((describe_left_out(left), ALERT), page.place(left.line), indent=2)
     for output in check.wrong:
         _print_output(page, capture, check, output)
     captured = findings.captured_result_of(report, check)
