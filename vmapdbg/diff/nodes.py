@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 
-from vmapdbg.diff.pairing import (
-    HashConsing,
-    blank_ranges,
-    find_ranges,
-    match_by_levels,
-    match_in_order,
-    match_most_alike,
-    range_kinds,
-    share,
-)
+from vmapdbg.diff.pairing import HashConsing, blank_ranges, match_by_levels, match_in_order, match_most_alike, share
 from vmapdbg.model.capture import Node, Schedule
 from vmapdbg.model.schedule_index import index_of
 
@@ -128,12 +119,7 @@ def _number_graph(schedule: Schedule, cons: HashConsing) -> list[dict[int, int]]
     for node in schedule.nodes:
         realized = node.realized and (node.realized.axes, node.realized.reason)
         decided[node.id] = cons("decided", uses[node.id], realized, node.ambient, _expressions(node))
-    ranges = _number_ranges(schedule, decided, cons)
-    exact: dict[int, int] = {}
-    for node in schedule.nodes:
-        named = _expressions(node, lambda name: f"r{ranges.get(name, -1)}_")
-        exact[node.id] = cons("exact", decided[node.id], named)
-    return [exact, decided, uses, values]
+    return [decided, uses, values]
 
 
 def _number_uses(nodes: Iterable[Node], values: Mapping[int, int], cons: HashConsing) -> dict[int, int]:
@@ -149,23 +135,9 @@ def _number_uses(nodes: Iterable[Node], values: Mapping[int, int], cons: HashCon
     return uses
 
 
-def _number_ranges(schedule: Schedule, nodes: Mapping[int, int], cons: HashConsing) -> dict[str, int]:
-    """Distinguishes ranges by their kind and by the nodes that name them."""
-    named: dict[str, list[tuple[int, int]]] = {item.name: [] for item in schedule.ranges}
-    for node in schedule.nodes:
-        # the empty expression separates input ranges from output ranges
-        for position, expression in enumerate((*(node.in_ranges or ()), "", *(node.out_ranges or ()))):
-            for name in find_ranges(expression):
-                named.setdefault(name, []).append((nodes[node.id], position))
-    kinds = range_kinds(schedule.ranges)
-    return {name: cons("range", kinds.get(name), tuple(sorted(uses))) for name, uses in named.items()}
-
-
-def _expressions(node: Node, name_of: Callable[[str], str] | None = None) -> Hashable:
+def _expressions(node: Node) -> Hashable:
     def blank_all(expressions: Iterable[str] | None) -> Hashable:
-        if expressions is None:
-            return None
-        return tuple(blank_ranges(text, name_of) for text in expressions)
+        return expressions and tuple(map(blank_ranges, expressions))
 
     return blank_all(node.in_ranges), blank_all(node.out_ranges)
 

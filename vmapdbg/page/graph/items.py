@@ -321,22 +321,14 @@ class Folding:
 
     def _join_index(self) -> None:
         """Makes one node of connected index arithmetic. It reads nothing else, so this makes no circle."""
-        parent = {key: key for key in self._index}
-
-        def find(key: str) -> str:
-            while parent[key] != key:
-                parent[key] = parent[parent[key]]
-                key = parent[key]
-            return key
-
+        groups: dict[str, list[str]] = {}
         for item in self.items:
-            for source in item.src:
-                if item.key in parent and source in parent:
-                    parent[find(source)] = find(item.key)
-        last = {find(item.key): item.key for item in self.items if item.key in parent}
-        for key in parent:
-            self.of[key] = last[find(key)]
-        self._counts["index arithmetic"] += len(parent) - len(last)
+            if item.key in self._index:
+                near = (key for source in item.src if source in groups for key in groups[source])
+                joined = list(dict.fromkeys([*near, item.key]))
+                groups |= dict.fromkeys(joined, joined)
+        self.of |= {key: joined[-1] for key, joined in groups.items()}
+        self._counts["index arithmetic"] += len(groups) - len({joined[-1] for joined in groups.values()})
 
     def _reader_to_join(self, item: Item, detail: int) -> Item | None:
         """Returns the reader whose group an item joins, as far as the detail says."""
