@@ -44,7 +44,7 @@ def save_run(
     files = start_run(folder, run)
     for test, schedules in tests.items():
         captures = [make_capture(schedules=(item,)) for item in schedules]
-        names = [save_schedule(files, capture, set()) for capture in captures]
+        names = [save_schedule(files, capture) for capture in captures]
         for name, item in zip(names, schedules, strict=True):
             append_line(files / "tests" / f"{name_test(test)}-1-a.jsonl", AskedSchedule(test, name, item.line))
     return load_run(folder)

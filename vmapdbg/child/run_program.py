@@ -119,7 +119,6 @@ class RunWriter(ScheduleFeed):
         self._stopped = False
         # for each key of tinygrad's schedule cache the name of the file, "" if it could not be rendered
         self._files: dict[bytes, str] = {}
-        self._written: set[str] = set()
         self._begin_process()
         os.register_at_fork(after_in_child=self._begin_process)
 
@@ -136,7 +135,7 @@ class RunWriter(ScheduleFeed):
             failed = f"{type(error).__name__}: {error}"[:300]
         else:
             with self._stopping():
-                name = save_schedule(start_run(self.folder, self.run), built, self._written)
+                name = save_schedule(start_run(self.folder, self.run), built)
         self._files[schedule.key] = name
         self._note(name, schedule.line, failed)
 

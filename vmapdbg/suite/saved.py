@@ -29,7 +29,6 @@ from vmapdbg.model.store import StoreError, build_data, dump_compact, load_captu
 RUN_SCHEMA: Literal[3] = 3
 """Version of the files of a saved run."""
 RUN_FILE = "run.json"
-PARTS = ("tests", "schedules")
 FAILED = "failed"
 """A process creates a file of this name if it cannot save everything."""
 _RUN_FOLDER = "run-"
@@ -103,8 +102,8 @@ def start_run(folder: Path, run: SavedRun) -> Path:
     """Creates and returns the folder of a run's files, and names it in `run.json`. Each process of the run calls this.
     Raises OSError or StoreError."""
     files = folder / run.folder
-    if not (files / PARTS[-1]).is_dir():
-        for part in PARTS:
+    if not (files / "schedules").is_dir():
+        for part in ("tests", "schedules"):
             (files / part).mkdir(parents=True, exist_ok=True)
         write_atomically(folder / RUN_FILE, dump_compact(run))
     return files
@@ -155,13 +154,14 @@ def _strip_kernel(kernel: Kernel) -> Kernel:
     return replace(kernel, name=name, source=source, accesses=None, resets=(), wrong_times=())
 
 
-def save_schedule(files: Path, capture: Capture, written: set[str]) -> str:
-    """Writes the stripped schedule of a capture unless it is `written`. Returns its file's name. Raises StoreError."""
+def save_schedule(files: Path, capture: Capture) -> str:
+    """Writes the stripped schedule of a capture, unless a process of the run has. Returns its file's name. Raises
+    StoreError."""
     stripped = strip_schedule(capture.schedules[0])
     name = hashlib.sha256(dump_compact(stripped).encode()).hexdigest()[:24]
-    if name not in written:
-        written.add(name)
-        write_atomically(files / "schedules" / f"{name}.json", dump_compact(replace(capture, schedules=(stripped,))))
+    file = files / "schedules" / f"{name}.json"
+    if not file.exists():
+        write_atomically(file, dump_compact(replace(capture, schedules=(stripped,))))
     return name
 
 
