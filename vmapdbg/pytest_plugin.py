@@ -18,13 +18,13 @@ import difflib
 import re
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from vmapdbg.child.listen.recorder import Recorder
     from vmapdbg.model.capture import Capture, Finding, Kernel, Schedule
 
 FOLDER = "schedules"
@@ -44,16 +44,16 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Installs the overlay before any conftest can import tinygrad; in an xdist worker too."""
     options = early_config.known_args_namespace
     if getattr(options, "vmapdbg", False):
-        early_config.stash[_RECORD] = install(options.vmapdbg_patches, options.vmapdbg_target, early_config.rootpath)
+        early_config.stash[_INSTALLED] = install(options.vmapdbg_patches, options.vmapdbg_target, early_config.rootpath)
 
 
-def install(spec: str | None, target: str | None, root: Path) -> Record:
-    """Installs the overlay, or observes the tinygrad of the tests. Returns the function that records a block of a test.
-    If `spec` or `target` is None, the settings of the folder `root` count. Raises pytest.UsageError, with one line."""
+def install(spec: str | None, target: str | None, root: Path) -> tuple[Recorder, str]:
+    """Installs the overlay, or observes the tinygrad of the tests. Returns the paused recorder, and the target. If
+    `spec` or `target` is None, the settings of the folder `root` count. Raises pytest.UsageError, with one line."""
     from vmapdbg.child.listen import hooks
     from vmapdbg.child.listen.recorder import Recorder
-    from vmapdbg.child.live import build_live_capture, recording
-    from vmapdbg.commands.shared.jobs import apply_settings, choose_tinygrad
+    from vmapdbg.commands.shared.jobs import apply_options, apply_settings, choose_tinygrad
+    from vmapdbg.commands.shared.options import JobOptions
     from vmapdbg.install import overlay
     from vmapdbg.install.job import Job
     from vmapdbg.install.patches import format_patches, parse_patches
@@ -67,8 +67,7 @@ def install(spec: str | None, target: str | None, root: Path) -> Record:
     recorder.is_paused = True
     try:
         asked = None if spec is None else parse_patches(spec)
-        job = apply_settings(Job(str(root / "tests")))
-        job = replace(job, target=target or job.target, patches=job.patches if asked is None else asked)
+        job = apply_options(apply_settings(Job(str(root / "tests"))), JobOptions(target, asked))
         job = choose_tinygrad(job, asked)
         if job.patches is not None:
             overlay.check_installed()
@@ -77,14 +76,7 @@ def install(spec: str | None, target: str | None, root: Path) -> Record:
         hooks.start(recorder)
     except (Failure, overlay.OverlayError, RuntimeError) as error:
         raise pytest.UsageError(f"--vmapdbg: {error}") from None
-
-    @contextmanager
-    def record(captured: Captured) -> Generator[None]:
-        with recording(recorder) as schedules:
-            yield
-            captured.built = build_live_capture(schedules, job.target)
-
-    return record
+    return recorder, job.target
 
 
 class Captured:
@@ -114,9 +106,8 @@ class Captured:
         return self.capture.findings
 
 
-Record = Callable[[Captured], AbstractContextManager[None]]
-"""Records what its block schedules, and stores it in a Captured at the end."""
-_RECORD = pytest.StashKey[Record]()
+_INSTALLED = pytest.StashKey["tuple[Recorder, str]"]()
+"""The recorder and the target of the process; nothing without --vmapdbg."""
 
 
 class Session:
@@ -129,15 +120,18 @@ class Session:
 
     @contextmanager
     def capture(self) -> Generator[Captured]:
+        from vmapdbg.child.live import build_live_capture, recording
         from vmapdbg.commands.shared.jobs import add_findings
         from vmapdbg.model.failure import Failure
         from vmapdbg.page.sentences import fill_sentences
 
         captured = Captured()
-        with self.config.stash[_RECORD](captured):
+        recorder, target = self.config.stash[_INSTALLED]
+        with recording(recorder) as schedules:
             yield captured
+            built = build_live_capture(schedules, target)
         try:
-            captured.built = add_findings(fill_sentences(captured.capture), str(self.test_file))
+            captured.built = add_findings(fill_sentences(built), str(self.test_file))
         except Failure as error:
             # a pyproject.toml between the test and pytest's rootdir is wrong
             pytest.fail(f"vmapdbg: {error}", pytrace=False)
@@ -151,7 +145,7 @@ class Session:
 
 @pytest.fixture
 def _vmapdbg(request: pytest.FixtureRequest) -> Session:
-    if _RECORD not in request.config.stash:
+    if _INSTALLED not in request.config.stash:
         pytest.skip("needs pytest --vmapdbg")
     return Session(request)
 
