@@ -2,15 +2,13 @@
 
 The file uses the Tensor API, `vmapin` and `vmapout` with explicit vargs, and literal input data. The graph that it
 builds has the same kernels as the original, with the same AST keys. Each node has some forms, such as `{0} + {1}`: text
-with places for the texts of other nodes. The first form that builds exactly this node is written; a node without such a
-form is built from its UOp.
+with places for the texts of other nodes. The first form that builds exactly this node is written.
 """
 
 from __future__ import annotations
 
 import base64
 import math
-import re
 import textwrap
 import zlib
 from collections import Counter
@@ -24,7 +22,7 @@ from tinygrad.device import Buffer, Device
 from tinygrad.dtype import DType, ImageDType, dtypes
 from tinygrad.tensor import Tensor
 from tinygrad.uop import Ops
-from tinygrad.uop.ops import AxisType, UOp
+from tinygrad.uop.ops import UOp
 
 from vmapdbg.child.reduce.smaller import is_value
 
@@ -38,32 +36,15 @@ _LITERALS = 1024
 _LARGEST = 16 << 20
 """The most bytes of one buffer that a snippet can hold."""
 _WIDTH = 110
-_IMPORTED = re.compile(r"\b(AxisType|Device|Ops|Tensor|UOp|dtypes|inf|nan|unpack)\b")
-_BYTES = re.compile(r'b".*"')
+_IMPORTS = {
+    "math": ("inf", "nan"),
+    "tinygrad": ("Device", "Tensor", "UOp", "dtypes"),
+    "tinygrad.uop.ops": ("AxisType", "Ops"),
+}
+"""The names that a file may use, by their modules."""
 
 _OPERATORS = {Ops.ADD: "+", Ops.MUL: "*", Ops.CMPLT: "<", Ops.CMPNE: "!=", Ops.AND: "&", Ops.OR: "|", Ops.XOR: "^"}
 _INDEX_OPERATORS = {**_OPERATORS, Ops.IDIV: "//", Ops.MOD: "%"}
-_METHODS = {
-    Ops.EXP2: "{0}.exp2()",
-    Ops.LOG2: "{0}.log2()",
-    Ops.SIN: "{0}.sin()",
-    Ops.SQRT: "{0}.sqrt()",
-    Ops.RECIPROCAL: "{0}.reciprocal()",
-    Ops.CAST: "{0}.cast(DTYPE)",
-    Ops.BITCAST: "{0}.bitcast(DTYPE)",
-    Ops.CONTIGUOUS: "{0}.contiguous()",
-    Ops.DETACH: "{0}.detach()",
-    Ops.CONTIGUOUS_BACKWARD: "{0}.contiguous_backward()",
-    Ops.COPY: "{0}.to(DEVICE)",
-    # Tensor.assign would change the Tensor for all later lines too
-    Ops.ASSIGN: "Tensor({0}.uop.assign({1}.uop))",
-    Ops.REDUCE: "Tensor({0}.uop.reduce(INDICES, arg=ARG))",
-    Ops.RESHAPE: "{0}.reshape(SIZES)",
-    Ops.EXPAND: "{0}.expand(SIZES)",
-    Ops.PERMUTE: "{0}.permute(SIZES)",
-    Ops.PAD: "{0}.pad(PAIRS)",
-    Ops.SHRINK: "{0}.shrink(PAIRS)",
-}
 _REDUCES = {Ops.ADD: "sum", Ops.MAX: "max", Ops.MUL: "prod"}
 _KERNEL = "it has a kernel in it (a custom kernel, or a graph that is scheduled already)"
 _SHARDED = "it is sharded over devices"
@@ -153,9 +134,9 @@ class _Writer:
         return [*lines, f"Tensor.realize({', '.join(names)})", *prints]
 
     def is_exact(self, u: UOp, form: Form) -> bool:
-        """Returns whether a form builds exactly this node. The form of an input, a constant or a UOp need not."""
+        """Returns whether a form builds exactly this node. The form of an input or a constant need not."""
         text, operands = form
-        if not text or text.startswith("Tensor(UOp") or u.op is Ops.CONST:
+        if not text or u.op is Ops.CONST:
             return True
         values = {f"x{i}": Tensor(s, device=s.device) for i, s in enumerate(operands)}
         try:
@@ -181,73 +162,49 @@ class _Writer:
     # *** forms
 
     def list_forms(self, u: UOp) -> Iterator[Form]:
-        """Yields the forms of a node, the nicest first. The text of an input is empty."""
+        """Yields the forms of a node, the nicest first. The text of an input is empty. Raises WriteError at the end."""
         if isinstance(u.dtype, ImageDType) or not isinstance(u.device, str):
             raise WriteError(f"{u.op.name} is an image or sharded")
-        operands = tuple(s for s in u.src if is_value(s))
         if self.input_of(u) is not None:
             yield "", ()
         elif u.op is Ops.CONST:
             yield _write_const(u), ()
-        elif all(is_value(s) or s.dtype.scalar() == dtypes.index or s.op is Ops.DEVICE for s in u.src):
-            yield from self.list_methods(u, operands)
-        yield f"Tensor({self.write_uop(u, operands)})", operands
+        else:
+            yield from self.list_calls(u, tuple(s for s in u.src if is_value(s)))
+        raise WriteError(f"no method of Tensor makes its {u.op.name}")
 
-    def list_methods(self, u: UOp, operands: tuple[UOp, ...]) -> Iterator[Form]:
+    def list_calls(self, u: UOp, operands: tuple[UOp, ...]) -> Iterator[Form]:
         """Yields the forms that call an operator or a method of Tensor."""
-        dropped = u.src[0]
         if u.op in _OPERATORS:
             yield from _list_operators(u)
-        if u.op is Ops.RESHAPE and dropped.op is Ops.REDUCE_AXIS and self.readers[dropped] == 1:
-            yield from _list_reduces(dropped, "")
+        if u.op is Ops.RESHAPE and u.src[0].op is Ops.REDUCE_AXIS and self.readers[u.src[0]] == 1:
+            yield from _list_reduces(u.src[0], "")
         if u.op is Ops.REDUCE_AXIS:
             yield from _list_reduces(u, ", keepdim=True")
-        elif u.op is Ops.FLIP:
-            yield f"{{0}}.flip({', '.join(str(i) for i, flipped in enumerate(u.marg) if flipped)})", operands
-        elif u.op.name in {"VMAPIN", "VMAPOUT"}:
-            yield f"{{0}}.{u.op.name.lower()}({_write_tuple(map(self.write_index, u.src[1:]))})", operands
-        elif u.op in _METHODS:
-            yield self.fill_method(u), operands
+        if u.op is Ops.REDUCE:
+            indices = ", ".join(map(self.write_index, u.src[1:]))
+            yield f"Tensor({{0}}.uop.reduce({indices}, arg=Ops.{u.arg.name}))", operands
+        # most methods have the name of their op
+        method = "to" if u.op is Ops.COPY else u.op.name.lower()
+        yield f"{{0}}.{method}({self.write_arguments(u)})", operands
         arguments = ", ".join([f"Ops.{u.op.name}", *(f"{{{i}}}" for i in range(1, len(operands)))])
         yield f"{{0}}.alu({arguments})", operands
 
-    def fill_method(self, u: Any) -> str:
-        """Returns the form of a method, with its arguments."""
-        text = _METHODS[u.op].replace("DTYPE", repr(u.dtype))
+    def write_arguments(self, u: Any) -> str:
+        """Returns the arguments of the method of Tensor that makes a node of one operand."""
+        if u.op in {Ops.CAST, Ops.BITCAST}:
+            return repr(u.dtype)
         if u.op is Ops.COPY:
-            text = text.replace("DEVICE", repr(None if u.device == Device.DEFAULT else u.device))
-        elif u.op is Ops.REDUCE:
-            indices = ", ".join(map(self.write_index, u.src[1:]))
-            text = text.replace("INDICES", indices).replace("ARG", _write_arg(u.arg))
-        elif "SIZES" in text:
-            text = text.replace("SIZES", _write_shape(map(self.write_index, u.marg)))
-        elif "PAIRS" in text:
-            text = text.replace("PAIRS", _write_tuple(_write_tuple(map(self.write_index, pair)) for pair in u.marg))
-        return text
-
-    def write_uop(self, u: UOp, operands: tuple[UOp, ...]) -> str:
-        """Returns the form of a UOp that is built from its parts."""
-        if u.op is Ops.CONST and not u.src:
-            return f"UOp.const({u.dtype!r}, {u.arg!r})"
-        sources: list[str] = []
-        for s in u.src:
-            if s.op is Ops.DEVICE:
-                device = repr(s.arg)
-                if s.arg == Device.DEFAULT:
-                    device = "Device.DEFAULT"
-                sources.append(f"UOp(Ops.DEVICE, arg={device})")
-            elif s in operands:
-                sources.append(f"{{{operands.index(s)}}}.uop")
-            elif s.op is Ops.CONST and s.dtype == dtypes.index:
-                sources.append(f"UOp.const(dtypes.index, {s.arg})")
-            elif s.dtype.scalar() == dtypes.index:
-                sources.append(self.write_index(s))
-            else:
-                sources.append(self.write_uop(s, operands))
-        parts = [f"Ops.{u.op.name}", repr(u.dtype), _write_tuple(sources)]
-        if u.arg is not None:
-            parts.append(_write_arg(u.arg))
-        return f"UOp({', '.join(parts)})"
+            return repr(None if u.device == Device.DEFAULT else u.device)
+        if u.op in {Ops.RESHAPE, Ops.EXPAND, Ops.PERMUTE}:
+            return _write_shape(map(self.write_index, u.marg))
+        if u.op in {Ops.PAD, Ops.SHRINK}:
+            return _write_tuple(_write_tuple(map(self.write_index, pair)) for pair in u.marg)
+        if u.op is Ops.FLIP:
+            return ", ".join(str(i) for i, flipped in enumerate(u.marg) if flipped)
+        if u.op.name in {"VMAPIN", "VMAPOUT"}:
+            return _write_tuple(map(self.write_index, u.src[1:]))
+        return ""
 
     # *** inputs
 
@@ -363,16 +320,6 @@ def _write_tuple(parts: Iterable[str]) -> str:
     return f"({', '.join(written)}{',' * (len(written) == 1)})"
 
 
-def _write_arg(arg: Any) -> str:
-    if isinstance(arg, (Ops, AxisType)):
-        return f"{type(arg).__name__}.{arg.name}"
-    if isinstance(arg, tuple):
-        return _write_tuple(map(_write_arg, arg))
-    if arg is None or isinstance(arg, (int, float, str)):
-        return repr(arg)
-    raise WriteError(f"it has an op with the argument {arg!r}")
-
-
 # *** the text around the graph
 
 
@@ -420,18 +367,16 @@ def _write_packed(data: bytes, dtype: DType, where: str) -> str:
 
 def _write_imports(body: str) -> list[str]:
     """Returns the import lines for the names that a text uses."""
-    used = {"Tensor", *_IMPORTED.findall(_BYTES.sub("", body))}
     lines: list[str] = []
-    if "unpack" in used:
+    if "unpack(" in body:
         lines += ["import base64", "import zlib"]
-    if constants := sorted(used & {"inf", "nan"}):
-        lines.append(f"from math import {', '.join(constants)}")
-    if lines:
-        lines.append("")
-    lines.append(f"from tinygrad import {', '.join(sorted(used & {'Device', 'Tensor', 'UOp', 'dtypes'}))}")
-    if names := sorted(used & {"AxisType", "Ops"}):
-        lines.append(f"from tinygrad.uop.ops import {', '.join(names)}")
-    if "unpack" in used:
+    for module, names in _IMPORTS.items():
+        used = [name for name in names if name in body]
+        if module == "tinygrad" and lines:
+            lines.append("")
+        if used:
+            lines.append(f"from {module} import {', '.join(used)}")
+    if "unpack(" in body:
         lines += ["", "", "def unpack(text: bytes) -> bytes:"]
         lines += ["    return zlib.decompress(base64.b85decode(text))", ""]
     return lines
