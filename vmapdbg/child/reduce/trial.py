@@ -11,12 +11,11 @@ import contextlib
 import os
 import pickle
 import select
-import struct
 import subprocess
 import sys
 from dataclasses import dataclass
 from functools import partial
-from typing import IO, Any
+from typing import Any
 
 from vmapdbg.child.evidence.evidence import PackedGraph
 from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
@@ -72,7 +71,8 @@ class Worker:
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
         with contextlib.suppress(BrokenPipeError):
-            _write_frame(self.process.stdin, pickle.dumps((graph, contents, switches)))
+            pickle.dump((graph, contents, switches), self.process.stdin)
+            self.process.stdin.flush()
 
     def receive(self, seconds: float) -> GraphTrial:
         """Returns the outcome of the graph that was sent. It hangs if that takes longer than `seconds`."""
@@ -80,11 +80,11 @@ class Worker:
         if not ready:
             self.close()
             return GraphTrial(HANGS, (), ())
-        answer = _read_frame(self.process.stdout)
-        if answer is None:
+        try:
+            return pickle.load(self.process.stdout)
+        except (EOFError, pickle.UnpicklingError):
             self.close()
             return GraphTrial("it died", (), ())
-        return pickle.loads(answer)
 
     def close(self) -> None:
         if self.process is not None:
@@ -111,11 +111,14 @@ def main() -> None:
     # stdout is for answers only
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    while (asked := _read_frame(sys.stdin.buffer)) is not None:
-        graph, contents, switches = pickle.loads(asked)
-        with Context(**find_changed(switches)):
-            trial = _try_graph(pickle.loads(graph), contents, target, recorder)
-        _write_frame(answers, pickle.dumps(trial))
+    # the tool closes stdin when it ends
+    with contextlib.suppress(EOFError):
+        while True:
+            graph, contents, switches = pickle.load(sys.stdin.buffer)
+            with Context(**find_changed(switches)):
+                trial = _try_graph(pickle.loads(graph), contents, target, recorder)
+            pickle.dump(trial, answers)
+            answers.flush()
 
 
 def _try_graph(graph: PackedGraph, contents: dict[str, bytes], target: str, recorder: Recorder | None) -> GraphTrial:
@@ -169,16 +172,3 @@ def build_graph(graph: PackedGraph, contents: dict[str, bytes]) -> list[Any]:
             arg = _DEVICES.get(arg, arg)
         built.append(UOp(Ops[op], dtype, tuple(built[s] for s in src), arg))
     return [built[root] for root in graph.roots]
-
-
-def _read_frame(stream: IO[bytes]) -> bytes | None:
-    head = stream.read(8)
-    if len(head) < 8:
-        return None
-    (length,) = struct.unpack("<q", head)
-    return stream.read(length)
-
-
-def _write_frame(stream: IO[bytes], data: bytes) -> None:
-    stream.write(struct.pack("<q", len(data)) + data)
-    stream.flush()
