@@ -7,7 +7,6 @@ from tinygrad import Tensor, dtypes
 from tinygrad.uop.ops import UOp
 
 from vmapdbg.child.reduce.smaller import (
-    count_gains,
     earlier_outputs,
     fewer_outputs,
     list_replacements,
@@ -25,23 +24,13 @@ def make() -> tuple[Tensor, Tensor]:
     return total, (total + 1) * total
 
 
-def count_reached(root: UOp, without: UOp) -> int:
-    return len(root.toposort(lambda u: u is not without))
-
-
-def test_what_goes_with_a_node_is_what_nothing_else_reads() -> None:
+def test_what_removes_most_comes_first() -> None:
+    """Only then a large graph becomes a small one in few trials."""
     _, out = make()
-    gains = count_gains([out.uop])
-    left = {u: count_reached(out.uop, u) for u in gains}
-    whole = len(out.uop.toposort())
-    assert {u: whole - gain for u, gain in gains.items()} == left
-
-
-def test_the_largest_cut_comes_first() -> None:
-    _, out = make()
-    gains = count_gains([out.uop])
-    order = [gains[u] for u, _ in list_replacements([out.uop])]
-    assert order == sorted(order, reverse=True)
+    tried = list(dict.fromkeys(u for u, _ in list_replacements([out.uop])))
+    assert set(tried[:2]) == set(out.uop.src)
+    for u in tried:
+        assert all(tried.index(s) > tried.index(u) for s in u.src if s in tried)
 
 
 def test_replacements_have_the_shape_and_dtype_of_the_node() -> None:

@@ -165,12 +165,16 @@ _MOST_SOURCES = 6
 
 
 def list_replacements(roots: Roots) -> Iterator[tuple[UOp, UOp]]:
-    """Yields nodes with their replacements; nodes whose removal removes most other nodes come first."""
-    gains = count_gains(roots)
-    nodes = [u for u in gains if u not in roots and is_value(u) and u.op not in _LEAVES]
-    for u in sorted(nodes, key=lambda u: -gains[u]):
-        for made in replacements_of(u):
-            yield u, made
+    """Yields nodes with their replacements; nodes near the outputs come first: without them most other nodes go."""
+    order = list(dict.fromkeys(roots))
+    seen = set(order)
+    for u in order:
+        sources = [s for s in dict.fromkeys(u.src) if s not in seen]
+        seen.update(sources)
+        order += sources
+        if u not in roots and is_value(u) and u.op not in _LEAVES:
+            for made in replacements_of(u):
+                yield u, made
 
 
 def replacements_of(u: UOp) -> Iterator[UOp]:
@@ -189,33 +193,6 @@ def replacements_of(u: UOp) -> Iterator[UOp]:
 def replace_node(roots: Roots, u: UOp, made: UOp) -> Roots:
     """Returns the roots of the graph with a node replaced."""
     return list(UOp.sink(*roots).substitute({u: made}).src)
-
-
-def count_gains(roots: Roots) -> dict[UOp, int]:
-    """Maps each node to the number of nodes that its removal removes: itself, and all nodes that only it needs."""
-    sink = UOp.sink(*roots)
-    order = list(reversed(list(sink.toposort())))
-    readers: dict[UOp, list[UOp]] = {u: [] for u in order}
-    for u in order:
-        for s in dict.fromkeys(u.src):
-            readers[s].append(u)
-    # node -> its immediate dominator: the last node on every path from the sink to it
-    last: dict[UOp, UOp] = {sink: sink}
-    depths = {sink: 0}
-    for u in order[1:]:
-        common, *others = readers[u]
-        for other in others:
-            while common is not other:
-                if depths[common] < depths[other]:
-                    other = last[other]
-                else:
-                    common = last[common]
-        last[u], depths[u] = common, depths[common] + 1
-    gains = dict.fromkeys(order, 1)
-    for u in reversed(order[1:]):
-        gains[last[u]] += gains[u]
-    del gains[sink]
-    return gains
 
 
 def list_sources(u: UOp) -> list[UOp]:
