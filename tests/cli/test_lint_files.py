@@ -65,29 +65,6 @@ def test_a_file_has_what_stdout_would(form: str, tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text(encoding="utf-8") == printed.stdout != ""
 
 
-IGNORED = [
-    ("# vmapdbg: ignore[VD999]", "a.py:6: unknown code 'VD999' in ignore[VD999]: choose from VD101, VD102"),
-    ("# vmapdbg: ignore[VD101,VD1]", "a.py:6: unknown code 'VD1' in ignore[VD101,VD1]: choose from"),
-    ("# vmapdbg: ignore[]", "a.py:6: unknown code '' in ignore[]"),
-    ("# vmapdbg: ignore[VD101", "a.py:6: # vmapdbg: ignore[VD101 has no ] at its end"),
-]
-
-
-@pytest.mark.parametrize(("comment", "words"), IGNORED, ids=[comment for comment, _ in IGNORED])
-def test_a_comment_that_ignores_no_code_is_told(comment: str, words: str, tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("open('ran', 'w')\n\n\n\n\nx = 1  " + comment + "\n", encoding="utf-8")
-    done = run_tool("lint", "a.py", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"vmapdbg: {words}")
-    assert done.stderr.count("\n") == 1
-    assert not (tmp_path / "ran").exists()
-
-
-def test_a_comment_in_quotes_is_none(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("x = '# vmapdbg: ignore[VD999]'\n", encoding="utf-8")
-    assert run_tool("lint", "a.py", cwd=tmp_path).returncode == 0
-
-
 def test_a_comment_in_another_file_is_told_with_the_findings(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(LOST.format(comment="  # vmapdbg: ignore[VD999]"), encoding="utf-8")
     (tmp_path / "a.py").write_text("from mine import out\n", encoding="utf-8")

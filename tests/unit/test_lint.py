@@ -12,7 +12,7 @@ from captures import lost_range, make_capture, make_kernel, make_node, make_sche
 from rendered import flatten, print_to_text
 
 from vmapdbg.lint import CODES, RULES, lint_capture
-from vmapdbg.lint.ignores import split_ignored
+from vmapdbg.lint.ignores import list_mistakes, split_ignored
 from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Loop, Outside, Range, Reset, Versions, WrongTime
 from vmapdbg.model.store import from_data, to_data
 from vmapdbg.model.vocabulary import AccessKind, LoopKind
@@ -374,6 +374,23 @@ def test_ignore_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert stays("VD104", "a.py:3")
     for elsewhere in ("a.py:4", "a.py:9", "a.py:0", "gone.py:1", "<string>:1", None):
         assert stays("VD104", elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("comment", "words"),
+    [
+        ("ignore[VD999]", "unknown code 'VD999' in ignore[VD999]: choose from VD101, VD102"),
+        ("ignore[VD101,VD1]", "unknown code 'VD1' in ignore[VD101,VD1]: choose from VD101, VD102"),
+        ("ignore[]", "unknown code '' in ignore[]: choose from VD101, VD102"),
+        ("ignore[VD104", "# vmapdbg: ignore[VD104 has no ] at its end"),
+    ],
+)
+def test_a_comment_that_hides_no_finding_by_mistake_is_told(comment: str, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(f"x = 1  # vmapdbg: {comment}\n", encoding="utf-8")
+    finding = Finding("VD104", None, None, f"{file}:1", "")
+    assert split_ignored([finding]) == ((finding,), ())
+    assert list(list_mistakes([finding, finding], ("VD101", "VD102"))) == [f"{file}:1: {words}"]
 
 
 @pytest.mark.parametrize("width", [24, 60, 80, 200])

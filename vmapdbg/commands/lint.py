@@ -14,7 +14,7 @@ from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.runs import baseline_of, run_with_baseline
 from vmapdbg.install.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
-from vmapdbg.lint.ignores import list_mistakes, split_ignored
+from vmapdbg.lint.ignores import split_ignored
 from vmapdbg.model.capture import SCHEMA, Capture, Finding
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, check_output, load_capture, write_output
@@ -184,22 +184,13 @@ def write_linted(form: str, linted: Sequence[Linted], output: Path | None) -> No
 
 
 def check_files(snippets: Sequence[str], output: Path | None) -> None:
-    """Raises Failure, before anything runs, if a snippet cannot be run, a comment in it ignores no code, or the output
-    cannot be written."""
+    """Raises Failure, before anything runs, if a snippet cannot be run or the output cannot be written."""
     for snippet in (None, *snippets):
         if output is not None:
             check_output(output, snippet)
         if snippet is None or snippet == "-":
             continue
         jobs.check_snippet(snippet)
-        if not jobs.is_saved(snippet):
-            refuse_mistakes(snippet)
-
-
-def refuse_mistakes(snippet: str) -> None:
-    """Raises Failure for a comment that tries to ignore a code and cannot."""
-    for mistake in list_mistakes(snippet, CODES):
-        raise Failure(mistake)
 
 
 def lint_file(name: str | None, baseline: str | None, codes: Sequence[str], given: options.JobOptions) -> Linted:
@@ -217,7 +208,6 @@ def lint_file(name: str | None, baseline: str | None, codes: Sequence[str], give
             notes.append(f"{name} was made by an older vmapdbg and {missing}")
     else:
         job = jobs.make_job(name, given)
-        refuse_mistakes(job.snippet)
         if not NEED_BASELINE.intersection(codes) or is_same(job, baseline):
             capture = jobs.capture_job(job)
         else:

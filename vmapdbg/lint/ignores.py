@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
+import contextlib
 import re
-import tokenize
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
@@ -38,23 +37,14 @@ def _split_codes(codes: str) -> list[str]:
     return [code.strip().upper() for code in codes.split(",")]
 
 
-def list_mistakes(name: str, known: Collection[str]) -> Iterator[str]:
-    """Yields a sentence for each ignore comment of a file that has an unknown code or no `]`. A file that is not
-    Python has none."""
-    text = "\n".join(read_lines(name))
-    # most files have no such comment, and searching is faster than tokenizing
-    if _COMMENT.search(text) is None:
-        return
-    try:
-        # the same text inside a string is not a comment
-        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    except (tokenize.TokenError, SyntaxError):
-        return
-    for token in tokens:
-        comment = _COMMENT.search(token.string)
-        if token.type != tokenize.COMMENT or comment is None or comment["list"] is None:
+def list_mistakes(findings: Iterable[Finding], known: Collection[str]) -> Iterator[str]:
+    """Yields a sentence for each mistake in the ignore comments on the lines of some findings: an unknown code, or no
+    `]` at the end."""
+    files: dict[str, list[str]] = {}
+    for place in dict.fromkeys(finding.line for finding in findings):
+        comment = _COMMENT.search(find_line(place, files))
+        if comment is None or comment["list"] is None:
             continue
-        place = f"{name}:{token.start[0]}"
         if comment["end"] is None:
             yield f"{place}: {comment[0].strip()} has no ] at its end"
             continue
@@ -63,26 +53,13 @@ def list_mistakes(name: str, known: Collection[str]) -> Iterator[str]:
                 yield f"{place}: unknown code {code!r} in ignore[{comment['codes']}]: choose from {', '.join(known)}"
 
 
-def list_other_mistakes(findings: Iterable[Finding], known: Collection[str]) -> Iterator[str]:
-    """Yields the mistakes of each file that a finding names."""
-    files = {split_place(finding.line)[0] for finding in findings if finding.line is not None}
-    for file in sorted(files):
-        yield from list_mistakes(file, known)
-
-
 def find_line(place: str | None, files: dict[str, list[str]]) -> str:
     """Returns the text of the line `file:12`, "" if it cannot be read. `files` caches the lines read so far."""
     name, number = split_place(place or "")
     if number is None:
         return ""
     if name not in files:
-        files[name] = read_lines(name)
+        files[name] = []
+        with contextlib.suppress(OSError, ValueError):
+            files[name] = Path(name).read_text(encoding="utf-8", errors="replace").splitlines()
     return next(iter(files[name][number - 1 : number]), "")
-
-
-def read_lines(name: str) -> list[str]:
-    """Returns the lines of a file, none if it cannot be read."""
-    try:
-        return Path(name).read_text(encoding="utf-8", errors="replace").splitlines()
-    except (OSError, ValueError):
-        return []

@@ -96,11 +96,11 @@ def findings_of(capture: Capture) -> tuple[Finding, ...]:
 
 
 def report_mistakes(findings: Iterable[Finding]) -> None:
-    """Says, once each, which comments in the files of some findings try to ignore a code and cannot."""
+    """Says, once each, which comments on the lines of some findings try to ignore a code and cannot."""
     from vmapdbg.lint import CODES
-    from vmapdbg.lint.ignores import list_other_mistakes
+    from vmapdbg.lint.ignores import list_mistakes
 
-    for mistake in list_other_mistakes(findings, CODES):
+    for mistake in list_mistakes(findings, CODES):
         say_once(mistake)
 
 
