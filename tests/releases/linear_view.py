@@ -58,7 +58,6 @@ def is_decided(access: Any) -> bool:
 
 
 def describe(compiled: Any) -> dict[str, Any]:
-    from vmapdbg.child.program.linear import Step, Value
     from vmapdbg.child.program.linear_reader import read_linear
 
     program = read_linear(compiled.uops)
@@ -67,7 +66,6 @@ def describe(compiled: Any) -> dict[str, Any]:
     for access in stores:
         written[access.buffer.slot] |= set(reached(access))
     loads = [a for a in program.accesses if not a.is_store and a.buffer.space == "global"]
-    depth = sum({Step.OPEN: 1, Step.CLOSE: -1}.get(kind, 0) for kind, _ in program.steps)
     addresses = {id(v) for a in program.accesses for root in (a.index, a.gate) if root is not None for v in walk(root)}
     return {
         "sizes": {b.slot: b.size for b in program.buffers if b.space == "global"},
@@ -77,16 +75,11 @@ def describe(compiled: Any) -> dict[str, Any]:
             a.buffer.name for a in loads if is_decided(a) and any(not 0 <= i < a.buffer.size for i in reached(a))
         ],
         "open": [loop.name for loop in program.open_loops],
-        "depth": depth,
         "outs": list(compiled.outs),
         "ins": list(compiled.ins),
         "accesses": len(stores) + len(loads),
         "trips": math.prod(loop.trips for loop in (*program.loops, *program.threads)),
-        "computed": sum(
-            value.lanes
-            for kind, value in program.steps
-            if kind is Step.COMPUTE and isinstance(value, Value) and is_counted(value) and id(value) not in addresses
-        ),
+        "computed": sum(v.lanes for v, _ in program.computed if is_counted(v) and id(v) not in addresses),
     }
 
 

@@ -10,7 +10,6 @@ A UOp has one Value, so two values are equal if they are the same object.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,13 +102,10 @@ class MemoryAccess:
         return [self.index] if self.gate is None else [self.index, self.gate]
 
 
-class Step(enum.Enum):
-    OPEN, CLOSE, COMPUTE, ACCESS = range(4)
-
-
 @dataclass
 class LinearProgram:
-    """A whole program: `steps` in order, each with its ProgramLoop, Value or MemoryAccess.
+    """A whole program. `computed` are its values in order, without constants, loaded values and loops, each with the
+    threads and the loops around it from the outermost.
 
     `threads` are also the variables that a launch goes through (`core_id`). `addressing` are the addresses, the
     gates (also of ops that are no access), and the numbers of threads. `open_loops` are loops without an END.
@@ -117,11 +113,11 @@ class LinearProgram:
 
     buffers: list[Buffer] = field(default_factory=list)
     accesses: list[MemoryAccess] = field(default_factory=list)
+    computed: list[tuple[Value, tuple[ProgramLoop, ...]]] = field(default_factory=list)
     loops: list[ProgramLoop] = field(default_factory=list)
     threads: list[ProgramLoop] = field(default_factory=list)
     addressing: list[Value] = field(default_factory=list)
     loaded: dict[Value, MemoryAccess] = field(default_factory=dict)
-    steps: list[tuple[Step, ProgramLoop | Value | MemoryAccess]] = field(default_factory=list)
     open_loops: list[ProgramLoop] = field(default_factory=list)
 
 

@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.child.program.linear import (
-    CORE,
-    INTEGERS,
-    Buffer,
-    LinearProgram,
-    MemoryAccess,
-    ProgramLoop,
-    Step,
-    UOp,
-    Value,
-)
+from vmapdbg.child.program.linear import CORE, INTEGERS, Buffer, LinearProgram, MemoryAccess, ProgramLoop, UOp, Value
 from vmapdbg.model.ops import ARITHMETIC
 
 _ORDERS = frozenset({"BARRIER", "END", "ENDIF", "GROUP", "NOOP", "STORE"})
@@ -56,7 +46,8 @@ class Reader:
         self.values: dict[UOp, Value] = {}
         self.buffers: dict[UOp, Buffer] = {}
         self.stores: dict[UOp, MemoryAccess] = {}
-        self.around: list[ProgramLoop] = []
+        # the threads, and the loops around the current op
+        self.around: tuple[ProgramLoop, ...] = ()
         self.gates: list[Value] = []
 
     def read(self, uops: Sequence[UOp]) -> LinearProgram:
@@ -69,6 +60,7 @@ class Reader:
                     self.program.addressing.append(self.value_of(u.src[0]))
                 if loop.op == "thread" or (loop.name in self.launched_by and loop.lowest == 0):
                     self.program.threads.append(loop)
+        self.around = tuple(self.program.threads)
         for u in uops:
             self.read_op(u)
         ended = {id(self.values[u.src[1]]) for u in uops if u.op.name == "END" and u.src[1] in self.values}
@@ -76,15 +68,13 @@ class Reader:
         return self.program
 
     def read_op(self, u: UOp) -> None:
-        name, steps = u.op.name, self.program.steps
+        name = u.op.name
         if name == "RANGE":
             loop = self.loop_of(u)
             self.program.loops.append(loop)
-            self.around.append(loop)
-            steps.append((Step.OPEN, loop))
-        elif name == "END":
-            if self.around:
-                steps.append((Step.CLOSE, self.around.pop()))
+            self.around += (loop,)
+        elif name == "END" and self.around and self.around[-1].op == "loop":
+            self.around = self.around[:-1]
         elif name == "IF":
             self.gates.append(self.value_of(u.src[0]))
             self.program.addressing.append(self.gates[-1])
@@ -100,7 +90,7 @@ class Reader:
         elif name not in _NOT_VALUES:
             value = self.value_of(u)
             if not isinstance(value, ProgramLoop) and value.op != "const":
-                steps.append((Step.COMPUTE, value))
+                self.program.computed.append((value, self.around))
 
     def loop_of(self, u: UOp) -> ProgramLoop:
         found = self.values.get(u)
@@ -135,10 +125,9 @@ class Reader:
             # all of the gates must hold
             assert gate is not None
             gate = Value("and", (gate, other), "bool", 1, lowest=0, highest=1)
-        loops = (*self.program.threads, *self.around)
-        access = MemoryAccess(buffer, index, gate, is_store, value, width or value.lanes, loops, tuple(follows), u)
+        width = width or value.lanes
+        access = MemoryAccess(buffer, index, gate, is_store, value, width, self.around, tuple(follows), u)
         self.program.accesses.append(access)
-        self.program.steps.append((Step.ACCESS, access))
         if is_store:
             self.stores[u] = access
         else:

@@ -13,7 +13,7 @@ import itertools
 import math
 import pickle
 import sys
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ from typing import Any
 
 from vmapdbg.child.listen.releases import first_element
 from vmapdbg.child.listen.rendering import CompiledKernel, compile_kernel, make_renderer
-from vmapdbg.child.program.linear import CORE, LinearProgram, MemoryAccess, ProgramLoop, Step, UOp, Value
+from vmapdbg.child.program.linear import CORE, LinearProgram, ProgramLoop, UOp, Value
 from vmapdbg.child.program.linear_reader import (
     find_constant,
     find_space,
@@ -89,7 +89,6 @@ def count_work(program: LinearProgram) -> Work:
     Arithmetic on addresses and gates is not counted. A trip count that depends on a variable is taken at its
     maximum. Both branches of an IF count.
     """
-    threads = math.prod(thread.trips for thread in program.threads if thread.is_thread)
     addresses: set[Value] = set()
     todo = list(program.addressing)
     while todo:
@@ -97,33 +96,25 @@ def count_work(program: LinearProgram) -> Work:
         if value not in addresses and value.op != "load":
             addresses.add(value)
             todo += value.sources
-    ops = moved = 0
-    for what, times in repeat_steps(program):
-        if isinstance(what, Value):
-            ops += times * what.operations * (what not in addresses)
-        elif what.buffer.space in {"global", "image"}:
-            moved += times * what.value.lanes * what.value.itemsize
+
+    def count(loops: Iterable[ProgramLoop]) -> int:
+        # a variable that launches go through has one value in a launch
+        return math.prod(loop.trips for loop in loops if loop.op == "loop" or loop.is_thread)
+
+    ops = sum(value.operations * count(loops) for value, loops in program.computed if value not in addresses)
+    moved = sum(
+        access.value.lanes * access.value.itemsize * count(access.loops)
+        for access in program.accesses
+        if access.buffer.space in {"global", "image"}
+    )
     local = sum(buffer.size * buffer.itemsize for buffer in program.buffers if buffer.space == "local")
-    return Work(ops * threads, moved * threads, local, threads)
+    return Work(ops, moved, local, count(program.threads))
 
 
 def count_steps(program: LinearProgram, fixed: Container[UOp] = ()) -> int:
     """Returns how many ops a program runs in all its threads; of loops and threads in `fixed` one step runs."""
-    threads = math.prod(thread.trips for thread in program.threads if thread.uop not in fixed)
-    return threads * sum(times for _, times in repeat_steps(program, fixed))
-
-
-def repeat_steps(program: LinearProgram, fixed: Container[UOp] = ()) -> Iterator[tuple[Value | MemoryAccess, int]]:
-    """Yields each value and access of a program with how often one thread computes it."""
-    repeated = [1]
-    for step, what in program.steps:
-        if step is Step.OPEN and isinstance(what, ProgramLoop):
-            trips = 1 if what.uop in fixed else what.trips
-            repeated.append(repeated[-1] * trips)
-        elif step is Step.CLOSE:
-            repeated.pop()
-        else:
-            yield what, repeated[-1]
+    around = [loops for _, loops in program.computed] + [access.loops for access in program.accesses]
+    return sum(math.prod(loop.trips for loop in loops if loop.uop not in fixed) for loops in around)
 
 
 @functools.cache
