@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 from hypothesis import given
@@ -40,7 +41,7 @@ def bounds_of(address: UOp, gate: UOp | None) -> tuple[int, int]:
 
 
 def elements(reach: Reach) -> set[int]:
-    bases = {reach.base + sum(map(int, step)) for step in itertools.product(*(one.values for one in reach.summands))}
+    bases = {reach.base + sum(map(int, step)) for step in itertools.product(*reach.sets)}
     return {base + i for base in bases for i in range(reach.width)}
 
 
@@ -110,7 +111,9 @@ def test_reach_is_exact(sizes: list[int], terms: list, gate: tuple[int, int] | N
     steps = [dict(zip(loops, values, strict=True)) for values in itertools.product(*map(range, sizes))]
     passed = [step for step in steps if condition is None or evaluate(condition, step)]
     starts = [evaluate(address, step) for step in passed]
-    assert reach.steps == len(passed)
+    used = {u for root in (address, condition) if root is not None for u in root.toposort()}
+    repeats = math.prod(size for loop, size in zip(loops, sizes, strict=True) if loop not in used)
+    assert reach.steps * repeats == len(passed)
     if passed:
         assert (reach.lowest, reach.highest) == (min(starts), max(starts) + width - 1)
         assert elements(reach) == {start + i for start in starts for i in range(width)}

@@ -200,8 +200,9 @@ def write_expression(expression: Value, names: Mapping[Value, str]) -> str:
     return text[1:-1] if TEXT.get(expression.op, "").startswith("(") else text
 
 
-def split_terms(address: Value) -> tuple[int, list[tuple[Value, int]]]:
-    """Returns an address as a constant and terms (expression, factor), sums and constant factors taken apart."""
+def split_terms(address: Value, ends: Container[Value] = ()) -> tuple[int, list[tuple[Value, int]]]:
+    """Returns an address as a constant and terms (expression, factor), sums and constant factors taken apart, but not
+    inside of `ends`."""
     base, terms = 0, dict[Value, int]()
     todo = [(address, 1)]
     while todo:
@@ -210,6 +211,8 @@ def split_terms(address: Value) -> tuple[int, list[tuple[Value, int]]]:
             base += value.constant * scale
             continue
         match value.op, value.sources:
+            case _ if value in ends:
+                terms[value] = terms.get(value, 0) + scale
             case "add", (left, right):
                 todo += [(left, scale), (right, scale)]
             case "sub", (left, right):

@@ -1,7 +1,7 @@
 """What addresses of a linear program reach if their gates hold. Runs in the child.
 
 An address is a sum of terms. Terms that share no loop are independent. Terms that share a loop are gone through
-together, step by step, as one summand, and the whole is one value of each summand, added: exact, and small even if the
+together, step by step, and give one set; the whole is one value of each set, added: exact, and small even if the
 kernel has millions of steps. A set that takes more than `MOST_STEPS` stays undecided (None) and is never guessed.
 
 numpy takes a tenth of a second to import, and most kernels do not need it: only the functions that need it import it.
@@ -43,35 +43,25 @@ _LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, eq=False)
-class Summand:
-    """The values that terms with loops in common add to an address, each once, sorted; and in how many steps."""
-
-    values: range | Integers
-    steps: int
-
-
-@dataclass(frozen=True)
 class Reach:
-    """The addresses of one access: `base` + one value of each summand + 0..`width`-1, in elements. A summand without
-    values: no step passes the gate."""
+    """The addresses of one access: `base` + one value of each set + 0..`width`-1, in elements.
+
+    A set has the values that terms with loops in common add to the address, each once, sorted; none if no step passes
+    the gate. `steps` counts the steps that pass it, of the loops that the address or the gate uses.
+    """
 
     base: int
-    summands: tuple[Summand, ...]
+    sets: tuple[range | Integers, ...]
     width: int
-    # how often each address is accessed by loops that neither the address nor the gate uses
-    repeats: int = 1
-
-    @property
-    def steps(self) -> int:
-        return math.prod(s.steps for s in self.summands) * self.repeats
+    steps: int
 
     @property
     def lowest(self) -> int:
-        return self.base + sum(int(s.values[0]) for s in self.summands)
+        return self.base + sum(int(values[0]) for values in self.sets)
 
     @property
     def highest(self) -> int:
-        return self.base + sum(int(s.values[-1]) for s in self.summands) + self.width - 1
+        return self.base + sum(int(values[-1]) for values in self.sets) + self.width - 1
 
 
 _Part: TypeAlias = tuple[frozenset[Value], list[tuple[Value, int]], list[Value]]
@@ -91,27 +81,27 @@ def find_reach(address: Value, gate: Value | None, loops: Iterable[ProgramLoop],
             if other[0] & part[0]:
                 part = (part[0] | other[0], part[1] + other[1], part[2] + other[2])
         joined = [*apart, part]
-    used = frozenset[Value]().union(*(part[0] for part in parts))
-    repeats = math.prod(size for loop, size in sizes.items() if loop not in used)
-    return Reach(base, tuple(_make_summand(*part, sizes) for part in joined), width, repeats)
+    found = [_find_values(*part, sizes) for part in joined]
+    return Reach(base, tuple(values for values, _ in found), width, math.prod(steps for _, steps in found))
 
 
-def _make_summand(
+def _find_values(
     loops: frozenset[Value], terms: list[tuple[Value, int]], conditions: list[Value], sizes: Mapping[Value, int]
-) -> Summand:
+) -> tuple[range | Integers, int]:
+    """Returns the values that some terms add to an address, and in how many steps. Raises Undecided."""
     if len(loops) == 1 and not conditions and len(terms) == 1 and terms[0][0] in loops:
         size, step = sizes[terms[0][0]], terms[0][1]
         if step == 0:
-            return Summand(range(1), size)
+            return range(1), size
         if step > 0:
-            return Summand(range(0, size * step, step), size)
-        return Summand(range((size - 1) * step, 1, -step), size)
+            return range(0, size * step, step), size
+        return range((size - 1) * step, 1, -step), size
     steps = math.prod(sizes[loop] for loop in loops)
     if steps > MOST_STEPS:
         raise Undecided(f"{steps} steps")
     order = sorted(loops, key=lambda loop: loop.name)
     blocks = list(evaluate_sums(terms, conditions, {loop: sizes[loop] for loop in order}))
-    return Summand(_join_distinct(blocks), sum(block.size for block in blocks))
+    return _join_distinct(blocks), sum(block.size for block in blocks)
 
 
 def evaluate_sums(
@@ -175,10 +165,10 @@ def count_written(reaches: Sequence[Reach], size: int) -> tuple[int, int | None,
     """Returns how many elements all the stores to one buffer of `size` elements write with repetitions, how many
     different elements (None: undecided), and the first element that they do not write (None: none, or undecided).
 
-    Repeats of a whole store count as one (`Reach.repeats` has them).
+    Repeats of a whole store, in loops that its address does not use, count as one.
     """
     live = [r for r in reaches if r.steps]
-    stores = sum(r.steps // r.repeats * r.width for r in live)
+    stores = sum(r.steps * r.width for r in live)
     merged = _merge_constants(live)
     if len(merged) == 1 and (elements := _count_distinct(merged[0])) is not None and elements == size:
         lowest, highest = (sum(int(values[end]) for values in merged[0]) for end in (0, -1))
@@ -207,7 +197,7 @@ def _merge_constants(reaches: Sequence[Reach]) -> list[list[Values]]:
     was unrolled."""
     by_values: dict[tuple[object, ...], list[Reach]] = {}
     for r in reaches:
-        alike = (s.values if isinstance(s.values, range) else s.values.tobytes() for s in r.summands)
+        alike = (values if isinstance(values, range) else values.tobytes() for values in r.sets)
         by_values.setdefault(tuple(alike), []).append(r)
     merged: list[list[Values]] = []
     for alike in by_values.values():
@@ -216,7 +206,7 @@ def _merge_constants(reaches: Sequence[Reach]) -> list[list[Values]]:
         packed = range(constants[0], constants[-1] + 1, step or 1)
         if list(packed) == constants:
             constants = packed
-        merged.append([constants, *(s.values for s in alike[0].summands)])
+        merged.append([constants, *alike[0].sets])
     return merged
 
 
@@ -294,17 +284,12 @@ def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
             value, low, high = compared
             lowest, highest = known.get(value, bounds_of(value))
             known[value] = max(lowest, low), min(highest, high)
-    for value in walk([address], known):
-        if value not in known and value.op in {"add", "mul", "shl", "sub"}:
-            (a, b), (c, d) = known[value.sources[0]], known[value.sources[1]]
-            if value.op == "shl":
-                # the factors of the shifts
-                c, d = 1 << max(c, 0), 1 << min(max(d, 0), 64)
-            products = [a * c, a * d, b * c, b * d]
-            ends = {"add": [a + c, b + d], "sub": [a - d, b - c]}.get(value.op, products)
-            known[value] = min(ends), max(ends)
-        known.setdefault(value, bounds_of(value))
-    return known[address]
+    lowest, terms = split_terms(address, known)
+    highest = lowest
+    for value, scale in terms:
+        ends = [scale * end for end in known.get(value) or bounds_of(value)]
+        lowest, highest = lowest + min(ends), highest + max(ends)
+    return lowest, highest
 
 
 def _read_comparison(condition: Value) -> tuple[Value, int, int] | None:
