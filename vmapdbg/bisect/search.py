@@ -241,53 +241,47 @@ class DecisionSearch:
     outcomes: dict[Choices, str]
 
 
-class DecisionSearcher:
+class DecisionSearcher(Searcher[Choice]):
     """Searches for decisions in about `budget` runs."""
 
     def __init__(self, capture: Capture, forceable: Choices, ask: Ask[Choice], budget: int):
-        self.schedules = capture.schedules
-        self.releasable: list[Choice] = []
-        for schedule in self.schedules:
-            self.releasable += list_releasable(schedule)
-        self.forceable = forceable
-        self.searcher = Searcher(forceable, ask, budget)
-
-    @property
-    def left(self) -> int:
-        return max(self.searcher.budget - len(self.searcher.outcomes), 0)
+        super().__init__(forceable, ask, budget)
+        self.schedules, self.forceable = capture.schedules, forceable
 
     def find_mending(self, is_right: Callable[[str], bool]) -> DecisionSearch:
         """Forces all nodes, or all reduces if these are enough, then as few as still make the outcome right.
 
         If a single node does, the nodes near it are tried, too. If forcing does not help, realize points are let go.
         """
-        searcher = self.searcher
         reduces = frozenset(filter(is_reduce, self.forceable))
-        if reduces and is_right(searcher.look([reduces])[0]):
-            searcher.given = reduces
-        smallest, is_minimal = searcher.find_minimal(lambda part: part, is_right, is_limited=True)
+        if reduces and is_right(self.look([reduces])[0]):
+            self.given = reduces
+        smallest, is_minimal = self.find_minimal(lambda part: part, is_right, is_limited=True)
         if smallest is None:
             return self.find_single(is_right)
         if len(smallest) > 1:
-            return DecisionSearch((smallest,), is_minimal, searcher.outcomes)
+            return DecisionSearch((smallest,), is_minimal, self.outcomes)
         (choice,) = smallest
-        near = list_nearest(self.schedules, choice, self.forceable)[:MOST_NEIGHBOURS]
-        searcher.look([frozenset({other}) for other in near[: self.left]])
-        return DecisionSearch(self._list_singles(is_right), True, searcher.outcomes)
+        self._look_at_singles(list_nearest(self.schedules, choice, self.forceable)[:MOST_NEIGHBOURS])
+        return DecisionSearch(self._list_singles(is_right), True, self.outcomes)
 
     def find_single(self, does: Callable[[str], bool]) -> DecisionSearch:
         """Tries single decisions: lets realize points go, then forces nodes, reduces first."""
         forced = sorted(self.forceable, key=lambda choice: (not is_reduce(choice), choice))
-        singles = [frozenset({choice}) for choice in [*self.releasable, *forced]]
-        outcomes = self.searcher.outcomes
-        new = [one for one in singles if one not in outcomes]
-        self.searcher.look(new[: self.left])
-        complete = outcomes.keys() >= set(singles)
-        return DecisionSearch(self._list_singles(does), complete, self.searcher.outcomes)
+        released = [choice for schedule in self.schedules for choice in list_releasable(schedule)]
+        complete = self._look_at_singles([*released, *forced])
+        return DecisionSearch(self._list_singles(does), complete, self.outcomes)
+
+    def _look_at_singles(self, choices: Iterable[Choice]) -> bool:
+        """Tries single decisions as far as the budget allows. Returns whether all are tried."""
+        singles = [frozenset({choice}) for choice in choices]
+        new = [one for one in singles if one not in self.outcomes]
+        left = max(self.budget - len(self.outcomes), 0)
+        self.look(new[:left])
+        return len(new) <= left
 
     def _list_singles(self, does: Callable[[str], bool]) -> tuple[Choices, ...]:
-        tried = self.searcher.outcomes.items()
-        return tuple(one for one, outcome in tried if len(one) == 1 and does(outcome))
+        return tuple(one for one, outcome in self.outcomes.items() if len(one) == 1 and does(outcome))
 
 
 # *** commits
