@@ -6,7 +6,6 @@ import functools
 import mmap
 import os
 import signal
-import struct
 import sys
 import threading
 import time
@@ -30,8 +29,6 @@ _FREE, _SHARE = 1.0, 0.05
 _POLL = 0.05
 """Seconds between two looks whether the process still lives."""
 _NONE = -1
-# the number of the current schedule, and of its launch
-_PLACE = struct.Struct("qq")
 
 
 def hold(lifeline: int) -> None:
@@ -137,7 +134,8 @@ class Shadow:
         # how many schedules have begun to run, and the launches of the last
         self.begun = 0
         self.steps: Sequence[PlannedLaunch] = ()
-        self.place = mmap.mmap(-1, _PLACE.size)
+        # the number of the current schedule, and of its launch, in memory that the copy shares
+        self.place = memoryview(mmap.mmap(-1, 16)).cast("q")
         self.note(_NONE)
 
     def watch(self, tensor_module: ModuleType) -> None:
@@ -148,8 +146,8 @@ class Shadow:
             watch_launches(changes, tensor_module, self)
 
     def note(self, launch: int) -> None:
-        """Writes the current launch to memory that the copy shares."""
-        _PLACE.pack_into(self.place, 0, self.begun, launch)
+        """Notes the current launch for the copy."""
+        self.place[0], self.place[1] = self.begun, launch
 
     # *** launches
 
@@ -205,7 +203,7 @@ class Shadow:
 
     def describe_place(self) -> str:
         """Returns what ran when the process died: ` while kernel r_4_4 ran`, ` after its schedules had run`."""
-        begun, launch = _PLACE.unpack_from(self.place, 0)
+        begun, launch = self.place
         if begun != self.begun:
             return f" in schedule {begun - 1}, which ran later than what is shown"
         if launch == _NONE:
