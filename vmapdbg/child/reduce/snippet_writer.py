@@ -7,10 +7,8 @@ with places for the texts of other nodes. The first form that builds exactly thi
 
 from __future__ import annotations
 
-import base64
 import math
 import textwrap
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -32,7 +30,7 @@ Form = tuple[str, tuple[UOp, ...]]
 _LONGEST = 64
 """An expression longer than this gets a name."""
 _LITERALS = 1024
-"""Buffers with more elements than this are written as packed bytes, not as numbers."""
+"""Buffers with more elements than this are written as bytes, not as numbers."""
 _LARGEST = 16 << 20
 """The most bytes of one buffer that a snippet can hold."""
 _WIDTH = 110
@@ -46,17 +44,6 @@ _IMPORTS = {
 _OPERATORS = {Ops.ADD: "+", Ops.MUL: "*", Ops.CMPLT: "<", Ops.CMPNE: "!=", Ops.AND: "&", Ops.OR: "|", Ops.XOR: "^"}
 _INDEX_OPERATORS = {**_OPERATORS, Ops.IDIV: "//", Ops.MOD: "%"}
 _REDUCES = {Ops.ADD: "sum", Ops.MAX: "max", Ops.MUL: "prod"}
-_KERNEL = "it has a kernel in it (a custom kernel, or a graph that is scheduled already)"
-_SHARDED = "it is sharded over devices"
-_CANNOT = {
-    Ops.KERNEL: _KERNEL,
-    Ops.AFTER: _KERNEL,
-    Ops.CUSTOM_KERNEL: "it has a custom kernel in it",
-    Ops.MULTI: _SHARDED,
-    Ops.MSELECT: _SHARDED,
-    Ops.MSTACK: _SHARDED,
-    Ops.BUFFER_VIEW: "it has a view of a DISK buffer in it",
-}
 _NAMES = {"Tensor": Tensor, "UOp": UOp, "Ops": Ops, "dtypes": dtypes, "inf": math.inf, "nan": math.nan}
 """What a form may name."""
 
@@ -102,8 +89,6 @@ class _Writer:
 
     def write(self) -> str:
         for u in self.nodes:
-            if u.op in _CANNOT:
-                raise WriteError(_CANNOT[u.op])
             if u.op in {Ops.RANGE, Ops.BIND}:
                 self.name_index(u)
         if self.lines:
@@ -163,8 +148,8 @@ class _Writer:
 
     def list_forms(self, u: UOp) -> Iterator[Form]:
         """Yields the forms of a node, the nicest first. The text of an input is empty. Raises WriteError at the end."""
-        if isinstance(u.dtype, ImageDType) or not isinstance(u.device, str):
-            raise WriteError(f"{u.op.name} is an image or sharded")
+        if isinstance(u.dtype, ImageDType) or not isinstance(u._device, str):
+            raise WriteError(f"its {u.op.name} is an image, or sharded over devices")
         if self.input_of(u) is not None:
             yield "", ()
         elif u.op is Ops.CONST:
@@ -234,8 +219,7 @@ class _Writer:
         elif source.device != Device.DEFAULT:
             where = f", device={source.device!r}"
         buffer = source.buffer
-        if not isinstance(buffer, Buffer):
-            raise WriteError(_SHARDED)
+        assert isinstance(buffer, Buffer)
         if not buffer.is_allocated():
             return self.assign("x", f"Tensor.empty({_write_shape(u.shape)}, dtype={source.dtype!r}{where})")
         return self.assign("x", _write_data(bytes(buffer.as_buffer()), source.dtype, u.shape, where) + realize)
@@ -328,7 +312,7 @@ def _write_shape(shape: Iterable[Any]) -> str:
 
 
 def _write_data(data: bytes, dtype: DType, shape: tuple[int, ...], where: str) -> str:
-    """Returns the text of a lazy Tensor of `shape` with these bytes: nested lists, or packed bytes if it is large.
+    """Returns the text of a lazy Tensor of `shape` with these bytes: nested lists, or bytes if it is large.
 
     `where` is the text of the argument that says its device, if it needs one. Raises WriteError.
     """
@@ -336,7 +320,7 @@ def _write_data(data: bytes, dtype: DType, shape: tuple[int, ...], where: str) -
     if not count:
         return f"Tensor.empty({_write_shape(shape)}, dtype={dtype!r}{where})"
     if count > _LITERALS or dtype.fmt is None:
-        text, stored = _write_packed(data, dtype, where), (count,)
+        text, stored = _write_bytes(data, dtype, where), (count,)
     else:
         # a list cannot have shape ()
         stored = shape or (1,)
@@ -356,27 +340,20 @@ def _write_numbers(numbers: NDArray[Any]) -> str:
     return f"[{', '.join(parts)}]"
 
 
-def _write_packed(data: bytes, dtype: DType, where: str) -> str:
+def _write_bytes(data: bytes, dtype: DType, where: str) -> str:
     if len(data) > _LARGEST:
         raise WriteError(f"an input of {len(data):,} bytes is too large for a snippet, which holds {_LARGEST:,}")
-    text = base64.b85encode(zlib.compress(data, 9)).decode("ascii")
-    size = _WIDTH - 10
-    lines = [f'        b"{text[i : i + size]}"\n' for i in range(0, len(text), size)]
-    return f"Tensor(\n    unpack(\n{''.join(lines)}    ),\n    dtype={dtype!r}{where},\n)"
+    lines = [f'        "{line}"\n' for line in textwrap.wrap(data.hex(), _WIDTH - 10)]
+    return f"Tensor(\n    bytes.fromhex(\n{''.join(lines)}    ),\n    dtype={dtype!r}{where},\n)"
 
 
 def _write_imports(body: str) -> list[str]:
     """Returns the import lines for the names that a text uses."""
     lines: list[str] = []
-    if "unpack(" in body:
-        lines += ["import base64", "import zlib"]
     for module, names in _IMPORTS.items():
-        used = [name for name in names if name in body]
         if module == "tinygrad" and lines:
             lines.append("")
+        used = [name for name in names if name in body]
         if used:
             lines.append(f"from {module} import {', '.join(used)}")
-    if "unpack(" in body:
-        lines += ["", "", "def unpack(text: bytes) -> bytes:"]
-        lines += ["    return zlib.decompress(base64.b85decode(text))", ""]
     return lines
