@@ -23,18 +23,18 @@ def split_ignored(findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tup
     ignored: list[Finding] = []
     for finding in findings:
         comment = _COMMENT.search(find_line(finding.line, files))
-        if comment is None:
-            kept.append(finding)
-        elif comment["list"] is None or (comment["end"] is not None and finding.code in _split_codes(comment["codes"])):
+        if comment is not None and (comment["list"] is None or finding.code in _list_codes(comment)):
             ignored.append(finding)
         else:
-            # a list without `]` hides nothing: `list_mistakes` reports it
             kept.append(finding)
     return tuple(kept), tuple(ignored)
 
 
-def _split_codes(codes: str) -> list[str]:
-    return [code.strip().upper() for code in codes.split(",")]
+def _list_codes(comment: re.Match[str]) -> list[str]:
+    """Returns the codes in the list of a comment; a list without `]` hides nothing."""
+    if comment["end"] is None:
+        return []
+    return [code.strip().upper() for code in comment["codes"].split(",")]
 
 
 def list_mistakes(findings: Iterable[Finding], known: Collection[str]) -> Iterator[str]:
@@ -47,8 +47,7 @@ def list_mistakes(findings: Iterable[Finding], known: Collection[str]) -> Iterat
             continue
         if comment["end"] is None:
             yield f"{place}: {comment[0].strip()} has no ] at its end"
-            continue
-        for code in _split_codes(comment["codes"]):
+        for code in _list_codes(comment):
             if code not in known:
                 yield f"{place}: unknown code {code!r} in ignore[{comment['codes']}]: choose from {', '.join(known)}"
 
