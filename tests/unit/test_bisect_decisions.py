@@ -123,7 +123,7 @@ def test_the_nearest_come_first() -> None:
     capture = make_chain(6)
     choices = list_forceable(capture.schedules[0])
     elsewhere = Choice(1, 3, "MUL")
-    near = list_nearest(capture.schedules, choices[1], [*choices, elsewhere])
+    near = list_nearest(choices[1], [*choices, elsewhere])
     assert [choice.node for choice in near] == [1, 3, 4, 5, 6]
 
 

@@ -212,21 +212,11 @@ def list_releasable(schedule: Schedule) -> list[Choice]:
     return found
 
 
-def list_nearest(schedules: Sequence[Schedule], start: Choice, others: Collection[Choice]) -> list[Choice]:
-    """Returns the choices about the same schedule, sorted by the distance of their nodes from the node of `start`."""
-    found = {choice.node: choice for choice in others if choice.schedule == start.schedule and choice != start}
-    neighbours: dict[int, set[int]] = {}
-    for node in schedules[start.schedule].nodes:
-        for source in node.src:
-            neighbours.setdefault(node.id, set()).add(source)
-            neighbours.setdefault(source, set()).add(node.id)
-    order = [start.node]
-    seen = {start.node}
-    for at in order:
-        new = sorted(neighbours.get(at, set()) - seen)
-        seen.update(new)
-        order += new
-    return [found[node] for node in order if node in found]
+def list_nearest(start: Choice, others: Collection[Choice]) -> list[Choice]:
+    """Returns the choices about the same schedule, sorted by the distance of their nodes from the node of `start` in
+    the order of the graph."""
+    found = [choice for choice in others if choice.schedule == start.schedule and choice != start]
+    return sorted(found, key=lambda choice: (abs(choice.node - start.node), choice.node))
 
 
 @dataclass(frozen=True)
@@ -262,7 +252,7 @@ class DecisionSearcher(Searcher[Choice]):
         if len(smallest) > 1:
             return DecisionSearch((smallest,), is_minimal, self.outcomes)
         (choice,) = smallest
-        self._look_at_singles(list_nearest(self.schedules, choice, self.forceable)[:MOST_NEIGHBOURS])
+        self._look_at_singles(list_nearest(choice, self.forceable)[:MOST_NEIGHBOURS])
         return DecisionSearch(self._list_singles(is_right), True, self.outcomes)
 
     def find_single(self, does: Callable[[str], bool]) -> DecisionSearch:
