@@ -35,8 +35,8 @@ class Value:
     `op` is "const", "loop", "thread", "variable", "load", "cast", a name of `model.ops.ARITHMETIC`, or tinygrad's
     own name in lower case.
     `dtype` is tinygrad's name of the scalar ("int", "float", "bool"), `itemsize` its bytes, `lanes` how many of them.
-    `lowest` and `highest` are bounds of an integer, None if they are not known. `sources` of a load are its result if
-    its gate does not hold. `operations` counts its arithmetic ops, 0 if it only moves or packs values.
+    `bounds` of an integer are None if they are not known. `sources` of a load are its result if its gate does not
+    hold. `operations` counts its arithmetic ops, 0 if it only moves or packs values.
     """
 
     op: str
@@ -46,8 +46,7 @@ class Value:
     lanes: int = 1
     constant: int | float | bool | None = None
     name: str = ""
-    lowest: int | None = None
-    highest: int | None = None
+    bounds: tuple[int, int] | None = None
     uop: UOp = field(default=None, repr=False)
     operations: int = 0
 
@@ -134,9 +133,7 @@ TEXT = {op.name: op.text for op in ARITHMETIC.values() if op.text is not None} |
 
 def bounds_of(value: Value) -> tuple[int, int]:
     """Returns tinygrad's bounds of a value, or the bounds of its dtype."""
-    if value.lowest is None or value.highest is None:
-        return INTEGERS.get(value.dtype, INTEGERS["weakint"])
-    return value.lowest, value.highest
+    return value.bounds or INTEGERS.get(value.dtype, INTEGERS["weakint"])
 
 
 def keeps_value(cast: Value) -> bool:

@@ -58,7 +58,7 @@ class Reader:
                 if loop.op == "thread":
                     # the number of threads is known before they run
                     self.program.addressing.append(self.value_of(u.src[0]))
-                if loop.op == "thread" or (loop.name in self.launched_by and loop.lowest == 0):
+                if loop.op == "thread" or (loop.name in self.launched_by and u.vmin == 0):
                     self.program.threads.append(loop)
         self.around = tuple(self.program.threads)
         for u in uops:
@@ -102,7 +102,7 @@ class Reader:
             op, end = _LOOP_OPS[u.op.name], u.src[0]
             trips, symbolic = int(end.vmax), end.vmin != end.vmax
         loop = ProgramLoop(op, (), _name_dtype(u), 4, name=loop_name(u), uop=u, trips=trips, symbolic=symbolic)
-        loop.lowest, loop.highest = int(u.vmin), int(u.vmax)
+        loop.bounds = int(u.vmin), int(u.vmax)
         self.values[u] = loop
         return loop
 
@@ -124,7 +124,7 @@ class Reader:
         for other in gates[1:]:
             # all of the gates must hold
             assert gate is not None
-            gate = Value("and", (gate, other), "bool", 1, lowest=0, highest=1)
+            gate = Value("and", (gate, other), "bool", 1, bounds=(0, 1))
         width = width or value.lanes
         access = MemoryAccess(buffer, index, gate, is_store, value, width, self.around, tuple(follows), u)
         self.program.accesses.append(access)
@@ -204,7 +204,7 @@ class Reader:
                 sources = u.src[1:2]
         values = tuple(self.value_of(s) for s in sources if s.op.name not in _ORDERS and not is_pointer(s))
         value = Value(op, values, name_dtype(dtype), getattr(dtype, "itemsize", 0), _lanes_of(u), constant)
-        value.lowest, value.highest = _bounds_of(u)
+        value.bounds = _bounds_of(u)
         value.uop, value.operations = u, _count_operations(u, value.lanes)
         self.values[u] = value
         return value
@@ -292,15 +292,15 @@ def _count_operations(u: UOp, lanes: int) -> int:
     return 2 * lanes if u.op.name == "MULACC" else lanes
 
 
-def _bounds_of(u: UOp) -> tuple[int | None, int | None]:
+def _bounds_of(u: UOp) -> tuple[int, int] | None:
     if _name_dtype(u) not in INTEGERS and _name_dtype(u) != "bool":
-        return None, None
+        return None
     try:
         lowest, highest = u.vmin, u.vmax
     except Exception:  # a loaded value, or a kind of value that has no bounds in this release
-        return None, None
+        return None
     if not isinstance(lowest, int) or not isinstance(highest, int):
-        return None, None
+        return None
     return int(lowest), int(highest)
 
 
