@@ -195,12 +195,7 @@ def explain_endless(found: Endless) -> Explanation:
         return explain_chain(context, chain)
     circles: list[list[RewriteStep]] = []
     for circle in find_circles(found.waiting, context.replace):
-        steps: list[RewriteStep] = []
-        for node, _, made in circle:
-            if made is node:
-                steps.append(RewriteStep(name_uop(node), None, None))
-            else:
-                steps.append(_explain_step(context, node, made, (context.bpm, context.pm)))
+        steps = [_explain_step(context, node, made, (context.bpm, context.pm)) for node, _, made in circle]
         # it starts with a node that a rule replaced
         rotated = [steps[index:] + steps[:index] for index in range(len(steps))]
         circles.append(min(rotated, key=lambda steps: (steps[0].becomes is None, str(steps))))
@@ -240,6 +235,9 @@ def find_rule(context: Any, matchers: Sequence[Any], node: UOp, fits: Callable[[
 
 
 def _explain_step(context: Any, node: UOp, made: UOp, matchers: Sequence[Any]) -> RewriteStep:
+    if made is node:
+        # only its sources were replaced
+        return RewriteStep(name_uop(node), None, None)
     place = find_rule(context, matchers, node, lambda answer: answer is made)
     added = tuple(name_uop(source) for source in made.src if source not in node.src)
     return RewriteStep(name_uop(node), name_uop(made), place, added)
