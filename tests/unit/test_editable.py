@@ -1,16 +1,16 @@
-"""A tinygrad that is installed from its checkout (`pip install -e`) is the release only with the release's code."""
+"""A tinygrad that is installed from its checkout (`pip install -e`) is the release only at the release's tag."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from vmapdbg.install import trees
-from vmapdbg.install.overlay import TINYGRAD_SOURCE, TINYGRAD_VERSION, find_editable, installed_folder
-from vmapdbg.install.trees import Tree, find_imported, hash_source, is_release
+from vmapdbg.install.overlay import TINYGRAD_VERSION, find_editable, installed_folder
+from vmapdbg.install.trees import find_imported, find_tree, is_release
 
 
 def install_editable(site: Path, checkout: Path) -> None:
@@ -23,11 +23,18 @@ def install_editable(site: Path, checkout: Path) -> None:
     (info / "direct_url.json").write_text(json.dumps(told), encoding="utf-8")
 
 
+def git(folder: Path, *arguments: str) -> None:
+    names = ["-c", "user.name=a", "-c", "user.email=a@b.example"]
+    subprocess.run(["git", "-C", str(folder), *names, *arguments], check=True, capture_output=True)
+
+
 def make_checkout(folder: Path) -> Path:
-    for name, text in {"__init__.py": "", "tensor.py": "X = 1\n", "runtime/autogen/big.py": "Y = 1\n"}.items():
+    for name, text in {"__init__.py": "", "tensor.py": "X = 1\n"}.items():
         file = folder / "tinygrad" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "release"], ["tag", f"v{TINYGRAD_VERSION}"]):
+        git(folder, *arguments)
     return folder
 
 
@@ -40,12 +47,6 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def test_the_installed_release_has_the_hash_that_is_known() -> None:
-    folder = installed_folder().parent
-    assert (folder / f"tinygrad-{TINYGRAD_VERSION}.dist-info").is_dir()
-    assert hash_source(folder) == TINYGRAD_SOURCE
-
-
 def test_a_checkout_is_found_by_what_pip_noted(checkout: Path) -> None:
     assert find_editable() == checkout.resolve()
     assert installed_folder() == checkout.resolve() / "tinygrad"
@@ -56,20 +57,23 @@ def test_a_checkout_is_found_by_what_pip_noted(checkout: Path) -> None:
     assert found.folder == checkout.resolve()
 
 
-def test_its_code_decides(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "TINYGRAD_SOURCE", hash_source(checkout))
-    tree = Tree(checkout, TINYGRAD_VERSION)
-    assert is_release(tree)
-    (checkout / "tinygrad" / "tensor.py").write_bytes(b"X = 1\r\n")
-    (checkout / "tinygrad" / "runtime" / "autogen" / "big.py").write_text("Y = 2\n", encoding="utf-8")
-    assert is_release(tree)
+def is_release_now(checkout: Path) -> bool:
+    find_tree.cache_clear()
+    return is_release(find_tree(str(checkout)))
+
+
+def test_its_tag_decides(checkout: Path) -> None:
+    assert is_release_now(checkout)
+    (checkout / "notes.txt").write_text("not part of git", encoding="utf-8")
+    assert is_release_now(checkout)
     (checkout / "tinygrad" / "tensor.py").write_text("X = 2\n", encoding="utf-8")
-    assert not is_release(tree)
-    # the same code somewhere else is not what is imported
-    other = make_checkout(checkout.parent / "other")
-    assert hash_source(other) != hash_source(checkout)
-    monkeypatch.setattr(trees, "TINYGRAD_SOURCE", hash_source(other))
-    assert not is_release(Tree(other, TINYGRAD_VERSION))
+    assert not is_release_now(checkout)
+    git(checkout, "commit", "-qam", "later")
+    assert not is_release_now(checkout)
+
+
+def test_the_release_somewhere_else_is_not_what_is_imported(checkout: Path) -> None:
+    assert not is_release_now(make_checkout(checkout.parent / "other"))
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,6 @@ from typing import Any, Protocol
 Patch = Callable[[types.ModuleType], None]
 
 TINYGRAD_VERSION = "0.12.0"
-TINYGRAD_SOURCE = "84f45328b85930e3e9c1ddfee98e7d4553006344b77bc458f779f2628ce7e9d2"
-"""What `vmapdbg.install.trees.hash_source` says of that release."""
 PATCHES_VARIABLE = "VMAPDBG_PATCHES"
 OBSERVE_VARIABLE = "VMAPDBG_OBSERVE"
 BOOTSTRAP_DIR = Path(__file__).parent / "bootstrap"

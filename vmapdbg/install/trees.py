@@ -29,7 +29,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from vmapdbg.install.overlay import TINYGRAD_SOURCE, TINYGRAD_VERSION, find_editable
+from vmapdbg.install.overlay import TINYGRAD_VERSION, find_editable
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.wording import shorten_commit
 
@@ -38,7 +38,6 @@ OLDEST = (0, 12)
 
 _RELEASE = re.compile(r"\d+(\.\d+)+((a|b|rc|\.post|\.dev)\d+)?")
 _VERSION_IN_SETUP = re.compile(r"""^\s*version\s*=\s*["']([^"']+)["']""", re.MULTILINE)
-_GENERATED = "runtime/autogen/"
 CACHE_VARIABLE = "VMAPDBG_CACHE"
 
 
@@ -171,26 +170,14 @@ def find_imported(path: Sequence[str]) -> Tree | None:
 
 def is_release(tree: Tree) -> bool:
     """Returns whether the overlay can patch a tree: it was installed from the package of the release, or it is the
-    checkout that tinygrad is installed from (`pip install -e`), with the code of the release. The version alone does
-    not say that: a checkout has the version of the release before it."""
+    checkout that tinygrad is installed from (`pip install -e`), unchanged at the tag of the release. The version alone
+    does not say that: a checkout has the version of the release before it."""
     if (tree.folder / f"tinygrad-{TINYGRAD_VERSION}.dist-info").is_dir():
         return True
-    return find_editable() == tree.folder.resolve() and hash_source(tree.folder) == TINYGRAD_SOURCE
-
-
-def hash_source(folder: Path) -> str:
-    """Returns the hash of the package's Python files, without the files that tinygrad generates."""
-    # imported here because few users have an editable install
-    import hashlib
-
-    package = folder / "tinygrad"
-    found = hashlib.sha256()
-    for file in sorted(package.rglob("*.py"), key=lambda file: file.relative_to(package).as_posix()):
-        name = file.relative_to(package).as_posix()
-        if not name.startswith(_GENERATED):
-            # git on Windows may change line ends
-            found.update(name.encode() + b"\0" + file.read_bytes().replace(b"\r\n", b"\n") + b"\0")
-    return found.hexdigest()
+    if tree.commit is None or find_editable() != tree.folder.resolve():
+        return False
+    tag = f"v{TINYGRAD_VERSION}"
+    return run_git(tree.folder, "describe", "--tags", "--dirty", f"--match={tag}") == f"{tag}\n".encode()
 
 
 class TreeError(Failure):

@@ -205,7 +205,7 @@ def choose_tinygrad(job: Job, given: Patches | None) -> Job:
             tree = find_installed(job.folder)
             name = f"tinygrad {tree.title} in {tree.folder}"
             if tree.version == TINYGRAD_VERSION:
-                name += ", whose code differs from the release"
+                name += f", which is not an unchanged checkout of the tag v{TINYGRAD_VERSION}"
             if tree.folder == find_editable():
                 # named here, because the child would import a folder of that name without an __init__.py first
                 job = replace(job, tree=str(tree.folder))
