@@ -6,10 +6,6 @@ import contextlib
 import functools
 import itertools
 import os
-import shlex
-import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
@@ -22,7 +18,6 @@ from vmapdbg.model.failure import EXIT_CHILD, EXIT_SNIPPET
 from vmapdbg.model.store import dump_document
 
 _DISPLAY, _PAGER = "vmapdbg.display", "vmapdbg.pager"
-_DEFAULT_PAGER = "less"
 _NARROWEST = 20
 
 Colour = Literal["auto", "always", "never"]
@@ -150,6 +145,9 @@ def make_console(stderr: bool = False) -> Any:
     display = get_display()
     file = display.file or start_pager(display) if not stderr else None
     more: dict[str, Any] = {}
+    if file is not None and display.file is None:
+        # the pager shows its text on a terminal
+        more = {"force_terminal": True}
     if display.colour == "always":
         more = {"force_terminal": True, "no_color": False}
         if os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
@@ -164,79 +162,36 @@ def make_console(stderr: bool = False) -> Any:
 # *** the pager
 
 
-class Pager:
-    """A process that shows what is written to it. If the reader closes it, the rest is dropped and the command goes on
-    to its end."""
-
-    encoding = "utf-8"
-
-    def __init__(self, command: str) -> None:
-        # as git does: exit at once if the text fits on one screen, show colours, leave the text on the screen
-        environment = {"LESS": "FRX", "LV": "-c", **os.environ}
-        self.process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE, env=environment)
-        assert self.process.stdin is not None
-        self.pipe: IO[bytes] = self.process.stdin
-
-    def write(self, text: str) -> int:
-        with contextlib.suppress(BrokenPipeError, ValueError):
-            self.pipe.write(text.encode(self.encoding, "backslashreplace"))
-        return len(text)
-
-    def flush(self) -> None:
-        with contextlib.suppress(BrokenPipeError, ValueError):
-            self.pipe.flush()
-
-    def isatty(self) -> bool:
-        """Returns True: the pager shows its text on a terminal."""
-        return True
-
-    def close(self) -> None:
-        """Waits until the reader closes the pager. Ctrl-C goes to the pager meanwhile."""
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            with contextlib.suppress(BrokenPipeError):
-                self.pipe.close()
-            self.process.wait()
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-
-def start_pager(display: Display) -> Any:
-    """Returns the pager of the command, and starts it the first time. Returns None if nothing is paged."""
+def start_pager(display: Display) -> IO[str] | None:
+    """Returns what writes to the pager of the command, and starts the pager the first time: $PAGER, else less. Returns
+    None if nothing is paged."""
     context = click.get_current_context(silent=True)
-    if context is None:
+    if context is None or not is_paged(display):
         return None
-    if _PAGER not in context.meta and (command := choose_pager(display)) is not None:
+    if _PAGER not in context.meta:
         sys.stdout.flush()
-        context.meta[_PAGER] = Pager(command)
+        # as git does: exit at once if the text fits on one screen, show colours, leave the text on the screen
+        os.environ.setdefault("LESS", "FRX")
+        os.environ.setdefault("LV", "-c")
+        stack = contextlib.ExitStack()
+        context.meta[_PAGER] = stack, stack.enter_context(click.get_pager_file(color=True))
         context.call_on_close(close_pager)
-    return context.meta.get(_PAGER)
+    return context.meta[_PAGER][1]
 
 
 def close_pager() -> None:
     """Waits for the end of the pager, if there is one, so that messages on stderr come after it."""
-    pager = _get_meta().pop(_PAGER, None)
-    if pager is not None:
-        pager.close()
+    if _PAGER in _get_meta():
+        stack, _ = _get_meta().pop(_PAGER)
+        stack.close()
 
 
-def choose_pager(display: Display) -> str | None:
-    """Returns the command of the pager: $PAGER, else less. Returns None if it is switched off or missing, or stdout is
-    no terminal."""
+def is_paged(display: Display) -> bool:
+    """Returns whether results go through a pager: stdout is a terminal, and neither the options nor the environment
+    switch the pager off."""
     if not display.paged or os.environ.get("NO_PAGER") or not sys.stdout.isatty():
-        return None
-    command = os.environ.get("PAGER", _DEFAULT_PAGER)
-    if os.environ.get("TERM", "dumb") == "dumb" or command.strip() in ("", "cat"):
-        return None
-    try:
-        program = shlex.split(command)[0]
-    except ValueError:
-        program = command
-    if shutil.which(program) is None:
-        if "PAGER" in os.environ:
-            say(f"there is no program {program}, which PAGER names: printed without it")
-        return None
-    return command
+        return False
+    return os.environ.get("TERM", "dumb") != "dumb" and os.environ.get("PAGER", "less").strip() not in ("", "cat")
 
 
 # *** progress

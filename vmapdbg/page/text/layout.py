@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple, TypeVar
@@ -343,8 +344,11 @@ class LegibleConsole(Console):
         return make_legible(super().get_style(name, default=default))
 
     def on_broken_pipe(self) -> None:
-        """Raises, because rich would end the tool with exit code 1 when the reader of a pipe closes it."""
-        raise
+        """Raises if the reader of stdout closed it: rich would end the tool with exit code 1. If the reader closed the
+        pager, drops the rest."""
+        if self.file in (sys.stdout, sys.stderr):
+            raise
+        self.quiet = True
 
 
 @functools.cache
