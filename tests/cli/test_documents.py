@@ -46,7 +46,7 @@ PRINTED = [
     ("why-value", ("why", "--value", SNIPPET, "--json", *BROKEN)),
     pytest.param(
         "bisect",
-        ("bisect", "samples/unclosed_range.py", "--on", "crash", "--runs", "4", "--json"),
+        ("bisect", "samples/unclosed_range.py", "--by", "crash", "--runs", "4", "--json"),
         marks=pytest.mark.slow,
     ),
     pytest.param(

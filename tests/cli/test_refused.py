@@ -13,7 +13,6 @@ from tool import ROOT, run_command
 NOTEBOOK = "a.ipynb is a notebook: jupyter nbconvert --to script a.ipynb makes a Python file of it"
 TWO_SNIPPETS = "-c CODE is the snippet, and ok.py is another one: give one of them"
 NOTHING = "no SNIPPET given, and none is remembered here: run vmapdbg show SNIPPET first"
-REMOVED = "was removed: the numpy reference finds all that it found"
 NOT_STOCK = "--decisions is about tinygrad as it is: --tinygrad VERSION|PATH, or --patches none"
 NOT_WITH = "--decisions goes with neither --commits nor --reduce"
 PAGES = "the ending must be one of .html, .htm"
@@ -120,9 +119,6 @@ REFUSED = {
     ),
     "diff ok.py ok.py --baseline=none": "ok.py is compared with ok.py: with two of them there is no --baseline",
     "why --json ok.py": "--json is for --value",
-    "check ok.py --oracle stock,numpy": f"--oracle stock,numpy {REMOVED}",
-    "check ok.py --oracle python": f"--oracle python {REMOVED}",
-    "check ok.py --paranoid": f"--paranoid {REMOVED}",
     "bisect ok.py --runs 1": "Invalid value for '--runs': 1 is not in the range x>=2",
     "bisect ok.py --baseline none": "--baseline is for --decisions",
     "bisect ok.py --decisions": NOT_STOCK,

@@ -44,7 +44,6 @@ FEW_STATES = ("all", "0.14.0")
 
 PATCHED_RUNS = {
     "check.160": "check {run} --width 160",
-    "check.oracles": "check {run} --width 80 --oracle stock --elements 20",
     "why.value.json": "why --value {run} --json",
     "diff.run": "diff {run} --baseline=none --width 80",
     "lint.run": "lint {run} --width 80",

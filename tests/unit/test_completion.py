@@ -22,8 +22,6 @@ def offered(words: list[str], incomplete: str) -> set[str]:
         (["show", "--only"], "ranges,v", {"ranges,vmap"}),
         (["bisect", "--by"], "k", {"kernels"}),
         (["bisect"], "--o", {"--output"}),
-        # --paranoid
-        (["check"], "--pa", {"--patches"}),
         (["show", "--patches"], "all,-n", {"all,-nested-ranges"}),
         (["show", "--patches"], "no", {"none"}),
         (["run", "--patches"], "clo", {"close-ranges"}),
@@ -36,7 +34,6 @@ def offered(words: list[str], incomplete: str) -> set[str]:
     ],
 )
 def test_names_are_completed(words: list[str], incomplete: str, expected: set[str]) -> None:
-    """The old names of options still work, and are not offered."""
     assert offered(words, incomplete) == expected
 
 

@@ -13,9 +13,7 @@ from vmapdbg.bisect import DEFAULT_RUNS, KERNEL_COUNT, KINDS
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import check_output
-from vmapdbg.model.vocabulary import OutcomeKind
 
-DEFAULT_KIND: OutcomeKind = "values"
 _SECONDS = 60
 
 
@@ -40,12 +38,13 @@ class OutcomeType(options.ParamType):
     "--by",
     "kind",
     type=OutcomeType(),
-    help=f"What distinguishes outcomes: {', '.join(KINDS)}, or a count: '12 kernels'.  [default: {DEFAULT_KIND}]",
+    default="values",
+    show_default=True,
+    help=f"What distinguishes outcomes: {', '.join(KINDS)}, or a count: '12 kernels'.",
 )
 @click.option("--commits", "span", metavar="GOOD..BAD", help="Find the commit of tinygrad that changed the outcome.")
 @click.option("--decisions", is_flag=True, help="Find the single decision of the scheduler that makes it right.")
 @options.baseline("With --decisions: the right outcome is its outcome. As for diff.", metavar="SPEC")
-@click.option("--on", "old_kind", type=click.Choice(KINDS), hidden=True, help="The old name of --by.")
 @click.option("--runs", type=click.IntRange(min=2), help=f"About how many runs at most.  [default: {DEFAULT_RUNS}]")
 @click.option("--reduce", "with_snippet", is_flag=True, help="Write a small snippet that still shows the difference.")
 @options.output("The file for it; default: stdout.")
@@ -55,11 +54,10 @@ class OutcomeType(options.ParamType):
 @console.display_options
 def bisect(
     snippet: str | None,
-    kind: str | None,
+    kind: str,
     span: str | None,
     decisions: bool,
     baseline: str | None,
-    old_kind: OutcomeKind | None,
     runs: int | None,
     with_snippet: bool,
     output: Path | None,
@@ -97,7 +95,6 @@ def bisect(
         if not with_snippet:
             raise Failure("-o is the file for --reduce")
         check_output(output, snippet)
-    kind = kind or old_kind or DEFAULT_KIND
     settings = jobs.settings_for(snippet, given)
     runs = runs or settings.runs or DEFAULT_RUNS
     if decisions and (span is not None or with_snippet):

@@ -23,20 +23,8 @@ if TYPE_CHECKING:
 _REFERENCE = "the numpy reference"
 
 
-def refuse_oracle(context: click.Context, option: click.Parameter, value: str | bool | None) -> None:
-    """Raises UsageError for an oracle that was removed."""
-    if value == "numpy" or not value:
-        return
-    name = "--paranoid" if value is True else f"--oracle {value}"
-    raise click.UsageError(f"{name} was removed: the numpy reference finds all that it found")
-
-
 @click.command(cls=options.SnippetCommand)
 @options.snippet
-@click.option(
-    "--oracle", hidden=True, callback=refuse_oracle, expose_value=False, help="There is one reference: numpy."
-)
-@click.option("--paranoid", is_flag=True, hidden=True, callback=refuse_oracle, expose_value=False)
 @options.json("Print the findings and comparisons as one JSON document.")
 @options.of_job
 @console.display_options

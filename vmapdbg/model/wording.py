@@ -57,14 +57,6 @@ def shorten_commit(commit: str) -> str:
     return f"{digits[:12]}{dash}{dirty}"
 
 
-def format_seconds(seconds: float) -> str:
-    """Returns `8 s`, `3 min`, `2 h`; at least `1 s`."""
-    for size, unit in ((3600, "h"), (60, "min")):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(seconds, 1):.0f} s"
-
-
 def split_place(place: str) -> tuple[str, int | None]:
     """Returns file and line of `file:12`, a place in the user's code; the text and None if it has no line."""
     # from the right: a path may contain a colon
