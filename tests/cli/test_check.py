@@ -282,7 +282,6 @@ def test_bisect_by_crash_and_the_remembered_snippet(tmp_path: Path) -> None:
     done = run_tool("bisect", UNCLOSED, "--by", "crash", cwd=tmp_path)
     assert done.returncode == 1
     assert "close-ranges" in done.stdout
-    # the old name of --by
     again = run_tool("bisect", "--by", "crash", "--patches", "close-ranges", cwd=tmp_path)
     assert "unclosed_range.py" in again.stderr
     assert "by crash" in " ".join(again.stdout.split())

@@ -17,7 +17,7 @@ from vmapdbg.model.store import check_output
 _SECONDS = 60
 
 
-class OutcomeType(options.ParamType):
+class OutcomeType(click.ParamType[Any]):
     """A kind of outcome, or a number of kernels: `12 kernels` distinguishes runs with 12 kernels from all others."""
 
     name = "KIND"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -19,11 +18,6 @@ if TYPE_CHECKING:
 
     from vmapdbg.diff.result import ScheduleDiff
     from vmapdbg.page.view import View
-
-    ParamType = click.ParamType[Any]
-else:
-    # before click 8.5 it takes no type argument
-    ParamType = click.ParamType
 
 _ARGUMENTS = "vmapdbg.arguments"
 """The words after `--`, in the `meta` of the context."""
@@ -70,7 +64,7 @@ def offer_baselines(context: click.Context, option: click.Parameter, incomplete:
 # *** types
 
 
-class PatchesType(ParamType):
+class PatchesType(click.ParamType[Any]):
     """A `--patches` value."""
 
     name = "SPEC"
@@ -82,7 +76,7 @@ class PatchesType(ParamType):
             self.fail(str(error), param, ctx)
 
 
-class NamesType(ParamType):
+class NamesType(click.ParamType[Any]):
     """A comma separated list of names, each in `known`. `noun` is what error messages call a name."""
 
     def __init__(self, noun: str, known: Collection[str], convert_name: Callable[[str], str] = str):
@@ -100,7 +94,7 @@ class NamesType(ParamType):
         return offer_last(self.known, incomplete)
 
 
-class ScheduleType(ParamType):
+class ScheduleType(click.ParamType[Any]):
     """The number of a schedule, or `all`."""
 
     name = "N|all"
@@ -112,19 +106,6 @@ class ScheduleType(ParamType):
             return int(str(value))
         except ValueError:
             self.fail(f"{value!r} is not a schedule number and not 'all'", param, ctx)
-
-
-class SecondsType(click.FloatRange):
-    """A number of seconds greater than 0."""
-
-    def __init__(self) -> None:
-        super().__init__(min=0, min_open=True)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        seconds = super().convert(value, param, ctx)
-        if math.isnan(seconds):
-            self.fail(f"{value!r} is not a number of seconds", param, ctx)
-        return seconds
 
 
 # *** options that several commands have
@@ -226,7 +207,8 @@ def of_job(command: F) -> F:
     """Gives a SnippetCommand the options of a job."""
     code = click.option("-c", "code", metavar="CODE", help="Python code in place of SNIPPET; - reads it from stdin.")
     spec = patches("Which patches are on: all, none, or a list such as all,-close-ranges.  [default: all]")
-    timeout = click.option("--timeout", type=SecondsType(), help="Stop the snippet after this many seconds.")
+    seconds = click.FloatRange(min=0, min_open=True)
+    timeout = click.option("--timeout", type=seconds, help="Stop the snippet after this many seconds.")
     return code(target("Render source for this target.")(spec(tinygrad(timeout(command)))))
 
 
