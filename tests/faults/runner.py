@@ -23,7 +23,7 @@ from vmapdbg.install import overlay
 from vmapdbg.install.patches import format_patches, parse_patches, patch_states
 from vmapdbg.lint import RULES, lint_capture
 from vmapdbg.model import capture as model
-from vmapdbg.model.store import to_data
+from vmapdbg.model.store import list_fields
 
 FILE = "<fault>"
 ERRORS = [rule.code for rule in RULES if rule.severity == "error"]
@@ -110,15 +110,15 @@ def run(names: list[str]) -> None:
             "unseen": fault.unseen,
             "wrong_values": fault.wrong_values,
             "target": fault.target,
-            "healthy": to_data(lint_capture(healthy, codes=ERRORS)),
-            "healthy_error": to_data(healthy.error),
-            "error": to_data(broken.error),
-            "findings": to_data(findings),
+            "healthy": lint_capture(healthy, codes=ERRORS),
+            "healthy_error": healthy.error,
+            "error": broken.error,
+            "findings": findings,
             "found": bool(told),
             # the place of the first finding that names the right line and node, from 1
             "rank": next((i for i, is_right in enumerate(right, 1) if is_right), None),
         }
-        print(json.dumps(row), flush=True)
+        print(json.dumps(row, default=list_fields), flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.evidence import EvidenceFolder
-from vmapdbg.model.store import to_data
+from vmapdbg.model.store import list_fields
 
 
 def judge(folder: Path) -> None:
@@ -21,8 +21,8 @@ def judge(folder: Path) -> None:
         evidence_folder = EvidenceFolder(one)
         for file in evidence_folder.find_files():
             evidence = pickle.loads(file.read_bytes())
-            checks.append(to_data(ScheduleChecker(evidence, evidence_folder).check()))
-        print(json.dumps({"name": one.name, "report": {"schedules": checks}}), flush=True)
+            checks.append(ScheduleChecker(evidence, evidence_folder).check())
+        print(json.dumps({"name": one.name, "report": {"schedules": checks}}, default=list_fields), flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import pytest
 
 from tests.faults.runner import FILE, Laboratory, find_line
 from vmapdbg.child.evidence.collector import Collector
-from vmapdbg.model.store import to_data
+from vmapdbg.model.store import list_fields
 
 
 def fill_inputs(patch: pytest.MonkeyPatch) -> None:
@@ -63,8 +63,8 @@ def run(folder: Path, names: list[str]) -> None:
             fault.plant(patch)
             capture = laboratory.capture(fault.snippet, fault.target)
         line = find_line(fault.snippet).removeprefix(f"{FILE}:")
-        row = {"name": fault.name, "what": fault.what, "op": fault.op, "line": line, "capture": to_data(capture)}
-        print(json.dumps(row), flush=True)
+        row = {"name": fault.name, "what": fault.what, "op": fault.op, "line": line, "capture": capture}
+        print(json.dumps(row, default=list_fields), flush=True)
 
 
 if __name__ == "__main__":

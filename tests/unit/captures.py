@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from vmapdbg.model.capture import (
     Versions,
     VmapEntry,
 )
+from vmapdbg.model.store import dump_compact
 
 SNIPPET = "samples/lost_range.py"
 ALL_ON = {
@@ -342,3 +344,8 @@ def many_schedules(count: int = 7) -> Capture:
             kernels = (make_kernel("r_9", key="other"),)
         schedules.append(make_schedule(number, copies=number % 2, kernels=kernels))
     return make_capture(*schedules)
+
+
+def to_data(document: Any) -> Any:
+    """Returns a document as plain JSON data."""
+    return json.loads(dump_compact(document))

@@ -40,7 +40,7 @@ from vmapdbg.child.compare.kernel_rerun import align_buffer
 from vmapdbg.child.evidence.evidence import WrittenBuffer
 from vmapdbg.model.capture import SnippetError
 from vmapdbg.model.crash import Crash
-from vmapdbg.model.store import build_data, to_data
+from vmapdbg.model.store import build_data, dump_compact
 from vmapdbg.model.vocabulary import CrashStage
 from vmapdbg.page.check_sentences import add_pattern_sentences, describe_pattern, make_findings
 from vmapdbg.reference.graph import Unknown
@@ -274,7 +274,7 @@ def test_the_report_has_the_sentence_beside_the_data() -> None:
     assert found.pattern == "along axis 0 all 3 slices are the last one"
     assert found.pattern_data is not None
     assert (found.pattern_data.rule, found.pattern_data.axis, found.pattern_data.first) == ("repeated", 0, 2)
-    assert build_data(CheckReport, json.loads(json.dumps(to_data(report)))) == report
+    assert build_data(CheckReport, json.loads(dump_compact(report))) == report
 
 
 # *** buffers

@@ -21,14 +21,14 @@ from vmapdbg.diff.pairing import find_opcodes
 from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.diff.source import align_sources, canonize_source
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Output, Range, Realized, Reason, SnippetError
-from vmapdbg.model.store import load_capture, to_data
+from vmapdbg.model.store import dump_compact, load_capture
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 SEEDS = st.integers(0, 10**6)
 
 
 def dump(diff: CaptureDiff) -> str:
-    return json.dumps(to_data(diff), allow_nan=False)
+    return dump_compact(diff)
 
 
 def kernels_of(diff: CaptureDiff) -> list[tuple[str, list[int], list[int]]]:

@@ -9,10 +9,11 @@ from typing import Any, get_args
 
 import captures
 import pytest
+from captures import to_data
 from jsonschema import Draft202012Validator
 
 from vmapdbg.diff.captures import diff_captures
-from vmapdbg.model.store import load_capture, to_data
+from vmapdbg.model.store import load_capture
 from vmapdbg.model.vocabulary import DocumentKind, Rule
 from vmapdbg.page.documents import DOCUMENTS, FOLDER, LintDocument, dump_schema, make_document, make_schema, schema_file
 

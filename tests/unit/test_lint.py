@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captures import lost_range, make_capture, make_kernel, make_node, make_schedule
+from captures import lost_range, make_capture, make_kernel, make_node, make_schedule, to_data
 from rendered import flatten, print_to_text
 
 from vmapdbg.lint import CODES, RULES, lint_capture
 from vmapdbg.lint.ignores import list_mistakes, split_ignored
 from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Loop, Outside, Range, Reset, Versions, WrongTime
-from vmapdbg.model.store import from_data, to_data
+from vmapdbg.model.store import from_data
 from vmapdbg.model.vocabulary import AccessKind, LoopKind
 from vmapdbg.page.documents import LintDocument, make_document
 from vmapdbg.page.text.lint import dump_github, dump_sarif, print_concise, print_explanation, print_text

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import captures
 import pytest
+from captures import to_data
 
 from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.store import (
@@ -20,7 +21,6 @@ from vmapdbg.model.store import (
     load_capture,
     parse_capture,
     save_capture,
-    to_data,
     write_atomically,
     write_output,
 )

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captures import make_schedule
+from captures import make_schedule, to_data
 from rich.console import Console
 from suite_runs import NODES, make_program, one_kernel, save_run, two_kernels
 
 from vmapdbg.diff.result import KernelChange, KernelSide
 from vmapdbg.model.capture import Schedule, Versions
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import to_data
 from vmapdbg.page.text.suite import dump_suite_github, name_change, print_suite
 from vmapdbg.suite.compare import SuiteDiff, compare_runs, diff_test, estimate_cost, join_related
 from vmapdbg.suite.saved import end_run, load_run, name_test, new_folder, prepare_folder, start_run, strip_schedule

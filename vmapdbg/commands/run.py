@@ -32,7 +32,7 @@ from vmapdbg.install.patches import Patches, format_patches
 from vmapdbg.install.trees import find_tree
 from vmapdbg.model.capture import SCHEMA, Finding, Versions
 from vmapdbg.model.failure import EXIT_CHILD, EXIT_USAGE, Failure
-from vmapdbg.model.store import build_data, check_output, dump_document, to_data, write_output
+from vmapdbg.model.store import build_data, check_output, dump_compact, dump_document, write_output
 from vmapdbg.model.wording import format_plural
 from vmapdbg.suite.saved import FAILED, RUN_SCHEMA, SavedRun, end_run, load_run, new_folder, prepare_folder
 
@@ -61,11 +61,11 @@ class Program:
     def collect(self, kind: str, folder: Path, stdout: IO[str] | None = None, **needed: Any) -> int:
         """Runs the program, whose processes lint, save or check (`kind`) what they schedule, and write to a folder.
         Returns its exit code: 128 + the number of the signal that killed it, as in a shell. `stdout` is where it
-        prints, None for the tool's stdout; `needed` is what the kind needs, as JSON."""
+        prints, None for the tool's stdout; `needed` is what the kind needs."""
         # set if a test of another project runs this tool
         os.environ.pop("PYTEST_CURRENT_TEST", None)
         asked = {"kind": kind, "folder": str(folder), **needed}
-        environment = {**self.environment(observes=True), "VMAPDBG_COLLECT": json.dumps(asked)}
+        environment = {**self.environment(observes=True), "VMAPDBG_COLLECT": dump_compact(asked)}
         process = subprocess.Popen(self.command, env=environment, stdout=stdout)
         # Ctrl-C goes to the program as well: the program decides what to do
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -257,7 +257,7 @@ def run_and_save(program: Program, folder: Path) -> int:
         patches=program.job.patch_states,
         program=program.arguments,
     )
-    status = program.collect("save", folder, run=to_data(run))
+    status = program.collect("save", folder, run=run)
     saved = end_run(folder, replace(run, status=status))
     if not saved:
         console.say("the program made no schedule: nothing was saved")

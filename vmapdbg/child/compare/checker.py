@@ -11,7 +11,6 @@ It ends when the program has ended and no evidence is left.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pickle
 import shutil
@@ -33,7 +32,7 @@ from vmapdbg.child.evidence.evidence import ASKED, Evidence, EvidenceFolder
 from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.reduce.trial import RUNS, Worker
 from vmapdbg.install.job import CheckRequest, ProgramCheckRequest, load_request
-from vmapdbg.model.store import append_line, to_data, write_atomically
+from vmapdbg.model.store import append_line, dump_compact, write_atomically
 from vmapdbg.model.wording import first_line
 from vmapdbg.reference.graph import OpGraph
 
@@ -185,8 +184,7 @@ class RunChecker:
         began = time.monotonic()
         if left and self._updates > max(_FREE, _SHARE * (began - self._began)):
             return
-        text = json.dumps(to_data(CheckReport(tuple(checks), left)), allow_nan=False)
-        write_atomically(self.request.output, text)
+        write_atomically(self.request.output, dump_compact(CheckReport(tuple(checks), left)))
         self._updates += time.monotonic() - began
 
 

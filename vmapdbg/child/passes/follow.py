@@ -8,7 +8,6 @@ schedule.
 from __future__ import annotations
 
 import functools
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +40,7 @@ from vmapdbg.child.run_snippet import Mode, run_in
 from vmapdbg.install.job import ValueRequest, load_request
 from vmapdbg.model import capture as model
 from vmapdbg.model.schedule_index import find_named
-from vmapdbg.model.store import to_data, write_atomically
+from vmapdbg.model.store import dump_compact, write_atomically
 from vmapdbg.model.wording import first_line
 from vmapdbg.reference.graph import Unknown
 
@@ -337,8 +336,8 @@ def _add_lines(path: SchedulePath, schedule: model.Schedule) -> SchedulePath:
 
 def _write(request: ValueRequest, capture: model.Capture, paths: list[SchedulePath], stopped: bool) -> None:
     """Writes what is known so far. `stopped`: there is more to come, which Ctrl-C may prevent."""
-    data = {"capture": to_data(capture), "report": to_data(ValueReport(tuple(paths), stopped))}
-    write_atomically(request.output, json.dumps(data, separators=(",", ":"), allow_nan=False))
+    found = {"capture": capture, "report": ValueReport(tuple(paths), stopped)}
+    write_atomically(request.output, dump_compact(found))
 
 
 if __name__ == "__main__":
