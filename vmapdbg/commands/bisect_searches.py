@@ -37,14 +37,7 @@ from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import count_kernels
 from vmapdbg.model.store import write_output
-from vmapdbg.page.documents import (
-    CommitTrial,
-    DecisionsDocument,
-    DecisionTrial,
-    History,
-    describe_choices,
-    make_bisect_document,
-)
+from vmapdbg.page import documents
 from vmapdbg.page.text.bisect import print_bisect, print_decisions, print_history
 
 _HANG = 20.0
@@ -79,7 +72,20 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
     if seconds is not None:
         reduced = reduce_job(job, kind, search, describe_end(outcomes.runs[0]), seconds)
     if as_json:
-        console.print_json(make_bisect_document(job.snippet, kind, search, outcomes.known, reduced))
+        document = documents.BisectDocument(
+            schema=SCHEMA,
+            kind="bisect",
+            snippet=job.snippet,
+            on=kind,
+            given=tuple(sorted(search.given)),
+            outcomes=tuple(outcomes.known),
+            removed=search.removed,
+            added=search.added,
+            enough=search.enough,
+            tried=tuple(documents.Trial(tuple(sorted(patches)), name) for patches, name in search.outcomes.items()),
+            reduced=reduced,
+        )
+        console.print_json(document)
     else:
         print_bisect(job.snippet, kind, search, outcomes.known, console.make_console())
     if reduced is not None:
@@ -225,7 +231,7 @@ class DecisionRunner:
         return one
 
 
-def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> DecisionsDocument:
+def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> documents.DecisionsDocument:
     """Runs the job with other decisions until the decisions that change its `kind` of outcome are found."""
     reference = None if baseline is None else baseline_of(job, baseline)
     console.say(f"running {job.snippet} up to about {budget} times, with all that it does")
@@ -274,7 +280,7 @@ def describe_search(
     right: str | None,
     given: str,
     candidates: int,
-) -> DecisionsDocument:
+) -> documents.DecisionsDocument:
     """Returns the document about a search: the found decisions with the fewest kernels first. `search` is None if the
     outcome was right already."""
     runs, job = runner.runs, runner.job
@@ -286,12 +292,12 @@ def describe_search(
         before, after = (jobs.add_findings(runs[choices].capture) for choices in (NOTHING, best[0]))
         changes = diff_captures(before, after, None)
 
-    def describe(choices: Choices) -> DecisionTrial:
+    def describe(choices: Choices) -> documents.DecisionTrial:
         run = runs[choices]
-        decided = describe_choices(choices, schedules, run.capture.schedules)
-        return DecisionTrial(decided, runner.ask([choices])[0], count_kernels(run.capture.schedules))
+        decided = documents.describe_choices(choices, schedules, run.capture.schedules)
+        return documents.DecisionTrial(decided, runner.ask([choices])[0], count_kernels(run.capture.schedules))
 
-    return DecisionsDocument(
+    return documents.DecisionsDocument(
         schema=SCHEMA,
         kind="bisect-decisions",
         snippet=job.snippet,
@@ -340,14 +346,14 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
         before, after = (jobs.add_findings(runs[commit].capture) for commit in (search.before, search.first))
         changes = diff_captures(before, after, None)
     tried = [commit for commit in search.commits if commit in search.outcomes]
-    history = History(
+    history = documents.History(
         schema=SCHEMA,
         kind="bisect-commits",
         snippet=job.snippet,
         by=kind,
         commits=len(search.commits) - 1,
         outcomes=tuple(outcomes.known),
-        tried=tuple(CommitTrial(describe_commit(top, commit), search.outcomes[commit]) for commit in tried),
+        tried=tuple(documents.CommitTrial(describe_commit(top, commit), search.outcomes[commit]) for commit in tried),
         suspects=tuple(describe_commit(top, commit) for commit in search.suspects),
         changes=changes,
     )

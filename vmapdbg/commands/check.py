@@ -51,9 +51,14 @@ def check(snippet: str | None, as_json: bool, given: options.JobOptions) -> None
 
     capture = replace(capture, findings=make_findings(capture, report))
     if as_json:
-        from vmapdbg.page.documents import make_check_document
+        from vmapdbg.page.check_sentences import add_pattern_sentences
+        from vmapdbg.page.documents import CheckDocument, make_document
 
-        console.print_json(make_check_document(capture, report))
+        schedules = add_pattern_sentences(report).schedules
+        document = make_document(
+            CheckDocument, capture, schedules=schedules, findings=capture.findings, left=report.left
+        )
+        console.print_json(document)
     elif capture.schedules:
         from vmapdbg.page.text.check import print_check
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from vmapdbg.install.patches import ALL, Patches, format_patches, parse_patches, patch_states
 from vmapdbg.install.targets import DEFAULT_TARGET
@@ -86,9 +86,10 @@ class Request:
     snippet fills it, and then realizes what the snippet leaves lazy; the other children read it. `tinygrad` is the
     folder of the job's tree, empty for the tinygrad that the interpreter finds, and `commit` its commit, if it has one.
     `lifeline` is the reading end of a pipe without a writer, -1 for none: it closes when the tool ends, and the child
-    then ends, too. With `shadow`, what was captured is reported even if the child dies.
+    then ends, too. With `shadow`, what was captured is reported even if the child dies. `module` answers the request.
     """
 
+    module: ClassVar = "vmapdbg.child.run_snippet"
     job: Job
     folder: str = ""
     evidence: str | None = None
@@ -115,6 +116,8 @@ class Request:
 class CheckRequest(Request):
     """Asks for a comparison of the evidence with the numpy reference, while the evidence is being written."""
 
+    module = "vmapdbg.child.compare.start"
+
     @property
     def over(self) -> Path:
         """A file that the tool makes when the snippet has ended and the evidence is complete."""
@@ -126,12 +129,15 @@ class ProgramCheckRequest(Request):
     """Asks for a comparison of what the processes of a program realize with the numpy reference: the job's snippet is
     the program. They fill `folder` (`vmapdbg.child.evidence.suite`); `output` gets a line of JSON for each schedule."""
 
+    module = "vmapdbg.child.compare.checker"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ValueRequest(Request):
     """Asks for the values of the outputs after each pass of the scheduler. `schedule` is the number of the schedule
     to follow, None for all. `subject` is the SUBJECT of the command line: its schedules are followed."""
 
+    module = "vmapdbg.child.passes.follow"
     schedule: int | None = None
     subject: str | None = None
 
@@ -147,6 +153,7 @@ class ReduceRequest(Request):
     numbers it sums, as `vmapdbg.diff.values` estimates it.
     """
 
+    module = "vmapdbg.child.reduce.reducer"
     other: Job | None
     by: str
     seconds: float

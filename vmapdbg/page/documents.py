@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from vmapdbg.bisect.outcome import NamedOutcome
-from vmapdbg.bisect.search import FoundSets, Reduced, Search
+from vmapdbg.bisect.search import FoundSets, Reduced
 from vmapdbg.check.findings import ProgramCheck
-from vmapdbg.check.result import CheckReport, ScheduleCheck, SchedulePath
+from vmapdbg.check.result import ScheduleCheck, SchedulePath
 from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.install.job import Choice
 from vmapdbg.model.capture import SCHEMA, Capture, Finding, Schedule, SnippetError, Versions
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import DocumentKind
-from vmapdbg.page.check_sentences import add_pattern_sentences
 from vmapdbg.page.graph.model import Graph
 from vmapdbg.suite.compare import SuiteDiff
 
@@ -97,12 +96,6 @@ def make_document(document: type[E], capture: Capture, **body: Any) -> E:
     )
 
 
-def make_check_document(capture: Capture, report: CheckReport) -> CheckDocument:
-    """Returns the document of a check; the findings of the capture are those of the check."""
-    schedules = add_pattern_sentences(report).schedules
-    return make_document(CheckDocument, capture, schedules=schedules, findings=capture.findings, left=report.left)
-
-
 # *** about several files, or a whole program
 
 
@@ -161,25 +154,6 @@ class BisectDocument(Document):
     enough: FoundSets
     tried: tuple[Trial, ...]
     reduced: Reduced | None
-
-
-def make_bisect_document(
-    snippet: str, on: str, search: Search, outcomes: Sequence[NamedOutcome], reduced: Reduced | None
-) -> BisectDocument:
-    """Returns what a search found; sets are written as sorted lists."""
-    return BisectDocument(
-        schema=SCHEMA,
-        kind="bisect",
-        snippet=snippet,
-        on=on,
-        given=tuple(sorted(search.given)),
-        outcomes=tuple(outcomes),
-        removed=search.removed,
-        added=search.added,
-        enough=search.enough,
-        tried=tuple(Trial(tuple(sorted(patches)), name) for patches, name in search.outcomes.items()),
-        reduced=reduced,
-    )
 
 
 # *** vmapdbg bisect --commits --json

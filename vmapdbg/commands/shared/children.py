@@ -19,16 +19,7 @@ from typing import IO, Generic, TypeVar
 
 from vmapdbg import __version__
 from vmapdbg.commands.shared.console import Progress, drop_progress
-from vmapdbg.install.job import (
-    CheckRequest,
-    Job,
-    ProgramCheckRequest,
-    ReduceRequest,
-    Request,
-    Run,
-    ValueRequest,
-    dump_record,
-)
+from vmapdbg.install.job import Job, Request, Run, dump_record
 from vmapdbg.install.overlay import BOOTSTRAP_DIR, child_environment
 from vmapdbg.install.patches import Patches, format_patches
 from vmapdbg.install.trees import TreeError, find_tree
@@ -36,14 +27,6 @@ from vmapdbg.model.capture import SCHEMA, Capture, SnippetError, Versions
 from vmapdbg.model.failure import EXIT_CHILD, Failure
 from vmapdbg.model.store import load_capture
 
-# the module that answers each kind of request
-_MODULES = {
-    Request: "vmapdbg.child.run_snippet",
-    CheckRequest: "vmapdbg.child.compare.start",
-    ProgramCheckRequest: "vmapdbg.child.compare.checker",
-    ReduceRequest: "vmapdbg.child.reduce.reducer",
-    ValueRequest: "vmapdbg.child.passes.follow",
-}
 _POLL = 0.2
 """Seconds between two looks at the progress of a child."""
 _LONGEST_REPORT = 60.0
@@ -171,7 +154,7 @@ def started_child(
         # the child may write to the same stdout: the tool's earlier output must come first
         sys.stdout.flush()
         process = subprocess.Popen(
-            [*python, _MODULES[type(request)], dump_record(request)],
+            [*python, request.module, dump_record(request)],
             env=child_environment(None if patches is None else format_patches(patches), environment, request.tinygrad),
             stdout=stdout,
             stderr=stderr,
