@@ -27,11 +27,10 @@ _FILE_WIDTH = 80
 
 @dataclass(frozen=True)
 class Linted:
-    """A capture with the findings of lint. `notes` are messages about the runs."""
+    """A capture with the findings of lint. `ignored` counts the findings that comments excluded."""
 
     capture: Capture
-    ignored: int = 0
-    notes: tuple[str, ...] = ()
+    ignored: int
 
     @property
     def is_dead(self) -> bool:
@@ -159,9 +158,6 @@ def lint(
         raise Failure("--select and --ignore leave no code to look for")
     check_files(snippets, output)
     linted = [lint_file(name, baseline, codes, given) for name, codes in zip(names, chosen, strict=True)]
-    for one in linted:
-        for message in one.notes:
-            console.say(message)
     if len(linted) > 1 or not linted[0].is_dead:
         write_linted(form, linted, output)
     sys.exit(max(one.exit_code for one in linted))
@@ -196,7 +192,6 @@ def check_files(snippets: Sequence[str], output: Path | None) -> None:
 def lint_file(name: str | None, baseline: str | None, codes: Sequence[str], given: options.JobOptions) -> Linted:
     """Returns what lint finds in a file; None is the snippet of the last show."""
     before: Capture | None = None
-    notes: list[str] = []
     if jobs.is_saved(name):
         capture = jobs.load_saved(name, given)
         if baseline is not None:
@@ -205,7 +200,7 @@ def lint_file(name: str | None, baseline: str | None, codes: Sequence[str], give
             before = load_capture(baseline)
         if any(kernel.accesses is None for kernel in capture.kernels):
             missing = "has no facts about memory: VD101, VD105 and VD106 find nothing"
-            notes.append(f"{name} was made by an older vmapdbg and {missing}")
+            console.say(f"{name} was made by an older vmapdbg and {missing}")
     else:
         job = jobs.make_job(name, given)
         if not NEED_BASELINE.intersection(codes) or is_same(job, baseline):
@@ -217,10 +212,11 @@ def lint_file(name: str | None, baseline: str | None, codes: Sequence[str], give
             # the default baseline may fail: without its patches a vmap scope often does
             if baseline is not None and before.error is not None and capture.error is None:
                 compared = "VD103 and VD104 compare only what it scheduled before"
-                notes.append(f"the baseline ({baseline}) failed with {before.error.type}: {compared}")
+                console.say(f"the baseline ({baseline}) failed with {before.error.type}: {compared}")
     findings, ignored = split_ignored(lint_capture(capture, before, codes))
     jobs.report_mistakes(findings)
-    return Linted(replace(capture, findings=findings), len(ignored), (*notes, *explain_failed(capture)))
+    report_failed(capture)
+    return Linted(replace(capture, findings=findings), len(ignored))
 
 
 def is_same(job: Job, baseline: str | None) -> bool:
@@ -230,19 +226,18 @@ def is_same(job: Job, baseline: str | None) -> bool:
     return not jobs.is_saved(baseline) and baseline_of(job, baseline) == job
 
 
-def explain_failed(capture: Capture) -> list[str]:
-    """Returns messages about what tinygrad failed to schedule or to compile: lint cannot check that."""
+def report_failed(capture: Capture) -> None:
+    """Says what tinygrad failed to schedule or to compile: lint cannot check that."""
     from vmapdbg.page.sentences import describe_crash, describe_error
 
-    notes: list[str] = []
     if capture.error is not None and capture.error.crash is not None:
-        notes += describe_crash(capture.error.crash)
+        for sentence in describe_crash(capture.error.crash):
+            console.say(sentence)
     for schedule in capture.schedules:
         for number, kernel in enumerate(schedule.kernels):
             if kernel.failed is not None:
                 place = f"kernel #{number} of schedule {schedule.index}"
-                notes.append(f"{place} has no program: {describe_error(kernel.failed)}")
-    return notes
+                console.say(f"{place} has no program: {describe_error(kernel.failed)}")
 
 
 def print_explained(codes: tuple[str, ...]) -> None:
