@@ -48,7 +48,6 @@ def diff(
     baseline: str | None,
     part: options.Part,
     output: Path | None,
-    times: bool,
     unified: bool,
     as_json: bool,
     exit_code: bool,
@@ -82,7 +81,7 @@ def diff(
         refuse_part(part, "two saved runs: --test has one in full")
         if output is not None:
             raise Failure("two saved runs have no page: --format github is Markdown")
-        if times:
+        if given.times:
             raise Failure("--time runs both sides, and these are saved runs of a test-suite")
         if form == "github" and as_json:
             raise Failure("--json and --format github are two formats: give one of them")
@@ -92,7 +91,7 @@ def diff(
     else:
         if test is not None or form is not None:
             raise Failure("--test and --format are for two saved runs: vmapdbg diff BEFORE_DIR AFTER_DIR")
-        is_empty = diff_snippets(inputs, baseline, part, output, times, unified, as_json, given)
+        is_empty = diff_snippets(inputs, baseline, part, output, unified, as_json, given)
     if exit_code and not is_empty:
         sys.exit(1)
 
@@ -112,7 +111,6 @@ def diff_snippets(
     baseline: str | None,
     part: options.Part,
     output: Path | None,
-    times: bool,
     unified: bool,
     as_json: bool,
     given: options.JobOptions,
@@ -125,7 +123,7 @@ def diff_snippets(
         # before anything runs
         for snippet in inputs or (None,):
             check_page(output, jobs.name_of(snippet, given))
-    view = compare_inputs(inputs, baseline, given, times)
+    view = compare_inputs(inputs, baseline, given)
     if output is not None:
         write_report(view, output, [view.diff.before.name, view.diff.after.name])
         console.say(f"wrote {output}")
@@ -137,15 +135,15 @@ def diff_snippets(
     return view.diff.is_empty
 
 
-def compare_inputs(inputs: tuple[str, ...], baseline: str | None, given: options.JobOptions, times: bool) -> View:
+def compare_inputs(inputs: tuple[str, ...], baseline: str | None, given: options.JobOptions) -> View:
     """Runs or reads both sides, and compares them. Raises Failure."""
     if len(inputs) == 2:
         if baseline:
             raise Failure(f"{inputs[0]} is compared with {inputs[1]}: with two of them there is no --baseline")
-        sides = make_edits(inputs[0], inputs[1], given, times)
+        sides = make_edits(inputs[0], inputs[1], given)
     else:
-        sides = make_sides(next(iter(inputs), None), baseline or None, given, times)
-    if times:
+        sides = make_sides(next(iter(inputs), None), baseline or None, given)
+    if given.times:
         console.report_untimed(sides.before, sides.after)
     from vmapdbg.diff.captures import diff_captures
     from vmapdbg.page.view import View

@@ -24,7 +24,7 @@ _ENDINGS = (".html", ".htm")
 @options.output("The HTML file to write.", required=True)
 @options.times
 @options.of_job
-def report(snippet: str | None, output: Path, times: bool, given: options.JobOptions) -> None:
+def report(snippet: str | None, output: Path, given: options.JobOptions) -> None:
     """Write what the scheduler did with SNIPPET as one HTML page: your source, the graph, the kernels, linked.
 
     SNIPPET is a Python file, a saved capture, or the last snippet. ARGUMENTS after -- are the snippet's own. The page
@@ -38,7 +38,7 @@ def report(snippet: str | None, output: Path, times: bool, given: options.JobOpt
     """
     # before the snippet runs
     check_page(output, jobs.name_of(snippet, given))
-    capture = jobs.load_or_run(snippet, given, times)
+    capture = jobs.load_or_run(snippet, given)
     from vmapdbg.page.view import View
 
     write_report(View.of_one(capture), output, [snippet if jobs.is_saved(snippet) else ""])

@@ -32,7 +32,6 @@ def show(
     snippet: str | None,
     only: tuple[str, ...] | None,
     part: options.Part,
-    times: bool,
     as_json: bool,
     save: Path | None,
     given: options.JobOptions,
@@ -54,7 +53,7 @@ def show(
         raise click.UsageError("Missing argument 'SNIPPET'")
     if save is not None:
         check_output(save, snippet)
-    capture = jobs.load_or_run(snippet, given, times, quiet_stdout=as_json)
+    capture = jobs.load_or_run(snippet, given, quiet_stdout=as_json)
     failed = None
     if save is not None:
         try:

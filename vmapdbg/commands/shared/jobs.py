@@ -37,16 +37,16 @@ print(*sys.version_info[:2], spec is not None and spec.origin is not None)"""
 # *** captures
 
 
-def load_or_run(snippet: str | None, given: JobOptions, times: bool = False, quiet_stdout: bool = True) -> Capture:
-    """Returns the capture of a saved file, or of a run of the snippet. With `times` its launches are timed. What the
-    snippet prints goes to stderr, or with `quiet_stdout=False` to stdout.
+def load_or_run(snippet: str | None, given: JobOptions, quiet_stdout: bool = True) -> Capture:
+    """Returns the capture of a saved file, or of a run of the snippet. What the snippet prints goes to stderr, or with
+    `quiet_stdout=False` to stdout.
 
     Raises Failure for a saved capture with an option that cannot change it.
     """
     if is_saved(snippet):
-        return load_saved(snippet, given, times)
-    capture = capture_job(replace(make_job(snippet, given), times=times), quiet_stdout)
-    if times:
+        return load_saved(snippet, given)
+    capture = capture_job(make_job(snippet, given), quiet_stdout)
+    if given.times:
         report_untimed(capture)
     return capture
 
@@ -56,9 +56,9 @@ def is_saved(snippet: str | None) -> TypeGuard[str]:
     return snippet is not None and snippet.endswith(".json")
 
 
-def load_saved(file: str, given: JobOptions, times: bool = False) -> Capture:
+def load_saved(file: str, given: JobOptions) -> Capture:
     """Reads a saved capture. Raises Failure if options are given, because they cannot change it."""
-    if times or given.arguments:
+    if given.times or given.arguments:
         raise Failure(f"{file} is a saved capture: it takes no arguments and no --time")
     if given.code is not None:
         # refuses two snippets
@@ -124,7 +124,7 @@ def make_open_job(snippet: str | None, given: JobOptions) -> Job:
         return job
     check_snippet(snippet)
     job = apply_options(apply_settings(Job(snippet, typed=typed)), given)
-    remember_job(job)
+    remember_job(replace(job, times=False))
     return job
 
 

@@ -112,7 +112,9 @@ class ScheduleType(click.ParamType[Any]):
 
 snippet = click.argument("snippet", required=False, shell_complete=offer_files)
 arguments = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-times = click.option("--time", "times", is_flag=True, help="Also run what stays lazy, and time every launch.")
+times = click.option(
+    "--time", "times", is_flag=True, default=None, help="Also run what stays lazy, and time every launch."
+)
 
 
 def json(help_text: str) -> Decorator:
@@ -171,6 +173,7 @@ class JobOptions:
     """Python code in place of a snippet."""
     arguments: tuple[str, ...] | None = None
     """The arguments for the snippet."""
+    times: bool | None = None
 
     @property
     def values(self) -> dict[str, Any]:

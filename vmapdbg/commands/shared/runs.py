@@ -48,19 +48,19 @@ class Sides:
     same_lines: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, times: bool = False) -> Sides:
+def make_sides(snippet: str | None, baseline: str | None, given: JobOptions) -> Sides:
     """Returns a snippet and its baseline.
 
     `snippet` is None for the remembered one, or a saved capture if the baseline is one, too. `baseline` is None if the
-    user names none. With `times` the launches of both sides are timed. Raises Failure.
+    user names none. Raises Failure.
     """
-    if times:
+    if given.times:
         refuse_saved(snippet, baseline)
     if is_saved(snippet):
         if not is_saved(baseline):
             raise Failure("a saved capture is compared with another one: vmapdbg diff before.json after.json")
         return load_sides(baseline, snippet)
-    job = replace(make_job(snippet, given), values=True, times=times)
+    job = replace(make_job(snippet, given), values=True)
     baseline = baseline or choose_baseline(job)
     before, after = run_with_baseline(job, baseline)
     sides = Sides(add_findings(before.capture), add_findings(after.capture))
@@ -69,10 +69,9 @@ def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, tim
     return replace(sides, printed=(before.printed, after.printed))
 
 
-def make_edits(before: str, after: str, given: JobOptions, times: bool = False) -> Sides:
-    """Returns two snippets, or two saved captures, as the two sides. With `times` the launches of both sides are timed.
-    Raises Failure."""
-    if times:
+def make_edits(before: str, after: str, given: JobOptions) -> Sides:
+    """Returns two snippets, or two saved captures, as the two sides. Raises Failure."""
+    if given.times:
         refuse_saved(before, after)
     if is_saved(before) and is_saved(after):
         if given.values:
@@ -83,7 +82,7 @@ def make_edits(before: str, after: str, given: JobOptions, times: bool = False) 
     if is_saved(after):
         raise Failure(f"{after} is a saved capture, which can only be the before: vmapdbg diff {after} {before}")
     check_snippet(before)
-    job = replace(make_job(after, given), values=True, times=times)
+    job = replace(make_job(after, given), values=True)
     other = replace(job, snippet=before)
     # read before the runs, because the user may edit the files meanwhile
     texts = read_text(before), read_text(after)
