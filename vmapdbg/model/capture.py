@@ -16,19 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from vmapdbg.model import vocabulary
 from vmapdbg.model.crash import Crash
-from vmapdbg.model.vocabulary import (
-    AccessKind,
-    AddressSpace,
-    ArgumentAccess,
-    AxisType,
-    LoopKind,
-    Mode,
-    Outcome,
-    RealizedReason,
-    Rule,
-    UnsplitRule,
-)
 
 SCHEMA: Literal[1] = 1
 """Version of the JSON contract. It changes when a field is renamed, removed or changes its meaning."""
@@ -66,7 +55,7 @@ class Reason:
     of the node, or the name of an ambient range. `at` is the place in tinygrad's code that decided, if it was observed.
     """
 
-    rule: Rule
+    rule: vocabulary.Rule
     nodes: tuple[int, ...] = ()
     ranges: tuple[str, ...] = ()
     numbers: dict[str, int | float | str] = field(default_factory=dict[str, int | float | str])
@@ -84,7 +73,7 @@ class Realized:
     """
 
     axes: tuple[int, ...]
-    reason: RealizedReason
+    reason: vocabulary.RealizedReason
     detail: str
     reasons: tuple[Reason, ...] = ()
 
@@ -109,7 +98,7 @@ class Unsplit:
     reduce `source` to `between`, its second kernel `between` to `result`. `detail` is a sentence about all of this.
     """
 
-    rule: UnsplitRule
+    rule: vocabulary.UnsplitRule
     axes: tuple[int, ...]
     rest: tuple[int, ...]
     source: tuple[int, ...]
@@ -152,7 +141,7 @@ class Range:
 
     name: str
     size: int | str
-    axis_type: AxisType
+    axis_type: vocabulary.AxisType
     vmap: bool
 
 
@@ -179,8 +168,8 @@ class Bufferize:
     ambient: tuple[str, ...]
     size: int
     bytes: int
-    addrspace: AddressSpace
-    outcome: Outcome
+    addrspace: vocabulary.AddressSpace
+    outcome: vocabulary.Outcome
     reason: str
     left_open: tuple[str, ...] = ()
     outside: tuple[Outside, ...] = ()
@@ -194,7 +183,7 @@ class Loop:
 
     name: str
     size: int
-    kind: LoopKind
+    kind: vocabulary.LoopKind
 
 
 @dataclass(frozen=True)
@@ -212,8 +201,8 @@ class Access:
     """
 
     buffer: str
-    kind: AccessKind
-    addrspace: AddressSpace
+    kind: vocabulary.AccessKind
+    addrspace: vocabulary.AddressSpace
     size: int
     lowest: int | None
     highest: int | None
@@ -257,7 +246,7 @@ class BufferArg:
     name: str
     size: int
     dtype: str
-    access: ArgumentAccess
+    access: vocabulary.ArgumentAccess
 
 
 @dataclass(frozen=True)
@@ -427,7 +416,7 @@ class Capture:
     error: SnippetError | None
     schedules: tuple[Schedule, ...]
     findings: tuple[Finding, ...]
-    mode: Mode = "overlay"
+    mode: vocabulary.Mode = "overlay"
     missing: tuple[str, ...] = ()
 
     @property
