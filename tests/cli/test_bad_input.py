@@ -37,6 +37,7 @@ USAGE = [
     (["show", "ok.py", "--schedule", "last"], ["'last'"]),
     (["show", "ok.py", "--schedule", "7"], ["no schedule 7", "made 1"]),
     (["show", "ok.py", "--timeout", "-1"], ["-1"]),
+    (["show", "ok.py", "--timeout", "nan"], ["'nan'"]),
     (["show", "ok.py", "--nonsense"], ["--nonsense"]),
     (["nonsense"], ["nonsense"]),
     (["shwo"], ["'shwo'. Did you mean 'show'?"]),

@@ -17,6 +17,7 @@ NOT_STOCK = "--decisions is about tinygrad as it is: --tinygrad VERSION|PATH, or
 NOT_WITH = "--decisions goes with neither --commits nor --reduce"
 PAGES = "the ending must be one of .html, .htm"
 
+REMOVED = "was removed: the numpy reference finds all that it found"
 # what is typed -> how the line begins
 REFUSED = {
     # files that are not there, or not what they should be
@@ -49,6 +50,8 @@ REFUSED = {
     "show -c": "Option '-c' requires an argument",
     "run -c": "-c needs code",
     "diff a.py b.py c.py": "diff takes one snippet, two saved captures or two saved runs, or two snippets",
+    "check ok.py --oracle stock,numpy": f"--oracle stock,numpy {REMOVED}",
+    "check ok.py --oracle python": f"--oracle python {REMOVED}",
     "diff ok.json": "a saved capture is compared with another one: vmapdbg diff before.json after.json",
     # files that cannot be written
     "lint ok.py -o ok.py": "cannot write ok.py: it is the snippet",

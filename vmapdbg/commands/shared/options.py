@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -206,12 +207,20 @@ class SnippetCommand(click.Command):
         return [*pieces, "[-- ARGUMENTS]"]
 
 
+def refuse_nan(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    """Raises BadParameter for nan, which no range of click's refuses."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("'nan' is not a number of seconds")
+    return value
+
+
 def of_job(command: F) -> F:
     """Gives a SnippetCommand the options of a job."""
     code = click.option("-c", "code", metavar="CODE", help="Python code in place of SNIPPET; - reads it from stdin.")
     spec = patches("Which patches are on: all, none, or a list such as all,-close-ranges.  [default: all]")
     seconds = click.FloatRange(min=0, min_open=True)
-    timeout = click.option("--timeout", type=seconds, help="Stop the snippet after this many seconds.")
+    stops = "Stop the snippet after this many seconds."
+    timeout = click.option("--timeout", type=seconds, callback=refuse_nan, help=stops)
     return code(target("Render source for this target.")(spec(tinygrad(timeout(command)))))
 
 
