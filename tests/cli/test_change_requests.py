@@ -259,7 +259,8 @@ def test_another_file_format(copy: Copy) -> None:
         "        write_output(output, render_csv(capture))\n"
         "        return\n"
     )
-    copy.replace(command, "    saved_at = None if saved is None", f"{writes}    saved_at = None if saved is None")
+    page = "    write_report(View.of_one(capture), output"
+    copy.replace(command, page, f"{writes}{page}")
     for snippet in ("after.json", SNIPPET):
         copy.run("report", snippet, "-o", "kernels.csv")
         assert re.fullmatch(r"kernel,ops\n(\w+,\d+\n)+", (copy.cwd / "kernels.csv").read_text(encoding="utf-8"))
