@@ -72,7 +72,8 @@ class _OrderFinder:
                     raise Unclear
                 self.leaves[_memory_key(u)] = u
             elif u.op.name in _WRITES:
-                self.writes.setdefault(_memory_key(_base_of(u.src[0])), set()).add(u)
+                memory, _ = _look(u.src[0])
+                self.writes.setdefault(_memory_key(memory), set()).add(u)
         found = MemoryOrder()
         for index, launch in enumerate(self.view.launches):
             number = self.numbers[index]
@@ -97,7 +98,7 @@ class _OrderFinder:
             if not versions or not writes or not writes <= self.once:
                 continue
             done = {write for write in writes if self.writers[write] < index}
-            too_early = done - frozenset[UOp]().union(*versions)
+            too_early = done.difference(*versions)
             too_late = versions[0].intersection(*versions[1:]) - done - {launch.node}
             if too_early or too_late:
                 node = self.view.ids[self.leaves[memory]]
@@ -107,10 +108,10 @@ class _OrderFinder:
         numbers = (self.numbers[self.writers[write]] for write in writes)
         return tuple(sorted(number for number in numbers if number is not None))
 
-    def _find_asked(self, written: UOp) -> dict[Any, list[frozenset[UOp]]]:
+    def _find_asked(self, written: UOp) -> dict[Any, list[set[UOp]]]:
         """Maps each memory that a launch may read to sets of writes that it should see: a set for each place in its
         part of the graph that looks at the memory."""
-        found: dict[Any, list[frozenset[UOp]]] = {}
+        found: dict[Any, list[set[UOp]]] = {}
         seen: set[UOp] = set()
         todo = list(_list_read(written))
         while todo:
@@ -119,9 +120,9 @@ class _OrderFinder:
                 continue
             seen.add(u)
             if u.op.name in _LEAVES or u.op.name in {"ASSIGN", "AFTER"}:
-                memory = _memory_key(_base_of(u))
-                if memory in self.leaves:
-                    found.setdefault(memory, []).append(frozenset(_list_writes_before(u)))
+                memory, writes = _look(u)
+                if _memory_key(memory) in self.leaves:
+                    found.setdefault(_memory_key(memory), []).append(writes)
             elif u not in self.writers:
                 todo += _list_read(u)
         return found
@@ -137,24 +138,19 @@ def _memory_key(u: UOp) -> Any:
     return getattr(u.arg, "slot", u.arg) if u.op.name == "PARAM" else u
 
 
-def _base_of(u: UOp) -> UOp:
-    """Returns the memory that a view looks at. Raises Unclear if it is no view of memory."""
+def _look(u: UOp) -> tuple[UOp, set[UOp]]:
+    """Returns the memory that a view looks at, and the writes to it that the view comes after. Raises Unclear if it is
+    no view of memory."""
+    writes: set[UOp] = set()
     while u.op.name not in _LEAVES:
         if u.op.name not in _LOOKS:
             raise Unclear
-        u = u.src[0]
-    return u
-
-
-def _list_writes_before(u: UOp) -> Iterator[UOp]:
-    """Yields the writes to its memory that a view of it comes after."""
-    while u.op.name not in _LEAVES:
         if u.op.name == "ASSIGN":
-            yield u
+            writes.add(u)
         if u.op.name == "AFTER":
             for write in u.src[1:]:
                 if write.op.name not in _WRITES:
                     raise Unclear
-                yield write
-                yield from _list_writes_before(write.src[0])
+                writes |= {write, *_look(write.src[0])[1]}
         u = u.src[0]
+    return u, writes
