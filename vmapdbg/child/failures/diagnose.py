@@ -15,18 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from vmapdbg.child.failures.endless import (
-    LOOP,
-    MOST_STEPS,
-    REWRITES,
-    Endless,
-    EndlessRewrite,
-    Explanation,
-    explain_chain,
-    explain_endless,
-    name_uop,
-    shorten_place,
-)
+from vmapdbg.child.failures import endless
 from vmapdbg.child.listen.user_lines import find_user_file
 from vmapdbg.install.overlay import overlay_dir
 from vmapdbg.model.capture import SnippetError
@@ -97,18 +86,22 @@ def _tags_of(u: UOp) -> list[int]:
 
 def read_nodes(recorder: Any) -> KnownNodes:
     """Returns what the recorder knows of the nodes of its last schedule."""
-    from vmapdbg.child.capture.view import PassView
-
     schedules = recorder.schedules
     if not schedules:
         return KnownNodes()
-    number, passed = len(schedules) - 1, schedules[-1].passed
+    return list_known(len(schedules) - 1, schedules[-1].passed, recorder.origin)
+
+
+def list_known(number: int, passed: Any, origin: Mapping[UOp, UOp]) -> KnownNodes:
+    """Returns the nodes of the schedule with a number. `passed` is the record of its pass, None if the graph was
+    refused before the pass could look at it; `origin` maps a UOp to the UOp that rewrites made it from."""
+    from vmapdbg.child.capture.view import PassView
+
     if passed is None:
-        # it was refused before the pass could look at it
         return KnownNodes(number)
     view = PassView(passed)
     asts = [launch.ast for launch in view.launches if launch.is_compute]
-    return KnownNodes(number, view.ids, passed.held, recorder.origin, asts)
+    return KnownNodes(number, view.ids, passed.held, origin, asts)
 
 
 def explain_error(error: BaseException, nodes: KnownNodes, line: str | None = None) -> SnippetError:
@@ -126,7 +119,7 @@ def diagnose(error: BaseException, nodes: KnownNodes) -> Crash | None:
     # tinygrad may have called other code that raised the error, which is neither Python's nor the tool's
     if innermost is not ours[-1][0] and find_user_file(innermost.f_code.co_filename) not in (None, "<string>"):
         return None
-    if isinstance(error, EndlessRewrite):
+    if isinstance(error, endless.EndlessRewrite):
         ours = _cut_to_loop(ours, error.found.context)
     rewriting = _explain_rewriting(error, ours)
     crash = _describe_place(ours, rewriting)
@@ -149,16 +142,16 @@ def diagnose(error: BaseException, nodes: KnownNodes) -> Crash | None:
     return replace(crash, rule=_find_raising_rule(ours))
 
 
-def explain_stopped(found: Endless, loop: FrameType) -> Crash:
+def explain_stopped(found: endless.Endless, loop: FrameType) -> Crash:
     """Returns what tinygrad is doing in a rewrite that never ends, while its thread is still in it: `loop` is the frame
     of tinygrad's loop. The nodes of a schedule are unknown."""
-    return _describe_place(_list_tinygrad([*traceback.walk_stack(loop)][::-1]), explain_endless(found))
+    return _describe_place(_list_tinygrad([*traceback.walk_stack(loop)][::-1]), endless.explain_endless(found))
 
 
-def _describe_place(ours: Frames, rewriting: Explanation | None) -> Crash:
+def _describe_place(ours: Frames, rewriting: endless.Explanation | None) -> Crash:
     frame, line = ours[-1]
     rewrite, rewrite_place = _find_rewrite(ours)
-    place = shorten_place(frame.f_code.co_filename, line)
+    place = endless.shorten_place(frame.f_code.co_filename, line)
     crash = Crash("error", _find_stage(ours), place, frame.f_code.co_qualname, rewrite, rewrite_place)
     if rewriting is None:
         return crash
@@ -180,7 +173,7 @@ def _cut_to_loop(ours: Frames, context: Any) -> Frames:
     """Returns the frames down to the start of the loop of an endless rewrite: where it was stopped is chance."""
     for index in range(len(ours) - 1, -1, -1):
         frame = ours[index][0]
-        if frame.f_code.co_name == LOOP and frame.f_locals.get("self") is context:
+        if frame.f_code.co_name == endless.LOOP and frame.f_locals.get("self") is context:
             return [*ours[:index], (frame, frame.f_code.co_firstlineno)]
     return ours
 
@@ -215,12 +208,12 @@ def _find_rewrite(ours: Frames) -> tuple[str | None, str | None]:
         # the arguments of the call may be computed now: the name is on the same line
         named = _NAMED.search(linecache.getline(*place))
         if named is not None:
-            return named[1], shorten_place(*place)
+            return named[1], endless.shorten_place(*place)
         # a rewrite inside a rule has no name; the rewrite around it has
-        if frame.f_code.co_name in REWRITES and (name := frame.f_locals.get("name")) is not None:
+        if frame.f_code.co_name in endless.REWRITES and (name := frame.f_locals.get("name")) is not None:
             callers = [pair for pair in reversed(ours[:index]) if pair[0].f_code.co_name not in _WRAPPERS]
             caller, number = next(iter(callers), ours[0])
-            return name, shorten_place(caller.f_code.co_filename, number)
+            return name, endless.shorten_place(caller.f_code.co_filename, number)
     return None, None
 
 
@@ -232,29 +225,29 @@ def _find_raising_rule(ours: Frames) -> str | None:
             return None
         if caller.co_qualname == _MATCHING:
             code = ours[index][0].f_code
-            return shorten_place(code.co_filename, code.co_firstlineno)
+            return endless.shorten_place(code.co_filename, code.co_firstlineno)
     return None
 
 
-def _explain_rewriting(error: BaseException, ours: Frames) -> Explanation | None:
+def _explain_rewriting(error: BaseException, ours: Frames) -> endless.Explanation | None:
     """Explains a rewrite that never ends, from the error of the watcher or of tinygrad's loop. None: another error."""
-    if isinstance(error, EndlessRewrite):
-        return explain_endless(error.found)
+    if isinstance(error, endless.EndlessRewrite):
+        return endless.explain_endless(error.found)
     frame = ours[-1][0]
-    if frame.f_code.co_name != LOOP:
+    if frame.f_code.co_name != endless.LOOP:
         return None
     values = frame.f_locals
     if isinstance(error, KeyError) and values.get("waitlist"):
         # since 0.14 entries that wait go to a list, and the loop ends without them
         entries = tuple(entry for waiting in values["waitlist"].values() for entry in waiting)
-        return explain_endless(Endless(values["self"], entries))
+        return endless.explain_endless(endless.Endless(values["self"], entries))
     if "infinite loop" not in str(error):
         return None
     if "seen" in values and "fixed_point" in str(error):
-        return explain_endless(Endless(values["self"], growing=values["n"]))
+        return endless.explain_endless(endless.Endless(values["self"], growing=values["n"]))
     # the end of a stack that only grows
-    last = list(values["stack"])[-2 * MOST_STEPS :]
-    return explain_chain(values["self"], [(node, made) for node, stage, made in last if stage == 2])
+    last = list(values["stack"])[-2 * endless.MOST_STEPS :]
+    return endless.explain_chain(values["self"], [(node, made) for node, stage, made in last if stage == 2])
 
 
 # *** nodes
@@ -277,7 +270,7 @@ def _name_operands(frame: FrameType) -> tuple[tuple[str, str], ...]:
     """Returns the UOps in the variables of a function."""
     found = [(name, value) for name, value in frame.f_locals.items() if type(value).__name__ == "UOp"]
     # the variables of the last step were set last
-    return tuple((name, name_uop(value)) for name, value in found if value.op.name != "SINK")[-_MOST_OPERANDS:]
+    return tuple((name, endless.name_uop(value)) for name, value in found if value.op.name != "SINK")[-_MOST_OPERANDS:]
 
 
 def _find_method(ours: Frames) -> str | None:
@@ -335,7 +328,7 @@ def _lower_again(ast: UOp, renderer: Any, last: str | None) -> list[tuple[str, s
             raise _Stop
         result = rewrite(sink, *args, **options)
         caller = sys._getframe(1)
-        seen.append((str(name), shorten_place(caller.f_code.co_filename, caller.f_lineno), result))
+        seen.append((str(name), endless.shorten_place(caller.f_code.co_filename, caller.f_lineno), result))
         return result
 
     codegen.graph_rewrite = listen

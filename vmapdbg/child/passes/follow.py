@@ -14,26 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vmapdbg.check.result import (
-    Comparison,
-    Difference,
-    OutputCheck,
-    OutputPath,
-    PassKind,
-    PassValue,
-    SchedulePath,
-    ValueReport,
-    WrongRewrite,
-)
+from vmapdbg.check import result
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.evidence import EvidenceFolder
 from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack, find_argument_sizes
-from vmapdbg.child.failures.diagnose import KnownNodes
+from vmapdbg.child.failures.diagnose import KnownNodes, list_known
 from vmapdbg.child.failures.endless import Watcher
 from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.listen.releases import find_inputs
-from vmapdbg.child.passes.outputs import BufferFollower, Followed, OrderedKernels, choose_chains, follow_outputs
+from vmapdbg.child.passes.outputs import BufferFollower, OrderedKernels, choose_chains, note_outputs
 from vmapdbg.child.passes.steps import MOST_SECONDS, Progress, StepFinder, ValueComparer
 from vmapdbg.child.passes.watch import FollowedCall, FollowingCollector, PassRun
 from vmapdbg.child.run_snippet import Mode, run_in
@@ -50,7 +40,7 @@ MOST_SECONDS_IN_ALL = 120
 _NO_STEP = "no single step of it that can be evaluated changes a value"
 ORDER = "the kernels in their order, by numpy"
 RUN = "the kernels as they ran"
-PackAfter = Callable[[Followed, OrderedKernels | None], tuple[int, int]]
+PackAfter = Callable[[PassRun, OrderedKernels | None], tuple[int, int]]
 """Packs a value after a pass, or after the kernels in their order: returns the slots of what it should be, and of what
 it is. Raises CannotPack."""
 
@@ -71,21 +61,22 @@ class ScheduleFollower:
         self.packer = LoopPacker(lambda u: inputs.get(self._snippet_buffer_of(u)) or None, variables)
         self.comparer = ValueComparer(self.packer.graph, folder.read_data)
         # how the real results compare
-        self.checks: list[OutputCheck] = []
+        self.checks: list[result.OutputCheck] = []
         # the outputs in the graph before the first pass
         self.outputs: dict[int, UOp] = {}
-        self.followed: list[Followed] = []
+        self.followed: list[PassRun] = []
         self.order: OrderedKernels | None = None
         self.order_refused = "the order of the kernels was not seen"
 
-    def follow(self, line: str | None) -> SchedulePath:
+    def follow(self, line: str | None) -> result.SchedulePath:
         """Follows the outputs, and the buffers of the snippet that are wrong after the last kernel."""
         if not self.chains:
-            return SchedulePath(self.one.schedule, line, reason="tinygrad had it in its cache: no pass ran")
+            return result.SchedulePath(self.one.schedule, line, reason="tinygrad had it in its cache: no pass ran")
         if self.one.is_sharded:
-            return SchedulePath(self.one.schedule, line, reason="its values are spread over several devices")
-        self.outputs, self.followed = follow_outputs(self.chains)
-        self.packer.find_memory(one.run.after for one in self.followed)
+            return result.SchedulePath(self.one.schedule, line, reason="its values are spread over several devices")
+        self.outputs = note_outputs(self.chains)
+        self.followed = [run for chain in self.chains for run in chain.runs]
+        self.packer.find_memory(run.after for run in self.followed)
         self._run_in_order()
         evidence = self.one.call.evidence
         if evidence.failed is None and "asked" in evidence.graphs:
@@ -93,40 +84,40 @@ class ScheduleFollower:
             checker = ScheduleChecker(evidence, self.folder)
             self.checks = checker.check_outputs(checker.open(evidence.graphs["asked"]))
         paths = [self.follow_output(number, u) for number, u in self.outputs.items()]
-        return SchedulePath(self.one.schedule, line, (*paths, *self._follow_buffers()))
+        return result.SchedulePath(self.one.schedule, line, (*paths, *self._follow_buffers()))
 
-    def follow_output(self, number: int, u: UOp) -> OutputPath:
+    def follow_output(self, number: int, u: UOp) -> result.OutputPath:
         try:
             right = self.packer.pack(u)
         except CannotPack as error:
-            return OutputPath(number, (), str(u.dtype), (), reason=str(error))
-        first_memory = next((i for i, one in enumerate(self.followed) if one.is_memory), None)
+            return result.OutputPath(number, (), str(u.dtype), (), reason=str(error))
+        first_memory = next((i for i, run in enumerate(self.followed) if run.is_memory), None)
 
-        def pack_after(one: Followed, order: OrderedKernels | None) -> tuple[int, int]:
-            found = one.outputs.get(number)
+        def pack_after(run: PassRun, order: OrderedKernels | None) -> tuple[int, int]:
+            found = run.outputs.get(number)
             if found is None:
                 raise CannotPack("it is not found in the graph")
             memory = right
-            if first_memory is not None and one.is_memory:
+            if first_memory is not None and run.is_memory:
                 # all that the buffer of the output should hold
                 memory = self.packer.pack_memory(self.followed[first_memory - 1].outputs[number])
             if order is not None:
-                return memory, order.find_slot(found, one.is_memory)
-            if one.is_memory:
+                return memory, order.find_slot(found, run.is_memory)
+            if run.is_memory:
                 return memory, self.packer.pack_memory(found)
             return memory, self.packer.pack(found)
 
         passes = [*self._compare_passes(pack_after), self._compare_run(number)]
         node = self.packer.graph.nodes[right]
-        states = [u, *(one.outputs[number] for one in self.followed if number in one.outputs)]
+        states = [u, *(run.outputs[number] for run in self.followed if number in run.outputs)]
         # `find` also finds a state of memory by its buffer, which is another node
         found = [self.nodes.ids.get(state) for state in states] + [self.nodes.find(state) for state in states]
         node_id = next((known for known in found if known is not None), None)
-        return self._explain(OutputPath(number, node.shape, node.dtype, without_doubtful(passes), node_id))
+        return self._explain(result.OutputPath(number, node.shape, node.dtype, without_doubtful(passes), node_id))
 
     # *** buffers of the snippet
 
-    def _follow_buffers(self) -> Iterator[OutputPath]:
+    def _follow_buffers(self) -> Iterator[result.OutputPath]:
         """Yields the buffers that hold wrong values when the kernels have run."""
         first = self.chains[0].runs[0].before
         follower = BufferFollower(self.packer, self._snippet_buffer_of)
@@ -141,10 +132,12 @@ class ScheduleFollower:
                 continue
             yield self._follow_buffer(follower, check, buffer, right)
 
-    def _follow_buffer(self, follower: BufferFollower, check: OutputCheck, buffer: UOp, right: int) -> OutputPath:
-        def pack_after(one: Followed, order: OrderedKernels | None) -> tuple[int, int]:
+    def _follow_buffer(
+        self, follower: BufferFollower, check: result.OutputCheck, buffer: UOp, right: int
+    ) -> result.OutputPath:
+        def pack_after(run: PassRun, order: OrderedKernels | None) -> tuple[int, int]:
             if order is None:
-                return right, follower.pack_memory(one.run.after, buffer)
+                return right, follower.pack_memory(run.after, buffer)
             leaf = next((u for u in order.held if self._snippet_buffer_of(u) is buffer), None)
             if leaf is None:
                 return right, self.packer.pack(buffer)
@@ -152,10 +145,10 @@ class ScheduleFollower:
 
         passes = [*self._compare_passes(pack_after), make_run_value(check.comparison)]
         node = self.packer.graph.nodes[right]
-        path = OutputPath(check.number, node.shape, node.dtype, without_doubtful(passes), of="buffer")
-        for one, value in zip(self.followed, path.passes, strict=False):
+        path = result.OutputPath(check.number, node.shape, node.dtype, without_doubtful(passes), of="buffer")
+        for run, value in zip(self.followed, path.passes, strict=False):
             if value.difference is not None:
-                return replace(path, rewrite=follower.explain(one.run, buffer, value.difference, self.nodes))
+                return replace(path, rewrite=follower.explain(run, buffer, value.difference, self.nodes))
         return path
 
     def _snippet_buffer_of(self, leaf: UOp) -> UOp | None:
@@ -170,40 +163,40 @@ class ScheduleFollower:
 
     # *** one row
 
-    def _compare_passes(self, pack: PackAfter) -> list[PassValue]:
+    def _compare_passes(self, pack: PackAfter) -> list[result.PassValue]:
         """Returns the rows of the passes, and the row of the kernels in their order."""
-        passes: list[PassValue] = []
-        for one in self.followed:
-            value = self._compare(one.run.name, "rewrite", functools.partial(pack, one, None))
-            passes.append(replace(value, place=one.run.place))
+        passes: list[result.PassValue] = []
+        for run in self.followed:
+            value = self._compare(run.name, "rewrite", functools.partial(pack, run, None))
+            passes.append(replace(value, place=run.place))
         if self.order is None:
-            passes.append(PassValue(ORDER, None, "unknown", reason=self.order_refused, kind="order"))
+            passes.append(result.PassValue(ORDER, None, "unknown", reason=self.order_refused, kind="order"))
         else:
             passes.append(self._compare(ORDER, "order", functools.partial(pack, self.followed[-1], self.order)))
         return passes
 
-    def _compare(self, name: str, kind: PassKind, pack: Callable[[], tuple[int, int]]) -> PassValue:
+    def _compare(self, name: str, kind: result.PassKind, pack: Callable[[], tuple[int, int]]) -> result.PassValue:
         """Returns the row of a value; `pack` returns the slots of what it should be and of what it is."""
         if time.monotonic() > self._end:
             reason = f"the schedule takes more than {MOST_SECONDS_IN_ALL} s to evaluate"
-            return PassValue(name, None, "unknown", reason=reason, kind=kind)
+            return result.PassValue(name, None, "unknown", reason=reason, kind=kind)
         self.progress(f"schedule {self.one.schedule}: {name}")
         try:
             found = self.comparer.compare(*pack())
         except (CannotPack, Unknown, *UNEXPECTED) as error:
-            return PassValue(name, None, "unknown", reason=str(error), kind=kind)
+            return result.PassValue(name, None, "unknown", reason=str(error), kind=kind)
         if found is None:
-            return PassValue(name, None, "right", kind=kind)
-        return PassValue(name, None, "wrong", found, kind=kind)
+            return result.PassValue(name, None, "right", kind=kind)
+        return result.PassValue(name, None, "wrong", found, kind=kind)
 
-    def _compare_run(self, number: int) -> PassValue:
+    def _compare_run(self, number: int) -> result.PassValue:
         for check in self.checks:
             if (check.of, check.number) == ("output", number):
                 return make_run_value(check.comparison)
         reason = "what it holds was not kept"
         if self.one.call.evidence.failed is not None:
             reason = "it did not run to the end"
-        return PassValue(RUN, None, "unknown", reason=reason, kind="run")
+        return result.PassValue(RUN, None, "unknown", reason=reason, kind="run")
 
     def _run_in_order(self) -> None:
         if all(chain.function == "transform_to_call" for chain in self.one.chains):
@@ -220,7 +213,7 @@ class ScheduleFollower:
 
     # *** what made it wrong
 
-    def _explain(self, path: OutputPath) -> OutputPath:
+    def _explain(self, path: result.OutputPath) -> result.OutputPath:
         """Returns the path with the step of the first wrong pass that makes it wrong."""
         first = next((i for i, value in enumerate(path.passes) if value.status == "wrong"), None)
         if first is None:
@@ -230,16 +223,16 @@ class ScheduleFollower:
             return replace(path, read=self.order.find_wrong_read(self.nodes))
         if kind != "rewrite":
             return path
-        before = [self.outputs, *(one.outputs for one in self.followed)]
+        before = [self.outputs, *(run.outputs for run in self.followed)]
         output = before[first].get(path.number)
         if output is None:
             return replace(path, reason="the output is not found in the graph before it")
-        rewrite, reason = self._find_step(self.followed[first].run, output)
+        rewrite, reason = self._find_step(self.followed[first], output)
         if reason == _NO_STEP and first and path.passes[first - 1].status == "unknown":
             reason = f"{reason}, and the value before it is not known: it may be an earlier pass"
         return replace(path, rewrite=rewrite, reason=reason)
 
-    def _find_step(self, run: PassRun, u: UOp) -> tuple[WrongRewrite | None, str | None]:
+    def _find_step(self, run: PassRun, u: UOp) -> tuple[result.WrongRewrite | None, str | None]:
         """Returns the first step of a pass that changes the value of a UOp, or why no step is known."""
         finder = StepFinder(run, u, self.packer, self.comparer, self.progress)
         try:
@@ -253,7 +246,7 @@ class ScheduleFollower:
         return None, _NO_STEP
 
 
-def without_doubtful(passes: Sequence[PassValue]) -> tuple[PassValue, ...]:
+def without_doubtful(passes: Sequence[result.PassValue]) -> tuple[result.PassValue, ...]:
     """Returns the values of passes without wrong values before a right value. No pass repairs a value: such a value was
     only evaluated wrongly."""
     last = max((i for i, one in enumerate(passes) if one.status == "right"), default=0)
@@ -265,14 +258,14 @@ def without_doubtful(passes: Sequence[PassValue]) -> tuple[PassValue, ...]:
     return tuple(values)
 
 
-def make_run_value(found: Comparison) -> PassValue:
+def make_run_value(found: result.Comparison) -> result.PassValue:
     """Returns the row of a real result."""
     if found.status != "wrong" or found.index is None:
-        return PassValue(RUN, None, "right", kind="run")
+        return result.PassValue(RUN, None, "right", kind="run")
     assert found.got is not None
     assert found.expected is not None
-    difference = Difference(found.index, found.got, found.expected, found.wrong, found.total)
-    return PassValue(RUN, None, "wrong", difference, kind="run")
+    difference = result.Difference(found.index, found.got, found.expected, found.wrong, found.total)
+    return result.PassValue(RUN, None, "wrong", difference, kind="run")
 
 
 # *** the process
@@ -290,14 +283,15 @@ def main() -> None:
     chosen: list[tuple[FollowedCall, KnownNodes]] = []
     for one in getattr(mode.collector, "followed", []):
         if one.schedule >= 0 and request.schedule in (None, one.schedule):
-            chosen.append((one, _find_nodes(mode.schedules[one.schedule].passed, one)))
+            passed = mode.schedules[one.schedule].passed
+            chosen.append((one, list_known(one.schedule, passed, one.origin)))
     capture = mode.build(error, lambda: None)
     watcher.stop()
     if request.subject is not None:
         schedules = [s for s in capture.schedules if request.schedule in (None, s.index)]
         asked = {named.schedule.index for named in find_named(schedules, request.subject)}
         chosen = [(one, known) for one, known in chosen if one.schedule in asked]
-    paths: list[SchedulePath] = []
+    paths: list[result.SchedulePath] = []
     _write(request, capture, paths, stopped=bool(chosen))
     for number, (one, known) in enumerate(chosen, start=1):
         schedule = capture.schedules[one.schedule]
@@ -306,24 +300,15 @@ def main() -> None:
             path = follower.follow(schedule.line)
         except Exception as unexpected:  # the other schedules are followed all the same
             reason = f"its graphs cannot be read: {type(unexpected).__name__}: {first_line(unexpected)}"
-            path = SchedulePath(one.schedule, schedule.line, reason=reason)
+            path = result.SchedulePath(one.schedule, schedule.line, reason=reason)
         paths.append(_add_lines(path, schedule))
         _write(request, capture, paths, stopped=number < len(chosen))
 
 
-def _find_nodes(passed: Any, one: FollowedCall) -> KnownNodes:
-    """Returns the known nodes of a schedule; `passed` is the record of its pass, None if there is no record."""
-    if passed is None:
-        return KnownNodes(one.schedule)
-    from vmapdbg.child.capture.view import PassView
-
-    return KnownNodes(one.schedule, PassView(passed).ids, passed.held, dict(one.origin))
-
-
-def _add_lines(path: SchedulePath, schedule: model.Schedule) -> SchedulePath:
+def _add_lines(path: result.SchedulePath, schedule: model.Schedule) -> result.SchedulePath:
     """Returns the path of a schedule with the lines of its nodes."""
     lines: dict[int | None, str | None] = {node.id: node.line for node in schedule.nodes}
-    outputs: list[OutputPath] = []
+    outputs: list[result.OutputPath] = []
     for output in path.outputs:
         rewrite, read = output.rewrite, output.read
         if rewrite is not None:
@@ -334,9 +319,9 @@ def _add_lines(path: SchedulePath, schedule: model.Schedule) -> SchedulePath:
     return replace(path, outputs=tuple(outputs))
 
 
-def _write(request: ValueRequest, capture: model.Capture, paths: list[SchedulePath], stopped: bool) -> None:
+def _write(request: ValueRequest, capture: model.Capture, paths: list[result.SchedulePath], stopped: bool) -> None:
     """Writes what is known so far. `stopped`: there is more to come, which Ctrl-C may prevent."""
-    found = {"capture": capture, "report": ValueReport(tuple(paths), stopped)}
+    found = {"capture": capture, "report": result.ValueReport(tuple(paths), stopped)}
     write_atomically(request.output, dump_compact(found))
 
 

@@ -8,7 +8,6 @@ a graph of writes to buffers; each write keeps its place in the graph's root.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from vmapdbg.check.result import Difference, RewriteKind, WrongRead, WrongRewrite
@@ -35,16 +34,6 @@ _BELOW_TARGET = RESHAPING | {"BITCAST", "INDEX", "AFTER"}
 _MEMORY = frozenset({"BUFFER", "PARAM"})
 
 
-@dataclass
-class Followed:
-    """One pass with the UOp of each output after it, by the output's number. `is_memory`: not for the output, but
-    for all that the buffer holds that it is in."""
-
-    run: PassRun
-    outputs: dict[int, UOp]
-    is_memory: bool = False
-
-
 def choose_chains(one: FollowedCall) -> list[Chain]:
     """Returns the chains that the schedule came from. The overlay tries several ways to fuse, for all of the graph or
     for parts of it, each a chain of its own: the taken chain is the last chain that has the kernels."""
@@ -60,35 +49,33 @@ def choose_chains(one: FollowedCall) -> list[Chain]:
     return attempts[-1:]
 
 
-def follow_outputs(chains: Sequence[Chain]) -> tuple[dict[int, UOp], list[Followed]]:
-    """Returns the outputs in the first graph, and in the graph after each pass."""
+def note_outputs(chains: Sequence[Chain]) -> dict[int, UOp]:
+    """Notes the outputs after each pass. Returns the outputs in the graph before the first pass."""
     wanted = dict(enumerate(chains[0].runs[0].before.src))
     if chains[0].function == "get_rangeify_map":
-        bases = {number: find_base(u) for number, u in wanted.items()}
-        return bases, _follow_tags(chains[0].runs)
+        _follow_tags(chains[0].runs)
+        return {number: find_base(u) for number, u in wanted.items()}
     known = wanted
-    followed: list[Followed] = []
     for chain in chains:
-        is_memory = chain.function == "get_kernel_graph"
         for run in chain.runs:
+            run.is_memory = chain.function == "get_kernel_graph"
             before, after = run.before.src, run.after.src
             if len(before) != len(after):
                 known = {}
-            elif is_memory:
+            elif run.is_memory:
                 known = _follow_memory(before, after, known)
             else:
                 known = _follow_places(before, after, known)
-            followed.append(Followed(run, known, is_memory))
-    return wanted, followed
+            run.outputs = known
+    return wanted
 
 
-def _follow_tags(runs: Sequence[PassRun]) -> list[Followed]:
+def _follow_tags(runs: Sequence[PassRun]) -> None:
     tags: dict[int, int] = {}
     for number, u in enumerate(runs[0].after.src):
         tag = find_base(u).tag
         if isinstance(tag, tuple) and tag:
             tags[number] = tag[0]
-    followed: list[Followed] = []
     # number of the output at each place of the root, for graphs without tags
     order: list[int | None] = []
     for run in runs:
@@ -103,8 +90,7 @@ def _follow_tags(runs: Sequence[PassRun]) -> list[Followed]:
         else:
             places = {u: number for number, u in found.items()}
             order = [places.get(u) for u in run.after.src]
-        followed.append(Followed(run, found))
-    return followed
+        run.outputs = found
 
 
 def _follow_places(before: Sequence[UOp], after: Sequence[UOp], known: dict[int, UOp]) -> dict[int, UOp]:
@@ -247,14 +233,16 @@ class OrderedKernels:
 
     def find_wrong_read(self, nodes: KnownNodes) -> WrongRead | None:
         """Returns the first read of memory that is not in the state that the graph of kernels says."""
-        kernels = self._match_kernels()
+        states = self._list_states()
         numbers = number_kernels(self.launches)
         # buffer -> the last launch that writes it
         writers: dict[UOp, int] = {}
         for number, (launch, (read, written)) in enumerate(zip(self.launches, self.accesses, strict=True)):
-            for place in read if number in kernels else ():
+            # two equal kernels look the same
+            given = states.get((launch.ast, launch.buffers), [])
+            for place in read if len(given) == 1 else ():
                 buffer = launch.buffers[place]
-                writer, wanted = writers.get(buffer), self._find_writer(find_base(kernels[number][place]), buffer)
+                writer, wanted = writers.get(buffer), self._find_writer(find_base(given[0][place]), buffer)
                 if writer is None or writer == wanted:
                     continue
                 # a buffer of the snippet is a node itself
@@ -274,21 +262,16 @@ class OrderedKernels:
             writers |= {launch.buffers[place]: number for place in written}
         return None
 
-    def _match_kernels(self) -> dict[int, Sequence[UOp]]:
-        """Returns the arguments of each launch in the graph of kernels: states of memory."""
-        by_key: dict[object, list[Sequence[UOp]]] = {}
+    def _list_states(self) -> dict[tuple[UOp, tuple[UOp, ...]], list[list[UOp]]]:
+        """Returns the arguments of each kernel in the graph of kernels, states of memory, by its AST and its
+        buffers."""
+        found: dict[tuple[UOp, tuple[UOp, ...]], list[list[UOp]]] = {}
         for u in self.graph.toposort():
             known = kernel_of(u)
             if known is not None:
                 given = list_arguments(known[1])
-                by_key.setdefault((known[0], tuple(map(find_buffer, given))), []).append(given)
-        matched: dict[int, Sequence[UOp]] = {}
-        for number, launch in enumerate(self.launches):
-            found = by_key.get((launch.ast, launch.buffers), [])
-            # two equal kernels look the same
-            if len(found) == 1:
-                matched[number] = found[0]
-        return matched
+                found.setdefault((known[0], tuple(map(find_buffer, given))), []).append(given)
+        return found
 
     def _find_writer(self, state: UOp, buffer: UOp) -> int | None:
         """Returns the launch that leaves memory in a state, None if no launch has written it."""

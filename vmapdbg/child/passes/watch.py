@@ -13,6 +13,7 @@ from typing import Any
 from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.failures.diagnose import find_rewrite_at
+from vmapdbg.child.failures.endless import find_frame
 from vmapdbg.child.listen.launches import watch_schedules
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.releases import schedule_module
@@ -26,8 +27,8 @@ SCHEDULERS = frozenset({"transform_to_call", "get_kernel_graph", "get_rangeify_m
 INDICES = frozenset({"index", "weakint"})
 """The dtypes of indices, which are no values of the program."""
 _REWRITES = frozenset({"unified_rewrite", "walk_rewrite"})
-_DECIDES = "tinygrad_overlay.schedule._parts"
-"""The module of the overlay that decides in a pass what is stored."""
+_DECIDES = "decide"
+"""The function of the overlay that decides in a pass what is stored (`tinygrad/schedule/_parts.py`)."""
 _NAMELESS = "a rewrite without a name"
 _SHARDED = frozenset({"MULTI", "UNSHARD", "MSTACK", "MSELECT", "ALLREDUCE"})
 
@@ -35,7 +36,10 @@ _SHARDED = frozenset({"MULTI", "UNSHARD", "MSTACK", "MSELECT", "ALLREDUCE"})
 @dataclass
 class PassRun:
     """One rewrite of a whole graph by the scheduler: its name, the `file:line` of its call, and the graph before and
-    after it. `rewrites` has each (before, after) of its rules in order; `context` is tinygrad's RewriteContext."""
+    after it. `rewrites` has each (before, after) of its rules in order; `context` is tinygrad's RewriteContext.
+
+    `outputs` has the UOp of each output after it, by the output's number. With `is_memory` it is not for the output,
+    but for all that the buffer holds that it is in."""
 
     name: str
     place: str | None
@@ -43,6 +47,8 @@ class PassRun:
     context: Any
     after: UOp = None
     rewrites: list[tuple[UOp, UOp]] = field(default_factory=list)
+    outputs: dict[int, UOp] = field(default_factory=dict)
+    is_memory: bool = False
 
 
 @dataclass
@@ -170,11 +176,5 @@ def is_whole(root: UOp) -> bool:
 def find_scheduler(frame: FrameType | None) -> FrameType | None:
     """Returns the frame of the scheduler's function whose pass a rewrite is; None for a rewrite in a rewrite,
     and for a rewrite that estimates costs for the overlay."""
-    while frame is not None:
-        name = frame.f_code.co_name
-        if name in SCHEDULERS:
-            return frame
-        if name in _REWRITES or (name == "decide" and frame.f_globals.get("__name__") == _DECIDES):
-            return None
-        frame = frame.f_back
-    return None
+    found = find_frame(frame, *SCHEDULERS, *_REWRITES, _DECIDES)
+    return found if found is not None and found.f_code.co_name in SCHEDULERS else None
