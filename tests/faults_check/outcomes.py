@@ -13,7 +13,7 @@ from typing import Any
 
 from vmapdbg.check.result import CheckReport
 from vmapdbg.model.capture import Capture, Finding
-from vmapdbg.model.store import build_data, from_data
+from vmapdbg.model.store import build_data
 from vmapdbg.page.check_sentences import make_findings
 
 ROOT = Path(__file__).parent.parent.parent
@@ -39,7 +39,7 @@ def check_faults(folder: Path, names: Sequence[str] = ()) -> Iterator[Outcome]:
     for judged in run_module("judge", str(folder)):
         row = ran[judged["name"]]
         report = build_data(CheckReport, judged["report"])
-        findings = make_findings(add_crash(from_data(row["capture"]), report), report)
+        findings = make_findings(add_crash(build_data(Capture, row["capture"]), report), report)
         lines = [(finding.line or "").rpartition(":")[2] for finding in findings]
         rank = lines.index(row["line"]) + 1 if row["line"] in lines else None
         yield Outcome(row["name"], findings, row["capture"]["error"] is not None, rank)

@@ -14,7 +14,7 @@ from rendered import flatten, print_to_text
 from vmapdbg.lint import CODES, RULES, lint_capture
 from vmapdbg.lint.ignores import list_mistakes, split_ignored
 from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Loop, Outside, Range, Reset, Versions, WrongTime
-from vmapdbg.model.store import from_data
+from vmapdbg.model.store import build_data
 from vmapdbg.model.vocabulary import AccessKind, LoopKind
 from vmapdbg.page.documents import LintDocument, make_document
 from vmapdbg.page.text.lint import dump_github, dump_sarif, print_concise, print_explanation, print_text
@@ -354,7 +354,7 @@ def test_a_capture_without_facts() -> None:
     data = to_data(one_kernel(make_access()))
     for field in ("accesses", "fresh", "open_loops", "local_limit", "resets"):
         del data["schedules"][0]["kernels"][0][field]
-    assert from_data(data).schedules[0].kernels[0].accesses is None
+    assert build_data(Capture, data).schedules[0].kernels[0].accesses is None
 
 
 def test_ignore_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ from captures import to_data
 from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.store import (
     StoreError,
+    build_data,
     dump_compact,
     dump_document,
-    from_data,
     load_capture,
     parse_capture,
     save_capture,
@@ -89,28 +89,29 @@ def changed(path: list[str | int], value: object) -> str:
 
 
 DELETE = object()
+NODES, KERNELS = "`$.schedules[0].nodes", "`$.schedules[0].kernels"
 WRONG = [
-    (changed(["kind"], "diff"), "capture.kind: expected 'capture', not 'diff'"),
+    (changed(["kind"], "diff"), "Invalid enum value 'diff' - at `$.kind`"),
     (
         changed(["schedules", 0, "bufferizes", 0, "outcome"], "lost"),
-        "capture.schedules.0.bufferizes.0.outcome: expected 'kept' or 'removed', not 'lost'",
+        "Invalid enum value 'lost' - at `$.schedules[0].bufferizes[0].outcome`",
     ),
     (
         changed(["schedules", 0, "nodes", 11, "realized", "reasons"], [{"nodes": [1]}]),
-        "capture.schedules.0.nodes.11.realized.reasons.0: rule is missing",
+        f"Object missing required field `rule` - at {NODES}[11].realized.reasons[0]`",
     ),
     ("", "not a vmapdbg capture"),
     ("[]", "has no schema number"),
     ("{}", "has no schema number"),
     ('{"schema": 2}', "schema 2, newer than the 1"),
     ('{"schema": 0}', "schema 0, older than the 1"),
-    ('{"schema": 1}', "capture: versions is missing"),
-    (changed(["schedules", 0, "nodes", 0, "id"], "x"), "capture.schedules.0.nodes.0.id: expected int, not str"),
-    (changed(["schedules", 0, "nodes", 0, "id"], True), "capture.schedules.0.nodes.0.id: expected int, not bool"),
-    (changed(["schedules", 0, "kernels", 0, "source"], DELETE), "capture.schedules.0.kernels.0: source is missing"),
-    (changed(["schedules", 0, "kernels"], None), "capture.schedules.0.kernels: expected a list, not NoneType"),
-    (changed(["patches"], {"a": "yes"}), "capture.patches.a: expected bool, not str"),
-    (changed(["snippet"], None), "capture.snippet: expected str, not NoneType"),
+    ('{"schema": 1}', "missing required field `versions`"),
+    (changed(["schedules", 0, "nodes", 0, "id"], "x"), f"Expected `int`, got `str` - at {NODES}[0].id`"),
+    (changed(["schedules", 0, "nodes", 0, "id"], True), f"Expected `int`, got `bool` - at {NODES}[0].id`"),
+    (changed(["schedules", 0, "kernels", 0, "source"], DELETE), f"required field `source` - at {KERNELS}[0]`"),
+    (changed(["schedules", 0, "kernels"], None), f"Expected `array`, got `null` - at {KERNELS}`"),
+    (changed(["patches"], {"a": "yes"}), "Expected `bool`, got `str` - at `$.patches[...]`"),
+    (changed(["snippet"], None), "Expected `str`, got `null` - at `$.snippet`"),
 ]
 
 
@@ -126,7 +127,7 @@ def test_a_file_that_is_no_capture_says_where(text: str, message: str, tmp_path:
 
 def test_unknown_keys_are_ignored() -> None:
     data = to_data(CAPTURES[0])
-    assert from_data({**data, "later": 1}) == CAPTURES[0]
+    assert build_data(Capture, {**data, "later": 1}) == CAPTURES[0]
     assert data["schema"] == SCHEMA
 
 

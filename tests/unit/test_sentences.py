@@ -182,7 +182,7 @@ def test_rule_has_its_sentence(reason: Reason, sentence: str) -> None:
 
 
 def test_no_rule_is_without_a_sentence() -> None:
-    rules = get_args(get_args(Rule)[0])
+    rules = get_args(get_args(Rule)[1])
     assert {reason.rule for reason, _ in SENTENCES} == set(rules)
     assert len(rules) == len(set(rules))
 

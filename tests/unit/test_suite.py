@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -174,15 +175,15 @@ def test_other_targets_are_refused(tmp_path: Path) -> None:
     [
         (None, "it has no run.json"),
         ("{", "is not a saved run that this vmapdbg reads"),
-        ("[]", "expected an object"),
-        ('{"kind": "saved-run", "schema": 9}', "schema: expected 3, not 9"),
-        ('{"kind": "saved-run", "schema": 3}', "folder is missing"),
+        ("[]", "Expected `object`, got `array`"),
+        ('{"kind": "saved-run", "schema": 9}', "Invalid enum value 9 - at `$.schema`"),
+        ('{"kind": "saved-run", "schema": 3}', "missing required field `folder`"),
     ],
 )
 def test_a_folder_that_is_no_saved_run_is_refused(text: str | None, message: str, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "run.json").write_text(text, encoding="utf-8")
-    with pytest.raises(Failure, match=message):
+    with pytest.raises(Failure, match=re.escape(message)):
         load_run(tmp_path)
 
 

@@ -22,7 +22,8 @@ from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord
 from vmapdbg.child.live import build_live_capture, is_ordered
 from vmapdbg.install.job import LintedSchedule
-from vmapdbg.model.store import StoreError, append_line, build_data
+from vmapdbg.model.capture import Versions
+from vmapdbg.model.store import StoreError, append_line
 from vmapdbg.suite.saved import FAILED, AskedSchedule, SavedRun, name_test, save_schedule, start_run
 
 COLLECT_VARIABLE = "VMAPDBG_COLLECT"
@@ -43,7 +44,10 @@ def collect_from_this_process() -> None:
 
         check_this_process(folder)
     elif asked["kind"] == "save":
-        hooks.start(RunWriter(folder, build_data(SavedRun, asked["run"])))
+        run = asked["run"]
+        # built by hand: the interpreter of --python may not have what build_data needs
+        saved = SavedRun(**{**run, "versions": Versions(**run["versions"]), "program": tuple(run["program"])})
+        hooks.start(RunWriter(folder, saved))
     else:
         linter = Linter(folder, asked["target"])
         hooks.start(linter)

@@ -6,26 +6,20 @@ import functools
 import json
 import os
 import tempfile
-import types
-import typing
-from collections.abc import Callable, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.vocabulary import OPEN
 
 # *** plain data
-
-# type(), but after `_type_of(x) is list` the items of x are still Any to a type checker, not unknown
-_type_of: Callable[[Any], type[Any]] = type
 
 
 def list_fields(value: Any) -> dict[str, Any]:
     """Returns the fields of a dataclass: the `default` of `json.dumps`, for model objects in any data."""
-    return {name: getattr(value, name) for name in _field_names(_type_of(value))}
+    return {name: getattr(value, name) for name in _field_names(type(value))}
 
 
 @functools.cache
@@ -43,145 +37,19 @@ def dump_compact(document: Any) -> str:
     return json.dumps(document, default=list_fields, separators=(",", ":"), allow_nan=False)
 
 
-def from_data(data: Any) -> Capture:
-    """Builds a Capture from plain JSON data. Raises ValueError as `build_data`."""
-    return build_data(Capture, data, "capture")
-
-
 T = TypeVar("T")
 
 
-def build_data(kind: type[T], data: Any, name: str | None = None) -> T:
+def build_data(kind: type[T], data: Any) -> T:
     """Builds a value of any dataclass of the contract from plain JSON data.
 
-    Raises ValueError with the path of the first field that is missing or has the wrong type; `name` begins the path.
-    Unknown keys are ignored, so that a file of a later minor version still loads.
+    Raises ValueError with the path of the first field that is missing or has the wrong type. Unknown keys are ignored,
+    so that a file of a later minor version still loads.
     """
-    try:
-        return _builder(kind)(data)
-    except _WrongData as wrong:
-        raise ValueError(f"{'.'.join([name or kind.__name__, *reversed(wrong.path)])}: {wrong}") from None
+    # imported here because the child has only the packages of the user's interpreter
+    import msgspec
 
-
-class _WrongData(Exception):
-    """An error with its path: each level that it passes appends its part, innermost first."""
-
-    def __init__(self, message: str, *path: str):
-        super().__init__(message)
-        self.path = list(path)
-
-
-_Build = Callable[[Any], Any]
-_PLAIN = (str, int, float, bool)
-
-
-@functools.cache
-def _builder(kind: Any) -> _Build:
-    """Returns the function that builds a value of a type. A capture has many values of few types, so it is cached."""
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if is_dataclass(kind):
-        return _build_dataclass(kind)
-    if origin is Annotated:
-        # an open list: a newer vmapdbg may have written an unknown value
-        if OPEN in args[1:]:
-            return _builder(str)
-        return _builder(args[0])
-    if origin is Literal:
-        return _build_literal(args)
-    if origin is tuple:
-        return _build_tuple(_builder(args[0]))
-    if origin is dict:
-        return _build_dict(_builder(args[1]))
-    if origin in (typing.Union, types.UnionType):
-        return _build_union(args)
-    return _build_plain(kind)
-
-
-def _expected(what: str, data: Any) -> _WrongData:
-    return _WrongData(f"expected {what}, not {type(data).__name__}")
-
-
-def _build_plain(kind: type) -> _Build:
-    def build(data: Any) -> Any:
-        if type(data) is kind:
-            return data
-        if kind is float and type(data) is int:
-            return float(data)
-        raise _expected(kind.__name__, data)
-
-    return build
-
-
-def _build_literal(accepted: tuple[Any, ...]) -> _Build:
-    def build(data: Any) -> Any:
-        # in Python True equals 1, and 1.0 does too
-        if data in accepted and type(data) in (str, int):
-            return data
-        raise _WrongData(f"expected {' or '.join(map(repr, accepted))}, not {data!r}")
-
-    return build
-
-
-def _build_tuple(build_item: _Build) -> _Build:
-    def build(data: Any) -> Any:
-        if _type_of(data) is not list:
-            raise _expected("a list", data)
-        return tuple([_name_part(build_item, item, str(number)) for number, item in enumerate(data)])
-
-    return build
-
-
-def _build_dict(build_item: _Build) -> _Build:
-    def build(data: Any) -> Any:
-        if _type_of(data) is not dict:
-            raise _expected("an object", data)
-        return {key: _name_part(build_item, item, key) for key, item in data.items()}
-
-    return build
-
-
-def _build_union(options: tuple[Any, ...]) -> _Build:
-    plain = [o for o in options if o in _PLAIN]
-    rest = [o for o in options if o is not types.NoneType and o not in plain]
-    build_rest = _builder([*rest, *plain][0])
-    optional = types.NoneType in options
-
-    def build(data: Any) -> Any:
-        if data is None:
-            if optional:
-                return None
-            raise _WrongData("must not be null")
-        return data if type(data) in plain else build_rest(data)
-
-    return build
-
-
-def _build_dataclass(kind: Any) -> _Build:
-    hints = typing.get_type_hints(kind, include_extras=True)
-    builders = [(name, _builder(hints[name])) for name in _field_names(kind)]
-    # fields that were added to schema 1 later have a default, for older files
-    required = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
-
-    def build(data: Any) -> Any:
-        if _type_of(data) is not dict:
-            raise _expected("an object", data)
-        given: dict[str, Any] = {}
-        for name, build_field in builders:
-            if name in data:
-                given[name] = _name_part(build_field, data[name], name)
-            elif name in required:
-                raise _WrongData(f"{name} is missing")
-        return kind(**given)
-
-    return build
-
-
-def _name_part(build: _Build, data: Any, part: str) -> Any:
-    try:
-        return build(data)
-    except _WrongData as wrong:
-        wrong.path.append(part)
-        raise
+    return msgspec.convert(data, kind)
 
 
 # *** files
@@ -245,7 +113,7 @@ def build_capture(data: Any, name: str) -> Capture:
         age = "newer" if schema > SCHEMA else "older"
         raise StoreError(f"{name} has schema {schema}, {age} than the {SCHEMA} that this vmapdbg reads")
     try:
-        capture = from_data(data)
+        capture = build_data(Capture, data)
         check_ids(capture)
         return capture
     except ValueError as error:

@@ -6,10 +6,19 @@ a newer vmapdbg wrote. Unknown values of the other lists are refused when a docu
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-OPEN = "open"
-"""Marks a list that may grow: `Annotated[Literal[...], OPEN]`."""
+T = TypeVar("T")
+if TYPE_CHECKING:
+    Open = Annotated[T, "open"]
+else:
+
+    class Open:
+        """An OPEN list: a type checker sees `Open[Literal[...]]` as its words, a reader of documents as any string."""
+
+        def __class_getitem__(cls, words: Any) -> Any:
+            return Annotated[str, words]
+
 
 DocumentKind = Literal[
     "capture",
@@ -32,8 +41,8 @@ DocumentKind = Literal[
 
 Mode = Literal["overlay", "observe"]
 Outcome = Literal["kept", "removed"]
-AddressSpace = Annotated[Literal["GLOBAL", "LOCAL", "REG"], OPEN]
-AxisType = Annotated[
+AddressSpace = Open[Literal["GLOBAL", "LOCAL", "REG"]]
+AxisType = Open[
     Literal[
         "LOOP",  # since 0.14 only a loop of a program; a loop of a schedule is WEAK
         "REDUCE",
@@ -47,8 +56,7 @@ AxisType = Annotated[
         "THREAD",
         "WEAK",
         "DEVICE",
-    ],
-    OPEN,
+    ]
 ]
 LoopKind = Literal["loop", "thread", "launch"]
 CrashKind = Literal["error", "waits", "repeats", "grows"]
@@ -56,7 +64,7 @@ CrashStage = Literal["graph", "schedule", "codegen", "run"]
 AccessKind = Literal["load", "store"]
 ArgumentAccess = Literal["read", "write", "read-write"]
 
-RealizedReason = Annotated[
+RealizedReason = Open[
     Literal[
         "output",
         "always",
@@ -74,11 +82,10 @@ RealizedReason = Annotated[
         "stock",
         "decided-at",
         "forced",
-    ],
-    OPEN,
+    ]
 ]
 
-Rule = Annotated[
+Rule = Open[
     Literal[
         # a node is realized
         "output",  # also: why a BUFFERIZE is kept
@@ -126,12 +133,11 @@ Rule = Annotated[
         "constant",
         "buffer-limit",
         "schedule-failed",
-    ],
-    OPEN,
+    ]
 ]
 """The rule of a `Reason`, and its operands."""
 
-UnsplitRule = Annotated[Literal["gather"], OPEN]
+UnsplitRule = Open[Literal["gather"]]
 """Why a reduce is not split; its operands are fields of `Unsplit`."""
 
 # *** a diff
@@ -148,7 +154,7 @@ ValueStatus = Literal["equal", "close", "different", "unknown"]
 
 # *** a diff of two saved runs
 
-SuiteChangeKind = Annotated[
+SuiteChangeKind = Open[
     Literal[
         "fused",
         "split",
@@ -172,8 +178,7 @@ SuiteChangeKind = Annotated[
         "schedule-new",
         "fewer-copies",
         "more-copies",
-    ],
-    OPEN,
+    ]
 ]
 
 # *** what check finds

@@ -314,7 +314,8 @@ def _describe(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
             definitions[kind.__name__] = _describe_dataclass(kind, definitions)
         return {"$ref": f"#/$defs/{kind.__name__}"}
     if origin is Annotated:
-        return _describe(args[0], definitions)
+        # an OPEN list is a string, annotated with its words
+        return _describe(args[1], definitions)
     if origin is Literal:
         return {"const": args[0]} if len(args) == 1 else {"enum": list(args)}
     if origin is tuple:

@@ -235,6 +235,6 @@ def read_run_file(folder: Path) -> SavedRun:
         hint = f"vmapdbg run --save {folder} PROGRAM makes one"
         raise Failure(f"{folder} is not a saved run: it has no {RUN_FILE} ({hint})")
     try:
-        return build_data(SavedRun, json.loads(file.read_bytes()), RUN_FILE)
+        return build_data(SavedRun, json.loads(file.read_bytes()))
     except (OSError, ValueError) as error:
         raise Failure(f"{folder} is not a saved run that this vmapdbg reads: {error}") from None
