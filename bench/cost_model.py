@@ -1,7 +1,7 @@
 """How far the cost model can be believed: `python -m bench.cost_model [--repeats N] [--worst N] [PROGRAM ...]`.
 
 Each kernel of `bench.programs` and of the patterns of `bench.fusion_patterns`, as scheduled without the patches of
-fusion and with all of them: the time that the model predicts from its AST, beside the least of some measured ones, on
+fusion and with all of them: the time that the model predicts from its AST, next to the least of some measured ones, on
 the CPU device. Printed: the rank correlation (Spearman) over all kernels and over those that take longer than a launch,
 by what factor the middle half of the predictions is off, and the worst of them.
 

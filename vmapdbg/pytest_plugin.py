@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vmapdbg.model.capture import Capture, Finding, Kernel, Schedule
 
 FOLDER = "schedules"
-"""The folder of snapshots beside the test's file: `schedules/TEST_FILE/NAME.txt`."""
+"""The folder of snapshots next to the test's file: `schedules/TEST_FILE/NAME.txt`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

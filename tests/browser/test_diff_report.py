@@ -65,7 +65,7 @@ def test_a_kernel_shows_what_changed_in_its_source(opened: Opened) -> None:
     assert opened.page.locator("details.kernel .sides .mk").count() == 2
 
 
-def test_sides_stand_beside_each_other_where_there_is_room(opened: Opened) -> None:
+def test_sides_are_next_to_each_other_if_the_page_is_wide(opened: Opened) -> None:
     opened.page.click("details.kernel summary")
 
     def find_places() -> list[float]:

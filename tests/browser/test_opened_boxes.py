@@ -52,7 +52,7 @@ def test_the_first_view_has_few_boxes_that_can_be_read(opened: Opened) -> None:
     assert "click opens it" in opened.text("figcaption >> nth=0")
 
 
-def test_a_box_opens_and_lights_up_what_is_inside(opened: Opened) -> None:
+def test_a_box_opens_and_marks_its_contents(opened: Opened) -> None:
     open_box(opened, "30 of each of 2 kinds")
     assert opened.text(".trail:not([hidden])").splitlines()[0] == "all"
     assert 30 < count_boxes(opened) <= 60
@@ -92,7 +92,7 @@ def test_a_kernel_inside_of_a_box_lights_the_box_up(opened: Opened) -> None:
     assert "30 of each of 2 kinds" in label
 
 
-def test_what_is_not_inside_of_what_is_open_is_shown_in_the_whole(opened: Opened) -> None:
+def test_a_selection_outside_of_the_open_box_is_shown_in_the_whole_drawing(opened: Opened) -> None:
     open_box(opened, "30 of each of 2 kinds")
     opened.click_line(0)
     assert opened.page.locator(".trail:not([hidden])").count() == 0

@@ -56,7 +56,7 @@ def test_a_line_lights_up_its_kernels(opened: Opened) -> None:
     assert opened.page.url.endswith(f"#line={line}")
 
 
-def test_a_kernel_lights_up_its_lines_and_says_why(opened: Opened) -> None:
+def test_a_kernel_marks_its_lines_and_says_why(opened: Opened) -> None:
     name = opened.text("details.kernel summary .name")
     opened.page.click("details.kernel summary")
     assert name in opened.text("#why h4")

@@ -49,7 +49,7 @@ USAGE = [
 
 
 @pytest.mark.parametrize(("arguments", "words"), USAGE, ids=[" ".join(case[0]) for case in USAGE])
-def test_usage_is_told_in_one_line(arguments: list[str], words: list[str], tmp_path: Path) -> None:
+def test_wrong_usage_is_one_line(arguments: list[str], words: list[str], tmp_path: Path) -> None:
     text = "open('ran', 'w')\nfrom tinygrad import Tensor\nx = Tensor.empty(3) + 1\n"
     (tmp_path / "ok.py").write_text(text, encoding="utf-8")
     assert_one_line(run_tool(*arguments, cwd=tmp_path), 2, *words)
@@ -96,7 +96,7 @@ def test_sys_exit_ends_with_the_snippets_code_named(tmp_path: Path) -> None:
     assert_one_line(done, 3, "exited with status 3")
 
 
-def test_sys_exit_zero_is_no_failure(tmp_path: Path) -> None:
+def test_sys_exit_zero_is_not_a_failure(tmp_path: Path) -> None:
     name = write(
         tmp_path, "import sys\nfrom tinygrad import Tensor\nTensor.ones(3).contiguous().realize()\nsys.exit(0)\n"
     )
@@ -232,7 +232,7 @@ def test_tinygrad_of_another_shape_is_one_line(
     assert_one_line(run_tool(command, name, cwd=tmp_path), 2, words)
 
 
-def test_device_that_is_not_there_is_the_snippets_error(tmp_path: Path) -> None:
+def test_a_missing_device_is_an_error_of_the_snippet(tmp_path: Path) -> None:
     name = write(tmp_path, "from tinygrad import Tensor\n(Tensor([1.0], device='METAL')+1).realize()\n")
     done = run_tool("show", name, cwd=tmp_path)
     assert done.returncode == 3
@@ -240,7 +240,7 @@ def test_device_that_is_not_there_is_the_snippets_error(tmp_path: Path) -> None:
     assert "capture/child" not in done.stderr
 
 
-def test_read_only_folder_is_no_reason_to_stop(tmp_path: Path) -> None:
+def test_a_read_only_folder_does_not_stop_the_run(tmp_path: Path) -> None:
     (tmp_path / ".vmapdbg").write_text("a file where the folder should be", encoding="utf-8")
     name = write(tmp_path, "from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n")
     assert run_tool("show", name, cwd=tmp_path).returncode == 0
@@ -282,7 +282,7 @@ def run_redirected(redirection: str, *arguments: str, cwd: Path) -> subprocess.C
 @pytest.mark.parametrize(
     ("stdout", "why"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")], ids=["full", "closed"]
 )
-def test_a_stdout_that_takes_nothing_is_no_traceback(stdout: str, why: str, tmp_path: Path) -> None:
+def test_a_closed_stdout_gives_no_traceback(stdout: str, why: str, tmp_path: Path) -> None:
     name = write(tmp_path, "from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n")
     done = run_redirected(stdout, "show", name, cwd=tmp_path)
     assert done.returncode == 2
@@ -312,7 +312,7 @@ def test_two_sides_that_fail_at_once_are_not_called_the_same(tmp_path: Path) -> 
     assert "no change" not in done.stdout
 
 
-def test_lint_of_nothing_does_not_say_that_it_found_nothing(tmp_path: Path) -> None:
+def test_lint_without_kernels_does_not_claim_no_findings(tmp_path: Path) -> None:
     done = run_tool("lint", write(tmp_path, "x = 1\n"), cwd=tmp_path)
     assert "no kernels to check: the snippet created no schedule" in done.stdout
     assert "no finding" not in done.stdout
@@ -336,7 +336,7 @@ def test_the_child_ends_with_a_tool_that_was_killed(tmp_path: Path) -> None:
     wait_until(lambda: not is_running(child), "the child outlived the tool")
 
 
-def test_the_remembered_job_is_told_with_its_choices(tmp_path: Path) -> None:
+def test_the_remembered_job_is_printed_with_its_options(tmp_path: Path) -> None:
     name = write(tmp_path, "from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n")
     run_tool("show", name, "--patches", "none", "--target", "metal", cwd=tmp_path)
     told = run_tool("why", cwd=tmp_path).stderr

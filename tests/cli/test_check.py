@@ -41,14 +41,14 @@ def test_the_bug_of_a_sample_is_found(sample: str, run_sample: RunSample) -> Non
 
 
 @pytest.mark.parametrize("snippet", [LOST, pytest.param(XSUM, marks=pytest.mark.slow)], ids=["with vmap", "without"])
-def test_what_is_right_is_one_line_and_exits_zero(snippet: str, tmp_path: Path) -> None:
+def test_a_right_program_is_one_line_and_exits_zero(snippet: str, tmp_path: Path) -> None:
     done = run_tool("check", snippet, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     assert "all right" in done.stdout.splitlines()[0]
     assert "compared with the numpy reference" in done.stdout
 
 
-def test_rows_of_what_is_padded_are_lowered(tmp_path: Path) -> None:
+def test_rows_of_padded_tensors_are_lowered(tmp_path: Path) -> None:
     """Stock cuts the store of such a kernel into one for each part of the padded axis, all with the same loops: codegen
     never ends. Others it cannot lower, so that they are not fused; nor are reduces that have a loop in common."""
     program = """
@@ -80,7 +80,7 @@ def test_json_has_the_contract_and_the_finding(run_sample: RunSample) -> None:
 
 
 @pytest.mark.slow
-def test_a_schedule_that_fails_with_the_patches_is_told(tmp_path: Path) -> None:
+def test_a_schedule_that_fails_with_the_patches_is_reported(tmp_path: Path) -> None:
     done = run_tool("check", UNCLOSED, "--patches", "all,-close-ranges", cwd=tmp_path)
     assert done.returncode == 3
     text = " ".join(done.stdout.split())
@@ -168,7 +168,7 @@ wrong[0, [0, 2]] = 99.0
 """
 
 
-def test_an_item_assignment_that_writes_outside_of_its_index_is_told(tmp_path: Path) -> None:
+def test_an_item_assignment_that_writes_outside_of_its_index_is_reported(tmp_path: Path) -> None:
     """tinygrad 0.12.0 has a mask for the rows that the list chooses, and forgets where the other axes were cut."""
     done = run_tool("check", write(tmp_path, ITEMS), cwd=tmp_path)
     assert done.returncode == 1, done.stderr
@@ -200,7 +200,7 @@ for i in range(5):
 """
 
 
-def test_a_replay_that_writes_over_what_it_reads_is_told(tmp_path: Path) -> None:
+def test_a_replay_that_writes_over_its_inputs_is_reported(tmp_path: Path) -> None:
     """What `shift` returns is its next input, in the memory that it writes; `grow` is right all the same."""
     done = run_tool("check", write(tmp_path, KEPT_OUTPUT), "--json", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
@@ -210,7 +210,7 @@ def test_a_replay_that_writes_over_what_it_reads_is_told(tmp_path: Path) -> None
     assert all(overwritten in found["message"] for found in findings)
 
 
-def test_what_is_left_lazy_is_run_and_compared(tmp_path: Path) -> None:
+def test_lazy_tensors_are_run_and_compared(tmp_path: Path) -> None:
     done = run_tool(
         "check", write(tmp_path, "from tinygrad import Tensor\nout = Tensor([1.0, 2.0]) + 1\n"), cwd=tmp_path
     )
@@ -218,7 +218,7 @@ def test_what_is_left_lazy_is_run_and_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_cancelled_sums_are_no_wrong_value(tmp_path: Path) -> None:
+def test_cancelled_sums_are_not_wrong_values(tmp_path: Path) -> None:
     """What is left when a sum cancels is rounding, and differs with the order of the sum."""
     text = (
         "from tinygrad import Tensor\nTensor.manual_seed(1)\nx = Tensor.randn(64, 64)\n"
@@ -231,7 +231,7 @@ def test_cancelled_sums_are_no_wrong_value(tmp_path: Path) -> None:
     ("text", "words"),
     [("from tinygrad import Tensor\nx = (Tensor.empty(4, device='NULL') + 1).realize()\n", "NULL device")],
 )
-def test_what_cannot_be_compared_is_said(text: str, words: str, tmp_path: Path) -> None:
+def test_the_report_says_what_cannot_be_compared(text: str, words: str, tmp_path: Path) -> None:
     done = run_tool("check", write(tmp_path, text), cwd=tmp_path)
     assert words in done.stdout, done.stderr
     assert "all right" not in done.stdout.splitlines()[0]
@@ -380,7 +380,7 @@ def test_what_goes_wrong_with_every_set_of_patches_is_reduced_alone(
 
 
 @pytest.mark.slow
-def test_what_is_right_with_every_set_of_patches_is_not_reduced(tmp_path: Path) -> None:
+def test_a_program_that_is_right_with_every_set_of_patches_is_not_reduced(tmp_path: Path) -> None:
     snippet = write(tmp_path, "from tinygrad import Tensor\nprint((Tensor([1.0, 2.0]) + 1).tolist())\n")
     done = run_tool("bisect", snippet, "--runs", "2", "--patches", "none", "--reduce", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -413,7 +413,7 @@ written.assign(written + 5)
 """
 
 
-def test_what_is_right_is_right_for_the_reference(tmp_path: Path) -> None:
+def test_right_values_are_right_for_the_reference(tmp_path: Path) -> None:
     """All of it is compared: no part of the graphs is left out."""
     done = run_tool("check", write(tmp_path, RIGHT), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -421,7 +421,7 @@ def test_what_is_right_is_right_for_the_reference(tmp_path: Path) -> None:
     assert "not checked" not in done.stdout
 
 
-def test_what_nobody_defines_is_left_out_and_that_is_said(tmp_path: Path) -> None:
+def test_undefined_values_are_left_out_and_the_report_says_so(tmp_path: Path) -> None:
     text = 'from tinygrad import Tensor\nx = (Tensor([1.0, 3e9]).realize().cast("int") + 1).realize()\n'
     done = run_tool("check", write(tmp_path, text), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -486,7 +486,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("part", BROKEN)
-def test_code_generation_is_told_from_what_comes_after_it(part: str, tmp_path: Path) -> None:
+def test_faults_of_code_generation_and_of_later_stages_are_distinguished(part: str, tmp_path: Path) -> None:
     plant, told = BROKEN[part]
     program = (
         f"from tinygrad import Tensor{textwrap.dedent(plant)}(Tensor([1.0, 2.0, 3.0]).realize() * 2.5).realize()\n"
@@ -522,7 +522,7 @@ CHANGED_PRODUCT = """
 """
 
 
-def test_a_scope_beside_several_devices_is_no_wrong_value(tmp_path: Path) -> None:
+def test_a_scope_with_several_devices_is_not_a_wrong_value(tmp_path: Path) -> None:
     program = textwrap.dedent(SCOPE_AND_DEVICES.replace("FACTOR", "5.0"))
     done = run_tool("check", write(tmp_path, program), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

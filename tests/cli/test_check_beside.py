@@ -79,7 +79,7 @@ def needs_cores() -> None:
     ],
     ids=["observed", "wrong", "many kernels"],
 )
-def test_what_is_computed_beside_the_snippet_is_said_the_same(snippet: str, options: list[str], tmp_path: Path) -> None:
+def test_the_report_is_the_same_if_both_processes_run_at_once(snippet: str, options: list[str], tmp_path: Path) -> None:
     needs_cores()
     (tmp_path / "snippet.py").write_text(SNIPPET, encoding="utf-8")
     (tmp_path / "many.py").write_text(MANY, encoding="utf-8")
@@ -90,7 +90,7 @@ def test_what_is_computed_beside_the_snippet_is_said_the_same(snippet: str, opti
 
 
 @pytest.mark.parametrize("cores", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_who_made_a_fault_is_told_of_a_snippet_that_dies(cores: int, tmp_path: Path) -> None:
+def test_the_origin_of_a_fault_is_reported_if_the_snippet_dies(cores: int, tmp_path: Path) -> None:
     """The child packs the kernels while the fault is present."""
     needs_cores()
     (tmp_path / "snippet.py").write_text(f"{MANY}import os\nos._exit(3)\n", encoding="utf-8")

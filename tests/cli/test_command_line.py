@@ -128,7 +128,7 @@ def test_width_and_colour(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command", [["show", "run.json", "--all"], ["diff", "run.json", "run.json", "--all"], ["patches"]]
 )
-def test_a_reader_that_has_seen_enough_is_no_finding(command: list[str], tmp_path: Path) -> None:
+def test_a_reader_that_stops_early_is_not_a_finding(command: list[str], tmp_path: Path) -> None:
     """As `vmapdbg diff ... | head -1`: 1 would mean that there are findings."""
     (tmp_path / "a.py").write_text(CODE, encoding="utf-8")
     run_tool("show", "a.py", "--save", "run.json", cwd=tmp_path)

@@ -53,7 +53,7 @@ def find_failed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_hang_is_told_with_the_nodes_and_the_rule_and_what_is_right(tmp_path: Path) -> None:
+def test_a_hang_is_reported_with_its_nodes_its_rule_and_the_right_values(tmp_path: Path) -> None:
     status, document = check_json(HANGS, tmp_path, "--patches", "none", "--timeout", "300")
     failed = find_failed(document)
     crash = failed["crash"]
@@ -105,7 +105,7 @@ def test_a_crash_of_the_scheduler_names_the_nodes_and_the_rule(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_crash_that_the_program_expects_is_no_finding(tmp_path: Path) -> None:
+def test_a_crash_that_the_program_expects_is_not_a_finding(tmp_path: Path) -> None:
     text = CYCLE.replace("Tensor.realize(", "try: Tensor.realize(") + "except RuntimeError: print('refused')\n"
     text += "del before, after\na = b\n"
     status, document = check_json(text, tmp_path, "--patches", "none")

@@ -41,7 +41,7 @@ def test_each_decision_that_makes_it_two_kernels(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_runs_are_limited_and_that_is_said(folder: Path) -> None:
+def test_runs_are_limited_and_the_report_says_so(folder: Path) -> None:
     options = ("--decisions", "--patches", "none", "--by", "2 kernels", "--runs", "2")
     _, output, _ = bisect(folder, "snippet.py", *options)
     assert "not all tried: --runs" in flatten(output)
@@ -72,7 +72,7 @@ REFUSED = [
 @pytest.mark.parametrize(
     ("arguments", "said"), REFUSED, ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
 )
-def test_what_is_refused_is_said_in_one_line(arguments: tuple[str, ...], said: str, folder: Path) -> None:
+def test_a_refusal_is_one_line(arguments: tuple[str, ...], said: str, folder: Path) -> None:
     code, output, stderr = bisect(folder, *arguments, "--decisions")
     assert (code, output) == (2, "")
     assert stderr.splitlines()[-1] == f"vmapdbg: {said}"

@@ -104,7 +104,7 @@ def test_a_snippet_shows_the_users_lines_and_small_ranges(tmp_path: Path) -> Non
     assert {line for kernel in last["kernels"] for line in kernel["lines"]} >= {"a.py:5", "a.py:6"}
 
 
-def test_random_numbers_in_a_vmap_are_refused_where_somebody_looks_too(tmp_path: Path) -> None:
+def test_random_numbers_in_a_vmap_are_refused_under_observation_too(tmp_path: Path) -> None:
     """Otherwise the report would show kernels of a program that fails without the tool."""
     text = """
 from tinygrad import Tensor

@@ -32,7 +32,7 @@ runner.ask({program!r})
 
 
 @pytest.mark.parametrize("name", STARTERS)
-def test_a_worker_ends_with_who_started_it(name: str, tmp_path: Path) -> None:
+def test_a_worker_ends_with_its_parent(name: str, tmp_path: Path) -> None:
     """It was at a program of its own then, and went on for ever."""
     busy = tmp_path / "busy"
     starter = STARTERS[name].format(program=PROGRAM.format(busy=str(busy)))

@@ -101,7 +101,7 @@ def test_open_range_of_a_snippet_that_fails(tmp_path: Path) -> None:
     assert "RuntimeError" in done.stderr
 
 
-def test_diff_tells_which_findings_go(tmp_path: Path) -> None:
+def test_diff_shows_which_findings_disappear(tmp_path: Path) -> None:
     write(tmp_path)
     done = run_tool("diff", "a.py", "--baseline", "all,-ambient-ranges", cwd=tmp_path)
     assert re.search(r"^Findings  1 gone\n- VD101 kernel .* loops over rm1", done.stdout, re.M), done.stdout
@@ -200,7 +200,7 @@ y = x.softmax().softmax()
 """
 
 
-def test_the_guard_that_is_advised_takes_the_finding_away(tmp_path: Path) -> None:
+def test_the_advised_guard_removes_the_finding(tmp_path: Path) -> None:
     """With and without a baseline, and for kernels with and without a partner in it."""
     (tmp_path / "a.py").write_text(UNGUARDED, encoding="utf-8")
     options = ("--target", "metal", "--select", "VD104", "--format", "json")

@@ -65,7 +65,7 @@ def test_a_file_has_what_stdout_would(form: str, tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text(encoding="utf-8") == printed.stdout != ""
 
 
-def test_a_comment_in_another_file_is_told_with_the_findings(tmp_path: Path) -> None:
+def test_a_comment_in_another_file_is_reported_with_the_findings(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(LOST.format(comment="  # vmapdbg: ignore[VD999]"), encoding="utf-8")
     (tmp_path / "a.py").write_text("from mine import out\n", encoding="utf-8")
     done = run_tool("lint", "a.py", *OFF, cwd=tmp_path)

@@ -45,11 +45,11 @@ def run_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, 
 def test_a_cell_is_reported_below_it(
     run_cell: Callable[[str, str], ReportFrame | None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It finds modules beside the notebook, gets its arguments, and what it prints is printed."""
-    (tmp_path / "helper.py").write_text("NAME = 'beside the notebook'\n", encoding="utf-8")
+    """It finds modules next to the notebook, gets its arguments, and what it prints is printed."""
+    (tmp_path / "helper.py").write_text("NAME = 'next to the notebook'\n", encoding="utf-8")
     report = run_cell("--patches none -- --steps 3", CELL)
     assert report is not None
-    assert capsys.readouterr().out == "printed beside the notebook --steps 3\n"
+    assert capsys.readouterr().out == "printed next to the notebook --steps 3\n"
     (frame,) = re.findall(
         r'^<iframe sandbox="allow-scripts" style="[^"<>]*" srcdoc="([^"]*)"></iframe>$', report._repr_html_()
     )
@@ -82,7 +82,7 @@ BAD_LINES = {
 
 
 @pytest.mark.parametrize("line", BAD_LINES)
-def test_a_bad_line_is_told_and_shows_nothing(
+def test_a_bad_line_is_reported_and_shows_nothing(
     line: str, run_cell: Callable[[str, str], ReportFrame | None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_cell(line, "x = 1\n") is None

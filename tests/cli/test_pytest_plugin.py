@@ -73,7 +73,7 @@ def test_vmapped():
 
 
 @pytest.mark.slow
-def test_what_is_scheduled_outside_of_a_block_is_computed_as_without_the_plugin(tmp_path: Path) -> None:
+def test_schedules_outside_of_a_block_are_computed_as_without_the_plugin(tmp_path: Path) -> None:
     """Without the fixture and without a block, no report is kept, not even the attempts of the fusion guard."""
     (tmp_path / "test_a.py").write_text(OUTSIDE, encoding="utf-8")
     with_plugin = run_pytest(tmp_path, "-s", "--vmapdbg")
@@ -193,7 +193,7 @@ def test_the_command_line_counts_more_than_the_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_ignored_is_that_of_the_folder_of_the_test(tmp_path: Path) -> None:
+def test_the_folder_of_the_test_says_what_is_ignored(tmp_path: Path) -> None:
     """As for a snippet: the nearest table counts, here without anything that is ignored, there with a mistake."""
     write_table(tmp_path, 'patches = "all,-ambient-ranges"\nignore = ["VD101"]', "one/test_a.py")
     for folder, table in (("two", "[tool.vmapdbg]\n"), ("three", "[tool.vmapdbg]\nignore = ['VD999']\n")):

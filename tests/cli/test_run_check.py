@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_says_which_value_is_wrong(folder: Path) -> None:
+def test_the_report_names_the_wrong_value(folder: Path) -> None:
     done = run_tool("run", "--check", "wrong.py", cwd=folder)
     assert (done.returncode, done.stdout) == (1, "126.0\n")
     assert "wrong.py:4  VD201 wrong value" in done.stderr
@@ -78,7 +78,7 @@ def test_the_exit_code_is_the_program_s_where_all_is_right(folder: Path) -> None
     assert run_tool("run", "--check", "fails.py", cwd=folder).returncode == 7
 
 
-def test_a_schedule_that_raises_is_no_finding(folder: Path) -> None:
+def test_a_schedule_that_raises_is_not_a_finding(folder: Path) -> None:
     (folder / "raises.py").write_text(
         "from tinygrad import Tensor\n"
         "import tinygrad.engine.realize as realize\n"
@@ -137,7 +137,7 @@ def test_right():
 
 
 @pytest.mark.slow
-def test_the_tests_after_one_that_never_ends_are_run(folder: Path) -> None:
+def test_tests_after_an_endless_test_are_run(folder: Path) -> None:
     (folder / "test_it.py").write_text(IMPORT + ENDLESS_TEST)
     options = ("--check", "--json", "--patches", "none")
     done = run_tool("run", *options, "-m", "pytest", "-q", "test_it.py", cwd=folder)

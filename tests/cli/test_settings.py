@@ -19,7 +19,7 @@ def write(folder: Path, table: str) -> None:
 
 
 @pytest.mark.slow
-def test_settings_are_those_of_the_snippets_folder(tmp_path: Path) -> None:
+def test_settings_come_from_the_folder_of_the_snippet(tmp_path: Path) -> None:
     write(tmp_path, TABLE)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -101,7 +101,7 @@ def test_transcendental_ops_count_as_what_the_target_executes() -> None:
         assert kernel["redundancy"] == pytest.approx(1.0, abs=0.1)
 
 
-def test_local_memory_and_threads_are_those_of_the_program() -> None:
+def test_local_memory_and_threads_are_counted_in_the_program() -> None:
     kernel = show_work("metal")["long_rows"]
     assert kernel["local_bytes"] > 0
     threads = 1
@@ -142,7 +142,7 @@ def test_tensors_left_as_garbage_end_without_a_word(tmp_path: Path) -> None:
     assert not printed
 
 
-def test_a_value_left_inside_a_scope_is_no_output(tmp_path: Path) -> None:
+def test_a_value_left_inside_a_scope_is_not_an_output(tmp_path: Path) -> None:
     text = "r = UOp.range(3, -1)\nx = Tensor.empty(3, 2).vmapin((r, 0))\nout = x.sum().vmapout((r,))\n"
     capture, _ = show_text(tmp_path, text)
     assert capture["error"] is None
@@ -292,7 +292,7 @@ for _ in range(20):
     "tree",
     [pytest.param([], id="patched"), pytest.param(["--tinygrad", "0.12.0"], id="observed", marks=pytest.mark.slow)],
 )
-def test_of_a_long_run_an_overview_is_shown_and_all_on_request(tmp_path: Path, tree: list[str]) -> None:
+def test_a_long_run_is_an_overview_and_all_of_it_is_shown_on_request(tmp_path: Path, tree: list[str]) -> None:
     snippet = tmp_path / "snippet.py"
     snippet.write_text("from tinygrad import Tensor\n" + LAYERS, encoding="utf-8")
     saved = tmp_path / "run.json"
@@ -313,7 +313,7 @@ SLOW_SAMPLES = ("ffn_overfusion", "xsum", "rmsnorm", "whole_gather", "mla_locals
 
 
 @pytest.mark.parametrize("name", ["softmax", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_SAMPLES)])
-def test_the_overlay_without_patches_shows_what_is_observed_of_its_release(name: str, run_sample: RunSample) -> None:
+def test_the_overlay_without_patches_shows_the_same_as_its_observed_release(name: str, run_sample: RunSample) -> None:
     """Reasons, outcomes of buffers, user lines and kernels. Else a user cannot trust either."""
     of_one_side = ("mode", "patches", "versions")
     both: list[Any] = []
@@ -333,7 +333,7 @@ def test_the_overlay_without_patches_shows_what_is_observed_of_its_release(name:
         pytest.param(["--tinygrad", "0.14.0"], id="0.14.0", marks=pytest.mark.slow),
     ],
 )
-def test_launches_are_timed_also_of_what_stays_lazy_and_what_tinyjit_replays(tmp_path: Path, tree: list[str]) -> None:
+def test_launches_of_lazy_tensors_and_tinyjit_replays_are_timed_too(tmp_path: Path, tree: list[str]) -> None:
     text = (
         "@TinyJit\ndef f(x): return (x * 2).realize()\nfor _ in range(5): f(Tensor.ones(16).contiguous().realize())\n"
     )
@@ -364,7 +364,7 @@ BAD_PARTS = {
 
 
 @pytest.mark.parametrize("asked", BAD_PARTS)
-def test_a_part_that_is_not_there_is_refused_in_one_line(tmp_path: Path, asked: str) -> None:
+def test_an_unknown_part_is_refused_in_one_line(tmp_path: Path, asked: str) -> None:
     snippet = tmp_path / "snippet.py"
     snippet.write_text("from tinygrad import Tensor\nx = Tensor.empty(7) + 1\n", encoding="utf-8")
     done = run_tool("show", str(snippet), *asked.split(), cwd=tmp_path)
@@ -402,7 +402,7 @@ def test_a_gather_that_is_not_split_says_so(tmp_path: Path) -> None:
     assert told[0][1]["detail"] == f"a gather, an index picks one element along axis 1 {stock}"
 
 
-def test_what_stock_splits_says_nothing(tmp_path: Path) -> None:
+def test_a_reduce_that_stock_splits_has_no_remark(tmp_path: Path) -> None:
     capture, _ = show_text(tmp_path, GATHERS, "--patches", "all,-whole-gathers")
     nodes = [node for schedule in capture["schedules"] for node in schedule["nodes"]]
     assert [node for node in nodes if node["unsplit"] is not None] == []

@@ -190,7 +190,7 @@ def test_kernels_are_counted_once_the_snippet_is_done(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_shows_what_is_compared_by_then(tmp_path: Path, slow_comparison: str) -> None:
+def test_ctrl_c_shows_the_comparisons_so_far(tmp_path: Path, slow_comparison: str) -> None:
     (tmp_path / "slow.py").write_text(THREE_SCHEDULES, encoding="utf-8")
     with run_on_terminal(
         "check", "slow.py", folder=tmp_path, to_stdout=tmp_path / "out", PYTHONPATH=slow_comparison

@@ -65,7 +65,7 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin" / "python"
 
 
-def test_the_checkout_one_stands_in_is_observed(checkout: Path) -> None:
+def test_the_checkout_of_the_working_directory_is_observed(checkout: Path) -> None:
     capture, stderr = show_json(Path("snippet.py"), cwd=checkout)
     assert capture["mode"] == "observe"
     assert capture["versions"]["commit"] == git(checkout, "rev-parse", "--short=12", "HEAD")

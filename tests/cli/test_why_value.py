@@ -45,7 +45,7 @@ def follow(folder: Path, text: str, *arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-def test_what_is_right_is_so_after_every_pass(tmp_path: Path) -> None:
+def test_a_right_program_is_right_after_every_pass(tmp_path: Path) -> None:
     code, said = follow(tmp_path, RIGHT, "snippet.py")
     assert code == 0, said
     assert "2 outputs, right after every pass" in said

@@ -37,6 +37,6 @@ def test_fault_is_found_at_the_right_node(outcomes: dict[str, dict[str, Any]], n
 
 
 @pytest.mark.parametrize("name", UNSEEN)
-def test_nothing_is_said_where_nothing_can_be_seen(outcomes: dict[str, dict[str, Any]], name: str) -> None:
+def test_without_facts_there_is_no_finding(outcomes: dict[str, dict[str, Any]], name: str) -> None:
     """A finding about something else misleads the user; a correct finding belongs in the table."""
     assert outcomes[name]["findings"] == []

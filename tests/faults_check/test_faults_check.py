@@ -22,7 +22,7 @@ def test_the_right_place_is_named_first_for_nine_of_ten(outcomes: list[Outcome])
     assert len(wrong) * 10 <= len(outcomes), wrong
 
 
-def test_a_right_buffer_that_is_read_at_other_steps_is_told(outcomes: list[Outcome]) -> None:
+def test_a_right_buffer_that_is_read_at_other_steps_is_reported(outcomes: list[Outcome]) -> None:
     for name in ("ambient-wrong-order", "ambient-wrong-order-square"):
         (finding,) = next(outcome.findings for outcome in outcomes if outcome.name == name)
         assert "at step (0, 1) it gets what belongs to (1, 0)" in finding.message

@@ -21,7 +21,7 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
 
 
 @pytest.mark.parametrize("file", find_programs(), ids=lambda file: file.stem)
-def test_what_comes_of_it_is_what_its_head_says(runner: Runner, file: Path) -> None:
+def test_the_result_of_a_program_is_as_its_header_says(runner: Runner, file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     outcome = runner.run(text)
     assert outcome.kind == read_head(text).kinds[runner.name], outcome

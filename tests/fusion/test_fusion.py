@@ -62,7 +62,7 @@ def test_softmax_of_usual_rows(results: Results, target: str, kernels: int) -> N
 
 
 @pytest.mark.parametrize("side", ["all", "change alone"])
-def test_values_and_gradients_are_those_of_the_stock_pass(results: Results, side: str) -> None:
+def test_values_and_gradients_equal_the_stock_pass(results: Results, side: str) -> None:
     expected = results["none"].values
     assert len(expected) > 100
     assert all(np.isfinite(value).all() for value in expected.values())
@@ -80,7 +80,7 @@ REFERENCES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_values_are_those_of_numpy(results: Results, name: str) -> None:
+def test_values_equal_numpy(results: Results, name: str) -> None:
     (shape,) = PATTERNS[name][1]
     seed = list(PATTERNS).index(name)
     x = np.random.default_rng(seed).random(shape, dtype=np.float32) - np.float32(0.4)
@@ -113,7 +113,7 @@ def test_local_memory_stays_within_the_target_without_the_guard(results: Results
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("run", ["targets", "large"])
-def test_no_pattern_needs_more_local_memory_than_there_is(results: Results, run: str, target: str) -> None:
+def test_no_pattern_exceeds_local_memory(results: Results, run: str, target: str) -> None:
     found = results[run].data[target]
     over = {name: ks for name, ks in found["kernels"].items() if any(k[0] > found["limit"] for k in ks)}
     assert over == {}

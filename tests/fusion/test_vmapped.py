@@ -35,7 +35,7 @@ def results(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[st
     return run_all(RUNS, "vmapped.py", tmp_path_factory, worker_id)
 
 
-def test_values_are_those_of_the_batch_by_hand_on_the_stock_pass(results: dict[str, Result]) -> None:
+def test_values_equal_the_hand_written_batch_on_the_stock_pass(results: dict[str, Result]) -> None:
     check_values(results["vmapped"], results["by hand, on the stock pass"], 20)
 
 

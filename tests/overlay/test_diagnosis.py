@@ -59,7 +59,7 @@ def test_a_rule_that_never_comes_to_an_end_is_named(bottom_up: bool) -> None:
     assert crash.steps[0].node == crash.steps[0].becomes == "ADD float"
 
 
-def test_a_node_that_becomes_its_own_source_is_told_to_wait_for_itself() -> None:
+def test_a_node_that_becomes_its_own_source_is_reported_as_waiting_for_itself() -> None:
     crash = crash_of(START, [AROUND], bottom_up=False)
     assert crash.kind == "waits"
     assert [(step.node, step.becomes) for step in crash.steps] == [("SIN float", "SIN float"), ("SIN float", None)]

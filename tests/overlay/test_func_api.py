@@ -69,7 +69,7 @@ def test_out_axes_for_each_result() -> None:
     same(got["b"][1], A.T * 2)
 
 
-def test_keywords_are_mapped_over_axis_0_and_what_is_not_mapped_may_be_anything() -> None:
+def test_keywords_are_mapped_over_axis_0_and_unmapped_arguments_may_be_anything() -> None:
     def fn(v: Tensor, scale: float, mode: str, *, bias: Tensor) -> Tensor:
         assert (mode, bias.shape) == ("plain", ())
         return v * scale + bias
@@ -114,7 +114,7 @@ def test_the_forms_of_a_decorator() -> None:
     assert (plain.__name__, plain.__doc__) == ("plain", "Sums.")
 
 
-def test_nesting_takes_each_axis_of_what_is_left() -> None:
+def test_nested_calls_count_axes_without_the_mapped_axes() -> None:
     x = numbers(2, 3, 5)
     same(vmap(vmap(lambda v: v.sum()))(Tensor(x)), x.sum(2))
     same(vmap(vmap(lambda v: v.sum(), in_axes=1), in_axes=1)(Tensor(x)), x.transpose(1, 2, 0).sum(2))

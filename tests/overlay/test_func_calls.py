@@ -119,7 +119,7 @@ def stock_ranges(u: UOp) -> list[UOp]:
     return [u, *found] if u.op is Ops.RANGE else list(found)
 
 
-def test_open_ranges_are_those_of_stock() -> None:
+def test_open_ranges_equal_stock() -> None:
     x = Tensor(X).realize()
 
     def step(v: Tensor) -> Tensor:
@@ -226,7 +226,7 @@ def test_each_node_is_noted_as_made_by_its_method() -> None:
     assert found[Ops.EXP2] == {"exp2"}
 
 
-def test_a_method_that_raised_is_not_noted_for_what_is_made_after_it() -> None:
+def test_a_method_that_raised_is_not_noted_for_later_nodes() -> None:
     x = Tensor(X)
     with pytest.raises(ValueError, match="size mismatch"):
         x.reshape(7)

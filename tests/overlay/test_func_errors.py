@@ -148,7 +148,7 @@ VMAP: dict[str, tuple[type[Exception], Call, list[str]]] = {
         lambda: vmap(lambda v: v * Tensor.rand(4), randomness="different")(of_symbolic_size()),
         ["randomness='different' needs a batch of fixed size, not n=2"],
     ),
-    "an axis beside a symbolic one": (
+    "an axis next to a symbolic one": (
         ValueError,
         lambda: vmap(double, in_axes=2)(of_symbolic_size()),
         ["axis 2 is out of range for args[0] of shape (n=2, 4)"],
@@ -322,7 +322,7 @@ def test_a_random_call_is_named_right_after_another_error() -> None:
         vmap(lambda v: Tensor.rand(4))(X)
 
 
-def test_dropout_without_training_and_numbers_from_before_the_vmap_are_no_random_calls() -> None:
+def test_dropout_without_training_and_earlier_random_numbers_are_not_random_calls() -> None:
     noise = Tensor.rand(3, 4)
     got = vmap(lambda v, n: v.dropout(0.5) + n)(X, noise)
     np.testing.assert_allclose(got.numpy(), X.numpy() + noise.numpy(), rtol=1e-6)

@@ -96,7 +96,7 @@ class Nothing:
         self.function, self.method, self.type = np.sin, Tensor.relu, nn.Linear
 
 
-def test_names_are_those_of_get_state_dict() -> None:
+def test_names_equal_get_state_dict() -> None:
     for module in (Nothing(), Layers(), Tied(), nn.BatchNorm(3), [nn.Linear(2, 2), nn.LayerNorm(3)]):
         want = get_state_dict(module)
         assert [(name, id(x)) for name, x, _ in find_slots(module)] == [(name, id(x)) for name, x in want.items()]
@@ -338,7 +338,7 @@ def test_a_call_that_realizes_and_weights_that_are_lazy() -> None:
     assert new == {}
 
 
-def test_grad_and_requires_grad_are_the_modules_own_again() -> None:
+def test_grad_and_requires_grad_of_the_module_are_restored() -> None:
     module = Layers()
     module.first.weight.requires_grad = True
     module(Tensor(X)).sum().backward()

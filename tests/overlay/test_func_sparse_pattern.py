@@ -163,7 +163,7 @@ INDEXED: dict[str, Step] = {
 
 
 @pytest.mark.parametrize("name", [*EXACT, *INDEXED])
-def test_what_is_mostly_zero_has_the_same_pattern(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mostly_zero_value_has_the_same_pattern(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a large product with a one-hot only the nonzeros are looked at; here of each."""
     program = {**EXACT, **INDEXED}[name]
     whole = jacobian_sparsity(program, vector(6))

@@ -230,7 +230,7 @@ def test_a_batch_in_chunks_has_the_same_results(size: int, method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["ranges", "pad_reduce"])
-def test_random_numbers_of_its_own_for_each_element_or_the_same_for_all(method: str) -> None:
+def test_random_numbers_differ_for_each_element_or_are_the_same_for_all(method: str) -> None:
     def noisy(x: Tensor) -> Tensor:
         return x + Tensor.randn(4)
 

@@ -46,7 +46,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("observed", [False, True])
-def test_where_no_fusion_pays_the_kernels_are_those_of_stock(observed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_no_fusion_pays_the_kernels_equal_stock(observed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The buffers exist already by then. They are built again for an observer, which gets the reasons."""
     rules: list[str] = []
     observer = MagicMock()

@@ -202,7 +202,7 @@ def test_a_sum_is_split_as_by_stock(name: str) -> None:
     np.testing.assert_array_equal(got, want)
 
 
-def test_a_sum_of_what_is_gathered_is_split_along_the_rest() -> None:
+def test_a_sum_of_gathered_values_is_split_along_the_other_axes() -> None:
     """A sum over rows and classes of a product with one-hot rows: a gather, and a sum over the rows."""
     many = np.arange(N) * 7 % 40
     logits = values(N, 40)
@@ -245,7 +245,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_what_is_not_split_is_told(name: str, listener: Listener) -> None:
+def test_an_unsplit_reduce_is_reported(name: str, listener: Listener) -> None:
     """`show` and `why` read it from there, with the node of the kernels."""
     program, _ = GATHERS[name]
     program().schedule()
@@ -255,7 +255,7 @@ def test_what_is_not_split_is_told(name: str, listener: Listener) -> None:
     assert reduce.src[0].shape == whole.source
 
 
-def test_a_gather_that_was_a_part_of_a_sum_is_told_as_such(listener: Listener) -> None:
+def test_a_gather_that_was_a_part_of_a_sum_is_reported_as_such(listener: Listener) -> None:
     many = np.arange(N) * 7 % 40
     (data(values(N, 40)) * (index(many).reshape(N, 1) == Tensor.arange(40))).sum().schedule()
     ((reduce, whole),) = listener.left
@@ -263,7 +263,7 @@ def test_a_gather_that_was_a_part_of_a_sum_is_told_as_such(listener: Listener) -
     assert (whole.axes, whole.rest, whole.source, whole.result) == ((1,), (0,), (N, 40), (1, 1))
 
 
-def test_what_is_split_is_not_told(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_split_reduce_is_not_reported(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     program, _ = OTHERS["sum"]
     program().schedule()
     monkeypatch.setattr(_state, "patches", _state.patches - {"whole-gathers"})

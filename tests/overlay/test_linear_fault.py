@@ -73,7 +73,7 @@ def judge(run: KernelRun, contents: dict[str, bytes], got: Array, right: Array) 
 
 
 @pytest.mark.parametrize("size", [12, 480])
-def test_which_of_the_two(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scheduler_or_code_generation_is_at_fault(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether all of the program runs, or only what writes some of the wrong elements."""
     monkeypatch.setattr(kernel_rerun, "MOST_STEPS", 1000)
     read = np.arange(size) % 7 + 1
@@ -101,7 +101,7 @@ def test_a_program_that_reads_outside_of_its_buffers() -> None:
     assert fault == KernelFault("lowering", "its linear program reads outside of its buffers")
 
 
-def test_if_it_cannot_be_decided_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_it_is_undecided_the_reason_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     got, right = encode(TRIPLED, "float"), encode(DOUBLED, "float")
     refused = KernelRun(None, (None,), None, None, "its linear program was not kept")
     assert judge(refused, {}, got, right) == KernelFault("lowering", "its linear program was not kept")

@@ -26,7 +26,7 @@ def make_kernel(local: int) -> UOp:
     return output.index(UOp.const(dtypes.index, 0), dtype=output.dtype).store(total).sink()
 
 
-def test_a_group_that_does_not_fit_beside_the_local_buffers_is_refused() -> None:
+def test_a_group_that_does_not_fit_with_the_local_buffers_is_refused() -> None:
     """Metal has 32,768 bytes: 24,000 are taken, so 4096 lanes of 4 bytes are too many, and 2048 are not."""
     group = Opt(OptOps.GROUPTOP, 0, 4096)
     with pytest.raises(KernelOptError, match="needs 40384 with the LOCAL buffers, max 32768"):

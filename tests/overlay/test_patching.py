@@ -144,7 +144,7 @@ def test_rules_of_one_matcher_change_together(upstream: Any) -> None:
     assert upstream.matcher is stock
 
 
-def test_what_is_wrapped_calls_through_and_can_be_undone(upstream: Any) -> None:
+def test_a_wrapped_function_calls_the_original_and_can_be_restored(upstream: Any) -> None:
     seen = []
 
     def around(stock: Callable[..., str], *arguments: Any) -> str:
@@ -166,7 +166,7 @@ def test_what_is_wrapped_calls_through_and_can_be_undone(upstream: Any) -> None:
     assert (dict(vars(upstream.Thing)), dict(vars(heir))) == before
 
 
-def test_undo_leaves_what_somebody_else_has_rebound_since(upstream: Any) -> None:
+def test_undo_leaves_names_that_other_code_has_rebound_since(upstream: Any) -> None:
     with Changes("test") as changes:
         changes.replace(upstream, "function", new_rule, "a", "b")
     upstream.function = old_rule

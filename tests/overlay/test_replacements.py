@@ -74,7 +74,7 @@ def test_of_many_earlier_values_some_far_apart_come_first() -> None:
     assert sorted(set(tried)) == sorted(tried)
 
 
-def test_a_constant_is_smaller_than_what_it_stands_for() -> None:
+def test_a_constant_is_smaller_than_the_node_it_replaces() -> None:
     total, out = make()
     (smaller,) = replace_node([out.uop], total.uop, total.uop.const_like(1))
     assert measure([smaller]) < measure([out.uop])

@@ -86,7 +86,7 @@ def test_what_two_kernels_compute_is_computed_once(found: list[tuple[Any, Any]])
 @pytest.mark.parametrize(
     "make",
     [
-        # what is computed again is cheap beside the product that asks for it
+        # what is computed again is cheap next to the product that asks for it
         lambda: (Tensor(A).realize() + 1) @ Tensor(B).realize(),
         # each element once: nothing to save
         lambda: Tensor(numbers(512, 512)).realize().sin() * 2,
@@ -115,7 +115,7 @@ def test_memory_is_bounded(found: list[tuple[Any, Any]], monkeypatch: pytest.Mon
     assert (refusal.rule, refusal.numbers["bytes"], refusal.numbers["limit"]) == ("over-memory", A.nbytes, A.nbytes - 1)
 
 
-def test_what_is_stored_first_may_not_pay_any_more() -> None:
+def test_the_first_stored_value_may_no_longer_pay() -> None:
     """Of a chain of expensive values it is enough to store what the matmul reads."""
 
     def make() -> Tensor:

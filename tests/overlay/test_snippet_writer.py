@@ -147,7 +147,7 @@ def test_switches_are_set_before_tinygrad_is_imported() -> None:
 
 
 def test_what_a_reader_sees() -> None:
-    """Plain Tensor code: numbers beside operators, sum without the RESHAPE, one name for what is read twice."""
+    """Plain Tensor code: numbers next to operators, sum without the RESHAPE, one name for what is read twice."""
     a = Tensor([[1.0, 2.5], [0.1, 4.0]]).realize()
     y = a * 2.0 + 1.0
     text = write_snippet([y.sum(1) - y.max()], "reduced by hand")
@@ -172,7 +172,7 @@ def test_scope_is_written_with_its_varg() -> None:
     assert ".vmapin((r0, 0)) + 1.0).vmapout((0, r0))" in text
 
 
-def test_what_cannot_be_written_is_said() -> None:
+def test_an_unwritable_node_is_reported() -> None:
     sharded = x().shard(("CPU:0", "CPU:1"), 0) + 1
     with pytest.raises(WriteError, match="sharded over devices"):
         write_snippet([sharded])

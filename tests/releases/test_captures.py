@@ -58,7 +58,7 @@ def test_document_is_valid_and_comes_back(capture: Capture) -> None:
     assert parse_capture(dump_compact(capture), "again") == capture
 
 
-def test_it_says_how_it_was_looked_at(capture: Capture, release: str) -> None:
+def test_the_capture_says_how_it_was_made(capture: Capture, release: str) -> None:
     assert (capture.mode, capture.patches, capture.missing) == ("observe", {}, ())
     assert capture.versions.tinygrad == release
 
@@ -133,7 +133,7 @@ def test_every_node_is_of_the_users_program(capture: Capture) -> None:
         assert not node.dtype.startswith("weakint") or node.out_ranges is not None
 
 
-def test_ranges_are_those_of_nodes(capture: Capture, release: str) -> None:
+def test_ranges_belong_to_nodes(capture: Capture, release: str) -> None:
     kinds = {"REDUCE", "WEAK" if release == "0.14.0" else "LOOP"}
     for schedule in capture.schedules:
         assert {r.axis_type for r in schedule.ranges} <= kinds
@@ -149,7 +149,7 @@ def test_it_is_printed(capture: Capture, release: str) -> None:
     assert headings == {"BUFFERIZE" if release == "0.12.0" else "STAGE"}
 
 
-def test_everything_in_it_can_be_asked_for(capture: Capture) -> None:
+def test_every_part_of_the_capture_can_be_shown(capture: Capture) -> None:
     last = capture.schedules[-1]
     subjects = [None, *(kernel.name for kernel in last.kernels), *(str(node.id) for node in last.nodes)]
     for subject in subjects:

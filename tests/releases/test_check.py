@@ -69,7 +69,7 @@ def check(tree: Path, folder: Path, text: str, **settings: str) -> subprocess.Co
     return run_snippet(tree, folder, text, "check", COLUMNS="100", DEV="CPU", **settings)
 
 
-def test_what_is_right_is_right_and_all_of_it_is_compared(tree: Path, tmp_path: Path) -> None:
+def test_right_values_are_right_and_all_are_compared(tree: Path, tmp_path: Path) -> None:
     done = check(tree, tmp_path, RIGHT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "outputs, all right" in done.stdout
@@ -205,7 +205,7 @@ for i in range(4):
 """
 
 
-def test_what_a_replay_has_in_memory_of_its_own_is_not_looked_for_elsewhere(tree: Path, tmp_path: Path) -> None:
+def test_private_memory_of_a_replay_is_not_searched_elsewhere(tree: Path, tmp_path: Path) -> None:
     """From 0.13 on a clone is an assign to a buffer; the snippet does not hold it, and replays do not use it."""
     done = check(tree, tmp_path, CLONED)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -347,7 +347,7 @@ y = (a @ w).softmax(1)
 """
 
 
-def test_what_is_on_several_devices_is_compared(tree: Path, tmp_path: Path) -> None:
+def test_tensors_on_several_devices_are_compared(tree: Path, tmp_path: Path) -> None:
     done = check(tree, tmp_path, SHARDED_RIGHT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all right" in done.stdout

@@ -137,7 +137,7 @@ def test_the_table_has_every_command(release: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_the_table_says_holds(
+def test_the_table_of_the_document_holds(
     release: str, tree: Path, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

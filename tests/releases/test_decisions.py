@@ -92,7 +92,7 @@ def check_told(capture: Any, choice: Choice) -> None:
     assert not [n for n in schedule.nodes if n.realized and n.realized.reason == "forced" and n.id != choice.node]
 
 
-def test_what_it_changes_is_beside_it(tmp_path: Path) -> None:
+def test_a_decision_is_printed_with_its_changes(tmp_path: Path) -> None:
     _, found = search(write_snippet(tmp_path, "softmax"), "0.14.0", PCONTIG="2")
     changed = {change["after"]["id"]: change for change in found["changes"]["schedules"][1]["nodes"]}
     node = found["found"][0]["decisions"][0]["node"]
@@ -100,7 +100,7 @@ def test_what_it_changes_is_beside_it(tmp_path: Path) -> None:
     assert found["found"][0]["decisions"][0]["line"] == "softmax.py:5"
 
 
-def test_another_release_is_what_is_right(tmp_path: Path) -> None:
+def test_another_release_gives_the_right_outcome(tmp_path: Path) -> None:
     baseline = f"--baseline={find_tree('0.13.0')}"
     code, found = search(write_snippet(tmp_path, "softmax"), "0.14.0", baseline, PCONTIG="2")
     assert (code, found["reference"], len(found["found"][0]["decisions"])) == (1, baseline, 1)

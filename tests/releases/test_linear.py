@@ -31,7 +31,7 @@ def test_the_view_is_what_the_kernel_does(release: str, tree: Path, target: str)
 
 
 @pytest.mark.parametrize("target", ["c", "metal"])
-def test_the_python_device_computes_what_the_ast_says(release: str, tree: Path, target: str) -> None:
+def test_the_python_device_computes_the_ast(release: str, tree: Path, target: str) -> None:
     """Vectors, gates and threads of a group included; run whole, and with its loops fixed to single steps."""
     programs = [str(HERE / "programs" / f"{name}.py") for name in SMALL]
     kernels = json.loads(run_on(release, HERE / "run_kernels.py", target, *programs, DEV="NULL", NULL="1"))

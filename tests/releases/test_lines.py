@@ -59,7 +59,7 @@ loss = (t * t).sum() + c.mean()
 """
 
 
-def test_a_gradient_has_the_line_of_what_it_is_the_gradient_of(release: str, tmp_path: Path) -> None:
+def test_a_gradient_has_the_line_of_its_forward_op(release: str, tmp_path: Path) -> None:
     capture = load(release, GRADIENT, tmp_path)
     everything = {node.op for schedule in capture.schedules for node in schedule.nodes}
     lines = count_lines(capture, *everything)

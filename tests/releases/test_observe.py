@@ -31,7 +31,7 @@ print(first.cached, first.not_in_key, second.cached, second.not_in_key, second.p
 """
 
 
-def test_a_cached_schedule_says_what_its_key_has_not(release: str, tree: Path, tmp_path: Path) -> None:
+def test_a_cached_schedule_lists_facts_that_are_not_in_its_key(release: str, tree: Path, tmp_path: Path) -> None:
     """Upstream's own TestPcontig passes only because PCONTIG is not in the key."""
     script = tmp_path / "cached.py"
     script.write_text(CACHED, encoding="utf-8")

@@ -98,7 +98,7 @@ def write_programs(release: str) -> str:
     return "\n".join((FOUND / f"{name}.py").read_text(encoding="utf-8") for name in names)
 
 
-def test_check_proves_what_is_wrong(release: str, tree: Path, tmp_path: Path) -> None:
+def test_check_proves_the_fault(release: str, tree: Path, tmp_path: Path) -> None:
     findings = find_codes(["check", "--json"], tree, tmp_path, write_programs(release))
     assert [one["code"] for one in findings] == FOUND_BY_CHECK.get(release, [])
     for one in findings:
@@ -140,7 +140,7 @@ def test_a_gradient_goes_through_a_write_from_0_13_on(release: str, tree: Path, 
     assert [one["code"] for one in findings] == (["VD207", "VD207"] if release == "0.12.0" else [])
 
 
-def test_what_is_right_is_right(tree: Path, tmp_path: Path) -> None:
+def test_right_programs_have_no_finding(tree: Path, tmp_path: Path) -> None:
     assert find_codes(["check", "--json"], tree, tmp_path, RIGHT) == []
     findings = find_codes(["lint", "--format", "json"], tree, tmp_path, RIGHT)
     assert [one for one in findings if one["code"] in {"VD109", "VD110"}] == []

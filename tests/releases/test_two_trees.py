@@ -185,7 +185,7 @@ def test_a_changed_tree_shows_its_change_alone(version: str, tmp_path: Path) -> 
     assert (schedule["totals_before"]["kernels"], schedule["totals_after"]["kernels"]) == (1, 2)
 
 
-def test_the_command_says_which_is_which() -> None:
+def test_the_command_names_both_sides() -> None:
     program = HERE / "programs" / "softmax.py"
     shown = run_diff(program, find_tree("0.14.0"), find_tree("0.13.0"), "--exit-code")
     assert shown.returncode == 1, shown.stderr

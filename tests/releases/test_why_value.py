@@ -51,7 +51,7 @@ def name_first_wrong(output: dict[str, Any]) -> str:
     return next(one["name"] for one in output["passes"] if one["status"] == "wrong")
 
 
-def test_what_is_right_is_not_accused(release: str, tmp_path: Path) -> None:
+def test_right_values_are_not_accused(release: str, tmp_path: Path) -> None:
     found = follow(release, tmp_path, RIGHT)
     outputs = [output for schedule in found["schedules"] for output in schedule["outputs"]]
     passes = [one for output in outputs for one in output["passes"]]
@@ -87,7 +87,7 @@ def test_ranges_of_another_node(version: str, tmp_path: Path) -> None:
         ("0.14.0", "reader_of_two_buffers_after_assign.py", ":14", ":12"),
     ],
 )
-def test_a_reader_that_comes_too_late(version: str, program: str, reader: str, writer: str, tmp_path: Path) -> None:
+def test_a_reader_that_runs_too_late(version: str, program: str, reader: str, writer: str, tmp_path: Path) -> None:
     output = find_wrong(follow(version, tmp_path, (FOUND / program).read_text(encoding="utf-8")))
     assert name_first_wrong(output) == "the kernels in their order, by numpy"
     read = output["read"]

@@ -132,7 +132,7 @@ def test_the_first_commit_with_another_outcome_is_found(changed: int, width: int
     assert sum(asked.rounds) <= {1: 8, 2: 10, 3: 11}[width]
 
 
-def test_both_ends_alike_is_no_change() -> None:
+def test_equal_ends_are_not_a_change() -> None:
     asked = AskedCommits("ABA")
     found = search_commits(asked.names, asked)
     assert (found.first, found.before, found.suspects, asked.rounds) == (None, None, (), [2])
@@ -158,7 +158,7 @@ def test_two_neighbours_need_no_search() -> None:
 
 
 @pytest.mark.parametrize("outcomes", ["-AB", "AB-"])
-def test_an_end_that_cannot_be_run_is_told(outcomes: str) -> None:
+def test_an_end_that_cannot_be_run_is_reported(outcomes: str) -> None:
     asked = AskedCommits(outcomes)
     with pytest.raises(ValueError, match=r"c[02]"):
         search_commits(asked.names, asked)

@@ -160,7 +160,7 @@ def test_reduces_alone_are_searched_where_they_are_enough() -> None:
     assert nodes_of(mend(make_capture(make_schedule(*nodes)), asked, budget=20)) == [[29], [30]]
 
 
-def test_runs_that_do_not_suffice_are_told() -> None:
+def test_too_few_runs_are_reported() -> None:
     needed = {3, 7, 11, 14, 18}
     asked = Asked(lambda forced, _: "right" if needed <= forced else "wrong")
     search = mend(make_chain(20), asked, budget=12)
@@ -255,7 +255,7 @@ def make_made(choice: Choice) -> list[Schedule]:
     return [make_schedule(bufferizes=[make_buffer(choice.node)])]
 
 
-def test_a_buffer_that_is_removed_again_is_told() -> None:
+def test_a_buffer_that_is_removed_again_is_reported() -> None:
     schedules = make_chain(2).schedules
     decided = describe_choices({Choice(0, 1, "MUL")}, schedules, [make_schedule()])
     said = show(make_document(found=(DecisionTrial(decided, "A", 2),)))
@@ -264,7 +264,7 @@ def test_a_buffer_that_is_removed_again_is_told() -> None:
     assert not describe_choices({Choice(0, 1, "MUL")}, schedules, [])[0].kept
 
 
-def test_what_was_found_is_said() -> None:
+def test_found_decisions_are_printed() -> None:
     schedules = make_chain(4).schedules
     one, two = (
         DecisionTrial(describe_choices({choice}, schedules, make_made(choice)), "A", 2)
@@ -282,7 +282,7 @@ def test_what_was_found_is_said() -> None:
     assert "this one decision changes it" in show(make_document(found=(one,), right=None, reference=None))
 
 
-def test_what_was_not_found_is_said() -> None:
+def test_an_unsuccessful_search_is_printed() -> None:
     assert "no decision that was tried makes it right (4 nodes to force)" in show(make_document())
     nothing = "the outcome is right already: there is nothing to fix"
     assert nothing in show(make_document(given="A"))

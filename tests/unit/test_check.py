@@ -115,7 +115,7 @@ def test_zeros_of_both_signs_are_equal() -> None:
     assert compare(floats([-0.0, 0.0]), floats([0.0, -0.0]), 0).status == "equal"
 
 
-def test_a_small_wrong_element_beside_large_ones_is_found() -> None:
+def test_a_small_wrong_element_next_to_large_elements_is_found() -> None:
     expected = [1000.0] * 7 + [0.01]
     assert compare(floats([*expected[:7], 0.02]), floats(expected), 100).wrong == 1
 
@@ -125,7 +125,7 @@ def moved(exact: list[float], spread: list[float]) -> list[np.ndarray]:
     return [np.array(exact), np.add(exact, spread)]
 
 
-def test_rounding_is_told_from_a_wrong_value() -> None:
+def test_rounding_and_wrong_values_are_distinguished() -> None:
     """What is left of two large numbers: both runs are off by as much as the inputs round."""
     got, expected = floats([3e-5, 1.0]), floats([-2e-5, 1.0])
     found = compare(got, expected, 4)
@@ -268,7 +268,7 @@ def test_a_pattern_is_found_in_a_million_elements() -> None:
     assert describe(compare(got, expected, 4)) == "shifted by -3 along axis 1, going around"
 
 
-def test_the_report_has_the_sentence_beside_the_data() -> None:
+def test_the_report_has_the_sentence_next_to_the_data() -> None:
     report = add_pattern_sentences(CheckReport((wrong_check(),)))
     found = report.schedules[0].outputs[0].comparison
     assert found.pattern == "along axis 0 all 3 slices are the last one"
@@ -298,14 +298,14 @@ def test_dimensions_in_another_order_are_put_in_order() -> None:
     assert list(decode(got)) == list(range(6))
 
 
-def test_an_unknown_dimension_is_never_taken_for_one_that_is_missing() -> None:
+def test_an_unknown_dimension_is_not_a_missing_dimension() -> None:
     right = doubles(range(6), 3, 2)
     assert list(decode(align(right.data, right, [(None, 6)], [-1, 7]))) == list(range(6))
     with pytest.raises(Unknown, match=r"^its shape does not match the shape of its node$"):
         align(bytes(16), right, [(None, 2)], [-1, 7])
 
 
-def test_a_buffer_that_is_too_short_is_said() -> None:
+def test_a_buffer_that_is_too_short_is_reported() -> None:
     right = doubles(range(6), 3, 2)
     with pytest.raises(Unknown, match=r"^it holds 5 elements, its ranges have 6$"):
         align(bytes(40), right, [(-1, 3), (7, 2)], [-1, 7])
@@ -373,7 +373,7 @@ def test_a_failed_scope_whose_error_is_caught_is_a_finding_unless_a_device_is_mi
     assert [finding.code for finding in make_findings(lost_range(fixed=False), CheckReport((failed,)))] == codes
 
 
-def test_a_buffer_that_is_read_wrongly_is_to_blame_and_not_the_one_that_is_wrong() -> None:
+def test_a_buffer_that_is_read_wrongly_is_blamed_and_not_the_wrong_buffer() -> None:
     check = wrong_check()
     wrong = replace(check.buffers[0], missing=(), reads=(1,), misread=Misread(1, ("rm1",), 3, 2, (0,), (2,)))
     capture = lost_range(fixed=True)
@@ -441,7 +441,7 @@ def test_steps_read_are_found(count: int, size: int, chance: random.Random) -> N
     assert find_steps_read(got, right, by_step, EXACT) == expected
 
 
-def test_a_value_that_no_step_gives_is_no_misreading() -> None:
+def test_a_value_that_no_step_gives_is_not_a_misreading() -> None:
     by_step = [[0, 10], [1, 11], [2, 12]]
     assert find_steps_read([1, 11], [0, 11], by_step, EXACT) == {0: 1}
     assert find_steps_read([7, 11], [0, 11], by_step, EXACT) == {}

@@ -59,20 +59,20 @@ def test_a_real_capture_does_not_differ_from_itself(file: Path) -> None:
 
 
 @given(draw_capture(), SEEDS)
-def test_names_numbers_and_order_are_no_change(capture: Capture, seed: int) -> None:
+def test_names_numbers_and_order_are_not_a_change(capture: Capture, seed: int) -> None:
     diff = diff_captures(capture, disguise_capture(capture, seed))
     assert diff.is_empty, [item for item in diff.schedules if not item.is_empty]
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("file", sorted(GOLDEN.glob("*.json")), ids=lambda file: file.name)
-def test_names_numbers_and_order_are_no_change_in_real_captures(file: Path, seed: int) -> None:
+def test_names_numbers_and_order_are_not_a_change_in_real_captures(file: Path, seed: int) -> None:
     capture = load_capture(file)
     assert diff_captures(capture, disguise_capture(capture, seed)).is_empty
 
 
 @given(draw_capture(), SEEDS)
-def test_what_is_added_one_way_is_removed_the_other_way(capture: Capture, seed: int) -> None:
+def test_added_nodes_are_removed_nodes_if_the_sides_are_swapped(capture: Capture, seed: int) -> None:
     other = mutate_capture(capture, seed)
     there, back = diff_captures(capture, other), diff_captures(other, capture)
     swap = {"only-before": "only-after", "only-after": "only-before", "fused-from": "split-into"}
@@ -106,7 +106,7 @@ def test_every_kernel_is_in_the_diff(capture: Capture, seed: int) -> None:
         assert shown == set(range(len(capture.schedules[schedule.before].kernels)))
 
 
-def test_the_document_says_what_it_is() -> None:
+def test_the_document_has_its_kind() -> None:
     data = json.loads(dump(diff_captures(lost_range(fixed=False), lost_range())))
     assert (data["schema"], data["kind"]) == (1, "diff")
     assert data["before"]["patches"]["ambient-ranges"] is False
@@ -193,7 +193,7 @@ def test_of_an_older_capture_sentences_are_not_compared() -> None:
     assert diff_captures(before, after).is_empty
 
 
-def test_a_buffer_that_is_kept_by_another_rule_is_said_to_be() -> None:
+def test_a_buffer_that_is_kept_by_another_rule_is_reported() -> None:
     kept = Bufferize(
         1, ("r0",), (), 4, 16, "GLOBAL", "kept", "", decided=Reason("many-buffers", numbers={"buffers": 4})
     )
@@ -212,7 +212,7 @@ def test_stock_tinygrad_gives_no_reasons_to_differ_in() -> None:
     assert diff_pair(sides).is_empty
 
 
-def test_equal_nodes_are_told_apart_by_who_reads_them() -> None:
+def test_equal_nodes_are_distinguished_by_their_readers() -> None:
     def build(first: int, second: int) -> tuple:
         return (
             make_node(first, "BUFFER"),
@@ -257,7 +257,7 @@ def test_a_side_that_ended_early_has_fewer_schedules() -> None:
     assert diff.before.error == broken.error
 
 
-def test_labels_are_no_change() -> None:
+def test_other_labels_are_not_a_change() -> None:
     capture = lost_range()
     other = replace(capture, patches={**ALL_ON, "close-ranges": False}, snippet="other.py")
     diff = diff_captures(capture, other)

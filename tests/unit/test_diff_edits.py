@@ -57,14 +57,14 @@ def test_a_contiguous_that_is_taken_out_is_all_that_is_gone() -> None:
     assert list_lone(compare(STORED, PLAIN)) == (["CONTIGUOUS"], [])
 
 
-def test_another_op_in_the_middle_leaves_what_is_behind_it() -> None:
+def test_another_op_in_the_middle_leaves_later_nodes_paired() -> None:
     other = softmax_like((INPUTS[0], make_node(1, "SQRT", src=(0,), line="a.py:2")))
     diff = compare(PLAIN, other)
     assert list_lone(diff) == (["NEG"], ["SQRT"])
     assert [(item.after.op, item.changed) for item in diff.nodes] == [("EXP2", ("src",))]
 
 
-def test_two_edits_leave_what_is_between_them() -> None:
+def test_nodes_between_two_edits_stay_paired() -> None:
     """Neither its sources nor its readers are the same: only its line identifies it."""
     chain = [make_node(0, "BUFFER"), make_node(1, "NEG", src=(0,))]
     chain += [make_node(n, "ADD", src=(n - 1, n - 1), line=f"a.py:{n}") for n in range(2, 6)]
@@ -139,7 +139,7 @@ def test_lines_that_moved_are_the_same() -> None:
     }
 
 
-def test_another_line_is_no_edit_of_one() -> None:
+def test_another_line_is_not_an_edit() -> None:
     assert match_lines("a\nfoo(bar)\nb", "a\n1 + 2\nb", ("o", "n")) == {"o:1": "n:1", "o:3": "n:3"}
 
 

@@ -58,7 +58,7 @@ def test_equal_changes_of_layers_are_one_and_count_together() -> None:
     assert list(only.lines) == ["net.py:3"]
 
 
-def test_the_largest_change_stands_first() -> None:
+def test_the_largest_change_comes_first() -> None:
     """Of time where both sides were timed, else of work, whichever way it goes."""
     before = make_schedule(kernels=(kernel(0, "a", "a", "x:1", executed_ops=100), kernel(1, "b", "b", "x:2")))
     after = make_schedule(kernels=(kernel(0, "a2", "a2", "x:1", executed_ops=110), kernel(1, "b2", "b2", "x:2")))
@@ -96,7 +96,7 @@ def test_rules_are_counted_on_both_sides() -> None:
     assert counted == {"an output of the schedule": (0, 3), "ranges end at it": (3, 0)}
 
 
-def test_what_the_page_says() -> None:
+def test_the_text_of_the_page() -> None:
     text = flatten(show(compare(), 200))
     assert text.startswith("3 of 6 kernels changed, executed ops 2,850 -> 1,050 (0.37x)")
     assert "Overview 1 schedule: 1 changed nodes: 3 changed, 3 the same" in text
@@ -127,7 +127,7 @@ def test_no_line_is_wider_than_the_page(width: int) -> None:
     assert max(map(len, show(compare(), width).splitlines())) <= width
 
 
-def test_a_side_that_failed_is_told_with_what_there_was() -> None:
+def test_a_failed_side_is_shown_with_its_captured_part() -> None:
     from captures import failed_snippet
 
     text = flatten(show(compare(after=failed_snippet(AFTER.schedules[0]))))
@@ -193,7 +193,7 @@ def test_a_line_is_selected_with_its_nodes_and_kernels() -> None:
         select_line(compare(), "net.py:90", None)
 
 
-def test_a_schedule_that_is_not_there_is_refused() -> None:
+def test_an_unknown_schedule_is_refused() -> None:
     assert len(select_schedules(compare(), 0)) == 1
     with pytest.raises(Failure, match="there is no schedule 7: 1 before, 1 after"):
         select_schedules(compare(), 7)

@@ -48,7 +48,7 @@ def test_page_loads_nothing_and_runs_only_its_own_script() -> None:
     check_loads_nothing(render())
 
 
-def test_changes_stand_first_and_what_is_the_same_last() -> None:
+def test_changes_come_first_and_equal_parts_last() -> None:
     text = render()
     assert [kernel[0] for kernel in read_data(text)["kernels"]] == ["r_64", "E_64"]
     rows = re.findall(r'<details class="kernel (\S+)"', text)
@@ -93,7 +93,7 @@ def test_lines_kernels_and_nodes_are_linked() -> None:
     assert sum("changed" in (box.get("class") or "").split() for box in boxes) == 2
 
 
-def test_a_node_of_one_side_is_told_from_one_of_the_other() -> None:
+def test_nodes_of_the_two_sides_are_distinguished() -> None:
     extra = make_node(9, "CONTIGUOUS", src=(3,), line="old.py:3", realized=Realized((0,), "always", ""))
     schedule = BEFORE.schedules[0]
     kernels = (replace(schedule.kernels[0], nodes=(2, 3, 9), outputs=(9,)), schedule.kernels[1])
@@ -112,7 +112,7 @@ def test_source_is_marked_where_it_changed() -> None:
 
 
 def test_source_of_a_fused_kernel_stands_beside_that_of_its_parts() -> None:
-    """As `diff` has it: equal lines are beside each other, whichever part they are from."""
+    """As `diff` has it: equal lines are next to each other, whichever part they are from."""
     schedule = BEFORE.schedules[0]
     head, *body, end = schedule.kernels[0].source.splitlines(keepends=True)
     source = "".join([head.replace("r_64", "rE_64"), *body, "  int more = 2;\n", end])

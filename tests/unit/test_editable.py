@@ -80,7 +80,7 @@ def test_the_release_somewhere_else_is_not_what_is_imported(checkout: Path) -> N
     "text",
     ["{", "{}", '{"url": "file:///x", "dir_info": {}}', '{"url": "git+https://x", "dir_info": {"editable": true}}'],
 )
-def test_what_is_no_checkout(text: str, checkout: Path) -> None:
+def test_folders_that_are_not_checkouts(text: str, checkout: Path) -> None:
     (note,) = (checkout.parent / "site").glob("*/direct_url.json")
     note.write_text(text, encoding="utf-8")
     assert find_editable() is None

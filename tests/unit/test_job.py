@@ -56,7 +56,7 @@ def test_the_whole_job_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"snippet": "a.py", "patches": "all,-everything"}', '{"snippet": "a.py", "unknown": 1}']
 )
-def test_what_is_no_job_is_not_remembered(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_job_is_not_remembered(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".vmapdbg").mkdir()
     (tmp_path / ".vmapdbg" / "last.json").write_text(text, encoding="utf-8")

@@ -67,7 +67,7 @@ def test_capture_of_an_older_version_is_valid(side: str) -> None:
         (["schedules", 0, "kernels", 0, "local_size"], 3, "is not valid under any of the given schemas"),
     ],
 )
-def test_what_is_wrong_is_found(path: list[str | int], value: Any, message: str) -> None:
+def test_invalid_documents_are_found(path: list[str | int], value: Any, message: str) -> None:
     data = to_data(captures.lost_range())
     part = data
     for step in path[:-1]:

@@ -96,7 +96,7 @@ def test_stores_that_meet() -> None:
     assert "stores 8 values to 6 elements of data0_6: 2 values are overwritten" in found.message
 
 
-def test_undecided_is_no_finding() -> None:
+def test_undecided_facts_are_not_a_finding() -> None:
     unknown = make_access(lowest=None, highest=None, stores=None, elements=None)
     assert codes_of(one_kernel(unknown)) == []
     assert codes_of(one_kernel(make_access(stores=8, elements=None))) == []
@@ -341,7 +341,7 @@ def test_an_input_that_is_overwritten() -> None:
     assert found.message == "kernel r_3_2 writes ADD 1 to the memory of BUFFER 0, which nothing assigns to"
 
 
-def test_faults_come_before_what_is_slow_and_repeats_are_one() -> None:
+def test_faults_come_before_costs_and_repeats_are_one_finding() -> None:
     capture = one_kernel(make_access(stores=8), executed_ops=50_000, redundancy=5.0)
     again = replace(capture, schedules=(*capture.schedules, replace(capture.schedules[0], index=1)))
     assert codes_of(again) == ["VD101", "VD104"]

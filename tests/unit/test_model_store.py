@@ -116,7 +116,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "message"), WRONG, ids=range(len(WRONG)))
-def test_a_file_that_is_no_capture_says_where(text: str, message: str, tmp_path: Path) -> None:
+def test_an_error_names_the_place_in_a_file_that_is_not_a_capture(text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(StoreError) as raised:
@@ -138,9 +138,7 @@ def test_binary_and_missing_files_are_one_line(tmp_path: Path) -> None:
             load_capture(tmp_path / name)
 
 
-def test_failed_write_leaves_the_old_file_and_nothing_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "out.json"
     save_capture(CAPTURES[0], file)
     before = file.read_bytes()
@@ -169,7 +167,7 @@ def test_a_capture_that_names_what_it_has_not_is_refused_in_one_line() -> None:
         parse_capture(json.dumps(data), "x")
 
 
-def test_what_is_nested_too_deeply_is_no_capture() -> None:
+def test_data_that_is_nested_too_deeply_is_not_a_capture() -> None:
     with pytest.raises(StoreError, match="nested too deeply"):
         parse_capture("[" * 100_000, "x")
 

@@ -89,7 +89,7 @@ def new_sum(order: str = "(1, 0)", **changes: Any) -> tuple[Node, ...]:
     )
 
 
-def test_the_same_written_in_another_way_is_no_change() -> None:
+def test_another_spelling_of_the_same_graph_is_not_a_change() -> None:
     """Broadcasts, the reduced axes, weak constants, the output, the memory, the axis type: all at once."""
     diff, schedule = compare(make(old_sum()), make(new_sum(), names="WEAK"))
     assert diff.is_empty
@@ -133,7 +133,7 @@ def test_another_reduce_is_another_node(field: str, value: str) -> None:
     assert (2 in match_nodes(before, after)) == (field == "dtype")
 
 
-def test_a_realized_node_shows_by_its_own_name() -> None:
+def test_a_realized_node_keeps_its_name() -> None:
     ends = Realized((0,), "ending-ranges", "r1 ends at ADD 9", (Reason("ending-ranges", (9,), ("r1",)),))
     diff, schedule = compare(make(old_sum()), make(new_sum(realized=ends)))
     (change,) = schedule.nodes
@@ -142,7 +142,7 @@ def test_a_realized_node_shows_by_its_own_name() -> None:
     assert not diff.is_empty
 
 
-def test_the_same_reason_for_other_readers_is_no_change() -> None:
+def test_the_same_reason_for_other_readers_is_not_a_change() -> None:
     """r1 ends at the EXPAND, or at what broadcasts in its place, and on another line of tinygrad's source."""
     old = Realized((0, 1), "ending-ranges", "", (Reason("ending-ranges", (3,), ("r1",), at=at(240)),))
     new = Realized((0,), "ending-ranges", "", (Reason("ending-ranges", (9,), ("r1",), at=at(278)),))
@@ -171,7 +171,7 @@ def test_a_buffer_has_its_twin_and_an_output_needs_none() -> None:
     assert (item.before.closed_ranges, item.after.closed_ranges) == (("r2", "0"), ("r2",))
 
 
-def test_the_line_of_a_rule_is_no_change_and_the_rule_is() -> None:
+def test_another_line_of_a_rule_is_not_a_change_but_another_rule_is() -> None:
     assert compare(*realize_sum(("r2",), decided=Reason("few-buffers", at=at(288))))[0].is_empty
     assert not compare(*realize_sum(("r2",), decided=Reason("many-buffers", at=at(218))))[0].is_empty
     unnamed = [Reason("decided-at", at=at(line, text)) for line, text in ((1, "return a"), (2, "return a"), (2, "b"))]

@@ -110,7 +110,7 @@ def test_realized_nodes_are_counted_by_rule_with_what_became_of_their_buffers() 
     assert counted == [("output", 2, 2, 128, 5), ("ending-ranges", 1, 0, 0, 3)]
 
 
-def test_what_has_no_rule_is_told_apart_by_where_it_was_decided() -> None:
+def test_decisions_without_a_rule_are_distinguished_by_their_place() -> None:
     places = [Decision("schedule/indexing.py", line, "f", "return True", ()) for line in (7, 8, 7)]
     nodes = tuple(make_node(n, "ADD", realized=realized("decided-at", at=at)) for n, at in enumerate(places))
     counted = count_rules(View.of_one(make_capture(make_schedule(nodes=nodes))))
@@ -122,7 +122,7 @@ def test_outcomes_are_counted_by_rule() -> None:
     assert describe_outcomes(network()) == ["buffers kept: 2 output", "buffers removed: 1 few-buffers"]
 
 
-def test_the_page_ranks_by_work_and_says_what_moves_most() -> None:
+def test_the_page_ranks_by_work_and_names_the_most_moved_bytes() -> None:
     text = show_overview(network())
     assert text.index("r_64") < text.index("E_64")
     assert "2 schedules, 4 kernels (2 distinct), 2,750 ops executed, 1000 B moved" in flatten(text)
@@ -136,14 +136,14 @@ def test_no_line_is_wider_than_the_page(width: int) -> None:
     assert max(map(len, show_overview(network(), width).splitlines())) <= width
 
 
-def test_what_is_near_a_limit_or_redundant_is_said() -> None:
+def test_kernels_near_a_limit_and_redundant_kernels_are_marked() -> None:
     near = replace(MATMUL, local_bytes=30_000, local_limit=32_768, redundancy=64.0)
     text = flatten(show_overview(make_capture(make_schedule(kernels=(near,)))))
     assert "LOCAL memory: 30,000 of 32,768 bytes" in text
     assert "executes each op that the graph asks for 64.0 times" in text
 
 
-def test_only_the_findings_that_the_capture_has_are_told() -> None:
+def test_only_findings_of_the_capture_are_printed() -> None:
     """A comment on the user's line has taken out the others."""
     wasteful = replace(MATMUL, executed_ops=90_000, redundancy=64.0)
     capture = make_capture(make_schedule(kernels=(wasteful,)))
@@ -164,7 +164,7 @@ def test_measured_times_stand_with_the_kernels_and_rank_them() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_what_was_predicted_stands_beside_what_was_measured(width: int) -> None:
+def test_predicted_and_measured_times_are_next_to_each_other(width: int) -> None:
     timed = replace(MATMUL, measured=Measured(3, 0.00002, 0.00001, 0.00003))
     capture = make_capture(make_schedule(kernels=(replace(timed, predicted=0.000015), replace(MOVE, predicted=None))))
     overview = show_overview(capture, width)
@@ -189,7 +189,7 @@ def test_a_long_run_is_one_of_many_programs_or_many_nodes() -> None:
     assert is_long(View.of_one(long_graph()))
 
 
-def test_what_is_the_same_again_makes_a_run_no_longer() -> None:
+def test_repeated_kernels_do_not_make_a_run_long() -> None:
     nodes = tuple(make_node(n, "ADD") for n in range(200))
     schedules = [make_schedule(n, kernels=(MATMUL,), nodes=nodes) for n in range(5)]
     assert not is_long(View.of_one(make_capture(*schedules)))
@@ -237,11 +237,11 @@ def test_a_line_is_selected_with_its_nodes_and_kernels() -> None:
         ("subnet.py:3", "net.py:3", False),
     ],
 )
-def test_a_line_is_also_asked_for_by_a_part_of_its_path(line: str, asked: str, same: bool) -> None:
+def test_a_line_is_selected_by_a_part_of_its_path_too(line: str, asked: str, same: bool) -> None:
     assert is_line(line, asked) is same
 
 
-def test_only_what_is_selected_is_printed_and_its_source_is_not_folded() -> None:
+def test_only_the_selection_is_printed_and_its_source_is_not_folded() -> None:
     source = "void r_64() {" + " x = x + 1;" * 20 + " }"
     capture = network()
     first = replace(capture.schedules[0], kernels=(replace(MATMUL, source=source), MOVE))

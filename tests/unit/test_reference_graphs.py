@@ -182,7 +182,7 @@ def test_an_element_taken_by_a_mask() -> None:
     assert np.array_equal(made.numbers(others), table.sum(0) - table[[5, 0, 3]])
 
 
-def test_a_mask_over_what_is_not_finite() -> None:
+def test_a_mask_over_values_that_are_not_finite() -> None:
     made = Maker()
     mask = made.input([1, 0], "bool")
     chosen = made.op("where", mask, made.input([2.0, np.inf], "float"), made.const(0.0, "float", (2,)))
@@ -254,7 +254,7 @@ def test_a_write_to_a_view_of_a_buffer() -> None:
     assert np.array_equal(made.numbers(buffer), a)
 
 
-def test_what_is_written_through_a_bitcast_is_seen_through_it() -> None:
+def test_a_write_through_a_bitcast_is_read_through_it() -> None:
     made = Maker()
     memory = made.graph.add(OpNode("buffer", "float", (2,)))
     made.graph.inputs[memory] = (made.keep(np.array([1.0, 2.0]), "float"),)
@@ -384,7 +384,7 @@ def test_an_op_that_is_not_known_and_an_input_that_is_not_there() -> None:
         made.value(lost)
 
 
-def test_values_are_let_go_when_nobody_reads_them_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_freed_after_their_last_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "ROOM", 16_000)
     made = Maker()
     chain = made.input(count(1000), "float")
@@ -395,7 +395,7 @@ def test_values_are_let_go_when_nobody_reads_them_any_more(monkeypatch: pytest.M
     assert not isinstance(found, Unknown), str(found)
 
 
-def test_what_was_asked_for_before_is_not_computed_again() -> None:
+def test_a_computed_value_is_not_computed_again() -> None:
     made = Maker()
     source = made.input(count(3), "float")
     first = made.op("add", source, source)

@@ -84,7 +84,7 @@ def test_in_parts_it_is_the_same(most: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert made.numbers().tolist() == (LEFT @ RIGHT).ravel().tolist()
 
 
-def test_what_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "MOST_ELEMENTS", 59)
     with pytest.raises(Unknown, match="60 elements"):
         make_matmul(LEFT, RIGHT).run()
@@ -130,7 +130,7 @@ def test_of_a_lost_loop_the_last_step_stays() -> None:
     assert made.numbers().tolist() == [4, 5]
 
 
-def test_what_is_not_written_stays() -> None:
+def test_unwritten_elements_stay() -> None:
     made = KernelMaker(np.full(4, 9.0), np.arange(4.0))
     i = made.loop(0, 4)
     gate = made.add("lt", i, made.number(2), dtype="bool")

@@ -108,7 +108,7 @@ def test_what_an_invalid_index_reads_is_undefined(made: GraphMaker) -> None:
     assert made.numbers(padded).tolist() == [1, 2, 0, 0]
 
 
-def test_what_is_read_beyond_the_end_is_undefined(made: GraphMaker) -> None:
+def test_a_read_beyond_the_end_is_undefined(made: GraphMaker) -> None:
     i = made.loop(0, 4)
     place = made.add("sub", i, made.number(1), dtype="long")
     value = made.evaluate(made.add("fetch", made.buffer([1, 2, 3, 4]), place))
@@ -132,7 +132,7 @@ def test_of_two_values_for_one_place_the_last_stays(made: GraphMaker) -> None:
     assert made.numbers(after).tolist() == DATA[2].tolist()
 
 
-def test_memory_that_nobody_wrote_is_undefined(made: GraphMaker) -> None:
+def test_unwritten_memory_is_undefined(made: GraphMaker) -> None:
     new = made.add("buffer", shape=(3,))
     assert made.evaluate(new).mask.all()
     i = made.loop(0, 2)

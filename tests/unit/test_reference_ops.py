@@ -112,7 +112,7 @@ def test_midpoints_of_neighbours_go_to_the_even_one(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_nan_and_what_is_too_large(dtype: str) -> None:
+def test_nan_and_values_that_are_too_large(dtype: str) -> None:
     nan, huge, small = decode(encode([math.nan, math.inf, -math.inf], dtype)).tolist()
     assert math.isnan(nan)
     if dtype == "fp8e4m3":
@@ -253,7 +253,7 @@ def test_bits() -> None:
     assert made.numbers(wide).tobytes() == struct.pack("<II", 0x01020304, 5)
 
 
-def test_choices_and_what_is_not_chosen() -> None:
+def test_chosen_and_unchosen_values() -> None:
     made = Maker()
     condition = made.input([1, 0, 1], "bool")
     quotient = made.op("cdiv", made.input([8, 8, 8], "int"), made.input([0, 0, 2], "int"))

@@ -131,7 +131,7 @@ def test_the_verdict_is_the_first_line() -> None:
     assert values == "2 kernels the same, values different"
 
 
-def test_no_change_says_so_in_one_line() -> None:
+def test_no_change_is_one_line() -> None:
     output = render(DIFFS["same"])
     assert output.splitlines()[0] == "no change: 2 kernels the same"
     assert "= schedule 0  unchanged" in output
@@ -145,7 +145,7 @@ def test_an_added_range_is_marked(width: int) -> None:
     assert "!! before, ambient rm1 was NOT closed: only one iteration of it survived; after, it is" in output
 
 
-def test_a_range_that_is_not_lost_any_more_is_explained_by_what_is_there_now() -> None:
+def test_a_range_that_is_no_longer_lost_is_explained_by_the_present_ranges() -> None:
     diff = DIFFS["lost"]
     (schedule,) = diff.schedules
     (change,) = [item for item in schedule.bufferizes if item.lost_before]
@@ -182,7 +182,7 @@ def test_changes_are_marked_inside_the_line_in_text_too() -> None:
     assert lines[place + 2] == "+     *(data0_6+alu0) = (val3+val0);"
 
 
-def test_sources_stand_side_by_side_where_there_is_room() -> None:
+def test_sources_are_side_by_side_if_the_page_is_wide() -> None:
     assert re.search(r"\(val3\+val0\); +~ +\*\(data0_6\+alu0\)", render(DIFFS["lost"], 180))
     assert not re.search(r"\(val3\+val0\); +~", render(DIFFS["lost"], 99))
 
@@ -204,7 +204,7 @@ def test_different_values_are_shown() -> None:
     assert "output 0 (2,) double: different at [0]: 7 -> 3; 1 of 2 sampled differ, by up to 4" in output
 
 
-def test_a_side_that_failed_is_shown_beside_the_other() -> None:
+def test_a_side_that_failed_is_shown_next_to_the_other() -> None:
     output = render(DIFFS["failed"], 200)
     first = output.splitlines()[0]
     assert first == "before RAISED ValueError before its first schedule; after made 1 schedule, 2 kernels"
@@ -213,13 +213,13 @@ def test_a_side_that_failed_is_shown_beside_the_other() -> None:
     assert "+ schedule 0  only after  (2 kernels + 1 copy)" in output
 
 
-def test_a_side_that_died_is_shown_beside_the_other() -> None:
+def test_a_side_that_died_is_shown_next_to_the_other() -> None:
     output = render(DIFFS["died"], 200)
     assert output.startswith("before DIED; after made 1 schedule, 24 kernels")
     assert "!! before died\n   it was killed by SIGSEGV before it could report" in output
 
 
-def test_different_snippets_are_said_to_be() -> None:
+def test_different_snippets_are_both_named() -> None:
     assert "different snippets: compared as far as their graphs agree" in render(DIFFS["other"])
 
 
@@ -228,7 +228,7 @@ def test_what_was_printed_is_compared() -> None:
     assert "Printed  the first difference is in line 1\n- reduce+index    [[7.0, 19.0]" in output
 
 
-def test_what_the_user_wrote_is_no_markup_and_no_escape() -> None:
+def test_text_of_the_user_is_neither_markup_nor_an_escape() -> None:
     diff = diff_captures(lost_range(), lost_range(), ("[red]a[/red]\x1b[31m\n", "[b]\u202e\n"))
     output = render(diff)
     assert "- [red]a[/red]\\x1b[31m" in output

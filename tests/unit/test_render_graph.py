@@ -183,7 +183,7 @@ def test_repeated_layers_are_opened_by_around(tmp_path: Path) -> None:
     assert "layers 2-20: the same as layer 1" in text_of(table["node400"]).replace("\u00a0", " ")
 
 
-def test_what_is_folded_most_has_only_the_buffers_that_were_kept(tmp_path: Path) -> None:
+def test_the_most_folded_graph_has_only_kept_buffers(tmp_path: Path) -> None:
     """One that was removed is not a buffer. At the other levels it is drawn, with what removed it."""
     realized = Realized((0,), "ending-ranges", "")
     nodes = (
@@ -239,7 +239,7 @@ def test_default_schedule_is_the_last_with_most_scopes(tmp_path: Path) -> None:
     assert "schedule 1" in json.loads((tmp_path / "a.json").read_text())["title"]
 
 
-def test_json_and_dot_say_what_is_drawn(tmp_path: Path) -> None:
+def test_json_and_dot_have_the_drawn_graph(tmp_path: Path) -> None:
     data = draw_data(lost_range(), tmp_path)
     assert (data["schema"], data["kind"], data["stage"]) == (1, "graph", "tensor")
     write_graph(lost_range(), tmp_path / "a.dot")

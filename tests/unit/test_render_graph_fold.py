@@ -57,7 +57,7 @@ def test_movement_ops_join_to_the_last() -> None:
 
 
 @pytest.mark.parametrize("why", ["two readers", "realized", "kept", "other scope"])
-def test_movement_op_with_something_to_see_is_no_link(why: str) -> None:
+def test_a_movement_op_with_a_finding_is_not_folded_into_an_edge(why: str) -> None:
     """A chain must not swallow a node that has a buffer, another reader, or another scope."""
     changes: dict[str, Any] = {"realized": REALIZED} if why == "realized" else {}
     nodes = [

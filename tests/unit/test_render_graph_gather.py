@@ -57,8 +57,8 @@ def test_updates_of_parameters_are_one_box() -> None:
     assert [(edge.tail, edge.head) for edge in gathered.graph.edges] == [("n0", "n17")]
 
 
-def test_what_reads_each_other_is_no_twin() -> None:
-    """Layers that are alike follow each other: they are not beside each other."""
+def test_kernels_that_read_each_other_are_not_gathered() -> None:
+    """Layers that are alike follow each other: they are not next to each other."""
     kinds = ["layer"] * 6
     gathered = gather(make_graph(kinds, [(n, n + 1) for n in range(5)]), 6)
     assert gathered.contents == {}
@@ -79,7 +79,7 @@ def test_a_chain_is_joined_in_parts_that_are_about_as_long() -> None:
     )
 
 
-def test_what_must_be_seen_stands_alone() -> None:
+def test_nodes_with_findings_stay_alone() -> None:
     graph = make_graph(["alone" if n == 5 else "op" for n in range(12)], [(n, n + 1) for n in range(11)])
     added = replace(graph, nodes=tuple(replace(n, mark="added") if n.id == "n9" else n for n in graph.nodes))
     found = inside(gather(added, 2))
@@ -93,7 +93,7 @@ def test_what_hangs_together_with_nothing_is_one_box() -> None:
     assert inside(gathered) == [list(range(2, 20))]
 
 
-def test_a_far_arrow_is_said_by_the_box_that_it_leads_to() -> None:
+def test_a_far_arrow_is_named_by_its_target() -> None:
     graph = make_graph(["op"] * 9, [*((n, n + 1) for n in range(8)), (0, 8), (1, 8), (6, 8)])
     far = name_far_sources(graph)
     assert len(far.edges) == len(graph.edges) - 2
@@ -113,7 +113,7 @@ def graphs() -> st.SearchStrategy[Graph]:
 
 @settings(deadline=None, max_examples=100)
 @given(graphs(), st.integers(1, 30))
-def test_no_circle_comes_of_it_and_each_node_is_in_one_box(graph: Graph, most: int) -> None:
+def test_gathering_makes_no_cycle_and_each_node_is_in_one_box(graph: Graph, most: int) -> None:
     gathered = gather(graph, most)
     heads: dict[str, set[str]] = {node.id: set() for node in gathered.graph.nodes}
     tails: dict[str, set[str]] = {node.id: set() for node in gathered.graph.nodes}

@@ -370,7 +370,7 @@ def test_a_snippet_without_tensors_gets_a_clear_line() -> None:
     assert "no schedule: the snippet computed no tensor" in render(make_capture())
 
 
-def test_of_many_schedules_those_with_nothing_new_get_one_line() -> None:
+def test_repeated_schedules_get_one_line() -> None:
     output = render(many_schedules(7))
     assert re.findall(r"^== schedule (\d)", output, re.M) == ["0", "3"]
     assert "-- schedule 1  0 kernels + 1 copy  (only copies; --schedule 1)\n" in output
@@ -384,7 +384,7 @@ def test_few_schedules_one_schedule_and_all_schedules_are_shown_whole() -> None:
     assert heading.findall(render(many_schedules(7), schedule=5)) == ["5"]
 
 
-def test_a_schedule_or_section_that_is_not_there_is_an_error_before_any_output() -> None:
+def test_an_unknown_schedule_or_section_is_an_error_before_any_output() -> None:
     with pytest.raises(Failure, match="there is no schedule 9: there are 7"):
         render(many_schedules(7), schedule=9)
     with pytest.raises(ValueError, match=r"unknown section 'rangs'"):
@@ -392,7 +392,7 @@ def test_a_schedule_or_section_that_is_not_there_is_an_error_before_any_output()
 
 
 @pytest.mark.parametrize("name", SECTIONS)
-def test_only_prints_just_the_section_asked_for(name: str) -> None:
+def test_only_prints_the_chosen_section(name: str) -> None:
     titles = dict(zip(SECTIONS, ("Range map", "vmap_map", "BUFFERIZE", "Kernels", "Source"), strict=True))
     output = render(lost_range(), only=(name,))
     assert [key for key, title in titles.items() if f"\n{title}" in output] == [name]
@@ -414,7 +414,7 @@ def test_a_finding_of_a_section_that_is_not_printed_is_printed_at_the_end() -> N
     assert "(kernel r_7_32_16_4_5)" in output
 
 
-def test_files_with_the_same_name_stay_apart_and_the_full_path_is_told() -> None:
+def test_files_with_the_same_name_are_distinguished_by_their_full_path() -> None:
     lines = ("/home/me/a/model.py:3", "/home/me/b/model.py:3", "/home/me/b/model.py:20")
     output = render(make_capture(make_schedule(kernels=(make_kernel("E_4", lines=lines),))))
     assert "lines a/model.py:3; b/model.py:3, 20" in output

@@ -152,7 +152,7 @@ def test_line_of_a_kernel_is_linked_where_the_capture_says_so() -> None:
     assert Page(render(two, SOURCE)).find("li", role="button") == []
 
 
-def test_cost_and_reasons_stand_beside_a_line() -> None:
+def test_cost_and_reasons_are_next_to_a_line() -> None:
     text = render(make_program(), SOURCE)
     row = text[text.index('<tr class="has" data-line="0">') : text.index('<tr class="has" data-line="1">')]
     said = " ".join(Page(row).text.split())
@@ -205,7 +205,7 @@ def test_times_are_shown_where_they_were_measured() -> None:
     assert not Page(text).find("span", **{"class": "num predicted"})
 
 
-def test_what_was_predicted_is_a_column_beside_what_was_measured_and_in_the_kernel() -> None:
+def test_the_predicted_time_is_a_column_next_to_the_measured_time_and_in_the_kernel() -> None:
     capture = make_program()
     schedule = capture.schedules[0]
     timed = replace(schedule.kernels[1], measured=Measured(2, 3e-6, 3e-6, 4e-6), predicted=2.5e-6)
@@ -239,7 +239,7 @@ def test_sources_are_read(tmp_path: Path) -> None:
     assert "not here" in files["b.py"].note
 
 
-def test_a_file_that_is_younger_than_the_capture_says_so(tmp_path: Path) -> None:
+def test_a_file_that_is_newer_than_the_capture_is_marked(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text("x = 1\n")
     os.utime(path, (200, 200))
@@ -324,7 +324,7 @@ def test_a_huge_run_stays_small() -> None:
     assert {int(number) for names in shown for number in names.split()} == set(range(300)), "none is left out"
 
 
-def test_of_boxes_that_cannot_be_joined_those_with_the_most_work_are_drawn() -> None:
+def test_if_boxes_cannot_be_joined_the_boxes_with_the_most_work_are_drawn() -> None:
     """A kernel with a finding is never joined with others."""
     kernels = tuple(make_kernel(f"k{n}", key=str(n), nodes=(n,), outputs=(n,), executed_ops=n) for n in range(200))
     nodes = tuple(make_node(number, "ADD", line="net.py:3") for number in range(200))

@@ -41,7 +41,7 @@ def test_a_value_that_two_tests_get_wrong_is_one_finding() -> None:
     assert message == "output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0"
 
 
-def test_what_is_stopped_in_two_tests_is_one_finding() -> None:
+def test_an_endless_rewrite_of_two_tests_is_one_finding() -> None:
     steps = (RewriteStep("SIN float", "SIN float", "rules.py:3", ("SIN float",)),)
     crash = Crash(
         "waits", "codegen", "ops.py:9", "unified_rewrite", "add control flow", schedule=4, steps=steps, done=7
@@ -60,14 +60,14 @@ def test_what_is_stopped_in_two_tests_is_one_finding() -> None:
     assert "SIN float gets SIN float as a source, by the rule at rules.py:3" in message
 
 
-def test_replays_are_counted_by_themselves_and_notes_are_no_schedules() -> None:
+def test_replays_are_counted_separately_and_notes_are_not_schedules() -> None:
     note = make_checked("a", unchecked=("3 of 6 replays of it by TinyJit: enough",), schedule=-1)
     found = sum_up([make_checked("a", 1), make_checked("a", 1, replay=1), note])
     assert (found.schedules, found.replays, found.replays_compared) == (1, 1, 1)
     assert found.unchecked == {"replays of it by TinyJit: enough": 3}
 
 
-def test_reasons_are_told_apart_by_what_they_say_alone() -> None:
+def test_reasons_are_distinguished_only_by_their_text() -> None:
     assert count_reason("output 3: it is too large") == count_reason("output 4: it is too large")
     assert count_reason("1,200 elements that C leaves undefined") == {"elements that C leaves undefined": 1200}
 
@@ -126,7 +126,7 @@ def test_a_call_that_raises_is_not_compared(tmp_path: Path) -> None:
     assert (check.crash, check.expected, check.unchecked) == (None, (), ("it raised ValueError: no",))
 
 
-def test_what_is_written_once_more_only_says_why(tmp_path: Path) -> None:
+def test_a_repeated_finding_only_says_why(tmp_path: Path) -> None:
     folder = make_folder(tmp_path)
     folder.begin("test_one")
     evidence = make_evidence(folder, b"\1", b"\xff")
@@ -139,7 +139,7 @@ def test_what_is_written_once_more_only_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("died", "why"), [(True, "the comparing process died"), (False, "the run was stopped")])
-def test_what_was_left_says_why(died: bool, why: str, tmp_path: Path) -> None:
+def test_uncompared_outputs_have_a_reason(died: bool, why: str, tmp_path: Path) -> None:
     for name in ("one", "other"):
         (tmp_path / "ready" / name).mkdir(parents=True)
     assert read_found(tmp_path, "", died).unchecked == {f"it was not compared: {why}": 2}

@@ -193,7 +193,7 @@ def test_rule_of_a_newer_version_is_named() -> None:
     assert say_reason(newer, NAMES) == "of-tomorrow (MUL 1, r4, steps 3)"
 
 
-def test_rule_without_its_operands_is_no_crash() -> None:
+def test_a_rule_without_its_operands_does_not_crash() -> None:
     assert say_reason(Reason("source-of"), NAMES) == "source-of"
     assert say_reason(Reason("more-work", numbers={"ops": 3}), NAMES) == "more-work (ops 3)"
 
@@ -215,7 +215,7 @@ def with_reasons(capture: Capture) -> Capture:
     return replace(capture, schedules=(replace(schedule, nodes=nodes, bufferizes=buffers),))
 
 
-def test_sentences_are_filled_in_beside_the_reasons() -> None:
+def test_sentences_are_added_to_the_reasons() -> None:
     schedule = fill_sentences(with_reasons(captures.lost_range())).schedules[0]
     details = [node.realized.detail for node in schedule.nodes if node.op == "ADD" and node.realized is not None]
     assert details == ["r1 ends at EXPAND 20"]

@@ -22,7 +22,7 @@ seconds = 2.5
 
 
 def write(folder: Path, text: str) -> str:
-    """Writes a pyproject.toml, and returns the name of a snippet beside it."""
+    """Writes a pyproject.toml, and returns the name of a snippet next to it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "pyproject.toml").write_text(text, encoding="utf-8")
     return str(folder / "a.py")

@@ -92,7 +92,7 @@ def test_changes_that_have_a_kernel_in_common_are_one() -> None:
     assert join_related([split, gone], {1: 7}) == [[split], [gone]]
 
 
-def test_names_and_lines_are_no_change(tmp_path: Path) -> None:
+def test_names_and_lines_are_not_a_change(tmp_path: Path) -> None:
     """A process numbers its kernels by what ran before, and a test file may have got a comment."""
     kernel = make_program("r_4_4", (1, 2))
     renamed = replace(kernel, name="r_4_4n7", source=kernel.source.replace("r_4_4()", "r_4_4n7()"))
@@ -180,14 +180,14 @@ def test_other_targets_are_refused(tmp_path: Path) -> None:
         ('{"kind": "saved-run", "schema": 3}', "missing required field `folder`"),
     ],
 )
-def test_a_folder_that_is_no_saved_run_is_refused(text: str | None, message: str, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_saved_run_is_refused(text: str | None, message: str, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "run.json").write_text(text, encoding="utf-8")
     with pytest.raises(Failure, match=re.escape(message)):
         load_run(tmp_path)
 
 
-def test_what_is_not_ours_is_never_replaced(tmp_path: Path) -> None:
+def test_foreign_files_are_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("x", encoding="utf-8")
     with pytest.raises(Failure, match=r"holds thesis\.txt, which is not a saved run"):
         prepare_folder(tmp_path)
@@ -235,7 +235,7 @@ def test_lines_fit_the_page_and_carry_no_control_characters(width: int, tmp_path
     assert "\u202e" not in text
 
 
-def test_a_changed_checkout_is_told_from_its_commit(tmp_path: Path) -> None:
+def test_a_changed_checkout_is_distinguished_from_its_commit(tmp_path: Path) -> None:
     versions = Versions("0.1.0", "0.13.0", "3.11.7", "../tinygrad", "3f2a91c7d0be" + "0" * 28 + "-dirty")
     before = save_run(tmp_path / "before", {"a": [one_kernel()]}, versions=versions)
     text = render(compare_runs(before, save_run(tmp_path / "after", {"a": [one_kernel()]})), width=200)
@@ -276,7 +276,7 @@ def test_one_test_is_the_diff_of_its_captures(tmp_path: Path) -> None:
         diff_test(before, after, "b")
 
 
-def test_the_document_says_what_is_shown(tmp_path: Path) -> None:
+def test_the_document_has_the_shown_differences(tmp_path: Path) -> None:
     found = compare(tmp_path, {"a": [two_kernels()]}, {"a": [one_kernel()]})
     data = to_data(found)
     assert (data["kind"], data["groups"][0]["kind"], data["groups"][0]["tests"]) == ("suite-diff", "fused", ["a"])

@@ -111,7 +111,7 @@ def test_the_commits_between_two_are_in_order(checkout: Path) -> None:
         ("0.11.0", "tinygrad 0.11.0 .* is too old"),
     ],
 )
-def test_what_there_is_not_is_one_line(
+def test_an_unknown_release_is_one_line(
     name: str, line: str, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -134,7 +134,7 @@ def test_without_git_a_revision_is_one_line(checkout: Path, monkeypatch: pytest.
         find_tree(f"{checkout}@master")
 
 
-def test_only_a_package_beside_a_repository_or_a_release_is_a_checkout(checkout: Path, tmp_path: Path) -> None:
+def test_only_a_package_next_to_a_repository_or_a_release_is_a_checkout(checkout: Path, tmp_path: Path) -> None:
     assert is_checkout(checkout)
     write_package(tmp_path / "plain", "0.13.0")
     assert not is_checkout(tmp_path / "plain")
@@ -187,7 +187,7 @@ def test_what_cannot_be_fetched_leaves_nothing_behind(
     assert list_names(cache / "releases") == []
 
 
-def test_an_entry_that_is_half_there_is_made_again(cache: Path) -> None:
+def test_an_incomplete_entry_is_made_again(cache: Path) -> None:
     (cache / "commits" / "abc").mkdir(parents=True)
     (cache / "commits" / "abc" / "rest").write_text("", encoding="utf-8")
     entry = cache_entry("commits", "abc", lambda folder: write_package(folder, "0.13.0"))

@@ -42,7 +42,7 @@ def test_any_other_failure_is_a_difference(name: str) -> None:
     assert other.overlay == "failed"
 
 
-def test_what_is_not_as_listed_is_said() -> None:
+def test_a_difference_from_the_list_is_reported() -> None:
     listed = [Counts(COUNTED, 2, 1), Counts(ALIKE, 5, 3)]
     assert compare_counts(listed, listed) == []
     assert compare_counts([Counts(COUNTED, 3, 1)], listed) == [

@@ -33,7 +33,7 @@ def show(report: ValueReport, width: int = 120) -> str:
     return print_to_text(lambda console: print_value_paths(capture, report, console), width)
 
 
-def test_a_pass_is_not_accused_where_a_later_one_is_right() -> None:
+def test_a_pass_is_not_accused_if_a_later_pass_is_right() -> None:
     settled = without_doubtful([RIGHT, CHANGED, replace(RIGHT, name="split kernels")])
     assert [one.status for one in settled] == ["right", "unknown", "right"]
     assert settled[1].difference is None
@@ -52,7 +52,7 @@ def test_it_fits_the_page(width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
 
 
-def test_the_rewrite_is_told() -> None:
+def test_the_rewrite_is_printed() -> None:
     report = make_report(RIGHT, CHANGED, RUN, rewrite=REWRITE)
     said = flatten(show(report))
     assert "1 of 1 output wrong" in said
@@ -64,7 +64,7 @@ def test_the_rewrite_is_told() -> None:
     assert "9 steps looked at, 2 of them could not be evaluated" in said
 
 
-def test_the_order_is_told() -> None:
+def test_the_wrong_order_is_printed() -> None:
     read = WrongRead(reader=2, writer=1, expected=None, reads="BUFFER", size=4, dtype="float")
     said = flatten(show(make_report(RIGHT, ORDER, RUN, read=read)))
     assert "launch 2 reads a buffer of 4 float after launch 1 wrote it; it should read what was there before" in said
@@ -78,10 +78,10 @@ def test_the_order_is_told() -> None:
         ((RIGHT, CHANGED, RUN), "apply rangeify: what makes it wrong was not found"),
     ],
 )
-def test_what_is_not_known_is_said(passes: tuple[PassValue, ...], sentence: str) -> None:
+def test_unknown_outputs_are_printed(passes: tuple[PassValue, ...], sentence: str) -> None:
     assert sentence in flatten(show(make_report(*passes)))
 
 
-def test_what_is_right_is_one_line() -> None:
+def test_a_right_output_is_one_line() -> None:
     said = show(make_report(RIGHT, UNKNOWN), 160)
     assert "1 output right after each pass but 1 that could not be evaluated (it is too large)" in said

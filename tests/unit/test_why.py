@@ -25,7 +25,7 @@ def find_add() -> str:
     return str(next(node.id for node in nodes if node.op == "ADD"))
 
 
-def test_node_tells_each_decision_in_order() -> None:
+def test_a_node_prints_each_decision_in_order() -> None:
     capture = captures.lost_range()
     (explanation,) = explain(capture, find_add(), None)
     assert [step.topic for step in explanation.steps][:3] == ["read by", "ranges", "realized"]
@@ -38,7 +38,7 @@ def test_node_tells_each_decision_in_order() -> None:
     assert not any("NOT closed" in s for s in told["BUFFERIZE"])
 
 
-def test_lost_range_is_said() -> None:
+def test_a_lost_range_is_printed() -> None:
     capture = captures.lost_range(fixed=False)
     (explanation,) = explain(capture, find_add(), None)
     assert any("ambient rm1 is NOT closed" in s for s in sentences(explanation)["BUFFERIZE"])
@@ -86,7 +86,7 @@ def test_a_reduce_that_is_not_split_says_what_it_is_and_what_stock_would_do() ->
     assert "  split          no: a gather" in output
 
 
-def test_what_is_added_up_beside_a_gather_is_told() -> None:
+def test_other_summed_axes_of_a_gather_are_printed() -> None:
     capture = gather(Unsplit("gather", (1, 2), (0,), (9, 4, 5), (1, 1, 1, 3), (1, 1, 1)))
     (explanation,) = explain(capture, "net.py:3", None)
     assert sentences(explanation)["split"] == (
@@ -95,7 +95,7 @@ def test_what_is_added_up_beside_a_gather_is_told() -> None:
     )
 
 
-def test_a_capture_from_before_says_nothing_of_a_split() -> None:
+def test_an_older_capture_has_no_remark_about_a_split() -> None:
     (explanation,) = explain(captures.lost_range(), find_add(), None)
     assert "split" not in sentences(explanation)
 

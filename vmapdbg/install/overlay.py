@@ -134,7 +134,7 @@ def tinygrad_finder() -> TinygradFinder:
 
 
 def overlay_dir() -> Path:
-    """Returns the folder of the overlay: packed inside this package in a wheel, beside it in a checkout."""
+    """Returns the folder of the overlay: packed inside this package in a wheel, next to it in a checkout."""
     packed = Path(__file__).parents[1] / "_overlay"
     return packed if packed.is_dir() else Path(__file__).parents[2] / "tinygrad"
 

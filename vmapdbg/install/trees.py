@@ -6,7 +6,7 @@
 @master            a commit, branch or tag of the checkout in the working directory
 
 A cache entry (a release from the package index, a commit of a checkout by `git archive`) is complete or absent. Each
-copy is made in a temporary folder beside the entry, and renamed when it is complete. If two processes make the same
+copy is made in a temporary folder next to the entry, and renamed when it is complete. If two processes make the same
 entry at the same time, both use the copy that was renamed first.
 """
 

@@ -153,7 +153,7 @@ def list_facts(kernel: Kernel) -> dict[str, list[str]]:
             f"global {format_dims(kernel.global_size)}",
             f"local {format_dims(kernel.local_size)}",
             format_known("LOCAL {:,} B", kernel.local_bytes or None),
-            f"launched {kernel.launches:,} times" * (kernel.launches != 1),
+            "" if kernel.launches == 1 else f"launched {kernel.launches:,} times",
         ]
     return facts
 

@@ -46,7 +46,7 @@ class Op:
         return floats(*shape).batch(f"{self.name} cotangent")
 
     def with_scale(self) -> Op:
-        """The function with a second argument: an argument that is not mapped needs a mapped argument beside it."""
+        """The function with a second argument: an argument that is not mapped needs a mapped argument next to it."""
         if len(self.args) > 1:
             return self
         return Op(self.name, lambda x, scale: self.fn(x) * scale, (*self.args, positive()), self.moves)

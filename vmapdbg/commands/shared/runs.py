@@ -1,4 +1,4 @@
-"""Runs a snippet in several ways: beside a baseline (`diff`, `graph --diff`, `lint`), or timed several times."""
+"""Runs a snippet in several ways: next to a baseline (`diff`, `graph --diff`, `lint`), or timed several times."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ SHAPES: dict[str, tuple[str, str, str]] = {
 _EDGES = {"data": {}, "kept": {"penwidth": "2.2"}, "removed": {"style": "dashed"}}
 _LEGEND_WIDTH = 3
 _COLUMNS = 4
-"""So many unconnected parts are beside each other."""
+"""So many unconnected parts are next to each other."""
 _EM = 0.6021  # the width of DejaVu Sans Mono, the widest of the fonts
 _ROW_FONT, _ROW_HEIGHT = 10, 17.0
 ROW_INDENT = 8

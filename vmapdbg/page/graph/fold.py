@@ -18,7 +18,7 @@ from vmapdbg.page.graph.items import DrawnSchedule
 from vmapdbg.page.graph.model import BUFFER_KINDS, COMMON, SIGNS, Graph, GraphEdge, GraphNode, measure_ranks, sort_names
 
 _LEAST_ALIKE = 3
-"""A layer must run this often, and this many alike boxes must be beside each other, to become one box."""
+"""A layer must run this often, and this many alike boxes must be next to each other, to become one box."""
 _MOST_COMPARED = 2000
 """With more boxes than this, boxes that are alike are not joined: it takes too long."""
 _MOST_TO_SEARCH = 3000
@@ -137,7 +137,7 @@ class Boxes:
                     found.append(key)
         return found
 
-    # *** what is alike, beside each other
+    # *** what is alike, next to each other
 
     def gather(self, most: int) -> None:
         """Joins boxes until at most `most` are left, or no two can be joined without a circle."""

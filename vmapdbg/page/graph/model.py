@@ -20,7 +20,7 @@ SIGNS = {COMMON: "", REMOVED: "- ", ADDED: "+ "}
 PREFIXES = {COMMON: "", REMOVED: "before", ADDED: ""}
 
 BUFFERIZES = frozenset({"kept", "removed"})
-"""The kinds of nodes that are a BUFFERIZE in the tensor graph, beside the node that it belongs to."""
+"""The kinds of nodes that are a BUFFERIZE in the tensor graph, next to the node that it belongs to."""
 BUFFER_KINDS = BUFFERIZES | {"buffer"}
 """The kinds of nodes that are buffers."""
 _NOT_COUNTED: dict[StageName, frozenset[str]] = {"tensor": BUFFERIZES, "ranges": frozenset({"row-head"})}

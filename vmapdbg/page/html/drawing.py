@@ -1,6 +1,6 @@
 """The drawings of a page: the kernels of a schedule and their buffers, laid out by Graphviz, as SVG without colours.
 
-The colours are in the page's style, light or dark. Of two runs, the drawings of both sides are beside each other. What
+The colours are in the page's style, light or dark. Of two runs, the drawings of both sides are next to each other. What
 is inside a box of several kernels is a drawing of its own.
 """
 
@@ -63,7 +63,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class PicturePair:
-    """Pictures beside each other: before and after, or one."""
+    """Pictures next to each other: before and after, or one."""
 
     pictures: list[Picture]
 

@@ -88,7 +88,7 @@ def list_lines(capture: Capture) -> list[str]:
     return [line for line in found if line is not None]
 
 
-# *** notes beside a line
+# *** notes next to a line
 
 
 @dataclass
