@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def choose_device() -> str:
-    """Returns CPU if a clang is on PATH or in the folder of the interpreter, where the `test` extra installs one; else PYTHON."""
+    """Returns CPU if a clang is on PATH or, as the `test` extra installs it, next to the interpreter; else PYTHON."""
     compiler = os.environ.get("CC", "clang")
     beside = Path(sys.executable).parent
     if shutil.which(compiler) is None and (beside / "clang").exists():
