@@ -294,7 +294,7 @@ def _describe_constant(pattern: result.Pattern) -> str:
 
 
 def _describe_swapped(pattern: result.Pattern) -> str:
-    order = " (the order of the elements, in the same shape)" * (not pattern.same_size)
+    order = "" if pattern.same_size else " (the order of the elements, in the same shape)"
     return f"axes {pattern.axis} and {pattern.other_axis} are swapped{order}"
 
 

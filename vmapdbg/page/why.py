@@ -255,7 +255,9 @@ def explain_boundaries(schedule: Schedule, again: Sequence[int] = ()) -> Explana
         readers = [_name(kernels, i) for i, _ in index.find_reading(node_id)]
         if not readers:
             continue
-        names = ", ".join(readers[:3]) + " ..." * (len(readers) > 3)
+        names = ", ".join(readers[:3])
+        if len(readers) > 3:
+            names += " ..."
         place = format_known("  [{}]", index.nodes[node_id].line)
         why = f"{_label(index, node_id)}: {_say_why_not_fused(index, node_id)}"
         sentences.append(f"{_name(kernels, writer)} not fused with {names}: {why}{place}")

@@ -114,7 +114,7 @@ class _Writer:
         for name, u in zip(names, self.outputs, strict=True):
             lines.append(f"{name} = {self.alone[u]}")
             # Python has no numbers of some dtypes
-            wide = ".float()" * (u.dtype.fmt is None)
+            wide = ".float()" if u.dtype.fmt is None else ""
             prints.append(f'print("{name}", {name}{wide}.tolist())')
         return [*lines, f"Tensor.realize({', '.join(names)})", *prints]
 

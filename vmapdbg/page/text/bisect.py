@@ -50,7 +50,7 @@ def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Nam
     page.add()
     page.add(("tried", "dim"))
     for patches, name in search.outcomes.items():
-        given = "  (as given)" * (patches == search.given)
+        given = "  (as given)" if patches == search.given else ""
         _add_runs(page, [(name, spell_patches(patches).replace(",", ", "), given)])
     page.print()
 
@@ -70,7 +70,9 @@ def _print_sets(page: Page, label: str, search: Search, found: FoundSets, away: 
     if found.exact and not found.sets:
         proof = "all sets tried"
     elif found.size > 0 or found.exact:
-        proof = f"all sets of up to {found.size} tried" + ", then halves" * (not found.exact)
+        proof = f"all sets of up to {found.size} tried"
+    if found.size > 0 and not found.exact:
+        proof += ", then halves"
     if not found.exact:
         proof += ": no smaller part of it changes the outcome"
     page.add(*parts, (f"  ({proof})", "dim"), indent=2)
@@ -138,7 +140,7 @@ def _print_found(page: Page, document: DecisionsDocument) -> None:
     if document.given == document.right:
         page.add(("the outcome is right already: there is nothing to fix", "bold"))
         return
-    does, rest = "makes it right", ", not all tried: --runs" * (not document.complete)
+    does, rest = "makes it right", "" if document.complete else ", not all tried: --runs"
     if document.right is None:
         does = "changes it"
     found = f"each of these {len(document.found)} decisions {does}, the one with the fewest kernels first"

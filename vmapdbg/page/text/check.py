@@ -53,7 +53,7 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
     elif not outputs:
         verdict = ("nothing was compared", "bold yellow")
     else:
-        so_far = " so far" * bool(report.left)
+        so_far = " so far" if report.left else ""
         verdict = (f"{format_plural(len(outputs), 'output')}, all right{so_far}", "bold green")
     head: list[Piece] = [(capture.snippet, "bold"), "  ", verdict]
     if lost:

@@ -270,7 +270,9 @@ def print_bufferizes(view: ScheduleView) -> None:
         kept = [item.after for item in every if item.after is not None and item.after.outcome == "kept"]
         held = format_bytes(sum(made.bytes for made in kept if made.addrspace == "GLOBAL"))
         about = f"{len(kept)} kept ({held} GLOBAL), {len(every) - len(kept)} removed"
-    page.head(view.buffer_op, about + "; * ambient range" * any(item.ambient for item in main))
+    if any(item.ambient for item in main):
+        about += "; * ambient range"
+    page.head(view.buffer_op, about)
     page.table([_format_bufferize(view, item) for item in main])
     for what, listed in names.items():
         if listed:

@@ -115,7 +115,7 @@ class Page:
         """Adds an empty line, the title of a section, and a few words about it, which are dim if they have no style."""
         words = [(part, "dim") if isinstance(part, str) else part for part in about]
         self.lines.append(Text())
-        self.add((title, "bold"), "  " * bool(about), *words)
+        self.add((title, "bold"), "  " if about else "", *words)
 
     def rule(self, *parts: Piece) -> None:
         """Adds an empty line, and a heading with a line drawn to the end of the page, at most 100 columns wide."""

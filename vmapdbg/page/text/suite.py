@@ -138,7 +138,8 @@ def _list_troubles(diff: SuiteDiff) -> list[str]:
 def _add_group(page: Page, group: SuiteGroup, style: str) -> None:
     cost, example, found = "same", group.example, "once"
     if group.added:
-        cost = "-+"[group.added > 0] + _format_cost(abs(group.added))
+        sign = "+" if group.added > 0 else "-"
+        cost = f"{sign}{_format_cost(abs(group.added))}"
     if group.count > 1:
         found = f"{group.count:,} times in {format_plural(len(group.tests), 'test')}"
     page.add((f"{cost:>9}", style), "  ", (name_change(group), "bold"), f"  {found}", hang=13)

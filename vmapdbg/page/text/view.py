@@ -148,8 +148,11 @@ class ScheduleView:
     @property
     def buffer_op(self) -> str:
         """tinygrad's name for a BUFFERIZE, of both sides if they differ."""
-        names = [self.pair.buffer_op_before] * (self.pair.before is not None)
-        names += [self.pair.buffer_op_after] * (self.pair.after is not None)
+        names: list[str] = []
+        if self.pair.before is not None:
+            names.append(self.pair.buffer_op_before)
+        if self.pair.after is not None:
+            names.append(self.pair.buffer_op_after)
         return "/".join(dict.fromkeys(names))
 
     def names(self, names: Iterable[str], *, ambient: Collection[str] = ()) -> Text:
