@@ -37,11 +37,11 @@ find_renderer: Callable[[], Any]|None = None
 class Process:
   """State that outlives every pass; each comment says why. The state of one run of the scheduler's stages is an Attempt (schedule/_pass.py)."""
   # unique ids and numbers: a graph may hold RANGEs and marks from any earlier time
-  own_ids: Iterator[int]
+  generated_ids: Iterator[int]
   padded_ids: Iterator[int]
   mark_numbers: Iterator[int] = field(default_factory=itertools.count)
   # tinygrad.func's RANGEs and marked inputs that are still alive: if there are none, no graph is searched for them
-  own_ranges: set[ref] = field(default_factory=set)
+  generated_ranges: set[ref] = field(default_factory=set)
   marks: set[ref] = field(default_factory=set)
   # names of the variables that OUTER scopes gave to kernels: the schedule cache and a JIT run kernels of earlier passes
   outer_variables: set[str] = field(default_factory=set)
@@ -55,7 +55,7 @@ class Process:
   made_of_pattern: WeakKeyDictionary[Any, dict] = field(default_factory=WeakKeyDictionary)
 
 # The ids of tinygrad.func's RANGEs are below all ids that a user writes. The first KEY_IDS ids of each kind appear only in the keys of the schedule
-# cache (engine/schedule.py); make_range uses the others. The scheduler renames them all (name_own_ranges in schedule/_scopes.py)
+# cache (engine/schedule.py); make_range uses the others. The scheduler renames them all (name_generated_ranges in schedule/_scopes.py)
 FIRST_GENERATED_ID, FIRST_PADDED_ID, KEY_IDS = -(1<<20), -(1<<40), 1<<20
 
 # faster than a WeakSet, which needs several Python calls for each element

@@ -65,9 +65,9 @@ def test_a_call_takes_no_more_steps_than_the_one_by_hand(name: str) -> None:
 def test_a_graph_without_scopes_is_not_searched_for_them_when_all_are_gone() -> None:
     x = Tensor(X).realize()
     y = vmap(lambda v: jvp(chain, (v,), (v,))[1])(x)
-    assert len(_state.process.own_ranges) == 1
+    assert len(_state.process.generated_ranges) == 1
     y.realize()
-    assert not _state.process.own_ranges
+    assert not _state.process.generated_ranges
     assert not _state.process.marks
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
@@ -103,6 +104,16 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 @pytest.mark.parametrize("file", sorted(OVERLAY.rglob("*.py")), ids=lambda file: file.relative_to(OVERLAY).as_posix())
 def test_overlay_never_imports_the_tool(file: Path) -> None:
     assert not {name for name in imported(file) if name.split(".")[0] == "vmapdbg"}
+
+
+def test_the_recorder_has_each_report_of_the_overlay() -> None:
+    """Without a recorder, the overlay accepts any name of a report, also a misspelt one."""
+    tree = ast.parse((PACKAGE / "child" / "listen" / "recorder.py").read_text(encoding="utf-8"))
+    methods = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    sources = (file.read_text(encoding="utf-8") for file in OVERLAY.rglob("*.py"))
+    reports = {report for source in sources for report in re.findall(r"\bobserver\.(\w+)\(", source)}
+    assert len(reports) > 5
+    assert reports <= methods
 
 
 def test_overlay_folder_does_not_shadow_the_installed_package() -> None:

@@ -32,7 +32,7 @@ def create_schedule(sched_sink:UOp) -> tuple[list[ExecItem], UOp]:
 def complete_create_schedule_with_vars(big_sink:UOp) -> tuple[dict[UOp, UOp], list[ExecItem], dict[str, int]]:
   """Calls stock without the parts of a graph that only tinygrad.func knows: marks, and RANGEs whose ids are unique in the process."""
   process = _state.process
-  if not process.own_ranges and not process.marks: return stock_complete_create_schedule_with_vars(big_sink)
+  if not process.generated_ranges and not process.marks: return stock_complete_create_schedule_with_vars(big_sink)
   marks = graph.find_marks(big_sink.toposort()) if process.marks else {}
   if marks and any(f.is_differentiated for f in _state.running.get()):
     x = next(s for s in big_sink.src if graph.find_marks(s.toposort()))
@@ -122,7 +122,7 @@ def rewrite_leaves(sink:UOp, pm:PatternMatcher, ctx, known:dict[UOp, UOp]) -> di
   return new
 
 def refuse_escaped(big_sink:UOp) -> None:
-  made = {r for ref in list(_state.process.own_ranges) if (r:=ref()) is not None}
+  made = {r for ref in list(_state.process.generated_ranges) if (r:=ref()) is not None}
   for x in big_sink.src:
     if _scopes.closes_all(x, made): continue
     inside = {r for f in _state.running.get() for r in f.inputs}

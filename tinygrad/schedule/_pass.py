@@ -39,9 +39,8 @@ class MadeKernel(NamedTuple):
 
 @dataclass
 class Attempt:
-  """The fusions that a run of the stages may make, and the results of the fusions that it makes. No fusion may remove the realize points of
-  `realize_points`; with `keeps_all` no realize point is removed, as in stock. `is_compared`: the guard will compare the kernels. `rounds`: attempts
-  before this one."""
+  """The fusions that a run of the stages may make, and the results of the fusions that it makes. No fusion removes `realize_points`;
+  with `keeps_all` no realize point is removed, as in stock. `is_compared`: the guard will compare the kernels. `rounds`: earlier attempts."""
   realize_points: dict[UOp, Refusal] = field(default_factory=dict)
   keeps_all: bool = False
   decide_part: DecideGraph|None = None  # set: the pass decides in parts (_parts.py); `is_decided` says whether it could

@@ -18,8 +18,7 @@ from tinygrad_overlay.schedule._refusals import Refusal
 
 # opts unroll up to two output loops; unrolled steps share values that do not depend on these loops
 UNROLLED_STEPS, UNROLLED_LOOPS = 4, 2
-# the model is not exact: less than a quarter is no certain gain. One more kernel must be scheduled, compiled and launched: saving less than ten
-# launches is not worth it
+# the model is not exact: less than a quarter is no certain gain. Another kernel must be scheduled, compiled and launched: it must save ten launches
 MIN_GAIN, MIN_LAUNCHES = 0.25, 10
 # all buffers stored by this patch together take at most as much memory as the other buffers of the schedule, or so many bytes
 FREE_BYTES = 64 << 20

@@ -19,9 +19,9 @@ SCHEDULED_PADDED_ID = -10001
 
 def make_range(size:sint, axis_type:AxisType, padded:bool) -> UOp:
   """Returns a RANGE with an unused id: a scope around the gradient of another scope must not share its RANGE, wherever the two are made."""
-  number = next(process.padded_ids if padded else process.own_ids)
+  number = next(process.padded_ids if padded else process.generated_ids)
   rng = UOp(Ops.RANGE, dtypes.index, (sint_to_uop(size),), (number, axis_type))
-  remember(process.own_ranges, rng)
+  remember(process.generated_ranges, rng)
   return rng
 
 def vmap_ranges(toposort) -> frozenset[UOp]:
@@ -33,7 +33,7 @@ def is_padded(x:UOp) -> bool: return x.op is Ops.RANGE and (x.arg[0] <= FIRST_PA
 def is_generated(x:UOp) -> bool: return x.op is Ops.RANGE and x.arg[0] <= FIRST_GENERATED_ID
 def with_id(r:UOp, number:int) -> UOp: return r.replace(arg=(number,)+r.arg[1:])
 
-def name_own_ranges(toposort) -> dict[UOp, UOp]:
+def name_generated_ranges(toposort) -> dict[UOp, UOp]:
   """Returns small ids for tinygrad.func's RANGEs, in graph order: the same program always gives the same graph. A scope enters the graph before the
   scopes inside it, and gets a lower id, because loops are nested in the order of their ids."""
   if not (generated:=[x for x in toposort if is_generated(x)]): return {}

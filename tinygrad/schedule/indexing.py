@@ -92,7 +92,7 @@ class RangeAssignment:
       self.ctx.realize_map[x] = list(range(len(x.shape)))
       # the ambient ranges first: their loops are around the loops of the axes
       ambient = self.batch.new_loops(x)
-      return self.own_ranges(x), ambient
+      return self.generated_ranges(x), ambient
     # like SINK, these use each source unchanged
     if x.op in {Ops.MSTACK, Ops.MSELECT}: return None
     consumer_rngs = [self.ctx.range_map[c] for c in self.consumers[x] if c in self.ctx.range_map]
@@ -100,7 +100,7 @@ class RangeAssignment:
     if len(consumer_rngs) > 1: return self.merge_consumers(x, consumer_rngs)
     return consumer_rngs[0].ins, {r:consumer_rngs[0].ambient.get(r, r) for r in self.batch.ambient_of(x)}
 
-  def own_ranges(self, x:UOp) -> Ranges:
+  def generated_ranges(self, x:UOp) -> Ranges:
     return self.batch.axes_of(x) if x.op is Ops.VMAPOUT else tuple(self.ctx.new_range(s) for s in x.shape)
 
   def renew(self, x:UOp, rngs:Ranges, axes:list[int]) -> Ranges:
@@ -120,7 +120,7 @@ class RangeAssignment:
       partial = False
     axes = self.ctx.realize_map[x] = differ if partial else list(range(len(x.shape)))
     if len(axes) == len(x.shape): ambient = self.batch.new_loops(x)
-    own = self.own_ranges(x) if x.op is Ops.VMAPOUT else self.renew(x, tuple(outs), axes)
+    own = self.generated_ranges(x) if x.op is Ops.VMAPOUT else self.renew(x, tuple(outs), axes)
     # readers that share the rows and differ along them, only in plain loops: the reduce of a row, and its elements
     asked = [n.ins[i] for n in readers for i in differ]+[n.ambient.get(r, r) for n in readers for r in batch_differs]
     if not partial and all(r.get_idx().op is Ops.RANGE for r in asked): self.rows.note_readers(x, readers, mine)

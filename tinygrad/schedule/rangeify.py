@@ -184,7 +184,7 @@ def split_store(ctx:list[UOp], x:UOp) -> UOp|None:
 
 def get_rangeify_map(sink:UOp) -> dict[UOp, UOp]:
   """Runs all stages from tensor graph to kernels, again if a fusion does not pay (patches fusion-guard, local-budget)."""
-  names = _scopes.name_own_ranges(sink.toposort()) if _state.process.own_ranges else {}
+  names = _scopes.name_generated_ranges(sink.toposort()) if _state.process.generated_ranges else {}
   new = graph.replace_nodes([sink], names) if names else {}
   try: becomes_map = _fusion.decide_fusions(new.get(sink, sink), stock_get_rangeify_map)
   finally: _pass.current.tagged = []  # they hold the user's graph

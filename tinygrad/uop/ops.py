@@ -18,8 +18,7 @@ def describe_varg(varg:tuple) -> str:
 def zero() -> UOp: return UOp.const(dtypes.index, 0)
 
 def check_varg(name:str, varg:tuple, shape:tuple) -> list[UOp]:
-  """Checks that each entry of a varg is a RANGE (a mapped axis) or CONST 0 (an axis that stays). Returns the RANGEs; raises ValueError with the
-  shape."""
+  """Checks that each entry of a varg is a RANGE (a mapped axis) or CONST 0 (an axis that stays). Returns the RANGEs; raises ValueError."""
   ranges = []
   for v in varg:
     if v is zero(): continue

@@ -27,8 +27,7 @@ def hand_coded_optimizations(k:Scheduler) -> Scheduler:
   return stock_hand_coded_optimizations(k)
 
 def shape_rows(k:Scheduler) -> Scheduler|None:
-  """Returns a copy of `k` with row opts; None if it is no row kernel, or its sizes do not allow them. In a row kernel each reduce covers a whole row,
-  and the row has elements."""
+  """Returns a copy of `k` with row opts; None if its sizes do not allow them, or a reduce does not cover a whole row, or a row has no elements."""
   reduces = k.reduceops
   if not reduces or len(k.ast.src) != 1 or any(u.op is Ops.BUFFERIZE for u in k.ast.backward_slice): return None
   outputs, used = k._output_rngs(), {r for u in reduces for r in u.ranges}
