@@ -181,7 +181,7 @@ class _Drawer:
             line += f"  {format_bytes(made.bytes)}"
         return [line]
 
-    def _list_attributes(self, part: _Part, index: int) -> dict[str, dict[str, str]]:
+    def _list_attributes(self, part: _DrawingPart, index: int) -> dict[str, dict[str, str]]:
         """Returns the SVG attributes of each box: its classes, its text for a screen reader, and its links."""
         found: dict[str, dict[str, str]] = {}
         for node in part.graph.nodes:
@@ -213,7 +213,7 @@ class _Drawer:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _DrawingPart:
     """A graph to draw: a whole schedule, or the inside of a box. `note` says what is folded or left out. `opens` has
     for a box the number of the part inside it, and `hidden` its kernels."""
 
@@ -232,7 +232,7 @@ class _Plan:
         # the inside of a box, by its id and kind: a box has the id of one of its nodes
         self.contents: dict[tuple[str, str], Graph] = {}
 
-    def plan(self, graph: Graph) -> list[_Part]:
+    def plan(self, graph: Graph) -> list[_DrawingPart]:
         """Returns the drawings of a schedule, the whole first."""
         parts = [self._fold("all", graph)]
         left = _MOST_INSIDE
@@ -247,7 +247,7 @@ class _Plan:
                 parts.append(self._fold(node.lines[0], some, left_out))
         return parts
 
-    def _fold(self, title: str, graph: Graph, left_out: str = "") -> _Part:
+    def _fold(self, title: str, graph: Graph, left_out: str = "") -> _DrawingPart:
         """Folds a graph until a reader can look at it, and says what is left out."""
         notes = list(filter(None, [left_out]))
         layers = fold_layers(graph)
@@ -266,7 +266,7 @@ class _Plan:
             folded = keep_nodes(folded, {node.id for node in heaviest})
         shown = {node.id for node in folded.nodes if node.kind == "kernel"}
         hidden = {node.id: self._list_hidden(node, shown) for node in folded.nodes if node.kind in _OPENED}
-        return _Part(title, folded, "; ".join(notes), {}, hidden)
+        return _DrawingPart(title, folded, "; ".join(notes), {}, hidden)
 
     def _list_hidden(self, box: GraphNode, shown: Collection[str]) -> list[str]:
         """Returns the kernels of a box that are not drawn."""
