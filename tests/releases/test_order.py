@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from release_trees import run_snippet
+
+from vmapdbg.child.capture.order import find_writes_before
 
 FOUND = Path(__file__).parent.parent / "found" / "programs"
 PROGRAMS = ("reader_after_assign", "index_after_assign", "gather_after_assign", "detach_overwrites")
@@ -144,3 +147,19 @@ def test_right_programs_have_no_finding(tree: Path, tmp_path: Path) -> None:
     assert find_codes(["check", "--json"], tree, tmp_path, RIGHT) == []
     findings = find_codes(["lint", "--format", "json"], tree, tmp_path, RIGHT)
     assert [one for one in findings if one["code"] in {"VD109", "VD110"}] == []
+
+
+class Node:
+    """A UOp with an op and sources only."""
+
+    def __init__(self, op: str, *src: Node) -> None:
+        self.op, self.src = SimpleNamespace(name=op), src
+
+
+def test_many_writes_in_place_are_found_in_one_walk() -> None:
+    """Each write comes after the write before it by its view and by its target: 2**200 ways lead to the first one."""
+    state, writes = Node("BUFFER"), []
+    for _ in range(200):
+        writes.append(Node("STORE", state, Node("CONST")))
+        state = Node("AFTER", state, writes[-1])
+    assert find_writes_before(state) == set(writes)

@@ -13,6 +13,7 @@ from typing import Any
 
 from vmapdbg.child.capture.view import PassView, values_of
 from vmapdbg.child.listen.records import Launch, UOp, number_kernels
+from vmapdbg.child.listen.releases import find_under
 from vmapdbg.model.capture import WrongTime
 
 _WRITES = frozenset({"ASSIGN", "STORE"})
@@ -72,8 +73,7 @@ class _OrderFinder:
                     raise Unclear
                 self.leaves[_memory_key(u)] = u
             elif u.op.name in _WRITES:
-                memory, _ = _look(u.src[0])
-                self.writes.setdefault(_memory_key(memory), set()).add(u)
+                self.writes.setdefault(_memory_key(_memory_of(u.src[0])), set()).add(u)
         found = MemoryOrder()
         for index, launch in enumerate(self.view.launches):
             number = self.numbers[index]
@@ -120,9 +120,9 @@ class _OrderFinder:
                 continue
             seen.add(u)
             if u.op.name in _LEAVES or u.op.name in {"ASSIGN", "AFTER"}:
-                memory, writes = _look(u)
-                if _memory_key(memory) in self.leaves:
-                    found.setdefault(_memory_key(memory), []).append(writes)
+                memory = _memory_key(_memory_of(u))
+                if memory in self.leaves:
+                    found.setdefault(memory, []).append(find_writes_before(u))
             elif u not in self.writers:
                 todo += _list_read(u)
         return found
@@ -138,19 +138,32 @@ def _memory_key(u: UOp) -> Any:
     return getattr(u.arg, "slot", u.arg) if u.op.name == "PARAM" else u
 
 
-def _look(u: UOp) -> tuple[UOp, set[UOp]]:
-    """Returns the memory that a view looks at, and the writes to it that the view comes after. Raises Unclear if it is
-    no view of memory."""
+def _memory_of(view: UOp) -> UOp:
+    """Returns the memory that a view looks at. Raises Unclear if it is no view of memory."""
+    memory = find_under(view, _LOOKS)
+    if memory.op.name not in _LEAVES:
+        raise Unclear
+    return memory
+
+
+def find_writes_before(view: UOp) -> set[UOp]:
+    """Returns the writes to its memory that a view comes after. Each node is visited once: a write in place comes after
+    the earlier writes both by its view and by its target."""
     writes: set[UOp] = set()
-    while u.op.name not in _LEAVES:
-        if u.op.name not in _LOOKS:
-            raise Unclear
+    seen: set[UOp] = set()
+    todo = [view]
+    while todo:
+        u = todo.pop()
+        if u in seen or u.op.name in _LEAVES:
+            continue
+        seen.add(u)
         if u.op.name == "ASSIGN":
             writes.add(u)
         if u.op.name == "AFTER":
             for write in u.src[1:]:
                 if write.op.name not in _WRITES:
                     raise Unclear
-                writes |= {write, *_look(write.src[0])[1]}
-        u = u.src[0]
-    return u, writes
+                writes.add(write)
+                todo.append(write.src[0])
+        todo.append(u.src[0])
+    return writes
