@@ -83,7 +83,8 @@ def name_of_file(file: Path) -> str:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Creates the folder of a run. Raises Failure if it cannot be written, or if it has files and is no saved run."""
+    """Creates the folder of a run. Raises Failure if it cannot be written, or holds anything but a saved run: the tool
+    removes earlier runs in it, and must not share the folder with files of the user."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = [item.name for item in folder.iterdir()]
@@ -91,8 +92,10 @@ def prepare_folder(folder: Path) -> None:
             pass
     except OSError as error:
         raise Failure(f"cannot save into {folder}: {error.strerror}") from None
-    if held and RUN_FILE not in held:
-        raise Failure(f"cannot save into {folder}: it holds {held[0]}, which is not a saved run; name a new folder")
+    foreign = [name for name in held if name != RUN_FILE and not name.startswith(_RUN_FOLDER)]
+    if foreign or (held and RUN_FILE not in held):
+        example = (foreign or held)[0]
+        raise Failure(f"cannot save into {folder}: it holds {example}, which is not a saved run; name a new folder")
     if held:
         # refuses a run of another schema, and a foreign run.json
         read_run_file(folder)
