@@ -92,7 +92,7 @@ def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
         request = CheckRequest(job=job, evidence=evidence)
         child = stack.enter_context(started_child(request, None, stderr, one_thread=True))
         with console.show_progress(f"working on {job.snippet}", wait=True) as progress:
-            import_meanwhile("msgspec", "vmapdbg.page.text.check")
+            import_meanwhile("vmapdbg.page.text.check")
             capture = run_job(job, stderr, evidence=evidence, progress=progress, shadow=True)
         console.report_death(capture)
         with console.show_progress(f"comparing {job.snippet} with {_REFERENCE}") as progress:

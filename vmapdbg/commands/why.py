@@ -122,7 +122,7 @@ def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Cap
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
         request = ValueRequest(job=job, evidence=evidence, schedule=schedule, subject=subject)
         with console.show_progress(f"following the values of {job.snippet}", wait=True) as progress:
-            import_meanwhile("msgspec", "vmapdbg.page.text.why")
+            import_meanwhile("vmapdbg.page.text.why")
             text, ended = ask_child(request, job.patches, job.snippet, job.timeout, progress)
     if isinstance(ended, ChildDied):
         console.say(str(ended))

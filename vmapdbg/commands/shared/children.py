@@ -190,11 +190,12 @@ def ask_child(
 
 
 def import_meanwhile(*modules: str) -> None:
-    """Imports modules in a thread, while a child runs. Ctrl-C reaches only the main thread: if it came while Python
-    makes a dataclass, Python would end by the signal, and the tool could not choose its exit code."""
+    """Imports modules in a thread, while a child runs, and first msgspec, which reads what the child sends. Ctrl-C
+    reaches only the main thread: if it came while Python makes a dataclass, Python would end by the signal, and the
+    tool could not choose its exit code."""
 
     def import_all() -> None:
-        for name in modules:
+        for name in ("msgspec", *modules):
             importlib.import_module(name)
 
     threading.Thread(target=import_all).start()

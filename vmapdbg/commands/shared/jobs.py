@@ -73,7 +73,7 @@ def capture_job(job: Job, quiet_stdout: bool = True) -> Capture:
     stdout = sys.stderr.fileno() if quiet_stdout else None
     with show_progress(f"working on {job.snippet}", wait=True) as progress:
         # these modules take a third of a second to import
-        import_meanwhile("msgspec", "vmapdbg.page.text.run")
+        import_meanwhile("vmapdbg.page.text.run")
         capture = run_job(job, stdout, progress=progress, shadow=True)
     report_death(capture)
     capture = add_findings(capture)

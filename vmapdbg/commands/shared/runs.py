@@ -21,7 +21,7 @@ from vmapdbg.model.schedule_index import find_times
 from vmapdbg.model.store import load_capture
 
 # what compares two captures and prints the result; the last one imports numpy
-_IMPORTS = ("msgspec", "vmapdbg.diff", "vmapdbg.page.text.run", "vmapdbg.values.numbers")
+_IMPORTS = ("vmapdbg.diff", "vmapdbg.page.text.run", "vmapdbg.values.numbers")
 _TIMED_RUNS = 3
 """How often a job is run to time it: the ratio of two single launches of a kernel is mostly noise."""
 
