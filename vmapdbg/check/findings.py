@@ -8,16 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from vmapdbg.check.result import (
-    BufferCheck,
-    CheckReport,
-    CutGradient,
-    ExpectedOutput,
-    LostWrite,
-    OutputCheck,
-    ScheduleCheck,
-    StaleRead,
-)
+from vmapdbg.check import result
 from vmapdbg.model.capture import SCHEMA, Bufferize, Capture, Kernel, Node
 from vmapdbg.model.crash import Crash
 from vmapdbg.model.schedule_index import index_of
@@ -46,7 +37,7 @@ class Blame:
     - `stale`: arguments that its kernel read at a wrong time, each with the kernel that wrote too early or too late.
     """
 
-    buffer: BufferCheck
+    buffer: result.BufferCheck
     node: Node | None
     kernel: Kernel | None
     bufferize: Bufferize | None
@@ -54,10 +45,10 @@ class Blame:
     patches_off: tuple[str, ...]
     read_right: int
     misread: Node | None
-    stale: tuple[tuple[StaleRead, Kernel | None], ...] = ()
+    stale: tuple[tuple[result.StaleRead, Kernel | None], ...] = ()
 
 
-def find_blame(capture: Capture, check: ScheduleCheck) -> Blame | None:
+def find_blame(capture: Capture, check: result.ScheduleCheck) -> Blame | None:
     """Returns the first wrong buffer of a schedule with its kernel, None if no buffer is known to be wrong."""
     buffer = check.first_wrong_buffer
     if buffer is None:
@@ -79,7 +70,7 @@ def find_blame(capture: Capture, check: ScheduleCheck) -> Blame | None:
     )
 
 
-def captured_result_of(report: CheckReport, check: ScheduleCheck) -> CapturedResult | None:
+def captured_result_of(report: result.CheckReport, check: result.ScheduleCheck) -> CapturedResult | None:
     """Returns how the captured call of a replay by TinyJit compares; None if the schedule is no replay."""
     if check.replay is None:
         return None
@@ -97,15 +88,15 @@ class Fault:
     """
 
     code: str
-    check: ScheduleCheck
-    output: OutputCheck | None = None
+    check: result.ScheduleCheck
+    output: result.OutputCheck | None = None
     blame: Blame | None = None
     captured: CapturedResult | None = None
-    lost: LostWrite | None = None
-    cut: CutGradient | None = None
+    lost: result.LostWrite | None = None
+    cut: result.CutGradient | None = None
 
 
-def find_faults(capture: Capture, report: CheckReport) -> tuple[Fault, ...]:
+def find_faults(capture: Capture, report: result.CheckReport) -> tuple[Fault, ...]:
     """Returns a fault for each wrong output, lost write and cut gradient, and for each schedule that ends the snippet,
     or that fails only with the patches."""
     faults: list[Fault] = []
@@ -124,7 +115,7 @@ def find_faults(capture: Capture, report: CheckReport) -> tuple[Fault, ...]:
     return tuple(faults)
 
 
-def name_wrong(check: ScheduleCheck, output: OutputCheck) -> str:
+def name_wrong(check: result.ScheduleCheck, output: result.OutputCheck) -> str:
     """Returns the code of a wrong output."""
     if output.of in CHANGED:
         return CHANGED[output.of]
@@ -136,7 +127,7 @@ def name_wrong(check: ScheduleCheck, output: OutputCheck) -> str:
     return WRONG_VALUE
 
 
-def fails_with_patches(capture: Capture, check: ScheduleCheck) -> bool:
+def fails_with_patches(capture: Capture, check: result.ScheduleCheck) -> bool:
     """Returns whether only the patches make a schedule fail: stock tinygrad computes the graph, or it has a vmap scope,
     which stock tinygrad lacks, and numpy computes it."""
     if check.stock_runs is not None:
@@ -163,7 +154,7 @@ class CheckedSchedule:
 
     test: str
     compared: int
-    check: ScheduleCheck
+    check: result.ScheduleCheck
 
 
 @dataclass(frozen=True)
@@ -181,7 +172,7 @@ class WrongValue(ProgramFinding):
     """A wrong value of a program: in which tests, and how often; `output` is the first case. `line` is the user's line,
     `replay` the number of a replay by TinyJit, from 1, and `message` the sentence about it."""
 
-    output: OutputCheck
+    output: result.OutputCheck
     replay: int | None = None
     message: str = ""
 
@@ -193,7 +184,7 @@ class EndlessCall(ProgramFinding):
     about it."""
 
     crash: Crash
-    expected: tuple[ExpectedOutput, ...] = ()
+    expected: tuple[result.ExpectedOutput, ...] = ()
     message: str = ""
 
 

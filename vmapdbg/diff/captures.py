@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
+from vmapdbg.diff import result
 from vmapdbg.diff.kernels import compare_kernels
 from vmapdbg.diff.neutral import Reading, read_neutrally, read_plainly
 from vmapdbg.diff.nodes import have_same_graph, match_nodes, match_rest, match_schedules
 from vmapdbg.diff.pairing import Renaming, choose_ranges, find_opcodes, find_ranges
-from vmapdbg.diff.result import (
-    DIFF_SCHEMA,
-    BufferizeChange,
-    CaptureDiff,
-    NodeChange,
-    SameNode,
-    ScheduleDiff,
-    Side,
-    Totals,
-    VmapChange,
-)
 from vmapdbg.diff.values import compare_outputs, compare_printed, find_worst
 from vmapdbg.model.capture import Bufferize, Capture, Finding, Kernel, Node, Realized, Schedule, Versions
 from vmapdbg.model.schedule_index import index_of, sum_programs
@@ -39,7 +29,7 @@ def diff_captures(
     printed: tuple[str, str] | None = None,
     names: tuple[str, str] = ("", ""),
     same_lines: Mapping[str, str] | None = None,
-) -> CaptureDiff:
+) -> result.CaptureDiff:
     """Compares two captures.
 
     `printed` is what their snippets wrote to stdout, `names` are the files that they were read from. `same_lines` maps
@@ -49,7 +39,7 @@ def diff_captures(
     read = read_plainly if have_same_tinygrad(before.versions, after.versions) else read_neutrally
     left, right = list(map(read, before.schedules)), list(map(read, after.schedules))
     lines = dict(same_lines or {})
-    schedules: list[ScheduleDiff] = []
+    schedules: list[result.ScheduleDiff] = []
     for i, j in match_schedules([item.compared for item in left], [item.compared for item in right], lines):
         one = other = read_plainly(_NOTHING)
         if i is not None:
@@ -57,8 +47,8 @@ def diff_captures(
         if j is not None:
             other = right[j]
         schedules.append(_diff_schedules(one, other, lines))
-    return CaptureDiff(
-        schema=DIFF_SCHEMA,
+    return result.CaptureDiff(
+        schema=result.DIFF_SCHEMA,
         kind="diff",
         before=_describe_side(before, left, names[0]),
         after=_describe_side(after, right, names[1]),
@@ -72,7 +62,7 @@ def diff_captures(
     )
 
 
-def diff_schedules(before: Schedule, after: Schedule, *, same_tinygrad: bool) -> ScheduleDiff:
+def diff_schedules(before: Schedule, after: Schedule, *, same_tinygrad: bool) -> result.ScheduleDiff:
     """Compares two schedules, of two tinygrads by the meaning of their nodes."""
     read = read_plainly if same_tinygrad else read_neutrally
     return _diff_schedules(read(before), read(after), {})
@@ -89,8 +79,8 @@ def _subtract_findings(
     return tuple(found for found in some if (found.code, lines.get(found.line or "", found.line)) not in known)
 
 
-def _describe_side(capture: Capture, readings: Iterable[Reading], name: str) -> Side:
-    return Side(
+def _describe_side(capture: Capture, readings: Iterable[Reading], name: str) -> result.Side:
+    return result.Side(
         snippet=capture.snippet,
         target=capture.target,
         patches=capture.patches,
@@ -103,7 +93,7 @@ def _describe_side(capture: Capture, readings: Iterable[Reading], name: str) -> 
     )
 
 
-def sum_totals(schedules: Iterable[Schedule]) -> Totals:
+def sum_totals(schedules: Iterable[Schedule]) -> result.Totals:
     """Returns the totals of some schedules."""
     kernels: list[Kernel] = []
     buffers: list[Bufferize] = []
@@ -112,7 +102,7 @@ def sum_totals(schedules: Iterable[Schedule]) -> Totals:
         kernels += item.kernels
         buffers += item.bufferizes
         copies += item.copies
-    return Totals(
+    return result.Totals(
         kernels=len(kernels),
         copies=copies,
         executed_ops=sum(kernel.executed_ops for kernel in kernels),
@@ -123,7 +113,7 @@ def sum_totals(schedules: Iterable[Schedule]) -> Totals:
     )
 
 
-def _diff_schedules(one: Reading, other: Reading, lines: Mapping[str, str]) -> ScheduleDiff:
+def _diff_schedules(one: Reading, other: Reading, lines: Mapping[str, str]) -> result.ScheduleDiff:
     if have_same_graph(one.schedule, other.schedule):
         # the graphs are equal without the neutral form
         one, other = read_plainly(one.schedule), read_plainly(other.schedule)
@@ -137,7 +127,7 @@ def _diff_schedules(one: Reading, other: Reading, lines: Mapping[str, str]) -> S
     return _compare(one.leave_out(other, nodes), other.leave_out(one, back), nodes, {})
 
 
-def _compare(before: Reading, after: Reading, nodes: Mapping[int, int], edited: Container[int]) -> ScheduleDiff:
+def _compare(before: Reading, after: Reading, nodes: Mapping[int, int], edited: Container[int]) -> result.ScheduleDiff:
     left, right = before.compared, after.compared
     renaming = choose_renaming(left, right, nodes)
     changes, same, ambient = compare_nodes(before, after, renaming, edited)
@@ -145,7 +135,7 @@ def _compare(before: Reading, after: Reading, nodes: Mapping[int, int], edited: 
     outputs = compare_outputs(left, right)
     index_before, totals_before = _identify(before)
     index_after, totals_after = _identify(after)
-    return ScheduleDiff(
+    return result.ScheduleDiff(
         before=index_before,
         after=index_after,
         line_before=left.line,
@@ -171,7 +161,7 @@ def _compare(before: Reading, after: Reading, nodes: Mapping[int, int], edited: 
     )
 
 
-def _identify(reading: Reading) -> tuple[int | None, Totals | None]:
+def _identify(reading: Reading) -> tuple[int | None, result.Totals | None]:
     """Returns the index and the totals of a schedule, None and None if its side does not have it."""
     if reading.schedule is _NOTHING:
         return None, None
@@ -202,30 +192,30 @@ def choose_renaming(before: Schedule, after: Schedule, nodes: Mapping[int, int])
 
 def compare_nodes(
     before: Reading, after: Reading, renaming: Renaming, edited: Container[int] = ()
-) -> tuple[list[NodeChange], list[SameNode], list[VmapChange]]:
+) -> tuple[list[result.NodeChange], list[result.SameNode], list[result.VmapChange]]:
     """Returns the paired nodes that changed, the unchanged pairs, and the pairs whose ambient ranges in `vmap_map`
     changed, by their ids after. `edited` are nodes of before that may compute something else than their partners."""
     nodes_before, nodes_after = index_of(before.compared).nodes, index_of(after.compared).nodes
     ambient_before = {entry.node: entry.ranges for entry in before.compared.vmap_map}
     ambient_after = {entry.node: entry.ranges for entry in after.compared.vmap_map}
-    changes: list[NodeChange] = []
-    same: list[SameNode] = []
-    ambient: list[VmapChange] = []
+    changes: list[result.NodeChange] = []
+    same: list[result.SameNode] = []
+    ambient: list[result.VmapChange] = []
     for one, other in sorted(renaming.nodes.items(), key=lambda pair: pair[1]):
         node, twin = nodes_before[one], nodes_after[other]
         changed = _find_changed(node, twin, renaming)
         if one in edited and tuple(map(renaming.nodes.get, node.src)) != twin.src:
             changed = (*changed, "src")
         if "realized" in changed:
-            changes.append(NodeChange(before.realized(one), after.realized(other), changed))
+            changes.append(result.NodeChange(before.realized(one), after.realized(other), changed))
         elif changed:
-            changes.append(NodeChange(before.node(one), after.node(other), changed))
+            changes.append(result.NodeChange(before.node(one), after.node(other), changed))
         else:
             shown = after.node(other)
-            same.append(SameNode(one, other, shown.op, shown.shape, shown.out_ranges, shown.line))
+            same.append(result.SameNode(one, other, shown.op, shown.shape, shown.out_ranges, shown.line))
         left, right = ambient_before.get(one, ()), ambient_after.get(other, ())
         if renaming.translate_all(left) != right:
-            ambient.append(VmapChange(one, other, twin.op, left, right))
+            ambient.append(result.VmapChange(one, other, twin.op, left, right))
     return changes, same, ambient
 
 
@@ -254,7 +244,7 @@ def _is_same_realized(before: Realized | None, after: Realized | None, renaming:
     return all(map(renaming.is_same_reason, before.reasons, after.reasons))
 
 
-def compare_bufferizes(before: Reading, after: Reading, renaming: Renaming) -> tuple[BufferizeChange, ...]:
+def compare_bufferizes(before: Reading, after: Reading, renaming: Renaming) -> tuple[result.BufferizeChange, ...]:
     """Returns every BUFFERIZE of both sides in the order of after; those of before alone come last."""
     made_before, made_after = before.compared.bufferizes, after.compared.bufferizes
     left = {renaming.nodes[made.node]: made for made in made_before if made.node in renaming.nodes}
@@ -266,7 +256,7 @@ def compare_bufferizes(before: Reading, after: Reading, renaming: Renaming) -> t
 
 def _compare_bufferize(
     before: Reading, after: Reading, left: Bufferize | None, right: Bufferize | None, renaming: Renaming
-) -> BufferizeChange:
+) -> result.BufferizeChange:
     changed: tuple[BufferizeField, ...] = ()
     status: ChangeStatus = "unchanged"
     if left is None:
@@ -282,7 +272,7 @@ def _compare_bufferize(
         if made is not None:
             op = reading.realized(made.node).op
             ambient += index_of(reading.compared).ambient_of(made.node)
-    return BufferizeChange(
+    return result.BufferizeChange(
         status=status,
         op=op,
         before=before.bufferize(left),

@@ -9,17 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from vmapdbg.model import vocabulary
 from vmapdbg.model.capture import Bufferize, Finding, Kernel, Node, Range, SnippetError, Versions
-from vmapdbg.model.vocabulary import (
-    BufferizeField,
-    ChangeStatus,
-    KernelField,
-    KernelStatus,
-    MatchedBy,
-    Mode,
-    NodeField,
-    ValueStatus,
-)
 
 DIFF_SCHEMA: Literal[1] = 1
 """Version of the diff's JSON. It changes when a field is renamed, removed or changes its meaning."""
@@ -53,7 +44,7 @@ class Side:
     error: SnippetError | None
     schedules: int
     totals: Totals
-    mode: Mode = "overlay"
+    mode: vocabulary.Mode = "overlay"
     name: str = ""
 
 
@@ -64,7 +55,7 @@ class NodeChange:
 
     before: Node
     after: Node
-    changed: tuple[NodeField, ...]
+    changed: tuple[vocabulary.NodeField, ...]
 
 
 @dataclass(frozen=True)
@@ -99,11 +90,11 @@ class BufferizeChange:
     that a kept GLOBAL buffer does not close, so that only one iteration survives.
     """
 
-    status: ChangeStatus
+    status: vocabulary.ChangeStatus
     op: str
     before: Bufferize | None
     after: Bufferize | None
-    changed: tuple[BufferizeField, ...]
+    changed: tuple[vocabulary.BufferizeField, ...]
     added_ranges: tuple[str, ...]
     removed_ranges: tuple[str, ...]
     ambient: tuple[str, ...]
@@ -128,11 +119,11 @@ class KernelChange:
     kernel, its variables or its buffers are no change of `source`.
     """
 
-    status: KernelStatus
-    matched_by: MatchedBy
+    status: vocabulary.KernelStatus
+    matched_by: vocabulary.MatchedBy
     before: tuple[KernelSide, ...]
     after: tuple[KernelSide, ...]
-    changed: tuple[KernelField, ...]
+    changed: tuple[vocabulary.KernelField, ...]
 
 
 @dataclass(frozen=True)
@@ -145,7 +136,7 @@ class ValueDiff:
     """
 
     number: int
-    status: ValueStatus
+    status: vocabulary.ValueStatus
     shape_before: tuple[int, ...] | None
     shape_after: tuple[int, ...] | None
     dtype_before: str | None
@@ -201,7 +192,7 @@ class ScheduleDiff:
     vmap_map: tuple[VmapChange, ...]
     bufferizes: tuple[BufferizeChange, ...]
     kernels: tuple[KernelChange, ...]
-    values: ValueStatus
+    values: vocabulary.ValueStatus
     outputs: tuple[ValueDiff, ...]
     folded_before: tuple[Node, ...] = ()
     folded_after: tuple[Node, ...] = ()
@@ -253,7 +244,7 @@ class CaptureDiff:
     before: Side
     after: Side
     same_snippet: bool
-    values: ValueStatus
+    values: vocabulary.ValueStatus
     printed: PrintedDiff | None
     schedules: tuple[ScheduleDiff, ...]
     findings_gone: tuple[Finding, ...] = ()

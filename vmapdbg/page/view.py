@@ -18,15 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from vmapdbg.diff.result import (
-    BufferizeChange,
-    CaptureDiff,
-    KernelChange,
-    KernelSide,
-    NodeChange,
-    ScheduleDiff,
-    VmapChange,
-)
+from vmapdbg.diff import result
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import index_of, is_line, kernel_identity
@@ -41,8 +33,8 @@ class View:
 
     before: Capture
     after: Capture
-    schedules: tuple[ScheduleDiff, ...]
-    comparison: CaptureDiff | None = None
+    schedules: tuple[result.ScheduleDiff, ...]
+    comparison: result.CaptureDiff | None = None
 
     @classmethod
     def of_one(cls, capture: Capture) -> View:
@@ -50,7 +42,7 @@ class View:
         return cls(capture, capture, tuple(map(pair_with_itself, capture.schedules)))
 
     @classmethod
-    def of_two(cls, before: Capture, after: Capture, diff: CaptureDiff) -> View:
+    def of_two(cls, before: Capture, after: Capture, diff: result.CaptureDiff) -> View:
         """Returns two runs as a view; `diff` is the result of `diff_captures`."""
         return cls(before, after, diff.schedules, diff)
 
@@ -60,7 +52,7 @@ class View:
         return self.comparison is not None
 
     @property
-    def diff(self) -> CaptureDiff:
+    def diff(self) -> result.CaptureDiff:
         """The comparison of two runs."""
         assert self.comparison is not None, "one run has no diff"
         return self.comparison
@@ -70,16 +62,16 @@ class View:
         return line if self.comparison is None else self.comparison.same_lines.get(line, line)
 
 
-def pair_with_itself(schedule: Schedule) -> ScheduleDiff:
+def pair_with_itself(schedule: Schedule) -> result.ScheduleDiff:
     """Returns a schedule as a pair with equal sides: each node, BUFFERIZE and kernel is its own partner."""
     index = index_of(schedule)
-    kernels = [(KernelSide(number, kernel),) for number, kernel in enumerate(schedule.kernels)]
+    kernels = [(result.KernelSide(number, kernel),) for number, kernel in enumerate(schedule.kernels)]
     entries = ((entry, index.op(entry.node)) for entry in schedule.vmap_map)
-    bufferizes: list[BufferizeChange] = []
+    bufferizes: list[result.BufferizeChange] = []
     for made in schedule.bufferizes:
         op, ambient, lost = index.op(made.node), index.ambient_of(made.node), index.find_lost(made)
-        bufferizes.append(BufferizeChange("unchanged", op, made, made, (), (), (), ambient, lost, lost))
-    return ScheduleDiff(
+        bufferizes.append(result.BufferizeChange("unchanged", op, made, made, (), (), (), ambient, lost, lost))
+    return result.ScheduleDiff(
         before=schedule.index,
         after=schedule.index,
         line_before=schedule.line,
@@ -89,13 +81,13 @@ def pair_with_itself(schedule: Schedule) -> ScheduleDiff:
         renamed={},
         removed_ranges=(),
         added_ranges=(),
-        nodes=tuple(NodeChange(node, node, ()) for node in schedule.nodes),
+        nodes=tuple(result.NodeChange(node, node, ()) for node in schedule.nodes),
         nodes_only_before=(),
         nodes_only_after=(),
         same_nodes=(),
-        vmap_map=tuple(VmapChange(e.node, e.node, op, e.ranges, e.ranges) for e, op in entries),
+        vmap_map=tuple(result.VmapChange(e.node, e.node, op, e.ranges, e.ranges) for e, op in entries),
         bufferizes=tuple(bufferizes),
-        kernels=tuple(KernelChange("unchanged", "", sides, sides, ()) for sides in kernels),
+        kernels=tuple(result.KernelChange("unchanged", "", sides, sides, ()) for sides in kernels),
         values="unknown",
         outputs=(),
         buffer_op_before=schedule.buffer_op,
@@ -106,7 +98,7 @@ def pair_with_itself(schedule: Schedule) -> ScheduleDiff:
 # *** a part of a view
 
 
-def select_schedules(view: View, schedule: int | None) -> list[ScheduleDiff]:
+def select_schedules(view: View, schedule: int | None) -> list[result.ScheduleDiff]:
     """Returns the schedules with an index after, or before if only before has it; all for None. Raises Failure."""
     if schedule is None:
         return list(view.schedules)
@@ -120,14 +112,14 @@ def select_schedules(view: View, schedule: int | None) -> list[ScheduleDiff]:
     return found
 
 
-def select_kernels(view: View, asked: str, schedule: int | None) -> list[ScheduleDiff]:
+def select_kernels(view: View, asked: str, schedule: int | None) -> list[result.ScheduleDiff]:
     """Returns for each schedule that has them the kernels with a name, or the kernel with a number, on either side, and
     the nodes that they compute.
 
     Raises Failure if there is no such kernel, and for a number that several schedules have.
     """
     chosen = select_schedules(view, schedule)
-    found: list[ScheduleDiff] = []
+    found: list[result.ScheduleDiff] = []
     for item in chosen:
         kernels = [
             change
@@ -147,11 +139,11 @@ def select_kernels(view: View, asked: str, schedule: int | None) -> list[Schedul
     return found
 
 
-def _list_sides(change: KernelChange) -> tuple[KernelSide, ...]:
+def _list_sides(change: result.KernelChange) -> tuple[result.KernelSide, ...]:
     return (*change.before, *change.after)
 
 
-def _list_computed(sides: Iterable[tuple[KernelSide, ...]], *, each: bool) -> set[int]:
+def _list_computed(sides: Iterable[tuple[result.KernelSide, ...]], *, each: bool) -> set[int]:
     """Returns the nodes of some kernels; without `each` only those of the first kernel of each program."""
     found: set[int] = set()
     seen: set[str] = set()
@@ -163,19 +155,19 @@ def _list_computed(sides: Iterable[tuple[KernelSide, ...]], *, each: bool) -> se
     return found
 
 
-def select_line(view: View, asked: str, schedule: int | None) -> list[ScheduleDiff]:
+def select_line(view: View, asked: str, schedule: int | None) -> list[result.ScheduleDiff]:
     """Returns for each schedule that has them the nodes and kernels of a line of the user, on either side. Raises
     Failure if there are none."""
 
     def has(*lines: str | None) -> bool:
         return any(line is not None and is_line(line, asked) for line in lines)
 
-    def list_ids(item: ScheduleDiff, side: str) -> set[int]:
+    def list_ids(item: result.ScheduleDiff, side: str) -> set[int]:
         nodes = [*(getattr(change, side) for change in item.nodes), *getattr(item, f"nodes_only_{side}")]
         same = {getattr(same, side) for same in item.same_nodes if has(same.line)}
         return same | {node.id for node in nodes if has(node.line)}
 
-    found: list[ScheduleDiff] = []
+    found: list[result.ScheduleDiff] = []
     for item in select_schedules(view, schedule):
         before, after = list_ids(item, "before"), list_ids(item, "after")
         kernels = [change for change in item.kernels if any(has(*side.kernel.lines) for side in _list_sides(change))]
@@ -187,8 +179,8 @@ def select_line(view: View, asked: str, schedule: int | None) -> list[ScheduleDi
 
 
 def _select(
-    item: ScheduleDiff, kernels: Iterable[KernelChange], before: Collection[int], after: Collection[int]
-) -> ScheduleDiff:
+    item: result.ScheduleDiff, kernels: Iterable[result.KernelChange], before: Collection[int], after: Collection[int]
+) -> result.ScheduleDiff:
     """Returns a schedule with only some kernels, and only the nodes with some ids before or after."""
     return replace(
         item,

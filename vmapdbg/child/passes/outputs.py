@@ -11,14 +11,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from vmapdbg.check.result import Difference, RewriteKind, WrongRead, WrongRewrite
-from vmapdbg.child.evidence.loop_packer import (
-    LoopPacker,
-    find_base,
-    find_buffer,
-    list_arguments,
-    list_views,
-    pack_kernel,
-)
+from vmapdbg.child.evidence import loop_packer
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.failures.diagnose import KnownNodes
 from vmapdbg.child.listen.records import number_kernels
@@ -54,7 +47,7 @@ def note_outputs(chains: Sequence[Chain]) -> dict[int, UOp]:
     wanted = dict(enumerate(chains[0].runs[0].before.src))
     if chains[0].function == "get_rangeify_map":
         _follow_tags(chains[0].runs)
-        return {number: find_base(u) for number, u in wanted.items()}
+        return {number: loop_packer.find_base(u) for number, u in wanted.items()}
     known = wanted
     for chain in chains:
         for run in chain.runs:
@@ -73,7 +66,7 @@ def note_outputs(chains: Sequence[Chain]) -> dict[int, UOp]:
 def _follow_tags(runs: Sequence[PassRun]) -> None:
     tags: dict[int, int] = {}
     for number, u in enumerate(runs[0].after.src):
-        tag = find_base(u).tag
+        tag = loop_packer.find_base(u).tag
         if isinstance(tag, tuple) and tag:
             tags[number] = tag[0]
     # number of the output at each place of the root, for graphs without tags
@@ -81,7 +74,7 @@ def _follow_tags(runs: Sequence[PassRun]) -> None:
     for run in runs:
         found: dict[int, UOp] = {}
         for u in run.after.src:
-            for view in (*list_views(u), find_base(u)):
+            for view in (*loop_packer.list_views(u), loop_packer.find_base(u)):
                 for number, tag in tags.items():
                     if isinstance(view.tag, tuple) and tag in view.tag:
                         found.setdefault(number, view)
@@ -100,7 +93,7 @@ def _follow_places(before: Sequence[UOp], after: Sequence[UOp], known: dict[int,
     for number, u in known.items():
         views: list[UOp] = []
         if u not in places:
-            views, u = list_views(u), find_base(u)
+            views, u = loop_packer.list_views(u), loop_packer.find_base(u)
         if u in places:
             made = after[places[u]]
             for view in reversed(views):
@@ -111,11 +104,11 @@ def _follow_places(before: Sequence[UOp], after: Sequence[UOp], known: dict[int,
 
 def _follow_memory(before: Sequence[UOp], after: Sequence[UOp], known: dict[int, UOp]) -> dict[int, UOp]:
     """Returns the buffer of each output after a pass: tinygrad may remove its views."""
-    places = {find_buffer(u): place for place, u in enumerate(before)}
+    places = {loop_packer.find_buffer(u): place for place, u in enumerate(before)}
     slots = {_slot_of(buffer): place for buffer, place in places.items()}
     found: dict[int, UOp] = {}
     for number, u in known.items():
-        buffer = find_buffer(u)
+        buffer = loop_packer.find_buffer(u)
         place = places.get(buffer, slots.get(_slot_of(buffer)))
         if place is not None:
             found[number] = after[place]
@@ -136,7 +129,7 @@ class BufferFollower:
     """Packs what buffers hold. `snippet_buffer_of` returns the BUFFER of the snippet for a leaf of any graph, None for
     another leaf."""
 
-    def __init__(self, packer: LoopPacker, snippet_buffer_of: Callable[[UOp], UOp | None]):
+    def __init__(self, packer: loop_packer.LoopPacker, snippet_buffer_of: Callable[[UOp], UOp | None]):
         self.packer, self.snippet_buffer_of = packer, snippet_buffer_of
 
     def pack_memory(self, sink: UOp, buffer: UOp) -> int:
@@ -145,7 +138,7 @@ class BufferFollower:
         states: list[UOp] = []
         assigns: list[UOp] = []
         for u in sink.toposort():
-            if u.op.name == "AFTER" and self.snippet_buffer_of(find_buffer(u)) is buffer:
+            if u.op.name == "AFTER" and self.snippet_buffer_of(loop_packer.find_buffer(u)) is buffer:
                 states.append(u)
             elif u.op.name == "ASSIGN" and self._is_target(buffer, u):
                 assigns.append(u)
@@ -168,11 +161,13 @@ class BufferFollower:
         a write. `found` is how its contents differ; `nodes` has the nodes of the Capture."""
         for old, new in run.rewrites:
             kind: RewriteKind | None = None
-            made = find_base(new)
+            made = loop_packer.find_base(new)
             is_value = old.op.name in STAGE_OPS and old.src[0].op.name not in {"ASSIGN", "AFTER"}
             if old.op.name == "ASSIGN" and new.op.name != "ASSIGN" and self._is_target(buffer, old):
                 kind = "write"
-            elif is_value and made.op.name == "AFTER" and self.snippet_buffer_of(find_buffer(made)) is buffer:
+            elif (
+                is_value and made.op.name == "AFTER" and self.snippet_buffer_of(loop_packer.find_buffer(made)) is buffer
+            ):
                 kind = "overwrites"
             if kind is not None:
                 rule, node = find_rule_of(run, old, new), nodes.find(old)
@@ -187,7 +182,7 @@ class OrderedKernels:
     """The launches of one schedule, on one memory. `held` has the slot of what each buffer holds after the last
     launch."""
 
-    def __init__(self, graph: UOp, created: Any, packer: LoopPacker):
+    def __init__(self, graph: UOp, created: Any, packer: loop_packer.LoopPacker):
         self.graph, self.packer = graph, packer
         self.launches = list_launches(created)
         # the numbers of the arguments that each launch reads, and of the arguments that it writes
@@ -203,7 +198,7 @@ class OrderedKernels:
                 held = self.packer.graph.nodes[slots[0]]
                 self.held[launch.buffers[0]] = self.packer.graph.add(OpNode("copy", held.dtype, held.shape, slots[1:2]))
                 continue
-            kernel = pack_kernel(launch.ast, {**self.packer.sizes.variables, **launch.variables})
+            kernel = loop_packer.pack_kernel(launch.ast, {**self.packer.sizes.variables, **launch.variables})
             written = dict.fromkeys(kernel.list_written())
             self.accesses.append((kernel.list_read(), written))
             for number in written:
@@ -211,14 +206,14 @@ class OrderedKernels:
 
     def find_slot(self, u: UOp, is_memory: bool) -> int:
         """Returns the slot of an output after the last launch, or of all that its buffer holds. Raises CannotPack."""
-        base = find_base(u)
-        buffer = find_buffer(base)
+        base = loop_packer.find_base(u)
+        buffer = loop_packer.find_buffer(base)
         if is_memory:
             return self.held[buffer] if buffer in self.held else self.packer.pack_memory(u)
         if base.op.name not in {"AFTER", *_MEMORY} or buffer not in self.held:
             return self.packer.pack(u)
         slot = self.held[buffer]
-        for view in reversed(list_views(u)):
+        for view in reversed(loop_packer.list_views(u)):
             slot = self.packer.add_view(view, slot)
         return slot
 
@@ -242,7 +237,7 @@ class OrderedKernels:
             given = states.get((launch.ast, launch.buffers), [])
             for place in read if len(given) == 1 else ():
                 buffer = launch.buffers[place]
-                writer, wanted = writers.get(buffer), self._find_writer(find_base(given[0][place]), buffer)
+                writer, wanted = writers.get(buffer), self._find_writer(loop_packer.find_base(given[0][place]), buffer)
                 if writer is None or writer == wanted:
                     continue
                 # a buffer of the snippet is a node itself
@@ -269,8 +264,8 @@ class OrderedKernels:
         for u in self.graph.toposort():
             known = kernel_of(u)
             if known is not None:
-                given = list_arguments(known[1])
-                found.setdefault((known[0], tuple(map(find_buffer, given))), []).append(given)
+                given = loop_packer.list_arguments(known[1])
+                found.setdefault((known[0], tuple(map(loop_packer.find_buffer, given))), []).append(given)
         return found
 
     def _find_writer(self, state: UOp, buffer: UOp) -> int | None:

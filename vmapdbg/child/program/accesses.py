@@ -11,16 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Literal
 
-from vmapdbg.child.program.linear import (
-    Buffer,
-    LinearProgram,
-    MemoryAccess,
-    ProgramLoop,
-    Undecided,
-    Value,
-    split_conditions,
-    write_expression,
-)
+from vmapdbg.child.program import linear
 from vmapdbg.child.program.reach import Reach, bound_address, count_written, find_reach
 from vmapdbg.model import capture as model
 from vmapdbg.model.vocabulary import LoopKind
@@ -29,7 +20,7 @@ _STORE = re.compile(r"\s*(\*\(.*\) = |(data|temp|acc|buf)\w*\[.*\] = )")
 _LOAD = re.compile(r"\s*[\w<> ]+ val\d+ = [(*]*(\w*)")
 
 
-def find_source_lines(program: LinearProgram, source: str) -> dict[MemoryAccess, int]:
+def find_source_lines(program: linear.LinearProgram, source: str) -> dict[linear.MemoryAccess, int]:
     """Returns the line of the source (from 1) of each store, and of each load that has a line of its own.
 
     Empty if the lines cannot be matched, as for a renderer that writes stores in another way.
@@ -47,7 +38,7 @@ def find_source_lines(program: LinearProgram, source: str) -> dict[MemoryAccess,
             loaded.append((number, match[1]))
     if len(loaded) != len(loads):
         loaded = [(number, name) for number, name in loaded if name not in registers]
-    found: dict[MemoryAccess, int] = {}
+    found: dict[linear.MemoryAccess, int] = {}
     for accesses, numbers in ((stores, store_lines), (loads, [number for number, _ in loaded])):
         if len(accesses) == len(numbers):
             found |= zip(accesses, numbers, strict=True)
@@ -55,15 +46,15 @@ def find_source_lines(program: LinearProgram, source: str) -> dict[MemoryAccess,
 
 
 def find_data(
-    program: LinearProgram, *values: Value, through_local: bool = True
-) -> tuple[set[Value], set[MemoryAccess]]:
+    program: linear.LinearProgram, *values: linear.Value, through_local: bool = True
+) -> tuple[set[linear.Value], set[linear.MemoryAccess]]:
     """Returns all values that some values are computed from, and the loads and stores on the way.
 
     The loop around a store only orders it, and is not followed. Without `through_local`, values that other threads
     stored to LOCAL memory do not count, only the addresses where they are read.
     """
-    found: set[Value] = set()
-    accesses: set[MemoryAccess] = set()
+    found: set[linear.Value] = set()
+    accesses: set[linear.MemoryAccess] = set()
     todo = list(values)
     while todo:
         value = todo.pop()
@@ -89,10 +80,10 @@ def find_data(
 _SPACES: dict[str, Literal["GLOBAL", "LOCAL"]] = {"global": "GLOBAL", "local": "LOCAL"}
 
 
-def find_accesses(program: LinearProgram, source: str) -> tuple[model.Access, ...]:
+def find_accesses(program: linear.LinearProgram, source: str) -> tuple[model.Access, ...]:
     """Returns the facts about each GLOBAL and LOCAL buffer of a linear program, loads and stores apart."""
     lines = find_source_lines(program, source)
-    groups: dict[tuple[Buffer, bool], list[MemoryAccess]] = {}
+    groups: dict[tuple[linear.Buffer, bool], list[linear.MemoryAccess]] = {}
     for access in program.accesses:
         if access.buffer.space in _SPACES and access.buffer.size >= 0:
             groups.setdefault((access.buffer, access.is_store), []).append(access)
@@ -100,14 +91,14 @@ def find_accesses(program: LinearProgram, source: str) -> tuple[model.Access, ..
 
 
 def _describe(
-    program: LinearProgram, lines: Mapping[MemoryAccess, int], accesses: Sequence[MemoryAccess]
+    program: linear.LinearProgram, lines: Mapping[linear.MemoryAccess, int], accesses: Sequence[linear.MemoryAccess]
 ) -> model.Access:
     """Sums up the loads, or the stores, of one buffer."""
     buffer, is_store = accesses[0].buffer, accesses[0].is_store
     reaches: list[Reach] = []
     bounds: list[tuple[int, int]] = []
-    outside: list[MemoryAccess] = []
-    lost: dict[MemoryAccess, tuple[ProgramLoop, ...]] = {}
+    outside: list[linear.MemoryAccess] = []
+    lost: dict[linear.MemoryAccess, tuple[linear.ProgramLoop, ...]] = {}
     for access in accesses:
         reach = _reach_of(access)
         if reach is not None:
@@ -125,7 +116,7 @@ def _describe(
     if is_store and len(reaches) == len(accesses):
         stores, elements, missing = count_written(reaches, buffer.size)
     worst = next(iter([*outside, *lost]), accesses[0])
-    names: dict[Value, str] = {loop: loop.name for access in accesses for loop in access.loops}
+    names: dict[linear.Value, str] = {loop: loop.name for access in accesses for loop in access.loops}
     return model.Access(
         buffer=buffer.name,
         kind="store" if is_store else "load",
@@ -133,8 +124,8 @@ def _describe(
         size=buffer.size,
         lowest=lowest,
         highest=highest,
-        address=write_expression(worst.index, names),
-        gate=worst.gate and write_expression(worst.gate, names),
+        address=linear.write_expression(worst.index, names),
+        gate=worst.gate and linear.write_expression(worst.gate, names),
         source_line=lines.get(worst),
         lost=tuple(map(_describe_loop, lost.get(worst, ()))),
         stores=stores,
@@ -143,16 +134,16 @@ def _describe(
     )
 
 
-def _reach_of(access: MemoryAccess) -> Reach | None:
+def _reach_of(access: linear.MemoryAccess) -> Reach | None:
     """Returns the addresses that an access reaches, None if they are undecided."""
     if any(loop.symbolic for loop in access.loops):
         return None
-    with suppress(Undecided):
+    with suppress(linear.Undecided):
         return find_reach(access.index, access.gate, access.loops, access.width)
     return None
 
 
-def find_bounds(access: MemoryAccess, reach: Reach | None) -> tuple[int, int] | None:
+def find_bounds(access: linear.MemoryAccess, reach: Reach | None) -> tuple[int, int] | None:
     """Returns the lowest and highest element that is accessed; None if it may leave the buffer, or may not."""
     if reach is not None:
         if not reach.steps:
@@ -166,7 +157,9 @@ def find_bounds(access: MemoryAccess, reach: Reach | None) -> tuple[int, int] | 
     return lowest, highest
 
 
-def find_lost(program: LinearProgram, access: MemoryAccess, reach: Reach | None) -> tuple[ProgramLoop, ...]:
+def find_lost(
+    program: linear.LinearProgram, access: linear.MemoryAccess, reach: Reach | None
+) -> tuple[linear.ProgramLoop, ...]:
     """Returns the loops and threads whose steps store different values to the same address: the last value stays.
 
     A loop counts if neither address nor gate uses it and the value does. LOCAL memory belongs to one group of threads
@@ -193,27 +186,27 @@ def find_lost(program: LinearProgram, access: MemoryAccess, reach: Reach | None)
     return tuple(loop for loop in candidates if loop in lost)
 
 
-def find_pinned(program: LinearProgram, access: MemoryAccess) -> list[ProgramLoop]:
+def find_pinned(program: linear.LinearProgram, access: linear.MemoryAccess) -> list[linear.ProgramLoop]:
     """Returns the threads that do not change the address, and whose first step alone passes the gate.
 
     tinygrad puts such a gate on a store that lacks the range of some threads of a group. After a GROUP reduce that is
     right: the first thread stores what LOCAL memory has collected. But a value that differs between threads is lost.
     """
     address, _ = find_data(program, access.index)
-    pinned: list[ProgramLoop] = []
-    for condition in split_conditions(access.gate):
+    pinned: list[linear.ProgramLoop] = []
+    for condition in linear.split_conditions(access.gate):
         compared, _ = find_data(program, condition)
         loops = [loop for loop in access.loops if loop in compared]
         if len(loops) != 1 or loops[0].op != "thread" or loops[0] in address:
             continue
-        with suppress(Undecided):
+        with suppress(linear.Undecided):
             reach = find_reach(loops[0], condition, loops, 1)
             if reach.steps == 1 and reach.highest == 0:
                 pinned += loops
     return pinned
 
 
-def _describe_loop(loop: ProgramLoop) -> model.Loop:
+def _describe_loop(loop: linear.ProgramLoop) -> model.Loop:
     kind: LoopKind = "launch"
     if loop.op == "loop":
         kind = "loop"
@@ -225,10 +218,10 @@ def _describe_loop(loop: ProgramLoop) -> model.Loop:
 # *** accumulators
 
 
-def find_resets(program: LinearProgram, source: str) -> tuple[model.Reset, ...]:
+def find_resets(program: linear.LinearProgram, source: str) -> tuple[model.Reset, ...]:
     """Returns the accumulators that loops add to and initialise in each of their steps."""
     # stores to registers that are read after a loop around the store, with each such loop
-    summed: dict[tuple[MemoryAccess, ProgramLoop], None] = {}
+    summed: dict[tuple[linear.MemoryAccess, linear.ProgramLoop], None] = {}
     for read in program.accesses:
         if read.is_store or read.buffer.space != "register":
             continue
@@ -236,7 +229,7 @@ def find_resets(program: LinearProgram, source: str) -> tuple[model.Reset, ...]:
             for loop in store.loops:
                 if loop not in read.loops and loop.trips > 1 and store.buffer is read.buffer:
                     summed[store, loop] = None
-    found: dict[MemoryAccess, list[ProgramLoop]] = {}
+    found: dict[linear.MemoryAccess, list[linear.ProgramLoop]] = {}
     for store, loop in summed:
         initial = find_initial(program, store, loop)
         if initial is not None and loop not in found.setdefault(initial, []):
@@ -250,11 +243,13 @@ def find_resets(program: LinearProgram, source: str) -> tuple[model.Reset, ...]:
     )
 
 
-def find_initial(program: LinearProgram, store: MemoryAccess, loop: ProgramLoop) -> MemoryAccess | None:
+def find_initial(
+    program: linear.LinearProgram, store: linear.MemoryAccess, loop: linear.ProgramLoop
+) -> linear.MemoryAccess | None:
     """Returns the store that initialises an accumulator in each step of the loop that adds to it, None if the program
     has no such store. It is in the loop, the sum begins with it, and both are at the same place in each step."""
 
-    def is_addressed(access: MemoryAccess) -> bool:
+    def is_addressed(access: linear.MemoryAccess) -> bool:
         return loop in find_data(program, *access.addressing)[0]
 
     stored, accesses = find_data(program, store.value)
@@ -273,7 +268,7 @@ def find_initial(program: LinearProgram, store: MemoryAccess, loop: ProgramLoop)
     return None
 
 
-def has_same_place(initial: MemoryAccess, read: MemoryAccess) -> bool:
+def has_same_place(initial: linear.MemoryAccess, read: linear.MemoryAccess) -> bool:
     """Whether a store writes all that a load reads."""
     if initial.index is read.index:
         return initial.width >= read.width
@@ -283,10 +278,10 @@ def has_same_place(initial: MemoryAccess, read: MemoryAccess) -> bool:
     return first <= wanted and wanted + read.width <= first + initial.width
 
 
-def carries_values(program: LinearProgram, loop: ProgramLoop) -> bool:
+def carries_values(program: linear.LinearProgram, loop: linear.ProgramLoop) -> bool:
     """Returns whether a step of a loop may use what another step left in memory: it reads a register before it writes
     it, or the threads of a group write to their memory."""
-    first: dict[Buffer, MemoryAccess] = {}
+    first: dict[linear.Buffer, linear.MemoryAccess] = {}
     for access in program.accesses:
         if loop not in access.loops:
             continue

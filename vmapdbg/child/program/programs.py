@@ -21,16 +21,8 @@ from typing import Any
 
 from vmapdbg.child.listen.releases import first_element
 from vmapdbg.child.listen.rendering import CompiledKernel, compile_kernel, make_renderer
+from vmapdbg.child.program import linear_reader
 from vmapdbg.child.program.linear import CORE, LinearProgram, ProgramLoop, UOp, Value
-from vmapdbg.child.program.linear_reader import (
-    find_constant,
-    find_space,
-    is_memory,
-    is_variable,
-    loop_name,
-    read_linear,
-    slot_of,
-)
 from vmapdbg.model.wording import first_line
 
 
@@ -69,7 +61,7 @@ def render_program(ast: UOp, target: str) -> RenderedProgram:
     key = ast.key, target
     if key not in _programs:
         compiled = compile_kernel(ast, target)
-        linear = read_linear(compiled.uops)
+        linear = linear_reader.read_linear(compiled.uops)
         _programs[key] = RenderedProgram(compiled, linear, count_work(linear))
     return _programs[key]
 
@@ -141,7 +133,7 @@ def op_weight(op: Any, dtype: Any, target: str) -> int:
             compiled = compile_kernel(kernel, target)
     except Exception:  # a dtype that the target does not have: the op cannot be measured alone
         return 1
-    return max(1, count_work(read_linear(compiled.uops)).ops)
+    return max(1, count_work(linear_reader.read_linear(compiled.uops)).ops)
 
 
 # *** running a linear program
@@ -184,19 +176,23 @@ def run_program(
 ) -> None:
     """Runs a linear program on its arguments, which `memories` has by their numbers. `fixed` maps loops and threads to
     the only step that runs. Raises CannotRun and LeavesMemory."""
-    if any(is_memory(u) and find_space(u) == "image" for u in uops):
+    if any(linear_reader.is_memory(u) and linear_reader.find_space(u) == "image" for u in uops):
         raise CannotRun("its linear program reads or writes an image")
-    arguments = [memories[slot_of(u)] for u in uops if is_memory(u) and find_space(u) == "global"]
+    arguments = [
+        memories[linear_reader.slot_of(u)]
+        for u in uops
+        if linear_reader.is_memory(u) and linear_reader.find_space(u) == "global"
+    ]
     sizes = {"g": [1, 1, 1], "l": [1, 1, 1]}
     for u in uops:
         if u.op.name == "SPECIAL" and u not in fixed:
-            size = find_constant(u.src[0])
+            size = linear_reader.find_constant(u.src[0])
             if size is None:
                 raise CannotRun("the number of its threads depends on a variable")
             kind, axis = str(u.arg)[0], int(str(u.arg)[-1])
             sizes[kind][axis] = int(size)
     program = _make_program(_fix_loops(uops, fixed))
-    for values in _list_values([u for u in uops if is_variable(u)], variables, fixed):
+    for values in _list_values([u for u in uops if linear_reader.is_variable(u)], variables, fixed):
         views = [memoryview(memory) for memory in arguments]
         try:
             program(*views, global_size=tuple(sizes["g"]), local_size=tuple(sizes["l"]), vals=values)
@@ -215,7 +211,7 @@ def _list_values(
     """Yields the values of the variables, in their order, once for each thread of the CPU."""
     choices: list[Sequence[int]] = []
     for u in declared:
-        name = loop_name(u)
+        name = linear_reader.loop_name(u)
         if u in fixed:
             choices.append([fixed[u]])
         elif name == CORE:
@@ -235,7 +231,7 @@ def _fix_loops(uops: Sequence[UOp], fixed: Mapping[UOp, int]) -> list[UOp]:
     made: dict[UOp, UOp] = {}
     # equal ops are one op: the tag keeps ops apart that differ in what they wait for
     for tag, u in enumerate(uops):
-        if u in fixed and not is_variable(u):
+        if u in fixed and not linear_reader.is_variable(u):
             made[u] = TinygradUOp(Ops.CONST, u.dtype, (), fixed[u])
         elif u.op.name == "END" and u.src[1] in fixed:
             made[u] = TinygradUOp(Ops.NOOP, u.dtype, tag=tag)

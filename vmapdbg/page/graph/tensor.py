@@ -10,37 +10,7 @@ from vmapdbg.model.capture import Bufferize, Node
 from vmapdbg.model.vocabulary import EdgeKind
 from vmapdbg.model.wording import cut_end, format_plural
 from vmapdbg.page.format import format_bytes, format_ids, format_shape, star_ambient
-from vmapdbg.page.graph.fold import (
-    Look,
-    fold_graph,
-    gather_boxes,
-    label_layers,
-    list_members,
-    name_far_sources,
-    shorten,
-)
-from vmapdbg.page.graph.items import (
-    LEVELS,
-    BufferMark,
-    DrawnPair,
-    DrawnSchedule,
-    Folding,
-    Group,
-    Item,
-    Stage,
-    collect_items,
-)
-from vmapdbg.page.graph.model import (
-    BUFFERIZES,
-    COMMON,
-    PREFIXES,
-    REMOVED,
-    SIGNS,
-    Graph,
-    GraphCluster,
-    GraphEdge,
-    GraphNode,
-)
+from vmapdbg.page.graph import fold, items, model
 
 _GATHERED = 60
 _BUFFERS_LEVEL = 3
@@ -52,7 +22,7 @@ _LEVEL_NOTES = (
     "all but buffers and scope borders",
     "all but buffers and scope borders, and of these what is alike or hangs together",
 )
-_PASSIVE = BUFFERIZES | {"input", "index"}
+_PASSIVE = model.BUFFERIZES | {"input", "index"}
 _FAR_ROWS = 12
 _LARGE = 150
 _LONGEST_TIP = 600
@@ -74,58 +44,58 @@ _LEGEND = {
 }
 
 
-def build_tensor_graph(pair: DrawnPair, level: int, title: str) -> Graph:
+def build_tensor_graph(pair: items.DrawnPair, level: int, title: str) -> model.Graph:
     """Returns the tensor graphs of a pair folded to `level`. The last level gathers what is left into boxes."""
-    folding = Folding(collect_items(pair), level)
+    folding = items.Folding(items.collect_items(pair), level)
     draft = _Draft(folding, pair, with_removed=level < _BUFFERS_LEVEL)
     draft.draw()
     clusters, colours = tuple(draft.list_clusters()), pair.range_colours
-    graph = Graph("tensor", title, tuple(draft.nodes), tuple(draft.edges), clusters, (), colours, folding.folded)
+    graph = model.Graph("tensor", title, tuple(draft.nodes), tuple(draft.edges), clusters, (), colours, folding.folded)
     if level:
         graph = fold_layers(graph, pair)
-    if level == LEVELS[-1]:
+    if level == items.LEVELS[-1]:
         return _gather(graph, pair.after)
     if len(graph.nodes) >= _LARGE:
-        return name_far_sources(graph, _FAR_ROWS)
+        return fold.name_far_sources(graph, _FAR_ROWS)
     return graph
 
 
-def fold_layers(graph: Graph, pair: DrawnPair) -> Graph:
+def fold_layers(graph: model.Graph, pair: items.DrawnPair) -> model.Graph:
     """Returns the graph with repeated layers drawn once: the layers of a network, and of its gradient."""
 
-    def look(node: GraphNode) -> Look:
+    def look(node: model.GraphNode) -> fold.Look:
         if node.kind in _PASSIVE:
-            return Look(passive=True)
+            return fold.Look(passive=True)
         made = pair.side_of(node.mark).list_nodes(node.members)
         ops = tuple(sorted(Counter(each.op for each in made).items()))
         last = made[-1]
-        return Look(copy=(node.kind, ops, last.shape, last.dtype, node.mark, node.scope))
+        return fold.Look(copy=(node.kind, ops, last.shape, last.dtype, node.mark, node.scope))
 
-    return fold_graph(graph, look, label_layers, "repeated layers").graph
+    return fold.fold_graph(graph, look, fold.label_layers, "repeated layers").graph
 
 
-def _gather(graph: Graph, drawn: DrawnSchedule) -> Graph:
+def _gather(graph: model.Graph, drawn: items.DrawnSchedule) -> model.Graph:
     """Returns the graph with fewer boxes."""
 
-    def describe(nodes: Sequence[GraphNode]) -> list[str]:
-        made = drawn.list_nodes(list_members(nodes))
+    def describe(nodes: Sequence[model.GraphNode]) -> list[str]:
+        made = drawn.list_nodes(fold.list_members(nodes))
         lines: list[str] = []
         sizes = [kept.bytes for node in made if (kept := drawn.index.find_kept(node.id)) is not None]
         if sizes:
             lines.append(f"{format_plural(len(sizes), 'buffer')}, {format_bytes(sum(sizes))}")
         places = dict.fromkeys(node.line for node in made if node.line)
-        return [*lines, *_count_ops(node.op for node in made)[:2], shorten(drawn.places.format_all(places))]
+        return [*lines, *_count_ops(node.op for node in made)[:2], fold.shorten(drawn.places.format_all(places))]
 
-    return gather_boxes(graph, drawn, describe, _GATHERED).graph
+    return fold.gather_boxes(graph, drawn, describe, _GATHERED).graph
 
 
 class _Draft:
     """The nodes and edges drawn so far. Without `with_removed`, a BUFFERIZE that both sides removed is not drawn."""
 
-    def __init__(self, folding: Folding, pair: DrawnPair, with_removed: bool) -> None:
+    def __init__(self, folding: items.Folding, pair: items.DrawnPair, with_removed: bool) -> None:
         self.folding, self.pair, self.with_removed = folding, pair, with_removed
-        self.nodes: list[GraphNode] = []
-        self.edges: list[GraphEdge] = []
+        self.nodes: list[model.GraphNode] = []
+        self.edges: list[model.GraphEdge] = []
         self.groups = {group.key: group for group in folding.groups}
         self.items = {item.key: item for group in folding.groups for item in group.items}
         self.scopes: dict[tuple[str, ...], str] = {}
@@ -147,7 +117,7 @@ class _Draft:
             scope = self.name_scope(last.path)
             label, tooltip, members = make_label(group, drawn), make_tooltip(group, drawn), list_ids(group)
             name, kind = name_node(last), group.kind
-            self.nodes.append(GraphNode(name, kind, label, tooltip, members, scope, last.mark, realized=realized))
+            self.nodes.append(model.GraphNode(name, kind, label, tooltip, members, scope, last.mark, realized=realized))
             for buffer in self._list_drawn(last):
                 self._draw_buffer(buffer, last)
         seen: set[tuple[str, str, str]] = set()
@@ -156,20 +126,20 @@ class _Draft:
                 for source in dict.fromkeys(item.src):
                     self._draw_edge(source, item, group, seen)
 
-    def _list_drawn(self, item: Item) -> list[BufferMark]:
-        return [b for b in item.buffers if self.with_removed or b.kept or b.mark != COMMON or b.lost]
+    def _list_drawn(self, item: items.Item) -> list[items.BufferMark]:
+        return [b for b in item.buffers if self.with_removed or b.kept or b.mark != model.COMMON or b.lost]
 
-    def _draw_buffer(self, buffer: BufferMark, item: Item) -> None:
+    def _draw_buffer(self, buffer: items.BufferMark, item: items.Item) -> None:
         drawn, mark, bufferize = self.pair.side_of(buffer.mark), buffer.mark, buffer.bufferize
         label, tooltip = _label_buffer(buffer, drawn), _describe_buffer(buffer, drawn)
         # the buffer of a VMAPOUT is outside the scope that it ends
         path = item.ambient if item.node.op == "VMAPOUT" else item.path
         name, kind, scope = _name_buffer(buffer), bufferize.outcome, self.name_scope(path)
         lost = bool(buffer.lost)
-        self.nodes.append(GraphNode(name, kind, label, tooltip, (bufferize.node,), scope, mark, alert=lost))
-        self.edges.append(GraphEdge(name_node(item), name, "", tooltip, kind, mark))
+        self.nodes.append(model.GraphNode(name, kind, label, tooltip, (bufferize.node,), scope, mark, alert=lost))
+        self.edges.append(model.GraphEdge(name_node(item), name, "", tooltip, kind, mark))
 
-    def _draw_edge(self, source: str, reader: Item, group: Group, seen: set[tuple[str, str, str]]) -> None:
+    def _draw_edge(self, source: str, reader: items.Item, group: items.Group, seen: set[tuple[str, str, str]]) -> None:
         key = self.folding.of.get(source)
         if key is None or key == group.key:
             return
@@ -184,21 +154,23 @@ class _Draft:
         if (tail, head, label) not in seen:
             seen.add((tail, head, label))
             mark = item.mark
-            if mark == COMMON:
+            if mark == model.COMMON:
                 mark = reader.mark
             tip = f"{item.node.op} {item.node.id} read with {join_ranges(asked)} by {reader.node.op} {reader.node.id}"
-            self.edges.append(GraphEdge(tail, head, shorten(label, 36), tip, kind, mark))
+            self.edges.append(model.GraphEdge(tail, head, fold.shorten(label, 36), tip, kind, mark))
 
-    def _find_tail(self, maker: Group, item: Item) -> tuple[str, EdgeKind]:
+    def _find_tail(self, maker: items.Group, item: items.Item) -> tuple[str, EdgeKind]:
         """Readers of a buffer read its BUFFERIZE: if the sides differ, the BUFFERIZE of after."""
         if item.key != maker.key:
             return name_node(maker.last), "data"
-        drawn = [buffer for buffer in self._list_drawn(item) if buffer.mark != REMOVED or item.mark == REMOVED]
+        drawn = [
+            buffer for buffer in self._list_drawn(item) if buffer.mark != model.REMOVED or item.mark == model.REMOVED
+        ]
         if not drawn:
             return name_node(item), "data"
         return _name_buffer(drawn[0]), drawn[0].bufferize.outcome
 
-    def list_clusters(self) -> Iterable[GraphCluster]:
+    def list_clusters(self) -> Iterable[model.GraphCluster]:
         """Yields the frames of the scopes that have nodes."""
         ranges = self.pair.before.index.ranges | self.pair.after.index.ranges
         for path, name in self.scopes.items():
@@ -206,21 +178,21 @@ class _Draft:
             if path[-1] in ranges:
                 known = ranges[path[-1]]
                 title += f" = {known.size}, {known.axis_type}"
-            yield GraphCluster(name, self.scopes.get(path[:-1]), title, path[-1])
+            yield model.GraphCluster(name, self.scopes.get(path[:-1]), title, path[-1])
 
 
-def name_node(item: Item) -> str:
+def name_node(item: items.Item) -> str:
     """Returns the id in the SVG: `node7`, or `before7` if only the baseline has the node."""
-    if item.mark == REMOVED:
+    if item.mark == model.REMOVED:
         return f"before{item.node.id}"
     return f"node{item.node.id}"
 
 
-def _name_buffer(buffer: BufferMark) -> str:
-    return f"{PREFIXES[buffer.mark]}bufferize{buffer.bufferize.node}"
+def _name_buffer(buffer: items.BufferMark) -> str:
+    return f"{model.PREFIXES[buffer.mark]}bufferize{buffer.bufferize.node}"
 
 
-def list_ids(group: Group) -> tuple[int, ...]:
+def list_ids(group: items.Group) -> tuple[int, ...]:
     """Returns the ids of a group's nodes."""
     return tuple(item.node.id for item in group.items)
 
@@ -228,12 +200,12 @@ def list_ids(group: Group) -> tuple[int, ...]:
 # *** labels and tooltips
 
 
-def make_label(group: Group, drawn: DrawnSchedule) -> tuple[str, ...]:
+def make_label(group: items.Group, drawn: items.DrawnSchedule) -> tuple[str, ...]:
     """Returns the lines of a group's node: id and op, shape and place, ambient ranges, the decision."""
-    node, sign = group.last.node, SIGNS[group.last.mark]
+    node, sign = group.last.node, model.SIGNS[group.last.mark]
     if group.kind == "index":
         value = f"{format_shape(node.shape)} {node.dtype}, {format_plural(len(group.items), 'node')} from constants"
-        return (f"{sign}{node.id} index arithmetic", shorten(value))
+        return (f"{sign}{node.id} index arithmetic", fold.shorten(value))
     ops = [item.node.op for item in group.items]
     if len(ops) > _MOST_OPS or len(ops) == 1:
         title = [f"{sign}{node.id} {_name_op(node)}", *_count_ops(ops[:-1])]
@@ -252,7 +224,7 @@ def make_label(group: Group, drawn: DrawnSchedule) -> tuple[str, ...]:
 
 def _name_op(node: Node) -> str:
     if node.op in ("REDUCE_AXIS", "REDUCE", "VMAPIN", "VMAPOUT", "COPY") and node.arg:
-        return f"{node.op} {shorten(node.arg, 24)}"
+        return f"{node.op} {fold.shorten(node.arg, 24)}"
     return node.op
 
 
@@ -268,20 +240,20 @@ def _count_ops(ops: Iterable[str]) -> list[str]:
     return lines
 
 
-def _label_value(group: Group, drawn: DrawnSchedule) -> list[str]:
+def _label_value(group: items.Group, drawn: items.DrawnSchedule) -> list[str]:
     node, first = group.last.node, group.items[0]
     shape = format_shape(node.shape)
     if group.kind == "view":
         source = drawn.index.node(next(iter(first.node.src), None))
-        if source is not None and source.shape is not None and first.mark != REMOVED:
+        if source is not None and source.shape is not None and first.mark != model.REMOVED:
             shape = f"{format_shape(source.shape)} -> {shape}"
-        lines = [shorten(shape)]
+        lines = [fold.shorten(shape)]
     else:
         place = drawn.places.format(node.line, brief=True)
-        value = shorten(f"{shape} {node.dtype}")
-        lines = [f"{value}  {shorten(place, 30)}".strip()]
+        value = fold.shorten(f"{shape} {node.dtype}")
+        lines = [f"{value}  {fold.shorten(place, 30)}".strip()]
     if group.constants:
-        lines.append(shorten("const " + ", ".join(group.constants)))
+        lines.append(fold.shorten("const " + ", ".join(group.constants)))
     if group.last.ambient:
         lines.append(star_ranges(group.last.ambient))
     return [line for line in lines if line]
@@ -298,7 +270,7 @@ def star_ranges(names: Iterable[str]) -> str:
     return " ".join(f"{name}*" for name in names)
 
 
-def make_tooltip(group: Group, drawn: DrawnSchedule) -> str:
+def make_tooltip(group: items.Group, drawn: items.DrawnSchedule) -> str:
     """Returns what is known of a group's nodes, the last node first."""
     tips = [_describe_node(item, drawn) for item in reversed(group.items[-_MOST_TIPS:])]
     left = len(group.items) - len(tips)
@@ -307,11 +279,11 @@ def make_tooltip(group: Group, drawn: DrawnSchedule) -> str:
     return "\n".join(tips)
 
 
-def _describe_node(item: Item, drawn: DrawnSchedule) -> str:
+def _describe_node(item: items.Item, drawn: items.DrawnSchedule) -> str:
     """Returns one node in a few lines: id, op, shape, ranges, ambient ranges, reason, line."""
     node = item.node
-    name = f"{SIGNS[item.mark]}node {node.id}"
-    if item.mark == REMOVED:
+    name = f"{model.SIGNS[item.mark]}node {node.id}"
+    if item.mark == model.REMOVED:
         name += " of the baseline"
     title = f"{name}: {node.op} {node.arg}".rstrip()
     lines = [f"{title} {node.dtype} {format_shape(node.shape)}".rstrip()]
@@ -323,7 +295,7 @@ def _describe_node(item: Item, drawn: DrawnSchedule) -> str:
         lines.append(f"  realized, {node.realized.reason}: {node.realized.detail}")
     if node.unsplit is not None:
         lines.append(f"  not split: {node.unsplit.detail}")
-    if item.mark == COMMON and item.changed:
+    if item.mark == model.COMMON and item.changed:
         detail = item.before.realized and item.before.realized.detail
         lines.append(f"  baseline {_name_decision(item.before)}: {detail or ''}")
     if node.line is not None:
@@ -336,17 +308,17 @@ def join_ranges(names: Sequence[str] | None) -> str:
     return ", ".join(names or ()) or "-"
 
 
-def _label_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> tuple[str, ...]:
-    bufferize, sign = buffer.bufferize, SIGNS[buffer.mark]
+def _label_buffer(buffer: items.BufferMark, drawn: items.DrawnSchedule) -> tuple[str, ...]:
+    bufferize, sign = buffer.bufferize, model.SIGNS[buffer.mark]
     ambient = drawn.index.ambient_of(bufferize.node)
     closed = star_ambient(bufferize.closed_ranges, ambient)
     lost = [f"{name} NOT closed" for name in buffer.lost]
     space = "" if bufferize.addrspace == "GLOBAL" else f" {bufferize.addrspace}"
     size = f"{_format_size(bufferize, drawn)}{space}, {bufferize.outcome}"
-    return (*lost, shorten(f"{sign}{drawn.schedule.buffer_op} ({closed})"), size)
+    return (*lost, fold.shorten(f"{sign}{drawn.schedule.buffer_op} ({closed})"), size)
 
 
-def _format_size(bufferize: Bufferize, drawn: DrawnSchedule) -> str:
+def _format_size(bufferize: Bufferize, drawn: items.DrawnSchedule) -> str:
     """Returns the size of a buffer as `3x2 = 6, 48 B`."""
     sizes = [drawn.index.size_of(name) for name in bufferize.closed_ranges]
     if len(sizes) < 2 or None in sizes:
@@ -354,7 +326,7 @@ def _format_size(bufferize: Bufferize, drawn: DrawnSchedule) -> str:
     return f"{'x'.join(map(str, sizes))} = {bufferize.size:,}, {format_bytes(bufferize.bytes)}"
 
 
-def _describe_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> str:
+def _describe_buffer(buffer: items.BufferMark, drawn: items.DrawnSchedule) -> str:
     bufferize = buffer.bufferize
     lines = [
         f"{drawn.schedule.buffer_op} of node {bufferize.node}, {bufferize.outcome}: {bufferize.reason}",
@@ -364,7 +336,7 @@ def _describe_buffer(buffer: BufferMark, drawn: DrawnSchedule) -> str:
     return "\n".join(cut_end(line, _LONGEST_TIP) for line in lines)
 
 
-STAGE = Stage(
+STAGE = items.Stage(
     title="tensor graph",
     build=build_tensor_graph,
     legend=_LEGEND,

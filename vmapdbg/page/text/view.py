@@ -14,15 +14,7 @@ from vmapdbg.diff.result import CaptureDiff, ScheduleDiff, Totals, ValueDiff
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
-from vmapdbg.page.format import (
-    format_bytes,
-    format_ratio,
-    format_seconds,
-    format_shape,
-    join_change,
-    round_count,
-    star_ambient,
-)
+from vmapdbg.page import format as formats
 from vmapdbg.page.sections import SECTIONS, load_section
 from vmapdbg.page.sentences import Names
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, CHANGED, Page, Piece
@@ -157,7 +149,7 @@ class ScheduleView:
 
     def names(self, names: Iterable[str], *, ambient: Collection[str] = ()) -> Text:
         """Returns range names as `rm1*, r4`: vmap ranges coloured, the `ambient` ones with a `*`."""
-        whole = self.page.text(star_ambient(names, ambient))
+        whole = self.page.text(formats.star_ambient(names, ambient))
         for match in _VMAP_NAME.finditer(whole.plain):
             whole.stylize(VMAP, *match.span())
         return whole
@@ -172,7 +164,7 @@ class ScheduleView:
                 continue
             for sign, style, names in (("-", BEFORE, left[i:end]), ("+", AFTER, right[j:end_after])):
                 for name in names:
-                    parts.append(self.page.text(sign + star_ambient([name], ambient), f"bold {style}"))
+                    parts.append(self.page.text(sign + formats.star_ambient([name], ambient), f"bold {style}"))
         return self.page.join("(", Text(", ").join(parts), ")")
 
 
@@ -200,7 +192,7 @@ def print_schedule(view: ScheduleView, only: Collection[str] = SECTIONS) -> None
 
 def name_schedule(pair: ScheduleDiff) -> str:
     """Returns the index of a schedule, `3 -> 2` if it differs."""
-    return join_change(format_known("{}", pair.before), format_known("{}", pair.after))
+    return formats.join_change(format_known("{}", pair.before), format_known("{}", pair.after))
 
 
 def name_only_side(pair: ScheduleDiff) -> str:
@@ -258,17 +250,17 @@ def describe_totals(page: Page, before: Totals, after: Totals) -> list[Text]:
     for label, name, write in (
         ("kernels", "kernels", str),
         ("copies", "copies", str),
-        ("executed ops", "executed_ops", round_count),
-        ("moved", "bytes", format_bytes),
-        ("buffers", "buffer_bytes", format_bytes),
-        ("LOCAL", "local_bytes", format_bytes),
-        ("threads", "threads", round_count),
-        ("time in kernels", "seconds", format_seconds),
+        ("executed ops", "executed_ops", formats.round_count),
+        ("moved", "bytes", formats.format_bytes),
+        ("buffers", "buffer_bytes", formats.format_bytes),
+        ("LOCAL", "local_bytes", formats.format_bytes),
+        ("threads", "threads", formats.round_count),
+        ("time in kernels", "seconds", formats.format_seconds),
     ):
         one, other = getattr(before, name), getattr(after, name)
         ratio = ""
         if name in ("executed_ops", "bytes", "buffer_bytes", "seconds"):
-            ratio = format_ratio(one or 0, other or 0)
+            ratio = formats.format_ratio(one or 0, other or 0)
         if one != other and None not in (one, other):
             parts.append(page.join(f"{label} ", (write(one), BEFORE), " -> ", (write(other), AFTER), ratio))
     return parts
@@ -333,7 +325,9 @@ def format_output(page: Page, item: ValueDiff) -> Text:
     if item.dtype_before is None or item.dtype_after is None:
         return page.text(f"output {item.number}: not compared (it exists on one side only)")
     style = STATUS_STYLES.get(item.status, "")
-    shape = page.change(format_shape(item.shape_before) or "none", format_shape(item.shape_after) or "none")
+    shape = page.change(
+        formats.format_shape(item.shape_before) or "none", formats.format_shape(item.shape_after) or "none"
+    )
     dtype = page.change(item.dtype_before, item.dtype_after)
     difference = _describe_difference(page, item)
     return page.join(f"output {item.number} ", shape, " ", dtype, ": ", (item.status, style), *difference)
