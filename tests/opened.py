@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from vmapdbg.notebook import ReportFrame
-
 EVIL = "</script><img src=x onerror=document.title='hacked'>"
 
 
@@ -65,12 +63,3 @@ def check_names_are_text(report: Opened) -> None:
     assert report.page.locator("img").count() == 0
     assert report.page.title() != "hacked"
     assert report.said == []
-
-
-def open_in_notebook(browser: Any, page: Path, folder: Path) -> tuple[Opened, Any]:
-    """Opens a page of `report` as the cell magic shows it, in a frame of a notebook's page, and returns both."""
-    notebook = folder / "notebook.html"
-    shown = ReportFrame(page.read_text(encoding="utf-8"))._repr_html_()
-    notebook.write_text(f"<!doctype html><title>n</title>{shown}", encoding="utf-8")
-    opened = Opened(browser, notebook)
-    return opened, opened.page.frame_locator("iframe")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from captures import long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule
-from opened import EVIL, Opened, check_follows_system, check_names_are_text, open_in_notebook, open_page
+from opened import EVIL, Opened, check_follows_system, check_names_are_text, open_page
 
 from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.page.html.page import render_report
@@ -129,19 +129,6 @@ def test_an_address_opens_at_its_place(browser: Any, tmp_path: Path) -> None:
     report.page.reload()
     assert report.page.locator("details.kernel.chosen").count() == 1
     assert report.said == []
-
-
-def test_inside_a_notebook_the_page_works_and_reaches_nothing_of_it(browser: Any, tmp_path: Path) -> None:
-    """As the cell magic shows it: in a frame of the notebook's page, with styles and scripts of its own."""
-    opened, frame = open_in_notebook(browser, write(tmp_path, lost_range()), tmp_path)
-    address = opened.page.url
-    frame.locator("details.kernel summary").first.click()
-    assert frame.locator("tr.lit").count() > 0
-    assert "kernel" in frame.locator("#why h4").inner_text()
-    opened.page.keyboard.press("Escape")
-    assert frame.locator(".lit").count() == 0
-    assert opened.page.url == address
-    assert opened.said == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -35,8 +35,6 @@ LOST = "all,-ambient-ranges"
 NOT_PRINTED = {
     ("commands.md", "vmapdbg show SNIPPET"): "what can be typed",
     ("lint.md", "vmapdbg lint [SNIPPET"): "what can be typed",
-    ("report.md", "%load_ext"): "a cell of a notebook",
-    ("report.md", "%%vmapdbg"): "a cell of a notebook",
     ("tinygrads.md", "each of these 7 decisions"): "a search; tests/releases/test_decisions.py makes one like it",
 }
 

@@ -30,7 +30,6 @@ ORDER = (
     "child",
     "page",
     "commands",
-    "notebook",
     "pytest_plugin",
     "__main__",
 )

@@ -63,8 +63,7 @@
   }
 
   function writeAddress(place) {
-    // inside a notebook the page has no address
-    if (location.protocol !== "about:") history.replaceState(null, "", `#${place}`);
+    history.replaceState(null, "", `#${place}`);
   }
 
   function mark(element, isLit, isChosen) {
