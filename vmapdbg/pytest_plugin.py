@@ -6,7 +6,6 @@ It is off by default and then imports nothing; tests that use its fixtures are s
     capture                  `with capture() as c: ...`, then `c.kernels`, `c.schedules`, `c.findings`
     assert_kernels(n)        the last capture has n kernels
     assert_no_findings()     lint finds nothing in it
-    assert_schedule_matches("name")   it is as in the snapshot file; `--vmapdbg-update` writes the file
 
 The table `[tool.vmapdbg]` of a pyproject.toml has the defaults: `target` and `patches` come from pytest's rootdir,
 because all tests run in one process; `select` and `ignore` come from the folder of the test's file, or above it.
@@ -14,8 +13,6 @@ because all tests run in one process; `select` and `ignore` come from the folder
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -27,16 +24,12 @@ if TYPE_CHECKING:
     from vmapdbg.child.listen.recorder import Recorder
     from vmapdbg.model.capture import Capture, Finding, Kernel, Schedule
 
-FOLDER = "schedules"
-"""The folder of snapshots next to the test's file: `schedules/TEST_FILE/NAME.txt`."""
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("vmapdbg", "vmapdbg: schedules of tinygrad")
     group.addoption("--vmapdbg", action="store_true", help="Install vmapdbg's fixtures, and its patches if they fit.")
     group.addoption("--vmapdbg-patches", metavar="SPEC", help="Which patches are on (default: all).")
     group.addoption("--vmapdbg-target", metavar="TARGET", help="Render kernels for it (default: c).")
-    group.addoption("--vmapdbg-update", action="store_true", help="Write the snapshots of assert_schedule_matches.")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -184,52 +177,3 @@ def assert_no_findings(_vmapdbg: Session) -> Callable[..., None]:
             pytest.fail(f"{format_plural(len(found), 'finding')}:{listed}", pytrace=False)
 
     return check
-
-
-@pytest.fixture
-def assert_schedule_matches(_vmapdbg: Session) -> Callable[[str], None]:
-    """`assert_schedule_matches("softmax")`: the last capture is as in `schedules/TEST_FILE/softmax.txt`."""
-
-    def check(name: str) -> None:
-        __tracebackhide__ = True
-        from vmapdbg.model.store import StoreError, write_atomically
-
-        if not name or name.strip(".") != name or not all(c.isalnum() or c in "._-" for c in name):
-            pytest.fail(f"{name!r} is not a name for a snapshot: use letters, digits, . _ -", pytrace=False)
-        file = _vmapdbg.test_file.parent / FOLDER / _vmapdbg.test_file.stem / f"{name}.txt"
-        text = format_snapshot(_vmapdbg.need_last().capture)
-        if _vmapdbg.config.option.vmapdbg_update:
-            try:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(file, text)
-            except (OSError, StoreError) as error:
-                pytest.fail(str(error), pytrace=False)
-            return
-        if not file.is_file():
-            pytest.fail(f"there is no snapshot {file}: pytest --vmapdbg --vmapdbg-update writes it", pytrace=False)
-        expected = file.read_text(encoding="utf-8")
-        if expected != text:
-            lines = expected.splitlines(), text.splitlines()
-            shown = "\n".join(difflib.unified_diff(*lines, "snapshot", "now", lineterm="", n=2))
-            pytest.fail(f"the schedule differs from {file} (--vmapdbg-update accepts it)\n{shown}", pytrace=False)
-
-    return check
-
-
-def format_snapshot(capture: Capture) -> str:
-    """Returns target, patches, and for each schedule its kernels: launch, work, buffers.
-
-    It leaves out user lines, ids and the numbers in kernel names, because they change without a change of a schedule.
-    """
-    on = ", ".join(name for name, state in capture.patches.items() if state)
-    lines = [f"target {capture.target}", f"patches {on}"]
-    for schedule in capture.schedules:
-        lines += ["", f"schedule {schedule.index}: kernels {len(schedule.kernels)}, copies {schedule.copies}"]
-        for kernel in schedule.kernels:
-            # tinygrad counts kernels of one name in a process: r_4_4, r_4_4n1, r_4_4n2
-            lines.append(f"  kernel {re.sub(r'n[0-9]+$', '', kernel.name)}")
-            lines.append(f"    threads {kernel.threads}, launches {kernel.launches}, LOCAL {kernel.local_bytes} bytes")
-            lines.append(f"    executed ops {kernel.executed_ops}, moved {kernel.bytes} bytes")
-            for buffer in kernel.buffers:
-                lines.append(f"    {buffer.access} {buffer.name}: {buffer.size} {buffer.dtype}")
-    return "\n".join(lines) + "\n"

@@ -24,11 +24,6 @@ def test_kernels(capture, assert_kernels, assert_no_findings):
     with capture() as again:
         Tensor.empty(4, 4).softmax().realize()
     assert [k.key for k in again.kernels] == [k.key for k in c.kernels]
-
-def test_snapshot(capture, assert_schedule_matches):
-    with capture():
-        (Tensor.empty(4, 4) + 1).realize()
-    assert_schedule_matches("plus")
 """
 LOST = """
 from tinygrad import Tensor, UOp, dtypes
@@ -100,32 +95,15 @@ def test_off_means_off(tmp_path: Path) -> None:
     assert "needs pytest --vmapdbg" in done.stdout
 
 
-def test_counts_findings_and_snapshots(tmp_path: Path) -> None:
-    (tmp_path / "test_a.py").write_text(TESTS, encoding="utf-8")
-    first = run_pytest(tmp_path, "--vmapdbg")
-    file = tmp_path / "schedules" / "test_a" / "plus.txt"
-    assert first.returncode == 1
-    assert "there is no snapshot" in first.stdout
-    assert "--vmapdbg-update" in first.stdout
-    assert not file.exists()
-    assert run_pytest(tmp_path, "--vmapdbg", "--vmapdbg-update").returncode == 0
-    text = file.read_text(encoding="utf-8")
-    assert text.startswith("target c\npatches vmap-ops, ")
-    assert "\n  kernel E_4_4\n" in text
-    assert list(file.parent.iterdir()) == [file]
-    file.write_text(text.replace("executed ops 16", "executed ops 15"), encoding="utf-8")
-    changed = run_pytest(tmp_path, "--vmapdbg")
-    assert changed.returncode == 1
-    assert "-    executed ops 15, moved 128 bytes\n+    executed ops 16, moved 128 bytes" in changed.stdout
+WORKERS = ["-p", "xdist.plugin", "-n", "2"]
 
 
-@pytest.mark.slow
-def test_counts_findings_and_snapshots_in_workers_of_xdist(tmp_path: Path) -> None:
-    """A worker has its own process, and other kernels before."""
+@pytest.mark.parametrize("options", [[], pytest.param(WORKERS, marks=pytest.mark.slow, id="xdist")])
+def test_counts_and_findings(tmp_path: Path, options: list[str]) -> None:
+    """A worker of xdist has its own process, and other kernels before."""
     (tmp_path / "test_a.py").write_text(TESTS, encoding="utf-8")
-    assert run_pytest(tmp_path, "--vmapdbg", "--vmapdbg-update").returncode == 0
-    again = run_pytest(tmp_path, "--vmapdbg", "-p", "xdist.plugin", "-n", "2")
-    assert again.returncode == 0, again.stdout
+    done = run_pytest(tmp_path, "--vmapdbg", *options)
+    assert done.returncode == 0, done.stdout
 
 
 def test_failures_say_what_and_where(tmp_path: Path) -> None:
@@ -229,17 +207,3 @@ def test_a_mistake_in_the_table_is_one_line(tmp_path: Path, line: str, words: st
 def test_a_check_without_a_capture(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text("def test_a(assert_kernels): assert_kernels(1)\n", encoding="utf-8")
     assert "nothing was captured in this test yet" in run_pytest(tmp_path, "--vmapdbg").stdout
-
-
-def test_a_snapshot_stays_in_its_folder(tmp_path: Path) -> None:
-    names = ["../up", "", ".", "a/b"]
-    text = (
-        f"import pytest\n@pytest.mark.parametrize('name', {names})\n"
-        "def test_a(capture, assert_schedule_matches, name):\n"
-        "  with capture(): pass\n  assert_schedule_matches(name)\n"
-    )
-    (tmp_path / "test_a.py").write_text(text, encoding="utf-8")
-    done = run_pytest(tmp_path, "--vmapdbg", "--vmapdbg-update")
-    for name in names:
-        assert f"{name!r} is not a name for a snapshot" in done.stdout
-    assert [path.name for path in tmp_path.iterdir() if path.suffix != ""] == ["test_a.py"]
