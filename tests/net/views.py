@@ -104,11 +104,6 @@ class View:
     def reads_capture(self) -> bool:
         return "{saved}" in self.command
 
-    def is_wanted(self, names: Sequence[str]) -> bool:
-        """Whether one of the names is the view's, or its beginning (`show`, `diff.none`), or is `saved` and the view is
-        of a saved capture."""
-        return any(f"{self.name}.".startswith(f"{name}.") or (name == "saved" and self.reads_capture) for name in names)
-
     def fill(self, program: str, state: str) -> list[str]:
         """Returns the arguments of the tool, for a program in a state."""
         words = {
@@ -121,7 +116,8 @@ class View:
 
 
 def list_views(state: str, wanted: Sequence[str]) -> list[View]:
-    """Returns the views of a state that are wanted; all where `wanted` is empty."""
+    """Returns the views of a state whose names, or the beginnings of their names (`show`, `diff.none`), are wanted; all
+    if `wanted` is empty."""
     single = {**RUNS, **SAVED}
     if state in FEW_STATES:
         single |= FEW_RUNS
@@ -130,7 +126,7 @@ def list_views(state: str, wanted: Sequence[str]) -> list[View]:
     views = [View(name, command) for name, command in single.items()]
     for before in BEFORE.get(state, ()):
         views += [View(name.format(before=before), command, before) for name, command in PAIRS.items()]
-    return [view for view in views if not wanted or view.is_wanted(wanted)]
+    return [view for view in views if not wanted or any(f"{view.name}.".startswith(f"{name}.") for name in wanted)]
 
 
 def list_programs(only: Sequence[str] = ("",)) -> list[Path]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
+import lzma
 import os
 import re
 import runpy
@@ -14,9 +16,11 @@ import sysconfig
 import tempfile
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from tests.net.differences import Difference, compare_texts
 from tests.net.views import ROOT, RUN, RUNS, STOPPED, View, list_views
 
 _LONGEST = 300
@@ -24,8 +28,6 @@ _LONGEST = 300
 _FILES = ("stdout", "stderr", "out.dot", "out.json", "out.svg", "out.html")
 Outputs: TypeAlias = dict[str, dict[str, str]]
 """What commands print, by the name of the state and of the view."""
-_warm: set[str] = set()
-"""The commands whose modules this process has imported."""
 _SCRUBBED = {
     r"\d{4}-\d\d-\d\d \d\d:\d\d": "DATE",
     # of two captures that were saved in the same minute the tool prints one date
@@ -37,6 +39,39 @@ _SCRUBBED = {
     r" at 0x[0-9a-f]+": " at ADDRESS",
     r"/tmp/(vmapdbg-|tmp)\w+": "TEMP",
 }
+
+
+@dataclass
+class Worked:
+    """The result of a program: how many outputs were recorded or compared, which of them differ, and how many have no
+    recorded output."""
+
+    outputs: int = 0
+    differences: list[Difference] = field(default_factory=list[Difference])
+    unknown: int = 0
+
+
+def work_on(program: Path, states: Sequence[str], views: Sequence[str], folder: Path, records: bool) -> Worked:
+    """Records the outputs of a program in a file of `folder`, or compares them with that file; runs in a worker."""
+    outputs = observe_program(program, states, views)
+    file = folder / f"{program.stem}.json.xz"
+    known: Outputs = json.loads(lzma.decompress(file.read_bytes())) if file.exists() else {}
+    if records:
+        merged = {state: {**known.get(state, {}), **outputs.get(state, {})} for state in {**known, **outputs}}
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(lzma.compress(json.dumps(merged).encode()))
+        return Worked(sum(map(len, outputs.values())))
+    worked = Worked()
+    for state, texts in outputs.items():
+        for view, after in texts.items():
+            before = known.get(state, {}).get(view)
+            if before is None:
+                worked.unknown += 1
+                continue
+            worked.outputs += 1
+            if before != after:
+                worked.differences.append(compare_texts(f"{program.stem}/{state}/{view}", before, after))
+    return worked
 
 
 def set_environment() -> None:
@@ -83,9 +118,8 @@ def run_view(view: View, program: str, state: str) -> str:
     if process == 0:
         os._exit(_be_tool(arguments))
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    if view.command not in _warm:
-        _warm.add(view.command)
-        _import_all(Path("modules").read_text(encoding="utf-8").split() if Path("modules").exists() else [])
+    if Path("modules").exists():
+        _import_all(Path("modules").read_text(encoding="utf-8").split())
     parts = [f"$ vmapdbg {' '.join(arguments)}\nexit {status}\n"]
     for name in _FILES:
         if Path(name).exists():
