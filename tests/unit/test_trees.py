@@ -1,7 +1,11 @@
-"""Which tinygrad `--tinygrad` names: what is fetched, what is kept, and what is refused with which line."""
+"""Which tinygrad `--tinygrad` names: what is fetched, what is kept, and what is refused with which line.
+
+A tinygrad that is installed from its checkout (`pip install -e`) is the release only at the release's tag.
+"""
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import subprocess
 import sys
@@ -10,16 +14,8 @@ from pathlib import Path
 import pytest
 
 from vmapdbg.install import trees
-from vmapdbg.install.trees import (
-    TreeError,
-    cache_entry,
-    describe_commit,
-    find_tree,
-    is_checkout,
-    list_commits,
-    parse_name,
-    repository_of,
-)
+from vmapdbg.install.overlay import TINYGRAD_VERSION, find_editable, installed_folder
+from vmapdbg.install.trees import TreeError, cache_entry, find_tree
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +65,9 @@ def test_a_folder_is_taken_as_it_is(checkout: Path, cache: Path) -> None:
     assert not cache.exists()
 
 
-def test_a_revision_is_extracted_and_the_checkout_stays_as_it_was(checkout: Path, cache: Path) -> None:
+def test_a_revision_is_extracted_and_the_checkout_stays_as_it_was(
+    checkout: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (checkout / "tinygrad" / "__init__.py").write_text("# not committed\n", encoding="utf-8")
     before = git(checkout, "status", "--porcelain")
     tree = find_tree(f"{checkout}@master~1")
@@ -78,21 +76,17 @@ def test_a_revision_is_extracted_and_the_checkout_stays_as_it_was(checkout: Path
     assert tree.commit == git(checkout, "rev-parse", "master~1")
     assert git(checkout, "status", "--porcelain") == before
     assert list_names(cache / "commits") == [tree.commit]
-
-
-def test_a_revision_alone_is_one_of_the_working_directory(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a revision alone is one of the working directory
     monkeypatch.chdir(checkout)
     assert find_tree("@HEAD~1").version == "0.12.0"
 
 
 def test_the_commits_between_two_are_in_order(checkout: Path) -> None:
-    commits = list_commits(repository_of(checkout), "old", "master")
-    assert [describe_commit(checkout, commit).split(" ", 2)[2] for commit in commits] == [
-        "version 0.12.0",
-        "version 0.13.0",
-    ]
+    commits = trees.list_commits(trees.repository_of(checkout), "old", "master")
+    described = [trees.describe_commit(checkout, commit).split(" ", 2)[2] for commit in commits]
+    assert described == ["version 0.12.0", "version 0.13.0"]
     with pytest.raises(TreeError, match="master is not an ancestor of old"):
-        list_commits(checkout, "master", "old")
+        trees.list_commits(checkout, "master", "old")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +119,7 @@ def test_an_unknown_release_is_one_line(
 def test_a_folder_called_like_a_version_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_package(tmp_path / "0.14.0", "0.13.0")
-    assert parse_name("0.14.0").path == Path("0.14.0")
+    assert trees.parse_name("0.14.0").path == Path("0.14.0")
 
 
 def test_without_git_a_revision_is_one_line(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,11 +129,11 @@ def test_without_git_a_revision_is_one_line(checkout: Path, monkeypatch: pytest.
 
 
 def test_only_a_package_next_to_a_repository_or_a_release_is_a_checkout(checkout: Path, tmp_path: Path) -> None:
-    assert is_checkout(checkout)
+    assert trees.is_checkout(checkout)
     write_package(tmp_path / "plain", "0.13.0")
-    assert not is_checkout(tmp_path / "plain")
+    assert not trees.is_checkout(tmp_path / "plain")
     (tmp_path / "plain" / "tinygrad.egg-info").mkdir()
-    assert is_checkout(tmp_path / "plain")
+    assert trees.is_checkout(tmp_path / "plain")
 
 
 # *** the cache
@@ -169,10 +163,7 @@ def test_a_release_is_fetched_once(tmp_path: Path, cache: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("stderr", "line"),
     [
-        (
-            "ERROR: Could not find a version for tinygrad==9.0 (from versions: 0.12.0, 0.14.0)",
-            "the package index has 0.12.0, 0.14.0",
-        ),
+        ("ERROR: Could not find tinygrad==9.0 (from versions: 0.12.0, 0.14.0)", "the package index has 0.12.0, 0.14.0"),
         ("WARNING: Retrying\nERROR: Could not find a version (from versions: none)", "from versions: none"),
         ("", "it said nothing"),
     ],
@@ -216,3 +207,59 @@ def test_two_processes_may_fill_it_at_once(cache: Path) -> None:
         barrier = manager.Barrier(2)
         assert set(pool.map(fill, [barrier, barrier], chunksize=1)) == {str(cache / "commits" / "same")}
     assert list_names(cache / "commits") == ["same"]
+
+
+# *** installed from its checkout
+
+
+@pytest.fixture
+def installed(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with a space in its path, at the release's tag, installed in front of any other tinygrad."""
+    git(checkout, "tag", f"v{TINYGRAD_VERSION}")
+    folder = checkout.rename(tmp_path / "my checkout")
+    info = tmp_path / "site" / f"tinygrad-{TINYGRAD_VERSION}.dist-info"
+    info.mkdir(parents=True)
+    metadata = f"Metadata-Version: 2.1\nName: tinygrad\nVersion: {TINYGRAD_VERSION}\n"
+    (info / "METADATA").write_text(metadata, encoding="utf-8")
+    note = {"dir_info": {"editable": True}, "url": folder.as_uri()}
+    (info / "direct_url.json").write_text(json.dumps(note), encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
+    return folder
+
+
+def test_a_checkout_is_found_by_what_pip_noted(installed: Path) -> None:
+    assert find_editable() == installed.resolve()
+    assert installed_folder() == installed.resolve() / "tinygrad"
+    # where the path has a folder of that name that is no package, or nothing
+    (installed.parent / "overlay" / "tinygrad").mkdir(parents=True)
+    found = trees.find_imported([str(installed.parent / "overlay")])
+    assert found is not None
+    assert found.folder == installed.resolve()
+
+
+def is_release_now(folder: Path) -> bool:
+    find_tree.cache_clear()
+    return trees.is_release(find_tree(str(folder)))
+
+
+def test_its_tag_decides(installed: Path) -> None:
+    assert is_release_now(installed)
+    (installed / "notes.txt").write_text("not part of git", encoding="utf-8")
+    assert is_release_now(installed)
+    # the release somewhere else is not the tinygrad that is imported
+    git(installed, "clone", "-q", ".", str(installed.parent / "other"))
+    assert not is_release_now(installed.parent / "other")
+    (installed / "tinygrad" / "tensor.py").write_text("X = 2\n", encoding="utf-8")
+    assert not is_release_now(installed)
+    git(installed, "commit", "-qam", "later")
+    assert not is_release_now(installed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "{}", '{"url": "file:///x", "dir_info": {}}', '{"url": "git+https://x", "dir_info": {"editable": true}}'],
+)
+def test_folders_that_are_not_checkouts(text: str, installed: Path) -> None:
+    (note,) = (installed.parent / "site").glob("*/direct_url.json")
+    note.write_text(text, encoding="utf-8")
+    assert find_editable() is None

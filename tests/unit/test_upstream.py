@@ -1,0 +1,165 @@
+"""`python -m tests.upstream` is strict: it fails for a difference that is not listed, and for a listed difference that
+is gone. In the lane of fusion, fewer kernels are listed with both counts.
+
+If one of these fails, CI may pass although the overlay breaks programs that work on stock tinygrad.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.upstream import __main__ as lane
+from tests.upstream import compare, fetch
+from tests.upstream.compare import Listed, SideResult, TableError, TestResult
+from tests.upstream.fusion import Counts, compare_counts, find_counts, format_counts, read_counts
+from tests.upstream.sides import Bench, Side
+
+UPSTREAM = Path(__file__).parents[1] / "upstream"
+ONE, TWO = (f"test/test_schedule.py::TestSchedule::test_{name}" for name in ("one", "two"))
+
+
+def side(outcome: str = "passed", key: str | None = "k", test: str = ONE) -> SideResult:
+    return SideResult({test: TestResult(outcome, "", 1, 2, key)})
+
+
+PASSED, FAILED = side(), side("failed")
+BOTH = SideResult({**PASSED.tests, **side(test=TWO).tests})
+LISTED = Listed(ONE, "outcome", "meant", "passed", "failed")
+NOT_RUN = Listed("test/test_ops.py::TestOps::test_add", "outcome", "meant", "passed", "failed")
+
+# stock, overlay, the list -> differences that are not listed (kind and test), listed differences, stale entries
+VERDICTS: dict[str, tuple[SideResult, SideResult, list[Listed], tuple[list[tuple[str, str]], int, int]]] = {
+    "equal": (PASSED, PASSED, [], ([], 0, 0)),
+    "no network, on either side": (FAILED, FAILED, [], ([], 0, 0)),
+    "another outcome": (PASSED, FAILED, [], ([("outcome", ONE)], 0, 0)),
+    "a fixed test": (FAILED, PASSED, [], ([("outcome", ONE)], 0, 0)),
+    "missing on the overlay": (BOTH, PASSED, [], ([("outcome", TWO)], 0, 0)),
+    "missing on stock": (PASSED, BOTH, [], ([("outcome", TWO)], 0, 0)),
+    "other kernels": (PASSED, side(key="other"), [], ([("schedules", ONE)], 0, 0)),
+    "listed": (PASSED, FAILED, [LISTED], ([], 1, 0)),
+    "listed with another outcome": (PASSED, side("skipped", None), [LISTED], ([("outcome", ONE)], 0, 1)),
+    "a listed difference is gone": (PASSED, PASSED, [LISTED], ([], 0, 1)),
+    "listed for a file that did not run": (PASSED, PASSED, [NOT_RUN], ([], 0, 0)),
+}
+
+
+@pytest.mark.parametrize("case", VERDICTS)
+def test_a_difference_fails_unless_it_is_listed(case: str) -> None:
+    stock, overlay, listed, (unlisted, known, stale) = VERDICTS[case]
+    verdict = compare.judge(compare.find_differences(stock, overlay), listed, ["test_schedule.py"])
+    assert [(found.kind, found.test) for found in verdict.unlisted] == unlisted
+    assert (len(verdict.listed), len(verdict.stale), verdict.failed) == (known, stale, len(unlisted) + stale)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'[[outcome]]\ntest = "{ONE}"\nstock = "passed"\noverlay = "failed"\n',
+        f'[[outcome]]\ntest = "{ONE}"\nstock = "passed"\noverlay = "failed"\nreason = " "\n',
+        f'[[schedules]]\ntest = "{ONE}"\nreason = "meant"\nstock = "passed"\n',
+        '[[other]]\ntest = "x"\n',
+        "[[outcome\n",
+    ],
+)
+def test_a_table_without_reason_or_with_more_is_refused(tmp_path: Path, text: str) -> None:
+    compare.read_listed(UPSTREAM / "differences.toml")
+    table = tmp_path / "differences.toml"
+    table.write_text(text)
+    with pytest.raises(TableError, match=r"differences\.toml"):
+        compare.read_listed(table)
+
+
+def test_result_survives_the_cache() -> None:
+    result = SideResult({ONE: TestResult("failed", "message", 1, 2, "k")}, 3.0)
+    assert SideResult.from_json(result.to_json()) == result
+
+
+def test_unpacking_takes_only_regular_files_of_the_test_folder(tmp_path: Path) -> None:
+    """An archive from an index must not write elsewhere on the user's machine."""
+    sdist = tmp_path / "sdist.tar.gz"
+    with tarfile.open(sdist, "w:gz") as archive:
+        for name in ("top/test/test_a.py", "top/setup.py", "top/test/../../escaped.py", "/top/test/absolute.py"):
+            member = tarfile.TarInfo(name)
+            member.size = 4
+            archive.addfile(member, io.BytesIO(b"text"))
+        link = tarfile.TarInfo("top/test/link.py")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    fetch.unpack_tests(sdist, tmp_path / "a" / "unpacked")
+    written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert written == ["a/unpacked/pytest.ini", "a/unpacked/test/test_a.py", "sdist.tar.gz"]
+
+
+# *** the lane of fusion
+
+FEWER = "test_schedule.py:36: test_schedule.KernelCountException: 1 != 2"
+VALUES = "test/test_ops.py::T::test_values"
+LESS = [Counts(ONE, 2, 1), Counts(TWO, 5, 3)]
+
+
+def test_fewer_kernels_are_counted() -> None:
+    """A count that a test names is taken from its message, else it is the number of kernels in its schedules."""
+    stock = SideResult({ONE: TestResult("passed", "", 1, 2, "a"), VALUES: TestResult("passed", "", 1, 2, "a")})
+    fused = SideResult({ONE: TestResult("failed", FEWER, 1, 1, "b"), VALUES: TestResult("passed", "", 1, 1, "b")})
+    assert find_counts(stock, fused) == ([Counts(ONE, 2, 1)], [])
+    stock, fused = (SideResult({TWO: TestResult("passed", "", 1, count, str(count))}) for count in (5, 3))
+    assert find_counts(stock, fused) == ([Counts(TWO, 5, 3)], [])
+
+
+@pytest.mark.parametrize("name", [ONE, VALUES])
+def test_any_other_failure_is_a_difference(name: str) -> None:
+    fused = SideResult({name: TestResult("failed", "RuntimeError: shape")})
+    counts, (other,) = find_counts(SideResult({name: TestResult("passed")}), fused)
+    assert counts == []
+    assert other.overlay == "failed"
+
+
+def test_a_difference_from_the_list_is_reported() -> None:
+    assert compare_counts(LESS, LESS) == []
+    assert compare_counts([Counts(ONE, 3, 1)], LESS) == [
+        f"{ONE}: kernels 3 -> 1, listed 2 -> 1",
+        f"{TWO}: kernels alike, listed 5 -> 3",
+    ]
+
+
+def test_the_table_is_read_back_and_refuses_more_kernels(tmp_path: Path) -> None:
+    table = tmp_path / "fewer_kernels.toml"
+    table.write_text(format_counts([Counts(ONE, 2, 1), Counts(TWO, 5, 5)]))
+    assert sorted(read_counts(table), key=str) == [Counts(ONE, 2, 1), Counts(TWO, 5, 5)]
+    table.write_text(format_counts([Counts(ONE, 1, 2)]))
+    with pytest.raises(TableError, match="has more kernels than stock"):
+        read_counts(table)
+
+
+class RecordedBench(Bench):
+    """Runs nothing: notes what it is asked for, and every file has one test that passes."""
+
+    def run(self, side: Side, tests: Sequence[str], workers: int | None = None) -> SideResult:
+        self.asked.append(list(tests))
+        return SideResult({f"{file}::test": TestResult("passed") for file in tests}, 6.0)
+
+    def stock_cache_file(self, tests: Sequence[str]) -> Path:
+        (file,) = tests
+        return self.cache_dir / file.replace("/", "-")
+
+    @functools.cached_property
+    def asked(self) -> list[list[str]]:
+        return []
+
+
+def test_stocks_outcome_of_a_file_is_kept_for_every_lane(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Both lanes run test_ops.py, which takes minutes: the second one takes over the outcome of the first."""
+    monkeypatch.setattr(lane, "ROOT", tmp_path)
+    bench = RecordedBench(tmp_path, tmp_path, 2, 60)
+    first = lane.run_stock(bench, ["test/a.py", "test/b.py"], fresh=False)
+    assert list(first.tests) == ["test/a.py::test", "test/b.py::test"]
+    second = lane.run_stock(bench, ["test/b.py", "test/c.py"], fresh=False)
+    assert list(second.tests) == ["test/b.py::test", "test/c.py::test"]
+    lane.run_stock(bench, ["test/b.py"], fresh=True)
+    assert bench.asked == [["test/a.py", "test/b.py"], ["test/c.py"], ["test/b.py"]]
