@@ -83,7 +83,6 @@ PAIRS = {
     "diff.{before}.80": "diff {before}.json {saved} --width 80",
     "diff.{before}.160": "diff {before}.json {saved} --width 160",
     "diff.{before}.all": "diff {before}.json {saved} --all --schedule all --width 160",
-    "diff.{before}.unified": "diff {before}.json {saved} --unified --width 80",
     "diff.{before}.json": "diff {before}.json {saved} --json",
     "diff.{before}.html": "diff {before}.json {saved} -o out.html",
     "graph.diff.{before}": "graph {saved} --diff --baseline {before}.json -o out.dot",

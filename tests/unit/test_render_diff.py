@@ -6,7 +6,6 @@ UPDATE_GOLDEN=1 writes the golden texts again; look at their changes.
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,7 +93,7 @@ def test_golden(width: int) -> None:
     assert output == file.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("options", [{}, {"show_all": True}, {"unified": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"show_all": True}], ids=str)
 @pytest.mark.parametrize("name", DIFFS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_line_is_wider_than_the_page(name: str, width: int, options: dict[str, bool]) -> None:
@@ -116,11 +115,11 @@ def test_no_color_turns_the_colours_off_on_a_terminal(monkeypatch: pytest.Monkey
 
 
 @settings(max_examples=40, deadline=None)
-@given(draw_capture(), st.integers(0, 10**6), st.integers(30, 200), st.booleans())
-def test_any_diff_prints_the_same_twice_and_fits(capture: Capture, seed: int, width: int, unified: bool) -> None:
+@given(draw_capture(), st.integers(0, 10**6), st.integers(30, 200))
+def test_any_diff_prints_the_same_twice_and_fits(capture: Capture, seed: int, width: int) -> None:
     diff = diff_captures(capture, mutate_capture(capture, seed))
-    output = render(diff, width, unified=unified)
-    assert output == render(diff, width, unified=unified)
+    output = render(diff, width)
+    assert output == render(diff, width)
     assert max(cell_len(line) for line in output.splitlines()) <= width
 
 
@@ -180,16 +179,6 @@ def test_changes_are_marked_inside_the_line_in_text_too() -> None:
     place = lines.index("-     *(data0_2+0) = (val3+val0);")
     assert lines[place + 1] == "        ^^^^^^^ ^"
     assert lines[place + 2] == "+     *(data0_6+alu0) = (val3+val0);"
-
-
-def test_sources_are_side_by_side_if_the_page_is_wide() -> None:
-    assert re.search(r"\(val3\+val0\); +~ +\*\(data0_6\+alu0\)", render(DIFFS["lost"], 180))
-    assert not re.search(r"\(val3\+val0\); +~", render(DIFFS["lost"], 99))
-
-
-def test_unified_source_is_in_one_column_on_a_wide_page_too() -> None:
-    output = render(DIFFS["lost"], 180, unified=True)
-    assert "-     *(data0_2+0) = (val3+val0);\n        ^^^^^^^ ^\n+     *(data0_6+alu0) = (val3+val0);" in output
 
 
 def test_fused_kernels_are_named() -> None:

@@ -36,7 +36,6 @@ _SEE_MORE = (
 @options.of_part
 @options.output("Write an HTML page, and print only the verdict.")
 @options.times
-@click.option("--unified", is_flag=True, help="Print changed source in one column.")
 @options.json("Print the differences as one JSON document.")
 @click.option("--exit-code", is_flag=True, help="End with 1 when there are differences.")
 @click.option("--test", help="Of two saved runs: print this test in full (its id, or a unique part of it).")
@@ -48,7 +47,6 @@ def diff(
     baseline: str | None,
     part: options.Part,
     output: Path | None,
-    unified: bool,
     as_json: bool,
     exit_code: bool,
     test: str | None,
@@ -87,11 +85,11 @@ def diff(
             raise Failure("--json and --format github are two formats: give one of them")
         if form == "github" and test is not None:
             raise Failure("--format github is for whole runs, not for one --test")
-        is_empty = diff_folders(folders, test, "json" if as_json else form, part.show_all, unified, exit_code)
+        is_empty = diff_folders(folders, test, "json" if as_json else form, part.show_all, exit_code)
     else:
         if test is not None or form is not None:
             raise Failure("--test and --format are for two saved runs: vmapdbg diff BEFORE_DIR AFTER_DIR")
-        is_empty = diff_snippets(inputs, baseline, part, output, unified, as_json, given)
+        is_empty = diff_snippets(inputs, baseline, part, output, as_json, given)
     if exit_code and not is_empty:
         sys.exit(1)
 
@@ -111,7 +109,6 @@ def diff_snippets(
     baseline: str | None,
     part: options.Part,
     output: Path | None,
-    unified: bool,
     as_json: bool,
     given: options.JobOptions,
 ) -> bool:
@@ -130,7 +127,7 @@ def diff_snippets(
     if as_json:
         console.print_json(view.diff)
     else:
-        print_part(view, part, output, unified)
+        print_part(view, part, output)
     console.end_after(view.after, names_status=False)
     return view.diff.is_empty
 
@@ -152,7 +149,7 @@ def compare_inputs(inputs: tuple[str, ...], baseline: str | None, given: options
     return View.of_two(sides.before, sides.after, found)
 
 
-def print_part(view: View, part: options.Part, output: Path | None, unified: bool) -> None:
+def print_part(view: View, part: options.Part, output: Path | None) -> None:
     """Prints a diff, or a part of it; an overview of a long diff; with a page, only the verdict. Raises Failure for a
     part that the diff does not have."""
     from vmapdbg.page.overview import is_long
@@ -168,7 +165,7 @@ def print_part(view: View, part: options.Part, output: Path | None, unified: boo
     selected = part.select(view)
     if selected is None and part.number is not None:
         selected = select_schedules(view, part.number)
-    print_diff(view.diff, console.make_console(), selected=selected, show_all=part.show_all, unified=unified)
+    print_diff(view.diff, console.make_console(), selected=selected, show_all=part.show_all)
 
 
 # *** two saved runs
@@ -189,7 +186,7 @@ def find_folders(inputs: Sequence[str]) -> tuple[Path, Path] | None:
 
 
 def diff_folders(
-    folders: tuple[Path, Path], test: str | None, form: str | None, show_all: bool, unified: bool, exit_code: bool
+    folders: tuple[Path, Path], test: str | None, form: str | None, show_all: bool, exit_code: bool
 ) -> bool:
     """Prints how two saved runs differ, or like a diff of two captures, how a `test` of them does. Returns whether
     they are equal. Lists damaged files on stderr; with `exit_code` these end the tool with 2, because the comparison is
@@ -205,7 +202,7 @@ def diff_folders(
         if form == "json":
             console.print_json(diff)
         else:
-            print_diff(diff, console.make_console(), show_all=show_all, unified=unified)
+            print_diff(diff, console.make_console(), show_all=show_all)
         return diff.is_empty
     found = compare_runs(*runs)
     if form == "json":

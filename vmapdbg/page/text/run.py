@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.text import Text
 
 from vmapdbg.diff.result import CaptureDiff, ScheduleDiff, Side
-from vmapdbg.diff.source import align_sources
 from vmapdbg.install.patches import Patch
 from vmapdbg.model.capture import Capture, SnippetError
 from vmapdbg.model.schedule_index import count_kernels, find_distinct, group_equal
@@ -23,7 +22,6 @@ from vmapdbg.page.sentences import describe_crash
 from vmapdbg.page.text import view as views
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Page, Piece, Row
 from vmapdbg.page.text.overview import add_overview
-from vmapdbg.page.text.source import add_one_column
 from vmapdbg.page.view import View, select_schedules
 
 if TYPE_CHECKING:
@@ -75,24 +73,18 @@ def print_capture(
 
 
 def print_diff(
-    diff: CaptureDiff,
-    console: Console,
-    *,
-    selected: Sequence[ScheduleDiff] | None = None,
-    show_all: bool = False,
-    unified: bool = False,
+    diff: CaptureDiff, console: Console, *, selected: Sequence[ScheduleDiff] | None = None, show_all: bool = False
 ) -> None:
     """Prints a diff: first the verdict in one line, then only what changed.
 
-    `show_all` prints equal parts, too, and folds nothing. Changed source is side by side from 100 columns on; below
-    that, with `unified`, or if one side has none, it is in one column. `selected` are the parts to print; None prints
-    all schedules.
+    `show_all` prints equal parts, too, and leaves nothing out. `selected` are the parts to print; None prints all
+    schedules.
     """
     page = print_head(diff, console, show_all=show_all)
     items = [(part, "") for part in selected or ()]
     if selected is None:
         items = _list_brief(diff, show_all=show_all)
-    _print_schedules(views.RunView(page, diff=diff, unified=unified), items)
+    _print_schedules(views.RunView(page, diff=diff), items)
     page.print()
 
 
@@ -422,11 +414,6 @@ def _print_printed(page: Page, diff: CaptureDiff) -> None:
         page.head("Printed", "the same")
         return
     page.head("Printed", f"the first difference is in line {printed.line}")
-    if printed.before is not None and printed.after is not None:
-        pair = align_sources(page.text(printed.before).plain, page.text(printed.after).plain, ())[0]
-        if pair.before is not None and pair.after is not None:
-            add_one_column(page, [pair], ([Text(pair.before)], [Text(pair.after)]))
-            return
     for sign, style, line in (("-", BEFORE, printed.before), ("+", AFTER, printed.after)):
         said: Piece = line or ""
         if line is None:

@@ -1,18 +1,14 @@
-"""The source of kernels as text: each program once, and of two runs each change once. Source is highlighted, folded
-between tokens, and two sides of it are in one column or side by side."""
+"""The source of kernels as text, highlighted: each program once, and of two runs each change once."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from itertools import groupby, zip_longest
+from collections.abc import Sequence
 
-from rich.cells import cell_len, set_cell_size
 from rich.syntax import Syntax
 from rich.text import Text
 
 from vmapdbg.diff.result import KernelChange, KernelSide
-from vmapdbg.diff.source import LinePair, align_sources
+from vmapdbg.diff.source import LinePair, MarkedSpan, align_sources
 from vmapdbg.install.targets import language_of
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import format_ids, join_change
@@ -21,25 +17,13 @@ from vmapdbg.page.text.kernels import list_parts, name_kernel
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, CHANGED, Page, escape_unsafe
 from vmapdbg.page.text.view import ScheduleView
 
-# Below this width two columns of source are too narrow to read.
-_TWO_COLUMNS = 100
 # With a smaller share of equal lines, one column shows the whole of before, then the whole of after.
 _LEAST_SAME = 0.25
 _THEME = "ansi_dark"
 _MORE_INDENT = 4
-# A fold is at the last space if that leaves less than a third of the line empty.
-_FULL_ENOUGH = 2 / 3
-# What a fold must not cut: an identifier or number, an operator, a string, a run of spaces.
-_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[\w.$@%]+|\s+|->|<<=?|>>=?|[-+*/<>=!&|]=|&&|\|\||\+\+|--|::|//|/\*|\*/|.')
 _CONTEXT = 3
-_SEPARATOR = 3
-_MARKED_BEFORE = "bold reverse red"
-_MARKED_AFTER = "bold reverse green"
-_SIGN_STYLES = {" ": "", "-": BEFORE, "+": AFTER}
-
-Lines = tuple[list[Text], list[Text]]
-"""The lines of both sides, coloured."""
-_Item = tuple[LinePair, Text | None, Text | None]
+_SIGN_STYLES = {" ": ("", ""), "-": (BEFORE, "bold reverse red"), "+": (AFTER, "bold reverse green")}
+"""The style of a sign, and of the changes inside a line."""
 
 
 def print_source(view: ScheduleView) -> None:
@@ -99,7 +83,7 @@ def _print_kernel(view: ScheduleView, side: KernelSide) -> None:
         codes = marks.setdefault(found.source_line, [])
         codes.append(found.code)
     for number, line in enumerate(lines, start=1):
-        page.lines += _fold_line(line, page.width)
+        page.add(line, hang=_hang_of(page, line))
         if number in marks:
             indent = len(line.plain) - len(line.plain.lstrip())
             page.add((f"^ {', '.join(marks[number])}", ALERT), indent=min(indent, page.width // 2))
@@ -118,20 +102,15 @@ def _join_sources(sides: Sequence[KernelSide]) -> str:
 def _print_change(view: ScheduleView, item: KernelChange, sources: tuple[str, str]) -> None:
     page = view.page
     before, after = (escape_unsafe(source.strip("\n"), page.console.encoding) for source in sources)
-    is_one_sided = not item.before or not item.after
-    if is_one_sided:
-        pairs = _list_apart(before, after)
-    else:
+    pairs = _list_apart(before, after)
+    if item.before and item.after:
         pairs = align_sources(before, after, {side.kernel.name for side in (*item.before, *item.after)})
     target = (item.after or item.before)[0].kernel.target
     coloured = _colour(page, before, target), _colour(page, after, target)
     page.head(_describe_match(item), _count_changed(item, pairs))
-    if page.width >= _TWO_COLUMNS and not view.run.unified and not is_one_sided:
-        add_two_columns(page, pairs, coloured)
-    else:
-        if sum(pair.is_same for pair in pairs) < len(pairs) * _LEAST_SAME:
-            pairs = _list_apart(before, after)
-        add_one_column(page, pairs, coloured)
+    if sum(pair.is_same for pair in pairs) < len(pairs) * _LEAST_SAME:
+        pairs = _list_apart(before, after)
+    _add_changes(page, pairs, coloured)
 
 
 def _list_apart(before: str, after: str) -> list[LinePair]:
@@ -173,125 +152,58 @@ def _colour(page: Page, code: str, target: str) -> list[Text]:
     return [Text(line) for line in code.split("\n")]
 
 
-def _fold_line(line: Text, width: int) -> list[Text]:
-    """Returns a line of source, folded between tokens and indented further if it is wider than `width`."""
-    if line.cell_len <= width:
-        return [line]
+def _hang_of(page: Page, line: Text) -> int:
+    """Returns how far the rest of a folded line is indented: further than its beginning."""
     indent = len(line.plain) - len(line.plain.lstrip())
-    hang = min(indent + _MORE_INDENT, width // 2)
-    pieces = line.divide(_list_cuts(line.plain, width, hang))
-    folded = [pieces[0]]
-    for piece in pieces[1:]:
-        start = len(piece.plain) - len(piece.plain.lstrip())
-        folded.append(Text(" " * hang) + piece[start:])
-    return folded
-
-
-def _list_cuts(line: str, width: int, hang: int) -> list[int]:
-    """Returns the offsets to cut at: after a space near the end of the line, else before the token that does not fit.
-
-    A token wider than a whole line is cut where the line ends.
-    """
-    cuts: list[int] = []
-    start, space, room = 0, 0, width
-    for match in _TOKEN.finditer(line):
-        end = match.end()
-        while cell_len(line[start:end]) > room and not match[0].isspace():
-            cut = match.start()
-            if space > start and cell_len(line[start:space]) > room * _FULL_ENOUGH:
-                cut = space
-            elif cut <= start:
-                cut = start + max(len(set_cell_size(line[start:end], room).rstrip()), 1)
-            cuts.append(cut)
-            start, room = cut, width - hang
-        if match[0].isspace():
-            space = end
-    return cuts
+    return min(indent + _MORE_INDENT, page.width // 2)
 
 
 # *** two sides
 
 
-def _list_shown(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> Iterator[_Item]:
-    """Yields the pairs to show, each with its two lines as Text, changes inside the lines marked; adds a line to the
-    page where equal pairs are left out."""
+def _add_changes(page: Page, pairs: Sequence[LinePair], coloured: tuple[list[Text], list[Text]]) -> None:
+    """Adds an equal pair as one line, else the line of before above the line of after. Equal pairs that are not near a
+    change are only counted."""
     left, right = map(iter, coloured)
-    runs = [(same, list(run)) for same, run in groupby(pairs, key=lambda pair: pair.is_same)]
-    for i, (same, run) in enumerate(runs):
-        items: list[_Item] = []
-        for pair in run:
-            before = after = None
-            if pair.before is not None:
-                before = next(left)
-                for mark in pair.marks_before:
-                    before.stylize(_MARKED_BEFORE, *mark)
-            if pair.after is not None:
-                after = next(right)
-                for mark in pair.marks_after:
-                    after.stylize(_MARKED_AFTER, *mark)
-            items.append((pair, before, after))
-        head = _CONTEXT * (i > 0)
-        hidden = len(items) - head - _CONTEXT * (i < len(runs) - 1)
-        # the line that says what is left out must replace more than one line
-        if same and hidden > 1 and not page.show_all:
-            yield from items[:head]
-            page.add((f"... {format_plural(hidden, 'line')} the same", "dim"), indent=2)
-            items = items[head + hidden :]
-        yield from items
-
-
-def add_one_column(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> None:
-    """Adds an equal pair as one line, else the line of before above the line of after."""
-    for pair, before, after in _list_shown(page, pairs, coloured):
+    changed = [number for number, pair in enumerate(pairs) if not pair.is_same]
+    near = {number + step for number in changed for step in range(-_CONTEXT, _CONTEXT + 1)}
+    hidden = 0
+    for number, pair in enumerate(pairs):
+        before = after = None
+        if pair.before is not None:
+            before = next(left)
+        if pair.after is not None:
+            after = next(right)
+        if number not in near and not page.show_all:
+            hidden += 1
+            continue
+        _add_hidden(page, hidden)
+        hidden = 0
         if pair.is_same:
-            _add_line(page, " ", after)
+            _add_line(page, " ", after, ())
         else:
-            _add_line(page, "-", before, _MARKED_BEFORE)
-            _add_line(page, "+", after, _MARKED_AFTER)
+            _add_line(page, "-", before, pair.marks_before)
+            _add_line(page, "+", after, pair.marks_after)
+    _add_hidden(page, hidden)
 
 
-def _add_line(page: Page, sign: str, line: Text | None, marked: str = "") -> None:
-    """Adds a line of source after its sign, folded to the page, with `^` below the parts that have the style `marked`.
-
-    None is a line that the side does not have."""
-    for text in _fold_marked(line, page.width - 2, marked):
-        page.lines.append(Text.assemble((sign, _SIGN_STYLES[sign]), " ", text))
-        sign = " "
+def _add_hidden(page: Page, hidden: int) -> None:
+    if hidden:
+        page.add((f"... {format_plural(hidden, 'line')} the same", "dim"), indent=2)
 
 
-def _fold_marked(line: Text | None, width: int, marked: str) -> Iterator[Text]:
-    """Yields a line of source folded to `width`, with `^` below the parts that have the style `marked`."""
-    for folded in () if line is None else _fold_line(line, width):
-        yield folded
-        carets = [" "] * len(folded)
-        for span in folded.spans:
-            if marked and span.style == marked:
-                carets[span.start : span.end] = "^" * (min(span.end, len(folded)) - span.start)
+def _add_line(page: Page, sign: str, line: Text | None, marks: Sequence[MarkedSpan]) -> None:
+    """Adds a line of source after its sign, with `^` below its `marks`; no line for None."""
+    if line is None:
+        return
+    style, marked = _SIGN_STYLES[sign]
+    for mark in marks:
+        line.stylize(marked, *mark)
+    for text in page.wrap((sign, style), " ", line, hang=2 + _hang_of(page, line)):
+        page.lines.append(text)
+        carets = [" "] * len(text)
+        for span in text.spans:
+            if marks and span.style == marked:
+                carets[span.start : span.end] = "^" * (min(span.end, len(text)) - span.start)
         if "^" in carets:
-            yield Text("".join(carets).rstrip(), style=CHANGED)
-
-
-def add_two_columns(page: Page, pairs: Sequence[LinePair], coloured: Lines) -> None:
-    """Adds before on the left and after on the right, each folded to its half of the page."""
-    room = page.width - _SEPARATOR
-    left_width, right_width = (max(text.cell_len for text in side) for side in coloured)
-    # what the left column needs, at most half of the page or the rest
-    width = max(len("before"), min(left_width, max(room // 2, room - right_width)))
-    titles = Text("before", style=BEFORE), Text("after", style=AFTER)
-    page.lines.append(_join_columns(titles[0], " ", "", titles[1], width))
-    for pair, before, after in _list_shown(page, pairs, coloured):
-        left, right = _fold_marked(before, width, _MARKED_BEFORE), _fold_marked(after, room - width, _MARKED_AFTER)
-        sign, style = "~", CHANGED
-        if pair.is_same:
-            sign, style = "|", "dim"
-        elif after is None:
-            sign, style = "-", BEFORE
-        elif before is None:
-            sign, style = "+", AFTER
-        for one, other in zip_longest(left, right, fillvalue=Text()):
-            page.lines.append(_join_columns(one, sign, style, other, width))
-            sign, style = "|", "dim"
-
-
-def _join_columns(left: Text, sign: str, style: str, right: Text, width: int) -> Text:
-    return Text.assemble(left, " " * (width - left.cell_len), " ", (sign, style), " ", right)
+            page.lines.append(Text("".join(carets).rstrip(), style=CHANGED))

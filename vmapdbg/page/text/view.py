@@ -41,8 +41,7 @@ _VMAP_NAME = re.compile(r"(?<!\w)rm\d\w*'?\*?")
 class RunView:
     """What all schedules of a page share: the page, and the sources that are printed already.
 
-    `capture` is the run, None for the text of a diff. `copies_source` prints source as it is, to be copied; `unified`
-    prints changed source in one column on a wide page, too.
+    `capture` is the run, None for the text of a diff. `copies_source` prints source as it is, to be copied.
     """
 
     def __init__(
@@ -52,13 +51,12 @@ class RunView:
         capture: Capture | None = None,
         diff: CaptureDiff | None = None,
         copies_source: bool = False,
-        unified: bool = False,
     ) -> None:
         self.page, self.diff = page, diff
         self.wholes: dict[tuple[int | None, int | None], ScheduleDiff] = {}
         if diff is not None:
             self.wholes = {(pair.before, pair.after): pair for pair in diff.schedules}
-        self.copies_source, self.unified = copies_source, unified
+        self.copies_source = copies_source
         self.schedules: dict[int, Schedule] = {}
         self.patches: dict[str, bool] = {}
         self.findings = Findings(())
