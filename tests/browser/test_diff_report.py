@@ -109,7 +109,7 @@ def test_a_buffer_of_one_drawing_lights_up_in_the_other(opened: Opened) -> None:
 def test_both_drawings_are_seen_at_once(width: int, opened: Opened) -> None:
     """Beside each other; on a page that is not wide enough one below the other."""
     opened.page.set_viewport_size({"width": width, "height": 900})
-    before, after = (find_drawing(opened, side).locator(".graph").bounding_box() for side in ("before", "after"))
+    before, after = (find_drawing(opened, side).locator(".sheet").bounding_box() for side in ("before", "after"))
     assert min(before["width"], after["width"], before["height"], after["height"]) > 80
     assert before["x"] + before["width"] <= after["x"]
 
@@ -139,7 +139,7 @@ def make_chain(file: str, count: int, number: str, last_only: int = 0) -> Captur
 def test_what_belongs_together_comes_into_view_in_both_drawings(browser: Any, tmp_path: Path) -> None:
     report = Opened(browser, write(tmp_path, make_chain("old.py", 30, "1"), make_chain("new.py", 30, "2")))
     boxes = {side: find_drawing(report, side).get_by_label("kernel #29 E_29") for side in ("before", "after")}
-    graphs = {side: find_drawing(report, side).locator(".graph") for side in boxes}
+    graphs = {side: find_drawing(report, side).locator(".sheet") for side in boxes}
     assert not any(is_in_view(boxes[side], graphs[side]) for side in boxes)
     # Tab brings a box into view, Enter selects it
     boxes["before"].focus()
@@ -182,15 +182,6 @@ def test_an_address_of_a_node_of_before_opens_at_its_place(browser: Any, tmp_pat
     report.page.goto((tmp_path / "report.html").as_uri() + "#node=b0:9")
     report.page.reload()
     assert "LOG2" in report.text("#why")
-
-
-def test_keys_go_through_kernels_and_lines(opened: Opened) -> None:
-    opened.page.locator("details.kernel summary").first.focus()
-    opened.page.keyboard.press("ArrowDown")
-    opened.page.keyboard.press("Enter")
-    assert opened.lit("details[data-kernel]") == ["1"]
-    opened.page.keyboard.press("Escape")
-    assert opened.lit("details[data-kernel]") == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 from vmapdbg.diff.result import ScheduleDiff
 from vmapdbg.model.schedule_index import find_distinct
-from vmapdbg.model.wording import cut_end
+from vmapdbg.model.wording import cut_end, format_known
 from vmapdbg.page.format import format_bytes, format_share, round_count
 from vmapdbg.page.graph.dot import TooSlow, clean_text, draw_dots, write_dot
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule
@@ -47,45 +47,40 @@ _MARKS = {
 """The CSS class of a box, by the status of its kernel."""
 
 
-@dataclass(frozen=True)
-class Picture:
-    """The drawing of a schedule. `side` is `before` or `after` on a page of two runs, else empty.
+@dataclass
+class DrawingPart:
+    """A whole schedule, or the inside of a box of the part with the number `outer`, as a graph and as SVG.
 
-    `parts` have a title, an SVG, and a note on what is folded; first the whole, then what is inside its boxes. The SVG
-    is empty if it could not be made; the note then says why.
+    `note` says what is folded or left out, or why the SVG is empty. `opens` has for a box the number of the part inside
+    it, and `hidden` its kernels.
     """
 
-    schedule: int
     title: str
-    parts: list[tuple[str, str, str]]
-    side: str
+    graph: Graph
+    note: str
+    outer: int
+    opens: dict[str, int]
+    hidden: dict[str, list[str]]
+    svg: str = ""
 
 
 @dataclass(frozen=True)
-class PicturePair:
-    """Pictures next to each other: before and after, or one."""
+class Drawing:
+    """The drawings of a schedule with the names of their sides: before and after, or one without a name. The first part
+    of a side is the whole schedule."""
 
-    pictures: list[Picture]
-
-    @property
-    def title(self) -> str:
-        """`schedule 3`; `schedule 3, before 2` if the number has changed, `schedule 3, only after` of one side."""
-        first, last = self.pictures[0], self.pictures[-1]
-        if last.side and first is last:
-            return f"{last.title}, only {last.side}"
-        if first.schedule != last.schedule:
-            return f"{last.title}, before {first.schedule}"
-        return last.title
+    title: str
+    sides: list[tuple[str, list[DrawingPart]]]
 
     def list_nodes(self) -> list[str]:
         """Returns the names of the nodes that its boxes show."""
-        svg = "".join(svg for picture in self.pictures for _, svg, _ in picture.parts)
+        svg = "".join(part.svg for _, parts in self.sides for part in parts)
         return re.findall(r'data-node="(b?\d+:\d+)"', svg)
 
 
 def draw_view(
     view: View, rows: Sequence[KernelRow], name_node: Callable[[str, NodeKey], str]
-) -> tuple[list[PicturePair], int]:
+) -> tuple[list[Drawing], int]:
     """Returns the drawings of a page, and how many more schedules could be drawn.
 
     `rows` are the rows of kernels, the most important first. `name_node` names a node of a side.
@@ -95,9 +90,10 @@ def draw_view(
     if view.is_pair:
         drawers.insert(0, _Drawer("before", view, rows, name_node))
 
-    def draw(pair: ScheduleDiff) -> PicturePair:
+    def draw(pair: ScheduleDiff) -> Drawing:
         indexes = ((drawer, getattr(pair, drawer.name)) for drawer in drawers)
-        return PicturePair([drawer.draw(index) for drawer, index in indexes if index is not None])
+        sides = [(drawer.shown_name, drawer.draw(index)) for drawer, index in indexes if index is not None]
+        return Drawing(_name_schedule(view, pair), sides)
 
     # each layout is a process
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -119,6 +115,19 @@ def _choose_schedules(view: View, rows: Sequence[KernelRow]) -> tuple[list[Sched
     return list(by_change.values())[:_MOST_PAIRS], 0
 
 
+def _name_schedule(view: View, pair: ScheduleDiff) -> str:
+    """Returns `schedule 3`, and of one run how many are like it; of two runs what the sides do not share."""
+    title = f"schedule {pair.index}"
+    if not view.is_pair:
+        again = len(find_distinct(view.after)[pair.index])
+        return title + format_known(" and {} like it", again or None)
+    if pair.after is None:
+        return f"{title}, only before"
+    if pair.before is None:
+        return f"{title}, only after"
+    return title + format_known(", before {}", None if pair.before == pair.after else pair.before)
+
+
 class _Drawer:
     """Draws the schedules of a side. `rows` are the rows of the page that have a kernel, by its schedule and number."""
 
@@ -127,9 +136,8 @@ class _Drawer:
     ) -> None:
         self.name, self.name_node = name, name_node
         self.capture, self.shown_name = getattr(view, name), ""
-        self.again = find_distinct(self.capture)
         if view.is_pair:
-            self.shown_name, self.again = name, {}
+            self.shown_name = name
         self.rows: dict[tuple[int, int], list[tuple[int, KernelRow]]] = defaultdict(list)
         for number, row in enumerate(rows):
             for place in row.places:
@@ -142,27 +150,24 @@ class _Drawer:
         self.programs = {(place.schedule, place.position): row for row in programs for place in row.places}
         self.total = sum(row.after.ops for row in programs)
 
-    def draw(self, index: int) -> Picture:
-        """Returns the drawing of the schedule with an index."""
-        title = f"schedule {index}"
-        if again := len(self.again.get(index, ())):
-            title += f" and {again} like it"
+    def draw(self, index: int) -> list[DrawingPart]:
+        """Returns the parts of the schedule with an index, the whole first."""
         drawn = DrawnSchedule(self.capture, next(each for each in self.capture.schedules if each.index == index))
-        parts: list[tuple[str, str, str]] = []
+        parts = [DrawingPart("", Graph("kernels", "", (), (), (), (), {}, {}), "", 0, {}, {})]
         try:
-            plan = _Plan(drawn).plan(build_kernel_graph(DrawnPair.of_one(drawn), 0, title))
-            made = draw_dots([write_dot(self._label_nodes(part.graph, drawn)) for part in plan], "svg", _SECONDS)
-            for part, svg in zip(plan, made, strict=True):
-                parts.append((part.title, clean_svg(svg.decode(), self._list_attributes(part, index)), part.note))
+            parts = _Plan(drawn).plan(build_kernel_graph(DrawnPair.of_one(drawn), 0, ""))
+            made = draw_dots([write_dot(self._label_nodes(part.graph, drawn)) for part in parts], "svg", _SECONDS)
         except GraphError as error:
-            parts.append(("", "", str(error)))
+            return [replace(parts[0], note=str(error))]
         except TooSlow:
-            parts.append(("", "", f"not drawn: the layout took more than {_SECONDS:g} seconds"))
-        return Picture(index, title, parts, self.shown_name)
+            return [replace(parts[0], note=f"not drawn: the layout took more than {_SECONDS:g} seconds")]
+        for part, svg in zip(parts, made, strict=True):
+            part.svg = clean_svg(svg.decode(), self._list_attributes(part, index))
+        return parts
 
     def _label_nodes(self, graph: Graph, drawn: DrawnSchedule) -> Graph:
         nodes = tuple(replace(node, lines=tuple(self._label(node, drawn))) for node in graph.nodes)
-        return replace(graph, title="", nodes=nodes)
+        return replace(graph, nodes=nodes)
 
     def _label(self, node: GraphNode, drawn: DrawnSchedule) -> Sequence[str]:
         if node.kind == "kernel":
@@ -181,7 +186,7 @@ class _Drawer:
             line += f"  {format_bytes(made.bytes)}"
         return [line]
 
-    def _list_attributes(self, part: _DrawingPart, index: int) -> dict[str, dict[str, str]]:
+    def _list_attributes(self, part: DrawingPart, index: int) -> dict[str, dict[str, str]]:
         """Returns the SVG attributes of each box: its classes, its text for a screen reader, and its links."""
         found: dict[str, dict[str, str]] = {}
         for node in part.graph.nodes:
@@ -212,18 +217,6 @@ class _Drawer:
 # *** boxes and their inside
 
 
-@dataclass(frozen=True)
-class _DrawingPart:
-    """A graph to draw: a whole schedule, or the inside of a box. `note` says what is folded or left out. `opens` has
-    for a box the number of the part inside it, and `hidden` its kernels."""
-
-    title: str
-    graph: Graph
-    note: str
-    opens: dict[str, int]
-    hidden: dict[str, list[str]]
-
-
 class _Plan:
     """Folds the graph of a schedule, then the inside of its boxes."""
 
@@ -232,11 +225,11 @@ class _Plan:
         # the inside of a box, by its id and kind: a box has the id of one of its nodes
         self.contents: dict[tuple[str, str], Graph] = {}
 
-    def plan(self, graph: Graph) -> list[_DrawingPart]:
+    def plan(self, graph: Graph) -> list[DrawingPart]:
         """Returns the drawings of a schedule, the whole first."""
-        parts = [self._fold("all", graph)]
+        parts = [self._fold("all", graph, 0)]
         left = _MOST_INSIDE
-        for part in parts:
+        for outer, part in enumerate(parts):
             for node in part.graph.nodes:
                 inner = self.contents.get((node.id, node.kind))
                 if node.kind not in _OPENED or inner is None or len(inner.nodes) > left:
@@ -244,10 +237,10 @@ class _Plan:
                 left -= len(inner.nodes)
                 part.opens[node.id] = len(parts)
                 some, left_out = _take_some(inner)
-                parts.append(self._fold(node.lines[0], some, left_out))
+                parts.append(self._fold(node.lines[0], some, outer, left_out))
         return parts
 
-    def _fold(self, title: str, graph: Graph, left_out: str = "") -> _DrawingPart:
+    def _fold(self, title: str, graph: Graph, outer: int, left_out: str = "") -> DrawingPart:
         """Folds a graph until a reader can look at it, and says what is left out."""
         notes = list(filter(None, [left_out]))
         layers = fold_layers(graph)
@@ -266,7 +259,7 @@ class _Plan:
             folded = keep_nodes(folded, {node.id for node in heaviest})
         shown = {node.id for node in folded.nodes if node.kind == "kernel"}
         hidden = {node.id: self._list_hidden(node, shown) for node in folded.nodes if node.kind in _OPENED}
-        return _DrawingPart(title, folded, "; ".join(notes), {}, hidden)
+        return DrawingPart(title, folded, "; ".join(notes), outer, {}, hidden)
 
     def _list_hidden(self, box: GraphNode, shown: Collection[str]) -> list[str]:
         """Returns the kernels of a box that are not drawn."""
@@ -307,10 +300,8 @@ _TAKEN = {
     "polygon": ("points",),
     "polyline": ("points",),
     "ellipse": ("cx", "cy", "rx", "ry"),
-    "text": ("x", "y", "text-anchor", "font-size"),
+    "text": ("x", "y"),
 }
-# the page's style says this for every text
-_USUAL = {("text-anchor", "start"), ("font-size", "10.00")}
 _FRACTION = re.compile(r"-?\d+\.\d+")
 _NUMBERS = re.compile(r"[-+.,\d\sA-Za-z]*")
 
@@ -321,7 +312,7 @@ def clean_svg(svg: str, attributes: Mapping[str, dict[str, str]]) -> str:
     top = root.find(f"{_SVG}g")
     assert top is not None, "Graphviz puts all that it draws into one group"
     box = root.get("viewBox", "0 0 100 100")
-    made = ElementTree.Element("svg", {"viewBox": box, "data-box": box, "class": "graph", "role": "group"})
+    made = ElementTree.Element("svg", {"viewBox": box, "width": box.split()[2], "class": "graph", "role": "group"})
     layer = ElementTree.SubElement(made, "g", {"transform": top.get("transform", "")})
     for part in top.findall(f"{_SVG}g"):
         kind = part.get("class")
@@ -340,15 +331,9 @@ def _copy_shapes(part: ElementTree.Element, into: ElementTree.Element) -> None:
         taken: dict[str, str] = {}
         for name in _TAKEN[tag]:
             text = element.get(name, "")
-            if _NUMBERS.fullmatch(text) and (name, text) not in _USUAL:
+            if _NUMBERS.fullmatch(text):
                 # a step smaller than a tenth of a point cannot be seen
                 taken[name] = _FRACTION.sub(lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), text)
-        if tag == "polygon":
-            # a polygon closes itself: the first corner is not needed again at the end
-            first, *others = taken["points"].split()
-            if others[-1:] == [first]:
-                others.pop()
-            taken["points"] = " ".join([first, *others])
         copied = ElementTree.SubElement(into, tag, taken)
         if tag == "text":
             copied.text = element.text

@@ -1,5 +1,5 @@
 "use strict";
-// Links lines, kernels and nodes of the open page, searches, and moves the drawing.
+// Links lines, kernels and nodes of the open page, searches, and opens the boxes of a drawing.
 // All text comes into the page by textContent.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -84,15 +84,18 @@
 
   const firstLit = (root) => root.querySelector(".chosen") || root.querySelector(".lit");
 
-  function scrollToLit(panel) {
-    const first = firstLit(panel);
-    if (!first) return;
-    // to the start of the line: a long line may be scrolled to the side
-    panel.scrollLeft = 0;
-    const row = (first.querySelector("summary") || first).getBoundingClientRect(), frame = panel.getBoundingClientRect();
-    const above = row.top - (frame.top + 70), below = row.bottom - (frame.bottom - 30);
-    if (above < 0) panel.scrollTop += above;
-    else if (below > 0) panel.scrollTop += Math.min(below, above);
+  function scrollToLit(frame) {
+    const first = firstLit(frame);
+    if (first) scrollTo(frame, first.querySelector("summary") || first);
+  }
+
+  // not scrollIntoView: it also scrolls a narrow page away from what was clicked
+  function scrollTo(frame, element) {
+    const at = element.getBoundingClientRect(), area = frame.getBoundingClientRect();
+    const isAcross = at.left >= area.left && at.right <= area.right;
+    if (isAcross && at.top >= area.top + 70 && at.bottom <= area.bottom - 30) return;
+    frame.scrollLeft += (at.left + at.right - area.left - area.right) / 2;
+    frame.scrollTop += (at.top + at.bottom - area.top - area.bottom) / 2;
   }
 
   // *** why
@@ -157,145 +160,56 @@
 
   // *** the drawing
 
-  const zooms = new Map();
+  let scale = 1;
   // both, on a page of two runs
-  const shown = () => all(".drawing:not([hidden]) .part:not([hidden]) .graph");
-  const wholeBox = (svg) => svg.dataset.box.split(/[\s,]+/).map(Number);
+  const shown = () => all(".drawing:not([hidden]) .part:not([hidden]) .sheet:has(.graph)");
 
-  function setView(svg, view) {
-    zooms.set(svg, view);
-    svg.setAttribute("viewBox", view.join(" "));
+  function zoom(next) {
+    scale = Math.min(Math.max(next, 0.1), 8);
+    $("middle").style.setProperty("--zoom", scale);
+    shown().forEach(scrollToLit);
   }
 
-  // at first the width is filled, from the top: a tall drawing shown whole is too small to read
-  function startView(svg, isWhole = false) {
-    const [x, y, width, height] = wholeBox(svg), size = svg.getBoundingClientRect();
-    if (!size.width || !size.height) return;
-    const least = Math.max(size.width / width, 0.6);
-    const scale = isWhole ? Math.min(size.width / width, size.height / height) : Math.min(least, 1.6);
-    const [w, h] = [size.width / scale, size.height / scale];
-    setView(svg, [x + (width - w) / 2, h > height ? y + (height - h) / 2 : y, w, h]);
-  }
-
-  const startNewViews = () => shown().filter((svg) => !zooms.has(svg)).forEach((svg) => startView(svg));
-  const startViews = () => { zooms.clear(); startNewViews(); };
-
-  function zoom(svg, factor, at) {
-    const [x, y, w, h] = zooms.get(svg), whole = wholeBox(svg);
-    const limited = Math.min(Math.max(w * factor, 60), Math.max(whole[2], whole[3]) * 4) / w;
-    const [px, py] = at || [x + w / 2, y + h / 2];
-    setView(svg, [px - (px - x) * limited, py - (py - y) * limited, w * limited, h * limited]);
-  }
-
-  function pointIn(svg, x, y) {
-    const point = new DOMPoint(x, y).matrixTransform(svg.getScreenCTM().inverse());
-    return [point.x, point.y];
+  function fit() {
+    const scales = shown().map((sheet) => {
+      const { width, height } = sheet.querySelector(".graph").viewBox.baseVal;
+      return Math.min(sheet.clientWidth / width, sheet.clientHeight / height);
+    });
+    zoom(Math.min(...scales));
   }
 
   function showLitBox(from) {
-    const graph = from?.closest(".graph");
+    const sheet = from?.closest(".sheet");
     // the drawing with the most; of several, the drawing that is shown
     const countLit = (drawing) => all("[data-part='0'] .lit", drawing).length - drawing.hidden / 2;
     const drawings = all(".drawing"), best = [...drawings].sort((a, b) => countLit(b) - countLit(a))[0];
     if (!best || countLit(best) <= 0) return;
-    if (!graph) showPicture(drawings.indexOf(best));
+    if (!sheet) showPicture(drawings.indexOf(best));
     // close an open box if nothing inside it is lit
     for (const open of all(".part:not([hidden])", best)) {
-      if (+open.dataset.part && !open.querySelector(".lit") && !open.contains(from)) openPart(open.parentElement, []);
+      if (+open.dataset.part && !open.querySelector(".lit") && !open.contains(from)) openPart(open.parentElement, 0);
     }
     // the clicked drawing stays in place; the other one moves to what is lit
-    for (const other of shown()) if (other !== graph && firstLit(other)) moveTo(firstLit(other));
-  }
-
-  function moveTo(element) {
-    const graph = element.closest(".graph"), box = element.getBoundingClientRect(), frame = graph.getBoundingClientRect();
-    if (box.top >= frame.top && box.bottom <= frame.bottom && box.left >= frame.left && box.right <= frame.right) return;
-    const [px, py] = pointIn(graph, (box.left + box.right) / 2, (box.top + box.bottom) / 2);
-    const [, , w, h] = zooms.get(graph);
-    setView(graph, [px - w / 2, py - h / 2, w, h]);
+    shown().filter((other) => other !== sheet).forEach(scrollToLit);
   }
 
   function showPicture(number) {
     all(".drawing").forEach((drawing, position) => { drawing.hidden = position !== number; });
     if ($("schedule")) $("schedule").value = String(number);
-    startNewViews();
   }
 
-  // *** the inside of a box
-
-  const ways = new Map();
-
-  // `way` has the numbers of the opened parts, outermost first; an empty way shows the whole
-  function openPart(figure, way) {
-    ways.set(figure, way);
-    const number = way.length ? way[way.length - 1] : 0;
-    const parts = all(".part", figure), trail = figure.querySelector(".trail");
-    parts.forEach((part, position) => { part.hidden = position !== number; });
-    trail.hidden = !way.length;
-    trail.replaceChildren(...[0, ...way].map((part, depth) => {
-      const button = make("button", "", parts[part].dataset.title);
-      button.disabled = depth === way.length;
-      button.addEventListener("click", () => closeTo(figure, depth));
-      return button;
-    }));
-    startNewViews();
+  // part 0 of a figure is the whole drawing, each other part is the inside of a box
+  function openPart(figure, number) {
+    all(".part", figure).forEach((part, position) => { part.hidden = position !== number; });
   }
 
-  function openBox(box) {
-    const figure = box.closest("figure"), way = [...(ways.get(figure) || []), +box.dataset.opens];
-    select("box", box, box);
-    openPart(figure, way);
-    // the box is hidden now: Tab continues inside it
-    figure.querySelector(".trail button:not(:disabled)").focus();
-  }
-
-  function closeTo(figure, depth) {
-    const way = ways.get(figure), left = way[depth];
-    openPart(figure, way.slice(0, depth));
-    all(".part:not([hidden]) .box", figure).find((box) => +box.dataset.opens === left)?.focus();
-  }
-
-  function closePart() {
-    const figure = all(".drawing:not([hidden]) figure").find((each) => ways.get(each)?.length);
-    if (figure) closeTo(figure, ways.get(figure).length - 1);
-  }
-
-  const zoomAll = (factor) => shown().forEach((svg) => zoom(svg, factor));
-  const tools = {
-    in: () => zoomAll(0.8),
-    out: () => zoomAll(1.25),
-    fit: () => shown().forEach((svg) => startView(svg, true)),
-    wide: () => {
-      $("wide").setAttribute("aria-pressed", String(document.querySelector("main").classList.toggle("wide")));
-      startViews();
-    },
-  };
-  const toolKeys = { "+": "in", "=": "in", "-": "out", 0: "fit", w: "wide" };
-
-  function watchDrawing(svg) {
-    let last = null, moved = 0;
-    svg.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      zoom(svg, Math.exp(Math.sign(event.deltaY) * 0.15), pointIn(svg, event.clientX, event.clientY));
-    }, { passive: false });
-    svg.addEventListener("pointerdown", (event) => { last = [event.clientX, event.clientY]; moved = 0; });
-    svg.addEventListener("pointermove", (event) => {
-      if (!last || !event.buttons) return;
-      const dx = event.clientX - last[0], dy = event.clientY - last[1];
-      moved += Math.abs(dx) + Math.abs(dy);
-      if (moved < 4) return;
-      svg.classList.add("moving");
-      const [x, y, w, h] = zooms.get(svg), scale = w / svg.getBoundingClientRect().width;
-      setView(svg, [x - dx * scale, y - dy * scale, w, h]);
-      last = [event.clientX, event.clientY];
-    });
-    const end = () => { last = null; svg.classList.remove("moving"); };
-    svg.addEventListener("pointerup", end);
-    svg.addEventListener("pointerleave", end);
-    // Tab brings a box into view
-    svg.addEventListener("focusin", (event) => moveTo(event.target));
-    // dragging the drawing does not select a box
-    svg.addEventListener("click", (event) => { if (moved >= 4) event.stopPropagation(); }, true);
+  // `opener` is a box, or the button that leads out of its inside
+  function openInside(opener) {
+    const figure = opener.closest("figure"), left = opener.closest(".part").dataset.part;
+    if (opener.matches(".box")) select("box", opener, opener);
+    openPart(figure, +opener.dataset.opens);
+    // the opener is hidden now: Tab continues at what leads back
+    figure.querySelector(`.part:not([hidden]) [data-opens="${left}"]`).focus();
   }
 
   // *** search
@@ -345,7 +259,7 @@
     const { node, line, opens, kernels: inside } = from.dataset;
     if (node !== undefined) select("node", node, from);
     else if (line !== undefined) select("line", +line, from);
-    else if (opens !== undefined) openBox(from);
+    else if (opens !== undefined) openInside(from);
     else if (kernelsOf(from).length > 1) select("box", from, from);
     else if (inside !== undefined) select("kernel", +inside, from);
     else if (!from.parentElement.open) {
@@ -355,30 +269,16 @@
     }
   });
 
-  function step(by) {
-    const row = document.activeElement.closest("#hits li, tr.has, details.kernel, .nodes li, .list li");
-    const panel = row?.closest("#hits, .lines, #kernels, ul");
-    if (!panel) return false;
-    const group = all("tr.has, details.kernel, li", panel).filter((item) => item.tagName === row.tagName);
-    group[group.indexOf(row) + by]?.querySelector("summary, button")?.focus();
-    return true;
-  }
-
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const isTyping = event.target.matches("input, select");
     const { key, target } = event, firstHit = $("hits").querySelector("button"), isSearch = target === $("search");
-    const moves = { ArrowDown: 1, ArrowUp: -1 };
     let isDone = true;
     if (key === "Escape" && $("hits").hidden && !isTyping) clear();
     else if (key === "Escape") { $("hits").hidden = true; $("search").blur(); }
     else if (key === "/" && !isTyping) { $("search").focus(); $("search").select(); }
-    else if (key === "ArrowDown" && isSearch) firstHit?.focus();
     else if (key === "Enter" && isSearch) firstHit?.click();
-    else if (moves[key] && !isTyping) isDone = step(moves[key]);
     else if ((key === "Enter" || key === " ") && target.matches(".box, .link")) target.dispatchEvent(new MouseEvent("click", { bubbles: true }));
-    else if (key === "Backspace" && !isTyping) closePart();
-    else if (toolKeys[key] && !isTyping) $(toolKeys[key])?.click();
     else isDone = false;
     // the browser does nothing more; Escape empties the search
     if (isDone && key !== "Escape") event.preventDefault();
@@ -386,14 +286,13 @@
 
   $("search").addEventListener("input", search);
   $("search").addEventListener("focus", search);
-  window.addEventListener("resize", startViews);
 
   // *** at first
 
-  Object.entries(tools).forEach(([id, run]) => $(id).addEventListener("click", run));
+  $("in").addEventListener("click", () => zoom(scale * 1.25));
+  $("out").addEventListener("click", () => zoom(scale / 1.25));
+  $("fit").addEventListener("click", fit);
   $("schedule")?.addEventListener("change", (event) => showPicture(+event.target.value));
-  all(".graph").forEach(watchDrawing);
-  if (document.querySelector(".drawing")) showPicture(0);
   const asked = /^#(line|kernel|node)=(b?[\d:]+)$/.exec(location.hash);
   if (asked) select(asked[1], asked[1] === "node" ? asked[2] : +asked[2]);
 })();
