@@ -153,7 +153,7 @@ def test_an_output_format_of_lint(copy: Copy) -> None:
     function = (
         "def print_table(linted: Sequence[Linted]) -> None:\n"
         "    for finding in _findings_of(linted):\n"
-        "        console.print_text(f'{finding.code};{finding.line}\\n')\n\n\n"
+        "        print(f'{finding.code};{finding.line}')\n\n\n"
     )
     copy.replace("vmapdbg/commands/lint.py", "FORMATS: dict", f"{function}FORMATS: dict")
     copy.replace("vmapdbg/commands/lint.py", '    "sarif": print_sarif,\n', '    "table": print_table,\n')
@@ -193,11 +193,12 @@ def test_a_subcommand(copy: Copy) -> None:
 def test_a_setting(copy: Copy) -> None:
     assert_in_table("a setting in pyproject.toml", "vmapdbg/commands/shared/settings.py")
     settings, graph = "vmapdbg/commands/shared/settings.py", "vmapdbg/commands/graph.py"
-    field = 'depth: int | None = field(default=None, metadata={"read": partial(_read_count, 1)})'
-    copy.replace(settings, "    runs: int", f"    {field}\n    runs: int")
-    copy.replace(
-        graph, "    other = None\n", "    depth = depth or jobs.settings_for(snippet, given).depth\n    other = None\n"
+    copy.replace(settings, "    runs: int", "    depth: int | None = None\n    runs: int")
+    copy.replace(settings, '        "runs":', '        "depth": click.IntRange(min=1),\n        "runs":')
+    reads = (
+        "from vmapdbg.commands.shared.settings import find_settings\n    depth = depth or find_settings(snippet).depth"
     )
+    copy.replace(graph, "    other = None\n", f"    {reads}\n    other = None\n")
     file = copy.cwd / "pyproject.toml"
     sizes: list[int] = []
     for text in ("", "[tool.vmapdbg]\ndepth = 1\n"):
@@ -208,7 +209,7 @@ def test_a_setting(copy: Copy) -> None:
     file.write_text("[tool.vmapdbg]\ndepth = 0\n", encoding="utf-8")
     done = copy.try_run("graph", "after.json", "-o", "graph.json")
     assert done.returncode == 2
-    assert "depth in [tool.vmapdbg]: 0 is not a whole number from 1 on" in done.stderr
+    assert "depth in [tool.vmapdbg]: 0 is not in the range x>=1" in done.stderr
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ def test_another_target_is_not_what_runs(tmp_path: Path) -> None:
         (["a.json", "b.json"], f"--time runs both sides, and a.json is a saved capture: {SAVED}"),
         (["net.py", "--baseline=a.json"], f"--time runs both sides, and a.json is a saved capture: {SAVED}"),
         (["a.json", "net.py"], f"--time runs both sides, and a.json is a saved capture: {SAVED}"),
-        (["one", "two"], "--time runs both sides, and these are saved runs of a test-suite"),
+        (["one", "two"], "two saved runs take only --test, --all, --json and --exit-code"),
     ],
 )
 def test_what_does_not_run_is_not_timed(arguments: list[str], said: str, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ TWO_SNIPPETS = "-c CODE is the snippet, and ok.py is another one: give one of th
 NOTHING = "no SNIPPET given, and none is remembered here: run vmapdbg show SNIPPET first"
 NOT_STOCK = "--decisions is about tinygrad as it is: --tinygrad VERSION|PATH, or --patches none"
 NOT_WITH = "--decisions goes with neither --commits nor --reduce"
+AS_TEXT = "--schedule, --kernel and --line are for a diff as text, not for --json and the page of -o"
 PAGES = "the ending must be one of .html, .htm"
 
 REMOVED = "was removed: the numpy reference finds all that it found"
@@ -64,7 +65,7 @@ REFUSED = {
     "report snippet.html -o snippet.html": "cannot write snippet.html: it is the snippet",
     "diff ok.py -o x.txt": f"x.txt: {PAGES}",
     "diff ok.py -o no/such.html": "cannot write no/such.html: there is no folder no",
-    "diff ok.py -o page.html --kernel 0": "--kernel is for a diff as text, not for the page of -o",
+    "diff ok.py -o page.html --kernel 0": AS_TEXT,
     "graph ok.py": "Missing option '-o' / '--output'",
     "graph ok.py -o x.bmp": "x.bmp: the ending must be one of .svg, .png, .pdf, .dot, .json",
     "graph ok.py -o no/such/x.svg": "cannot write no/such/x.svg: there is no folder no/such",
@@ -81,7 +82,7 @@ REFUSED = {
     "diff all.json all.json --line a.py:999": "no node is made at a.py:999",
     "diff all.json all.json --schedule 7": "there is no schedule 7: 5 before, 5 after",
     "diff all.json all.json --kernel 0 --line a.py:1": "--kernel and --line: choose one",
-    "diff all.json all.json --kernel 0 --json": "--kernel is for a diff as text, not for --json, which has the whole",
+    "diff all.json all.json --kernel 0 --json": AS_TEXT,
     # what a saved capture has no use for
     "show ok.json --patches none": "ok.json is a saved capture: it was made with its own patches, target and tinygrad",
     "show ok.json --time": "ok.json is a saved capture: it takes no arguments and no --time",
@@ -90,7 +91,7 @@ REFUSED = {
     "graph ok.json -o x.svg -- a": "ok.json is a saved capture: it takes no arguments and no --time",
     "lint ok.json --target metal": "ok.json is a saved capture: it was made with its own patches, target",
     "diff all.json all.json --target metal": "saved captures were made with their own",
-    "diff ok.py all.json": "all.json is a saved capture, which can only be the before: vmapdbg diff all.json ok.py",
+    "diff ok.py all.json": "a saved capture is compared with another one: vmapdbg diff before.json after.json",
     "why --value ok.json": "--value runs the snippet: a saved capture has no values",
     # options
     "--color blue": "Invalid value for '--color': 'blue' is not one of 'auto', 'always', 'never'",

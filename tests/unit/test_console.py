@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import sys
@@ -64,9 +65,8 @@ def test_a_colour_has_one_place() -> None:
 
 
 def render(text: str, style: str, **display: object) -> str:
-    file = io.StringIO()
-    with click.Context(click.Command("show")):
-        set_display(file=file, **display)
+    with contextlib.redirect_stdout(io.StringIO()) as file, click.Context(click.Command("show")):
+        set_display(**display)
         make_console().print(text, style=style)
     return file.getvalue()
 

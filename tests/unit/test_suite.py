@@ -16,7 +16,7 @@ from suite_runs import NODES, make_program, one_kernel, save_run, two_kernels
 from vmapdbg.diff.result import KernelChange, KernelSide
 from vmapdbg.model.capture import Schedule, Versions
 from vmapdbg.model.failure import Failure
-from vmapdbg.page.text.suite import dump_suite_github, name_change, print_suite
+from vmapdbg.page.text.suite import name_change, print_suite
 from vmapdbg.suite.compare import SuiteDiff, compare_runs, diff_test, estimate_cost, join_related
 from vmapdbg.suite.saved import end_run, load_run, name_test, new_folder, prepare_folder, start_run, strip_schedule
 
@@ -247,24 +247,6 @@ def test_colours_only_on_a_terminal(tmp_path: Path) -> None:
     coloured = render(found, force_terminal=True, color_system="standard")
     assert "\x1b[32m" in coloured
     assert "\x1b[3" not in render(found, force_terminal=True, color_system="standard", no_color=True)
-
-
-def test_markdown_is_the_text_in_which_ids_are_no_markup(tmp_path: Path) -> None:
-    test = "test_a.py::test_b[```` <b> @team]"
-    found = compare(tmp_path, {test: [two_kernels()]}, {test: [one_kernel(executed_ops=9_000)]})
-    lines = dump_suite_github(found).splitlines()
-    assert lines[:3] == ["### Kernels: 1 of 1 test changed", "", "`````text"]
-    assert lines[-1] == "`````"
-    assert not [line for line in lines[3:-1] if line.startswith("`````")]
-    assert lines[3:-2] == render(found, width=100).splitlines()
-
-
-def test_markdown_of_a_large_diff_fits_a_comment(tmp_path: Path) -> None:
-    tests = [f"test/test_ops.py::TestOps::test_{'long_' * 8}{number}" for number in range(3000)]
-    small = compare(tmp_path, {"a": [two_kernels()]}, {"a": [one_kernel()]})
-    groups = tuple(replace(small.groups[0], tests=tuple(tests), count=number) for number in range(5))
-    found = replace(small, groups=groups, only_before=tuple(tests), only_after=tuple(tests))
-    assert len(dump_suite_github(found, show_all=True)) < 65_536
 
 
 def test_one_test_is_the_diff_of_its_captures(tmp_path: Path) -> None:

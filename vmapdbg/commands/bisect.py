@@ -11,6 +11,7 @@ import click
 
 from vmapdbg.bisect import DEFAULT_RUNS, KERNEL_COUNT, KINDS
 from vmapdbg.commands.shared import console, jobs, options
+from vmapdbg.commands.shared.settings import find_settings
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import check_output
 
@@ -48,7 +49,7 @@ class OutcomeType(click.ParamType[Any]):
 @click.option("--runs", type=click.IntRange(min=2), help=f"About how many runs at most.  [default: {DEFAULT_RUNS}]")
 @click.option("--reduce", "with_snippet", is_flag=True, help="Write a small snippet that still shows the difference.")
 @options.output("The file for it; default: stdout.")
-@click.option("--seconds", type=click.FloatRange(min=1), help=f"Seconds for --reduce.  [default: {_SECONDS}]")
+@click.option("--seconds", type=options.SecondsType(), help=f"Seconds for --reduce.  [default: {_SECONDS}]")
 @options.json("Print the search as one JSON document.")
 @options.of_job
 @console.display_options
@@ -95,23 +96,24 @@ def bisect(
         if not with_snippet:
             raise Failure("-o is the file for --reduce")
         check_output(output, snippet)
-    settings = jobs.settings_for(snippet, given)
-    runs = runs or settings.runs or DEFAULT_RUNS
     if decisions and (span is not None or with_snippet):
         raise Failure("--decisions goes with neither --commits nor --reduce")
     if baseline is not None and not decisions:
         raise Failure("--baseline is for --decisions")
     if span is not None and with_snippet:
         raise Failure("--reduce is for patches: with --commits there is nothing to reduce")
+    if span is not None and given.patches:
+        raise Failure("--commits runs each commit as it is, without patches")
     # imported here because it imports much
     from vmapdbg.commands import bisect_searches as searches
 
-    if decisions:
-        sys.exit(searches.show_decisions(jobs.make_job(snippet, given), kind, runs, baseline, as_json))
+    job = jobs.make_open_job(snippet, given)
+    settings = find_settings(job.snippet)
+    runs = runs or settings.runs or DEFAULT_RUNS
     if span is not None:
-        if given.patches:
-            raise Failure("--commits runs each commit as it is, without patches")
-        job = replace(jobs.make_open_job(snippet, given), patches=None)
-        sys.exit(searches.show_history(job, span, kind, as_json))
+        sys.exit(searches.show_history(replace(job, patches=None), span, kind, as_json))
+    job = jobs.choose_tinygrad(job, given.patches)
+    if decisions:
+        sys.exit(searches.show_decisions(job, kind, runs, baseline, as_json))
     seconds = (seconds or settings.seconds or _SECONDS) if with_snippet else None
-    sys.exit(searches.show_patches(jobs.make_job(snippet, given), kind, runs, seconds, output, as_json))
+    sys.exit(searches.show_patches(job, kind, runs, seconds, output, as_json))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import click
 
 from vmapdbg.commands.report import check_page, write_report
 from vmapdbg.commands.shared import console, jobs, options
-from vmapdbg.commands.shared.runs import make_edits, make_sides
+from vmapdbg.commands.shared.runs import make_sides
 from vmapdbg.model.failure import EXIT_USAGE, Failure
 from vmapdbg.model.wording import join_first
 
@@ -26,7 +25,7 @@ _SEE_MORE = (
 
 
 @click.command(cls=options.SnippetCommand)
-@click.argument("inputs", nargs=-1, shell_complete=options.offer_files)
+@click.argument("inputs", nargs=-1, type=options.FILE)
 @options.baseline(
     "The before: none (every switchable patch off), stock (no overlay), a patch list, another tinygrad (VERSION, @REV"
     " or PATH), or a saved capture.  [default: none; @HEAD for a changed checkout]",
@@ -39,7 +38,6 @@ _SEE_MORE = (
 @options.json("Print the differences as one JSON document.")
 @click.option("--exit-code", is_flag=True, help="End with 1 when there are differences.")
 @click.option("--test", help="Of two saved runs: print this test in full (its id, or a unique part of it).")
-@click.option("--format", "form", type=click.Choice(("text", "github")), help="Of two saved runs: github is Markdown.")
 @options.of_job
 @console.display_options
 def diff(
@@ -50,7 +48,6 @@ def diff(
     as_json: bool,
     exit_code: bool,
     test: str | None,
-    form: str | None,
     given: options.JobOptions,
 ) -> None:
     """Show what patches or an edit change. INPUTS is a SNIPPET, two snippets, two saved captures, or two folders of
@@ -75,78 +72,61 @@ def diff(
         inputs, baseline = (baseline, *inputs), None
     if len(inputs) > 2:
         raise Failure("diff takes one snippet, two saved captures or two saved runs, or two snippets")
-    if folders := find_folders(inputs):
-        refuse_part(part, "two saved runs: --test has one in full")
-        if output is not None:
-            raise Failure("two saved runs have no page: --format github is Markdown")
-        if given.times:
-            raise Failure("--time runs both sides, and these are saved runs of a test-suite")
-        if form == "github" and as_json:
-            raise Failure("--json and --format github are two formats: give one of them")
-        if form == "github" and test is not None:
-            raise Failure("--format github is for whole runs, not for one --test")
-        is_empty = diff_folders(folders, test, "json" if as_json else form, part.show_all, exit_code)
+    if any(Path(item).is_dir() for item in inputs):
+        if part.is_selected or output is not None or baseline is not None or given.values:
+            raise Failure("two saved runs take only --test, --all, --json and --exit-code")
+        is_empty = diff_folders(inputs, test, part.show_all, as_json, exit_code)
     else:
-        if test is not None or form is not None:
-            raise Failure("--test and --format are for two saved runs: vmapdbg diff BEFORE_DIR AFTER_DIR")
-        is_empty = diff_snippets(inputs, baseline, part, output, as_json, given)
+        if test is not None:
+            raise Failure("--test is for two saved runs: vmapdbg diff BEFORE_DIR AFTER_DIR")
+        view = compare_inputs(inputs, baseline, part, output, as_json, given)
+        if as_json:
+            console.print_json(view.diff)
+        else:
+            print_part(view, part, output)
+        console.end_after(view.after, names_status=False)
+        is_empty = view.diff.is_empty
     if exit_code and not is_empty:
         sys.exit(1)
-
-
-def refuse_part(part: options.Part, what: str) -> None:
-    """Raises Failure if options select a part; `what` is what has no parts."""
-    for name in ("schedule", "kernel", "line"):
-        if getattr(part, name) is not None:
-            raise Failure(f"--{name} is for a diff as text, not for {what}")
 
 
 # *** two runs of a snippet
 
 
-def diff_snippets(
+def compare_inputs(
     inputs: tuple[str, ...],
     baseline: str | None,
     part: options.Part,
     output: Path | None,
     as_json: bool,
     given: options.JobOptions,
-) -> bool:
-    """Runs or reads both sides, prints how they differ, and returns whether they are equal. Raises Failure."""
-    if as_json:
-        refuse_part(part, "--json, which has the whole")
-    if output is not None:
-        refuse_part(part, "the page of -o")
-        # before anything runs
-        for snippet in inputs or (None,):
-            check_page(output, jobs.name_of(snippet, given))
-    view = compare_inputs(inputs, baseline, given)
-    if output is not None:
-        write_report(view, output, [view.diff.before.name, view.diff.after.name])
-        console.say(f"wrote {output}")
-    if as_json:
-        console.print_json(view.diff)
-    else:
-        print_part(view, part, output)
-    console.end_after(view.after, names_status=False)
-    return view.diff.is_empty
-
-
-def compare_inputs(inputs: tuple[str, ...], baseline: str | None, given: options.JobOptions) -> View:
-    """Runs or reads both sides, and compares them. Raises Failure."""
+) -> View:
+    """Runs or reads both sides, compares them, and writes the page to `output`. Raises Failure."""
+    if part.is_selected and (as_json or output is not None):
+        raise Failure("--schedule, --kernel and --line are for a diff as text, not for --json and the page of -o")
+    old, snippet = None, next(iter(inputs), None)
     if len(inputs) == 2:
         if baseline:
             raise Failure(f"{inputs[0]} is compared with {inputs[1]}: with two of them there is no --baseline")
-        sides = make_edits(inputs[0], inputs[1], given)
-    else:
-        sides = make_sides(next(iter(inputs), None), baseline or None, given)
+        old, snippet = inputs
+        if jobs.is_saved(old):
+            old, baseline = None, old
+    if output is not None:
+        # before anything runs
+        for name in inputs or (None,):
+            check_page(output, name)
+    sides = make_sides(snippet, baseline or None, given, old)
     if given.times:
         console.report_untimed(sides.before, sides.after)
     from vmapdbg.diff.captures import diff_captures
     from vmapdbg.page.view import View
 
     found = diff_captures(sides.before, sides.after, sides.printed, sides.names, sides.same_lines)
-    return View.of_two(sides.before, sides.after, found)
+    view = View.of_two(sides.before, sides.after, found)
+    if output is not None:
+        write_report(view, output, [found.before.name, found.after.name])
+        console.say(f"wrote {output}")
+    return view
 
 
 def print_part(view: View, part: options.Part, output: Path | None) -> None:
@@ -171,48 +151,30 @@ def print_part(view: View, part: options.Part, output: Path | None) -> None:
 # *** two saved runs
 
 
-def find_folders(inputs: Sequence[str]) -> tuple[Path, Path] | None:
-    """Returns the folders of two saved runs, None if the inputs of diff name no folder. Raises Failure if only one of
-    them is a folder."""
-    paths = [Path(item) for item in inputs]
-    if not any(path.is_dir() for path in paths):
-        return None
-    missing = next((path for path in paths if not path.exists()), None)
-    if missing is not None:
-        raise Failure(f"there is no folder {missing}")
-    if len(paths) != 2 or not all(path.is_dir() for path in paths):
-        raise Failure("a saved run is compared with another one: vmapdbg diff BEFORE_DIR AFTER_DIR")
-    return paths[0], paths[1]
-
-
-def diff_folders(
-    folders: tuple[Path, Path], test: str | None, form: str | None, show_all: bool, exit_code: bool
-) -> bool:
+def diff_folders(folders: tuple[str, ...], test: str | None, show_all: bool, as_json: bool, exit_code: bool) -> bool:
     """Prints how two saved runs differ, or like a diff of two captures, how a `test` of them does. Returns whether
-    they are equal. Lists damaged files on stderr; with `exit_code` these end the tool with 2, because the comparison is
-    not complete."""
+    they are equal. With `exit_code`, damaged files end the tool with 2, because the comparison is not complete. Raises
+    Failure."""
     from vmapdbg.page.text.run import print_diff
-    from vmapdbg.page.text.suite import dump_suite_github, print_suite
+    from vmapdbg.page.text.suite import print_suite
     from vmapdbg.suite.compare import compare_runs, diff_test
     from vmapdbg.suite.saved import load_run
 
-    runs = load_run(folders[0]), load_run(folders[1])
+    if len(folders) != 2:
+        raise Failure("a saved run is compared with another one: vmapdbg diff BEFORE_DIR AFTER_DIR")
+    runs = load_run(Path(folders[0])), load_run(Path(folders[1]))
     if test is not None:
         diff = diff_test(*runs, find_test(runs, test))
-        if form == "json":
+        if as_json:
             console.print_json(diff)
         else:
             print_diff(diff, console.make_console(), show_all=show_all)
         return diff.is_empty
     found = compare_runs(*runs)
-    if form == "json":
+    if as_json:
         console.print_json(found)
-    elif form == "github":
-        sys.stdout.write(dump_suite_github(found, show_all=show_all))
     else:
         print_suite(found, console.make_console(), show_all=show_all)
-    for line in found.damaged:
-        console.say(line)
     if exit_code and found.damaged:
         sys.exit(EXIT_USAGE)
     return found.is_empty

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 from collections.abc import Callable, Sequence
@@ -11,8 +12,8 @@ from pathlib import Path
 import click
 
 from vmapdbg.commands.shared import console, jobs, options
-from vmapdbg.commands.shared.runs import baseline_of, run_with_baseline
-from vmapdbg.install.job import Job
+from vmapdbg.commands.shared.runs import run_with_baseline
+from vmapdbg.commands.shared.settings import find_settings
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
 from vmapdbg.model.capture import SCHEMA, Capture, Finding
@@ -89,14 +90,14 @@ def print_github(linted: Sequence[Linted]) -> None:
     """Prints GitHub's workflow commands."""
     from vmapdbg.page.text.lint import dump_github
 
-    console.print_text(dump_github(_findings_of(linted), RULES))
+    sys.stdout.write(dump_github(_findings_of(linted), RULES))
 
 
 def print_sarif(linted: Sequence[Linted]) -> None:
     """Prints SARIF 2.1.0."""
     from vmapdbg.page.text.lint import dump_sarif
 
-    console.print_text(dump_sarif(_findings_of(linted), RULES))
+    sys.stdout.write(dump_sarif(_findings_of(linted), RULES))
 
 
 def _findings_of(linted: Sequence[Linted]) -> list[Finding]:
@@ -113,7 +114,7 @@ FORMATS: dict[str, Callable[[Sequence[Linted]], None]] = {
 
 
 @click.command(cls=options.SnippetCommand)
-@click.argument("snippets", nargs=-1, shell_complete=options.offer_files, metavar="[SNIPPET]...")
+@click.argument("snippets", nargs=-1, type=options.FILE, metavar="[SNIPPET]...")
 @click.option(
     "--format", "form", type=click.Choice(list(FORMATS)), default="text", show_default=True, help="How to print."
 )
@@ -153,11 +154,8 @@ def lint(
     names: tuple[str | None, ...] = snippets or (None,)
     if given.code is not None and len(names) > 1:
         raise Failure("-c CODE is the snippet: it takes no files")
-    chosen = [jobs.settings_for(name, given).choose_codes(select, ignore) for name in names]
-    if not all(chosen):
-        raise Failure("--select and --ignore leave no code to look for")
     check_files(snippets, output)
-    linted = [lint_file(name, baseline, codes, given) for name, codes in zip(names, chosen, strict=True)]
+    linted = [lint_file(name, baseline, select, ignore, given) for name in names]
     if len(linted) > 1 or not linted[0].is_dead:
         write_linted(form, linted, output)
     sys.exit(max(one.exit_code for one in linted))
@@ -170,8 +168,9 @@ def write_linted(form: str, linted: Sequence[Linted], output: Path | None) -> No
         console.close_pager()
         return
     text = io.StringIO()
-    console.set_display(file=text, width=console.get_display().width or _FILE_WIDTH)
-    FORMATS[form](linted)
+    console.set_display(width=console.get_display().width or _FILE_WIDTH)
+    with contextlib.redirect_stdout(text):
+        FORMATS[form](linted)
     try:
         write_output(output, text.getvalue())
     except StoreError:
@@ -189,10 +188,22 @@ def check_files(snippets: Sequence[str], output: Path | None) -> None:
         jobs.check_snippet(snippet)
 
 
-def lint_file(name: str | None, baseline: str | None, codes: Sequence[str], given: options.JobOptions) -> Linted:
-    """Returns what lint finds in a file; None is the snippet of the last show."""
-    before: Capture | None = None
-    if jobs.is_saved(name):
+def lint_file(
+    name: str | None,
+    baseline: str | None,
+    select: tuple[str, ...] | None,
+    ignore: tuple[str, ...] | None,
+    given: options.JobOptions,
+) -> Linted:
+    """Returns what lint finds in a file; None is the snippet of the last show. Raises Failure."""
+    job, before = None, None
+    if not jobs.is_saved(name):
+        job = jobs.make_job(name, given)
+        name = job.snippet
+    codes = find_settings(name).choose_codes(select, ignore)
+    if not codes:
+        raise Failure("--select and --ignore leave no code to look for")
+    if job is None:
         capture = jobs.load_saved(name, given)
         if baseline is not None:
             if not jobs.is_saved(baseline):
@@ -201,29 +212,20 @@ def lint_file(name: str | None, baseline: str | None, codes: Sequence[str], give
         if any(kernel.accesses is None for kernel in capture.kernels):
             missing = "has no facts about memory: VD101, VD105 and VD106 find nothing"
             console.say(f"{name} was made by an older vmapdbg and {missing}")
+    elif not NEED_BASELINE.intersection(codes) or (baseline is None and not job.patches):
+        # an observed tinygrad has no default baseline
+        capture = jobs.capture_job(job)
     else:
-        job = jobs.make_job(name, given)
-        if not NEED_BASELINE.intersection(codes) or is_same(job, baseline):
-            capture = jobs.capture_job(job)
-        else:
-            runs = run_with_baseline(job, baseline or "none")
-            before, capture = (run.capture for run in runs)
-            console.report_death(capture)
-            # the default baseline may fail: without its patches a vmap scope often does
-            if baseline is not None and before.error is not None and capture.error is None:
-                compared = "VD103 and VD104 compare only what it scheduled before"
-                console.say(f"the baseline ({baseline}) failed with {before.error.type}: {compared}")
+        before, capture = (run.capture for run in run_with_baseline(job, baseline or "none"))
+        console.report_death(capture)
+        # the default baseline may fail: without its patches a vmap scope often does
+        if baseline is not None and before.error is not None and capture.error is None:
+            compared = "VD103 and VD104 compare only what it scheduled before"
+            console.say(f"the baseline ({baseline}) failed with {before.error.type}: {compared}")
     findings, ignored = split_ignored(lint_capture(capture, before, codes))
     jobs.report_mistakes(findings)
     report_failed(capture)
     return Linted(replace(capture, findings=findings), len(ignored))
-
-
-def is_same(job: Job, baseline: str | None) -> bool:
-    """Tells whether the baseline is the job itself. An observed tinygrad has no default baseline."""
-    if baseline is None:
-        return not job.patches
-    return not jobs.is_saved(baseline) and baseline_of(job, baseline) == job
 
 
 def report_failed(capture: Capture) -> None:

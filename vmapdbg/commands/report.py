@@ -37,7 +37,7 @@ def report(snippet: str | None, output: Path, given: options.JobOptions) -> None
       vmapdbg report after.json -o report.html
     """
     # before the snippet runs
-    check_page(output, jobs.name_of(snippet, given))
+    check_page(output, snippet)
     capture = jobs.load_or_run(snippet, given)
     from vmapdbg.page.view import View
 

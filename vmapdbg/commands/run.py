@@ -88,7 +88,7 @@ class Program:
     "--check", "with_check", is_flag=True, help="Compare each value that is realized with the numpy reference."
 )
 @options.json("Print what --check found as one JSON document.")
-@click.argument("program", nargs=-1, shell_complete=options.offer_files, required=True, type=click.UNPROCESSED)
+@click.argument("program", nargs=-1, required=True, type=options.FILE)
 def run(
     patches: Patches | None,
     tree: str | None,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=options.SnippetCommand)
-@click.argument("subject", required=False, shell_complete=options.offer_files)
+@click.argument("subject", required=False, type=options.FILE)
 @options.snippet
 @click.option("--schedule", type=click.IntRange(min=0), help="Look only at this schedule.")
 @click.option("--value", is_flag=True, help="Follow the outputs that SUBJECT feeds through the scheduler's passes.")

@@ -87,12 +87,11 @@ def exit_code_of(capture: Capture) -> int:
 
 @dataclass(frozen=True)
 class Display:
-    """How results are printed: `width` in columns, None for the terminal's. `file` is used in place of stdout."""
+    """How results are printed: `width` in columns, None for the terminal's."""
 
     colour: Colour = "auto"
     width: int | None = None
     paged: bool = True
-    file: IO[str] | None = None
 
 
 def _get_meta() -> dict[str, Any]:
@@ -129,12 +128,7 @@ def display_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def print_json(document: Any) -> None:
     """Prints a JSON document on stdout."""
-    print_text(dump_document(document))
-
-
-def print_text(text: str) -> None:
-    """Prints text for a program on stdout, or writes it to the file of the Display."""
-    (get_display().file or sys.stdout).write(text)
+    sys.stdout.write(dump_document(document))
 
 
 def make_console(stderr: bool = False) -> Any:
@@ -143,9 +137,9 @@ def make_console(stderr: bool = False) -> Any:
     from vmapdbg.page.text.layout import LegibleConsole
 
     display = get_display()
-    file = display.file or start_pager(display) if not stderr else None
+    file = None if stderr else start_pager(display)
     more: dict[str, Any] = {}
-    if file is not None and display.file is None:
+    if file is not None:
         # the pager shows its text on a terminal
         more = {"force_terminal": True}
     if display.colour == "always":

@@ -16,7 +16,7 @@ from typing import TypeGuard
 from vmapdbg.commands.shared.children import import_meanwhile, run_job
 from vmapdbg.commands.shared.console import report_death, report_untimed, say, say_once, show_progress
 from vmapdbg.commands.shared.options import JobOptions
-from vmapdbg.commands.shared.settings import Settings, find_settings
+from vmapdbg.commands.shared.settings import find_settings
 from vmapdbg.commands.shared.work_folder import file_of_code, recall_job, remember_job
 from vmapdbg.install.job import Job
 from vmapdbg.install.overlay import TINYGRAD_VERSION, find_editable
@@ -153,18 +153,6 @@ def describe_job_options(job: Job) -> str:
     if job.arguments:
         given.append(f"-- {shlex.join(job.arguments)}")
     return format_known(" with {}", " ".join(given))
-
-
-def name_of(snippet: str | None, given: JobOptions) -> str | None:
-    """Returns the given SNIPPET, else the remembered snippet; None for code after -c. Raises NothingRemembered."""
-    if snippet is None and given.code is None:
-        return recall_job().snippet
-    return snippet
-
-
-def settings_for(snippet: str | None, given: JobOptions) -> Settings:
-    """Returns the settings for the given SNIPPET, or for the remembered snippet. Raises Failure."""
-    return find_settings(name_of(snippet, given) or "-c")
 
 
 def check_snippet(snippet: str) -> None:

@@ -36,13 +36,6 @@ def offer(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def offer_files(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Makes the shell offer files."""
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(incomplete, type="file")]
-
-
 def offer_last(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
     """Completes the last name of a comma separated list."""
     before, comma, last = incomplete.rpartition(",")
@@ -59,10 +52,13 @@ def offer_patches(_: click.Context, __: click.Parameter, incomplete: str) -> lis
 def offer_baselines(context: click.Context, option: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Completes a baseline: patches, stock, or a file."""
     named = [*offer(["stock"], incomplete), *offer_patches(context, option, incomplete)]
-    return named or offer_files(context, option, incomplete)
+    return named or FILE.shell_complete(context, option, incomplete)
 
 
 # *** types
+
+FILE = click.Path()
+"""A name that the shell completes. Commands check the file themselves."""
 
 
 class PatchesType(click.ParamType[Any]):
@@ -85,7 +81,7 @@ class NamesType(click.ParamType[Any]):
         self.convert_name = convert_name
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        names = tuple(self.convert_name(name.strip()) for name in str(value).split(","))
+        names = tuple(self.convert_name(name.strip()) for name in str(value).split(",") if name)
         for name in names:
             if name not in self.known:
                 self.fail(f"unknown {self.noun} {name!r}: choose from {', '.join(self.known)}", param, ctx)
@@ -109,9 +105,24 @@ class ScheduleType(click.ParamType[Any]):
             self.fail(f"{value!r} is not a schedule number and not 'all'", param, ctx)
 
 
+class SecondsType(click.ParamType[Any]):
+    """A number of seconds over 0."""
+
+    name = "SECONDS"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            seconds = float(str(value))
+        except ValueError:
+            seconds = math.nan
+        if not seconds > 0:
+            self.fail(f"{str(value)!r} is not a number of seconds over 0", param, ctx)
+        return seconds
+
+
 # *** options that several commands have
 
-snippet = click.argument("snippet", required=False, shell_complete=offer_files)
+snippet = click.argument("snippet", required=False, type=FILE)
 arguments = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 times = click.option(
     "--time", "times", is_flag=True, default=None, help="Also run what stays lazy, and time every launch."
@@ -146,13 +157,13 @@ def tinygrad(command: F) -> F:
         "--tinygrad",
         "tree",
         metavar="VERSION|PATH|PATH@REV",
-        shell_complete=offer_files,
+        type=FILE,
         help="Use this tinygrad: a release, a checkout, or a commit.  [default: what Python imports here]",
     )
     python = click.option(
         "--python",
         metavar="PATH",
-        shell_complete=offer_files,
+        type=FILE,
         help="Run the snippet with this interpreter. It needs tinygrad, but not vmapdbg.",
     )
     return tree(python(command))
@@ -207,20 +218,11 @@ class SnippetCommand(click.Command):
         return [*pieces, "[-- ARGUMENTS]"]
 
 
-def refuse_nan(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
-    """Raises BadParameter for nan, which no range of click's refuses."""
-    if value is not None and math.isnan(value):
-        raise click.BadParameter("'nan' is not a number of seconds")
-    return value
-
-
 def of_job(command: F) -> F:
     """Gives a SnippetCommand the options of a job."""
     code = click.option("-c", "code", metavar="CODE", help="Python code in place of SNIPPET; - reads it from stdin.")
     spec = patches("Which patches are on: all, none, or a list such as all,-close-ranges.  [default: all]")
-    seconds = click.FloatRange(min=0, min_open=True)
-    stops = "Stop the snippet after this many seconds."
-    timeout = click.option("--timeout", type=seconds, callback=refuse_nan, help=stops)
+    timeout = click.option("--timeout", type=SecondsType(), help="Stop the snippet after this many seconds.")
     return code(target("Render source for this target.")(spec(tinygrad(timeout(command)))))
 
 
@@ -247,9 +249,14 @@ class Part:
         return self.schedule if isinstance(self.schedule, int) else None
 
     @property
+    def is_selected(self) -> bool:
+        """Whether an option selects a part."""
+        return any(option is not None for option in (self.schedule, self.kernel, self.line))
+
+    @property
     def is_whole(self) -> bool:
         """Whether no option selects a part, or all."""
-        return not self.show_all and all(option is None for option in (self.schedule, self.kernel, self.line))
+        return not self.show_all and not self.is_selected
 
     def select(self, view: View) -> list[ScheduleDiff] | None:
         """Returns the kernel or the line, None if neither is given. Raises Failure if the view does not have it."""

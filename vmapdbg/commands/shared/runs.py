@@ -26,12 +26,6 @@ _TIMED_RUNS = 3
 """How often a job is run to time it: the ratio of two single launches of a kernel is mostly noise."""
 
 
-def print_kept(run: Run) -> None:
-    """Writes to stderr what a snippet printed. Runs keep it until they end: the output of two runs would mix."""
-    sys.stderr.buffer.write(run.stdout + run.stderr)
-    sys.stderr.flush()
-
-
 # *** before and after
 
 
@@ -48,116 +42,74 @@ class Sides:
     same_lines: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def make_sides(snippet: str | None, baseline: str | None, given: JobOptions) -> Sides:
-    """Returns a snippet and its baseline.
+def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, old: str | None = None) -> Sides:
+    """Returns the two sides: a snippet with its baseline or with another snippet, `old`, or two saved captures.
 
-    `snippet` is None for the remembered one, or a saved capture if the baseline is one, too. `baseline` is None if the
-    user names none. Raises Failure.
+    `snippet` is None for the remembered one. `baseline` is `none`, `stock`, a patch list, another tinygrad or a saved
+    capture; None if the user names none. Raises Failure.
     """
-    if given.times:
-        refuse_saved(snippet, baseline)
+    for name in (baseline, snippet):
+        if given.times and is_saved(name):
+            raise Failure(f"--time runs both sides, and {name} is a saved capture: save them with show --time --save")
     if is_saved(snippet):
         if not is_saved(baseline):
             raise Failure("a saved capture is compared with another one: vmapdbg diff before.json after.json")
-        return load_sides(baseline, snippet)
-    job = replace(make_job(snippet, given), values=True)
-    baseline = baseline or choose_baseline(job)
-    before, after = run_with_baseline(job, baseline)
-    sides = Sides(add_findings(before.capture), add_findings(after.capture))
-    if is_saved(baseline):
-        return replace(sides, names=(baseline, ""))
-    return replace(sides, printed=(before.printed, after.printed))
-
-
-def make_edits(before: str, after: str, given: JobOptions) -> Sides:
-    """Returns two snippets, or two saved captures, as the two sides. Raises Failure."""
-    if given.times:
-        refuse_saved(before, after)
-    if is_saved(before) and is_saved(after):
         if given.values:
             raise Failure("saved captures were made with their own patches, target and tinygrad")
-        return load_sides(before, after)
-    if is_saved(before):
-        return make_sides(after, before, given)
-    if is_saved(after):
-        raise Failure(f"{after} is a saved capture, which can only be the before: vmapdbg diff {after} {before}")
-    check_snippet(before)
-    job = replace(make_job(after, given), values=True)
-    other = replace(job, snippet=before)
-    # read before the runs, because the user may edit the files meanwhile
-    texts = read_text(before), read_text(after)
-    runs = run_both(other, job, f"{before} and {after}")
-    print_kept(runs[1])
-    sides = Sides(add_findings(runs[0].capture), add_findings(runs[1].capture), (runs[0].printed, runs[1].printed))
-    return match_sides(sides, texts)
+        return Sides(load_capture(baseline), load_capture(snippet), names=(baseline, snippet))
+    if old is not None:
+        check_snippet(old)
+    job = replace(make_job(snippet, given), values=True)
+    same_lines: dict[str, str] = {}
+    if old is not None:
+        # before the runs, because the user may edit the files meanwhile
+        same_lines = match_snippets(old, job.snippet)
+        before, after = run_both(replace(job, snippet=old), job)
+    else:
+        baseline = baseline or choose_baseline(job)
+        before, after = run_with_baseline(job, baseline)
+    captures = add_findings(before.capture), add_findings(after.capture)
+    if is_saved(baseline):
+        return Sides(*captures, names=(baseline, ""))
+    return Sides(*captures, (before.printed, after.printed), same_lines=same_lines)
 
 
-def load_sides(before: str, after: str) -> Sides:
-    """Reads two saved captures. Matches the lines of their snippets if both files are unchanged."""
-    sides = Sides(load_capture(before), load_capture(after), names=(before, after))
-    texts = read_unchanged(sides.before.snippet, before), read_unchanged(sides.after.snippet, after)
-    return match_sides(sides, texts)
-
-
-def refuse_saved(*names: str | None) -> None:
-    """Raises Failure if a side is a saved capture: its times were measured at another time."""
-    for name in names:
-        if is_saved(name):
-            raise Failure(f"--time runs both sides, and {name} is a saved capture: save them with show --time --save")
-
-
-def match_sides(sides: Sides, texts: tuple[str | None, str | None]) -> Sides:
-    """Returns the sides with their `same_lines`: none if their snippets are one file, or a text is None."""
-    names = sides.before.snippet, sides.after.snippet
-    if names[0] == names[1] or texts[0] is None or texts[1] is None:
-        return sides
+def match_snippets(old: str, new: str) -> dict[str, str]:
+    """Maps lines of a snippet to equal or similar lines of another one."""
     from vmapdbg.diff.pairing import match_lines
 
-    return replace(sides, same_lines=match_lines(texts[0], texts[1], names))
+    texts = [Path(name).read_text(encoding="utf-8", errors="replace") for name in (old, new)]
+    return match_lines(texts[0], texts[1], (old, new))
 
 
-def read_text(snippet: str) -> str | None:
-    """Returns the text of a snippet, None if it cannot be read."""
-    try:
-        return Path(snippet).read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n")
-    except (OSError, ValueError):
-        return None
-
-
-def read_unchanged(snippet: str, capture: str) -> str | None:
-    """Returns the text of the snippet of a saved capture, None if it was changed since. Reads Python files only: the
-    capture may be from another machine and name any file."""
-    path = Path(snippet)
-    try:
-        if path.suffix != ".py" or not path.is_file() or path.stat().st_mtime > Path(capture).stat().st_mtime:
-            return None
-    except (OSError, ValueError):
-        return None
-    return read_text(snippet)
-
-
-def run_with_baseline(job: Job, baseline: str) -> tuple[Run, Run]:
-    """Runs the baseline and the job at the same time and returns both runs. Afterwards writes to stderr what the
-    snippet printed in the job's run.
-
-    `baseline` is `none`, `stock`, a patch list, another tinygrad, or a saved capture.
-    """
+def run_with_baseline(job: Job, baseline: str) -> list[Run]:
+    """Returns the runs of the baseline and of the job."""
     if is_saved(baseline):
         before, after = Run(load_capture(baseline)), run_quietly(job)
-    else:
-        before, after = run_both(baseline_of(job, baseline), job, job.snippet)
-    print_kept(after)
-    return before, after
+        print_kept(after)
+        return [before, after]
+    return run_both(baseline_of(job, baseline), job)
 
 
-def run_both(before: Job, after: Job, name: str) -> list[Run]:
-    """Runs two jobs at the same time; timed jobs run in turn. `name` is what messages call them."""
+def run_both(before: Job, after: Job) -> list[Run]:
+    """Runs two jobs at the same time; timed jobs run in turn. Afterwards writes to stderr what the snippet printed in
+    the second run."""
     is_one = before.snippet == after.snippet
+    name = after.snippet if is_one else f"{before.snippet} and {after.snippet}"
     if after.times:
-        return run_timed((before, after), f"{name} on both sides" if is_one else name)
-    with show_progress(f"running {name} twice" if is_one else f"running {name}") as progress:
-        import_meanwhile(*_IMPORTS)
-        return run_many((before, after), most=2, progress=progress)
+        runs = run_timed((before, after), f"{name} on both sides" if is_one else name)
+    else:
+        with show_progress(f"running {name} twice" if is_one else f"running {name}") as progress:
+            import_meanwhile(*_IMPORTS)
+            runs = run_many((before, after), most=2, progress=progress)
+    print_kept(runs[1])
+    return runs
+
+
+def print_kept(run: Run) -> None:
+    """Writes to stderr what a snippet printed. Runs keep it until they end: the output of two runs would mix."""
+    sys.stderr.buffer.write(run.stdout + run.stderr)
+    sys.stderr.flush()
 
 
 # *** which baseline

@@ -6,13 +6,15 @@ As ruff does, the tool reads the nearest pyproject.toml with such a table: in th
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from vmapdbg.install.patches import Patches, parse_patches
+import click
+
+from vmapdbg.commands.shared import options
+from vmapdbg.install.patches import Patches
 from vmapdbg.install.targets import TARGETS
 from vmapdbg.model.failure import Failure
 
@@ -23,57 +25,17 @@ class SettingsError(Failure):
     """A pyproject.toml cannot be read, or its table has an unknown key or a wrong value."""
 
 
-# *** values: each function returns the meaning of a value of the table, or raises ValueError
-
-
-def _read_name(noun: str, known: Collection[str], value: Any) -> str:
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"unknown {noun} {value!r}: choose from {', '.join(known)}")
-    return value
-
-
-def _read_patches(value: Any) -> Patches:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a string such as 'all,-close-ranges'")
-    return parse_patches(value)
-
-
-def _read_codes(value: Any) -> tuple[str, ...]:
-    from vmapdbg.lint import CODES
-
-    if not isinstance(value, list):
-        raise ValueError(f"{value!r} is not a list of codes such as ['VD104']")
-    return tuple(_read_name("code", CODES, code) for code in cast("list[Any]", value))
-
-
-def _read_seconds(value: Any) -> float:
-    # in Python a bool is an int
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ValueError(f"{value!r} is not a number of seconds over 0")
-    return float(value)
-
-
-def _read_count(least: int, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{value!r} is not a whole number from {least} on")
-    return value
-
-
-# *** the table
-
-
 @dataclass(frozen=True)
 class Settings:
-    """The values of the table, with the names of the options; None if the table does not have them. `read` is the
-    function for a value."""
+    """The values of the table, with the names of the options; None if the table does not have them."""
 
-    target: str | None = field(default=None, metadata={"read": partial(_read_name, "target", TARGETS)})
-    patches: Patches | None = field(default=None, metadata={"read": _read_patches})
-    timeout: float | None = field(default=None, metadata={"read": _read_seconds})
-    select: tuple[str, ...] | None = field(default=None, metadata={"read": _read_codes})
-    ignore: tuple[str, ...] | None = field(default=None, metadata={"read": _read_codes})
-    runs: int | None = field(default=None, metadata={"read": partial(_read_count, 2)})
-    seconds: float | None = field(default=None, metadata={"read": _read_seconds})
+    target: str | None = None
+    patches: Patches | None = None
+    timeout: float | None = None
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] | None = None
+    runs: int | None = None
+    seconds: float | None = None
 
     def choose_codes(self, select: tuple[str, ...] | None = None, ignore: tuple[str, ...] | None = None) -> list[str]:
         """Returns the codes that lint looks for; `select` and `ignore` come from the command line."""
@@ -116,16 +78,36 @@ def _read_table(file: Path) -> Any:
         raise SettingsError(f"{file}: {error}") from None
 
 
+def _list_types() -> dict[str, click.ParamType[Any]]:
+    """Returns the type of each value: the type of its option."""
+    from vmapdbg.lint import CODES
+
+    codes, seconds = options.NamesType("code", CODES), options.SecondsType()
+    return {
+        "target": click.Choice(list(TARGETS)),
+        "patches": options.PatchesType(),
+        "timeout": seconds,
+        "select": codes,
+        "ignore": codes,
+        "runs": click.IntRange(min=2),
+        "seconds": seconds,
+    }
+
+
 def _build(table: Any, file: Path) -> Settings:
     if not isinstance(table, Mapping):
         raise SettingsError(f"{file}: tool.vmapdbg is a table: {_TABLE}")
-    readers: dict[str, Callable[[Any], Any]] = {known.name: known.metadata["read"] for known in fields(Settings)}
+    types = _list_types()
     given: dict[str, Any] = {}
     for key, value in cast("Mapping[str, Any]", table).items():
-        if key not in readers:
-            raise SettingsError(f"{file}: unknown key {key!r} in {_TABLE}: choose from {', '.join(readers)}")
+        if key not in types:
+            raise SettingsError(f"{file}: unknown key {key!r} in {_TABLE}: choose from {', '.join(types)}")
+        # a list is what an option takes with commas
+        text = str(value)
+        if isinstance(value, list):
+            text = ",".join(map(str, cast("list[Any]", value)))
         try:
-            given[key] = readers[key](value)
-        except ValueError as error:
-            raise SettingsError(f"{file}: {key} in {_TABLE}: {error}") from None
+            given[key] = types[key].convert(text, None, None)
+        except click.BadParameter as error:
+            raise SettingsError(f"{file}: {key} in {_TABLE}: {error.message}") from None
     return Settings(**given)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Sequence
 
 from rich.console import Console
 
 from vmapdbg.model.vocabulary import SuiteChangeKind
-from vmapdbg.model.wording import cut_end, format_known, format_plural
+from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.format import format_seconds
 from vmapdbg.page.text.layout import AFTER, BEFORE, Page, Piece
 from vmapdbg.page.text.run import add_sides
@@ -156,21 +154,3 @@ def _name_tests(page: Page, tests: Sequence[str], most: int) -> str:
     if page.show_all or len(tests) <= most:
         return ", ".join(tests)
     return f"{', '.join(tests[:most])} and {format_plural(len(tests) - most, 'other')}"
-
-
-# *** Markdown
-
-_COMMENT_WIDTH = 100
-_MOST_CHARACTERS = 60_000
-"""GitHub refuses a comment of more than 65,536."""
-
-
-def dump_suite_github(diff: SuiteDiff, *, show_all: bool = False) -> str:
-    """Returns the text as Markdown for a comment on a pull request: a heading, and the text as a block of code."""
-    out = io.StringIO()
-    plain = Console(file=out, width=_COMMENT_WIDTH, color_system=None, highlight=False, markup=False, emoji=False)
-    print_suite(diff, plain, show_all=show_all)
-    text = cut_end(out.getvalue(), _MOST_CHARACTERS)
-    # longer than any fence in the id of a test
-    fence = "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`+", text))])
-    return f"### Kernels: {say_verdict(diff)}\n\n{fence}text\n{text}\n{fence}\n"
