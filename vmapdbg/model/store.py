@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -38,6 +39,7 @@ def dump_compact(document: Any) -> str:
 
 
 T = TypeVar("T")
+_ONE_AT_A_TIME = threading.Lock()
 
 
 def build_data(kind: type[T], data: Any) -> T:
@@ -49,7 +51,9 @@ def build_data(kind: type[T], data: Any) -> T:
     # imported here because the child has only the packages of the user's interpreter
     import msgspec
 
-    return msgspec.convert(data, kind)
+    # msgspec crashes if two threads look at a class for the first time
+    with _ONE_AT_A_TIME:
+        return msgspec.convert(data, kind)
 
 
 # *** files
