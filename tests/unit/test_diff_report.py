@@ -58,7 +58,7 @@ def test_changes_come_first_and_equal_parts_last() -> None:
 
 def test_totals_have_both_sides_and_the_ratio() -> None:
     text = " ".join(Page(render()).text.split())
-    assert "ops 1,000 → 400 0.40x" in text
+    assert "executed ops 1,000 → 400 (0.40x)" in text
     assert "before old.py" in text
     assert "after new.py" in text
 
@@ -73,7 +73,7 @@ def test_both_edits_of_a_file_are_one_listing() -> None:
     ]
     assert [a.get("class") for a in rows].count("removed") == 1
     text = " ".join(page.text.split())
-    assert "900 → 300 0.33x" in text
+    assert "900 → 300 (0.33x)" in text
 
 
 def test_lines_kernels_and_nodes_are_linked() -> None:

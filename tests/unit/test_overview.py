@@ -10,10 +10,10 @@ from rendered import flatten, print_to_text
 
 from vmapdbg.diff.result import ScheduleDiff
 from vmapdbg.lint import lint_capture
-from vmapdbg.model.capture import Bufferize, Capture, Decision, Measured, Realized, Reason, Unsplit
+from vmapdbg.model.capture import Bufferize, Capture, Decision, Measured, Realized, Reason
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import find_distinct, is_line
-from vmapdbg.page.overview import count_lines, count_methods, count_rules, describe_outcomes, group_kernels, is_long
+from vmapdbg.page.overview import count_lines, count_methods, count_rules, group_kernels, is_long
 from vmapdbg.page.text.run import print_capture, print_overview
 from vmapdbg.page.view import View, select_kernels, select_line
 from vmapdbg.page.why import explain
@@ -47,22 +47,8 @@ def network() -> Capture:
     return make_capture(first, make_schedule(1, kernels=(replace(MATMUL, launches=3),)))
 
 
-def gathers() -> Capture:
-    """Two reduces without a split, and one with a split."""
-    unsplit = Unsplit("gather", (0,), (), (40000,), (1, 200), (1,))
-    nodes = (*NODES, make_node(7, "REDUCE_AXIS", unsplit=unsplit), make_node(8, "REDUCE_AXIS", unsplit=unsplit))
-    return make_capture(make_schedule(0, nodes=nodes), make_schedule(1, nodes=(make_node(9, "REDUCE_AXIS"),)))
-
-
 def show_overview(capture: Capture, width: int = 80) -> str:
     return print_to_text(lambda console: print_overview(View.of_one(capture), console, "more"), width)
-
-
-def test_reduces_that_are_not_split_are_counted() -> None:
-    told = "2 reduces are not split, as stock tinygrad would: gather, e.g. node 7 of schedule 0"
-    assert describe_outcomes(gathers()) == [told]
-    assert told in flatten(show_overview(gathers()))
-    assert "not split" not in show_overview(network())
 
 
 def test_equal_kernels_are_one_and_count_together() -> None:
@@ -118,10 +104,6 @@ def test_decisions_without_a_rule_are_distinguished_by_their_place() -> None:
     assert "decided at indexing.py:7: return True" in flatten(show_overview(make_capture(make_schedule(nodes=nodes))))
 
 
-def test_outcomes_are_counted_by_rule() -> None:
-    assert describe_outcomes(network()) == ["buffers kept: 2 output", "buffers removed: 1 few-buffers"]
-
-
 def test_the_page_ranks_by_work_and_names_the_most_moved_bytes() -> None:
     text = show_overview(network())
     assert text.index("r_64") < text.index("E_64")
@@ -134,13 +116,6 @@ def test_the_page_ranks_by_work_and_names_the_most_moved_bytes() -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_no_line_is_wider_than_the_page(width: int) -> None:
     assert max(map(len, show_overview(network(), width).splitlines())) <= width
-
-
-def test_kernels_near_a_limit_and_redundant_kernels_are_marked() -> None:
-    near = replace(MATMUL, local_bytes=30_000, local_limit=32_768, redundancy=64.0)
-    text = flatten(show_overview(make_capture(make_schedule(kernels=(near,)))))
-    assert "LOCAL memory: 30,000 of 32,768 bytes" in text
-    assert "executes each op that the graph asks for 64.0 times" in text
 
 
 def test_only_findings_of_the_capture_are_printed() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from vmapdbg.diff.pairing import HashConsing, blank_ranges, match_by_levels, match_in_order, match_most_alike, share
+from vmapdbg.diff.pairing import HashConsing, blank_ranges, match_by_levels, match_most_alike, share
 from vmapdbg.model.capture import Node, Schedule
-from vmapdbg.model.schedule_index import index_of
 
 # Below this share of common nodes, two schedules are not versions of the same one.
 _LEAST_ALIKE = 0.3
@@ -35,8 +34,8 @@ def match_rest(
     """Maps nodes of `before` that are not in `known` to nodes of the same kind in `after`, whatever their sources are.
 
     Nodes of a kind have the same op, dtype, shape and, except `loosely`, the same argument. Nodes are paired that have
-    the same readers, then nodes of a line; each time then the nodes next to pairs. `same_lines` maps lines of before to
-    lines of after.
+    the same readers, then nodes of a line, then the others in order. `same_lines` maps lines of before to lines of
+    after.
     """
     if len(known) == min(len(before.nodes), len(after.nodes)):
         return {}
@@ -50,48 +49,12 @@ def match_rest(
         with_line = (node for node in side.nodes if node.line is not None)
         lines.append({node.id: cons(kinds[-1][node.id], names.get(node.line or "", node.line)) for node in with_line})
         uses.append(_number_uses(side.nodes, kinds[-1] | lines[-1], cons))
-    pairs = dict(known)
-    for level in (uses, lines):
-        free_before = {node: number for node, number in level[0].items() if node not in pairs}
-        taken = set(pairs.values())
-        free_after = {node: number for node, number in level[1].items() if node not in taken}
-        pairs |= match_by_levels([free_before], [free_after])
-        _spread((before, after), kinds, pairs)
-    return {one: other for one, other in pairs.items() if one not in known}
-
-
-def _spread(sides: tuple[Schedule, Schedule], kinds: Sequence[Mapping[int, int]], pairs: dict[int, int]) -> None:
-    """Adds to `pairs` the sources and readers of pairs that have the same kind and place, then theirs."""
-    taken = set(pairs.values())
-    fresh = pairs
-    while fresh:
-        votes: Counter[tuple[int, int]] = Counter()
-        for one, other in fresh.items():
-            near = _list_near(sides[0], one, kinds[0], pairs), _list_near(sides[1], other, kinds[1], taken)
-            votes.update((near[0][place], near[1][place]) for place in near[0].keys() & near[1].keys())
-        # symmetric in the sides: pairs that tie have no node in common
-        best = sorted(votes, key=lambda pair: (-votes[pair], abs(pair[0] - pair[1]), sum(pair), pair))
-        fresh = match_in_order(best)
-        pairs |= fresh
-        taken |= set(fresh.values())
-
-
-def _list_near(
-    schedule: Schedule, node_id: int, kinds: Mapping[int, int], done: Container[int]
-) -> dict[tuple[str, int, int | None], int]:
-    """Maps places next to a node (with the kind of node there) to the only free node there."""
-    index = index_of(schedule)
-    places: dict[tuple[str, int, int | None], list[int]] = defaultdict(list)
-    for position, source in enumerate(index.nodes[node_id].src):
-        places["source", position, kinds.get(source)].append(source)
-    for reader in index.readers[node_id]:
-        if reader.id not in done:
-            places["reader", reader.src.index(node_id), kinds[reader.id]].append(reader.id)
-    return {
-        place: found[0]
-        for place, found in places.items()
-        if len(found) == 1 and found[0] not in done and found[0] in kinds
-    }
+    taken = set(known.values())
+    levels: list[list[dict[int, int]]] = [[], []]
+    for level in (uses, lines, kinds):
+        levels[0].append({node: number for node, number in level[0].items() if node not in known})
+        levels[1].append({node: number for node, number in level[1].items() if node not in taken})
+    return match_by_levels(*levels)
 
 
 def have_same_graph(before: Schedule, after: Schedule) -> bool:

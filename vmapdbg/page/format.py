@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from vmapdbg.model.capture import Capture, Kernel
 from vmapdbg.model.wording import format_known, split_place
+
+if TYPE_CHECKING:
+    from vmapdbg.diff.result import Totals
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _PREFIXES = ((10**15, "P"), (10**12, "T"), (10**9, "G"))
@@ -121,6 +125,29 @@ def label_patches(states: Mapping[str, bool], others: Mapping[str, bool]) -> lis
         if names:
             labels.append(f"patches {word} {', '.join(names)}")
     return labels
+
+
+def compare_totals(before: Totals, after: Totals) -> list[tuple[str, str, str, str]]:
+    """Returns the totals that differ: a name, before, after, and the ratio or nothing. The time in kernels is there if
+    both sides were timed."""
+    found: list[tuple[str, str, str, str]] = []
+    for label, name, write in (
+        ("kernels", "kernels", str),
+        ("copies", "copies", str),
+        ("executed ops", "executed_ops", round_count),
+        ("moved", "bytes", format_bytes),
+        ("buffers", "buffer_bytes", format_bytes),
+        ("LOCAL", "local_bytes", format_bytes),
+        ("threads", "threads", round_count),
+        ("time in kernels", "seconds", format_seconds),
+    ):
+        one, other = getattr(before, name), getattr(after, name)
+        ratio = ""
+        if name in ("executed_ops", "bytes", "buffer_bytes", "seconds"):
+            ratio = format_ratio(one or 0, other or 0)
+        if one != other and None not in (one, other):
+            found.append((label, write(one), write(other), ratio))
+    return found
 
 
 # *** facts of a kernel

@@ -12,7 +12,6 @@ from vmapdbg.diff.result import KernelChange, ScheduleDiff
 from vmapdbg.model.capture import Capture, Kernel
 from vmapdbg.model.ops import MOVEMENT
 from vmapdbg.model.schedule_index import find_distinct, group_equal, index_of, kernel_identity, sum_times
-from vmapdbg.model.wording import format_plural, inflect
 from vmapdbg.page.sentences import Names, say_briefly
 from vmapdbg.page.view import View
 
@@ -335,27 +334,3 @@ def _count_rules(capture: Capture, *, by_statement: bool) -> dict[Hashable, Rule
                 count.kept += 1
                 count.bytes += made.bytes
     return dict(sorted(found.items(), key=lambda item: -item[1].nodes))
-
-
-def describe_outcomes(capture: Capture) -> list[str]:
-    """Returns how many buffers were kept and removed, and how many reduces a patch leaves whole and stock tinygrad
-    splits: a sentence each, by rule, the most first."""
-    outcomes: dict[str, Counter[str]] = {}
-    unsplit: Counter[str] = Counter()
-    examples: dict[str, str] = {}
-    for schedule in capture.schedules:
-        for made in schedule.bufferizes:
-            rule = made.outcome if made.decided is None else made.decided.rule
-            outcomes.setdefault(made.outcome, Counter())[rule] += 1
-        for node in schedule.nodes:
-            if node.unsplit is not None:
-                unsplit[node.unsplit.rule] += 1
-                examples.setdefault(node.unsplit.rule, f"node {node.id} of schedule {schedule.index}")
-    sentences: list[str] = []
-    for outcome, rules in sorted(outcomes.items()):
-        counts = ", ".join(f"{count:,} {rule}" for rule, count in rules.most_common())
-        sentences.append(f"buffers {outcome}: {counts}")
-    for rule, count in unsplit.most_common():
-        reduces = f"{format_plural(count, 'reduce')} {inflect(count, 'is', 'are')}"
-        sentences.append(f"{reduces} not split, as stock tinygrad would: {rule}, e.g. {examples[rule]}")
-    return sentences

@@ -16,7 +16,6 @@ from vmapdbg.page.html.nodes import NodeKey, list_sides
 from vmapdbg.page.html.source import Part, keep_near, split_code
 from vmapdbg.page.overview import KernelRow, Place
 from vmapdbg.page.text.kernels import list_parts
-from vmapdbg.page.text.overview import list_limits
 from vmapdbg.page.view import Findings, View
 
 _MOST_SOURCE = 200_000
@@ -94,7 +93,6 @@ def view_kernels(view: View, rows: Sequence[KernelRow], name_node: Callable[[str
         if view.is_pair:
             _name_change(shown)
         else:
-            shown.notes = list(list_limits(row))
             faults: list[Finding] = []
             for place in row.places:
                 faults += sources.findings["after"].about_kernel(place.schedule, [place.position])

@@ -21,8 +21,10 @@ from vmapdbg.model.schedule_index import find_distinct
 from vmapdbg.model.wording import format_plural, inflect
 from vmapdbg.page.format import (
     Places,
+    compare_totals,
     format_bytes,
     format_count,
+    format_ratio,
     format_seconds,
     format_share,
     label_patches,
@@ -33,15 +35,7 @@ from vmapdbg.page.html.drawing import draw_view
 from vmapdbg.page.html.kernels import KernelView, merge_findings, view_kernels
 from vmapdbg.page.html.nodes import Explainer, Texts
 from vmapdbg.page.html.source import SourceFile, SourceView, collect_notes, view_files
-from vmapdbg.page.overview import (
-    CostRow,
-    RuleRow,
-    count_methods,
-    count_rules,
-    describe_outcomes,
-    group_kernels,
-    sum_kernels,
-)
+from vmapdbg.page.overview import CostRow, RuleRow, count_methods, count_rules, group_kernels, sum_kernels
 from vmapdbg.page.sections import SECTIONS, load_section
 from vmapdbg.page.text.kernels import TITLES
 from vmapdbg.page.text.layout import Page
@@ -62,7 +56,7 @@ def render_report(
     when and from what the report is made.
     """
     report = Report(view, files, files_before)
-    known = {"format_share": format_share, "formats": _NUMBERS, "ratio": _ratio, "marks": MARKS, "words": TITLES}
+    known = {"format_share": format_share, "formats": _NUMBERS, "ratio": format_ratio, "marks": MARKS, "words": TITLES}
     folder = resources.files("vmapdbg.page.html")
     style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
@@ -111,13 +105,6 @@ _FILTERS: dict[str, Callable[..., str]] = {
 }
 
 
-def _ratio(before: float, after: float) -> str:
-    """Returns `0.85x`, nothing if a side is 0 or both are equal."""
-    if before <= 0 or after <= 0 or before == after:
-        return ""
-    return f"{after / before:.2f}x"
-
-
 def _describe_sides(view: View) -> list[tuple[str, str]]:
     """The name of each side, and its target, tinygrad and patches."""
     if not view.is_pair:
@@ -158,10 +145,8 @@ class Report:
         self.sources: list[SourceView] = view_files(files_before or files, files, self.notes, snippets)
         self.rules: list[RuleRow] = count_rules(view)
         self.methods: list[CostRow] = []
-        self.outcomes: list[str] = []
         if not view.is_pair:
             self.methods = count_methods(view)
-            self.outcomes = describe_outcomes(view.after)
         self.rule_names = {rule.code: rule.name for rule in RULES}
 
     # *** for the template
@@ -197,19 +182,8 @@ class Report:
         return [("new", merge_findings(diff.findings_new)), ("gone", merge_findings(diff.findings_gone))]
 
     def list_totals(self) -> list[tuple[str, str, str, str]]:
-        """The sums of two runs: a name, before, after, and the ratio."""
-        one, other = sum_kernels(self.before), self.cost
-        held = self.view.diff.before.totals.buffer_bytes, self.view.diff.after.totals.buffer_bytes
-        rows = [
-            ("kernels", f"{one.kernels:,}", f"{other.kernels:,}", ""),
-            ("ops", round_count(one.ops), round_count(other.ops), _ratio(one.ops, other.ops)),
-            ("moved", format_bytes(one.bytes), format_bytes(other.bytes), _ratio(one.bytes, other.bytes)),
-            ("in buffers", format_bytes(held[0]), format_bytes(held[1]), _ratio(*held)),
-        ]
-        if one.seconds and other.seconds:
-            times = format_seconds(one.seconds), format_seconds(other.seconds)
-            rows.append(("in kernels", *times, _ratio(one.seconds, other.seconds)))
-        return rows
+        """The totals that differ between two runs: a name, before, after, and the ratio."""
+        return compare_totals(self.view.diff.before.totals, self.view.diff.after.totals)
 
     def count_schedules(self) -> int:
         """Returns how many different schedules one run has, or how many schedules changed between two."""

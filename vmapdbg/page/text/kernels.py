@@ -32,7 +32,7 @@ from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Piece, Row
 from vmapdbg.page.text.view import MARKS, STATUS_STYLES, ScheduleView, describe_copies
 
 _BAR = 6
-MUCH_REDUNDANCY = 2.0
+_MUCH_REDUNDANCY = 2.0
 """A kernel with this redundancy or more is marked."""
 TITLES = {
     "changed": "changed",
@@ -106,7 +106,7 @@ def _format_kernel(view: ScheduleView, group: list[KernelSide], share: float) ->
     """Returns the row of equal kernels; `share` is their work as a part of the largest kernel's."""
     kernel, numbers = group[0].kernel, [side.number for side in group]
     name, redundant = "bold", ""
-    if kernel.redundancy is not None and kernel.redundancy >= MUCH_REDUNDANCY:
+    if kernel.redundancy is not None and kernel.redundancy >= _MUCH_REDUNDANCY:
         redundant = "bold yellow"
     filled = max(round(share * _BAR), 1) if share > 0 else 0
     amounts: tuple[Piece, ...] = (
@@ -354,15 +354,8 @@ def _format_changed_decision(view: ScheduleView, item: BufferizeChange) -> list[
         notes.append(view.page.join((f"- {before.outcome}", BEFORE), f": {reason}"))
         notes.append(view.page.join((f"+ {after.outcome}", AFTER), f": {after.reason}"))
     if item.lost_before:
-        names, rescue = ", ".join(item.lost_before), ""
-        if after is not None and after.outcome != "kept":
-            rescue = "; after, there is no buffer"
-        elif after is not None and after.addrspace != "GLOBAL":
-            rescue = f"; after, it is {after.addrspace}, each iteration has its own"
-        elif after is not None and not item.lost_after:
-            rescue = "; after, it is"
-        lost = f"before, ambient {names} was NOT closed: only one iteration of it survived{rescue}"
-        notes.append((f"!! {lost}", ALERT))
+        names = ", ".join(item.lost_before)
+        notes.append((f"!! before, ambient {names} was NOT closed: only one iteration of it survived", ALERT))
     if item.lost_after:
         names = ", ".join(item.lost_after)
         notes.append((f"!! after, ambient {names} is NOT closed: only one iteration of it survives", ALERT))

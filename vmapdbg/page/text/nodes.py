@@ -20,9 +20,6 @@ from vmapdbg.page.text.view import VMAP, ScheduleView
 _SMALL_GRAPH = 24
 _MOST_ROWS = 24
 
-# On a page below this width a line of the snippet itself is only `:12`.
-_NARROW = 72
-
 _OP_STYLES = {"VMAPIN": NOTE, "VMAPOUT": NOTE}
 _ALWAYS_SHOWN = frozenset({"VMAPIN", "VMAPOUT", "REDUCE_AXIS", "REDUCE"})
 _NOISE = frozenset({"CONST", "VCONST", "DEVICE", "UNIQUE", "LUNIQUE", "RANGE", "BIND", "DEFINE_VAR", "SINK"})
@@ -33,7 +30,6 @@ def print_nodes(view: ScheduleView) -> None:
     """Prints the range map of one run, outputs first; of two runs the nodes that were treated differently."""
     if view.is_pair:
         _print_changes(view)
-        _print_same_nodes(view)
         return
     page, nodes = view.page, [change.after for change in view.pair.nodes]
     if not nodes:
@@ -112,7 +108,6 @@ def _format_node(view: ScheduleView, node: Node, sources: Iterable[int]) -> Row:
     if node.unsplit is not None:
         decisions.append(_format_unsplit(view, node))
     read = ", ".join(map(str, sorted(sources, reverse=True)))
-    line = view.places.format(node.line, brief=view.page.width < _NARROW)
     cells = [
         Cell("id", str(node.id), right=True, comfort=5),
         Cell("op", (node.op, _OP_STYLES.get(node.op, "")), comfort=11),
@@ -121,7 +116,7 @@ def _format_node(view: ScheduleView, node: Node, sources: Iterable[int]) -> Row:
         Cell("ranges in -> out", Text(" -> ").join(ranges), comfort=17, most=44, label="ranges", split="-> "),
         Cell("ambient", view.names(node.ambient, ambient=node.ambient), comfort=8, most=16),
         Cell("decision", Text("; ").join(decisions), comfort=58, most=90, leaves=2, label="", own_line=True),
-        Cell("line", (line, "dim"), comfort=16, most=32, leaves=4, label=""),
+        Cell("line", (view.places.format(node.line), "dim"), comfort=16, most=32, leaves=4, label=""),
     ]
     notes = view.notes_for(view.findings.about_node(view.pair.index, node.id))
     return Row(cells, notes=notes, style=style)
@@ -190,26 +185,11 @@ def _print_changes(view: ScheduleView) -> None:
         page.add((more, "dim"), indent=2)
 
 
-def _print_same_nodes(view: ScheduleView) -> None:
-    """With all: the nodes that are the same on both sides."""
-    same = view.pair.same_nodes
-    if not view.page.show_all or not same:
-        return
-    rows: list[Row] = []
-    for item in reversed(same):
-        cells = _list_cells(join_change(str(item.before), str(item.after)), item.op, item.shape, shape_leaves=2)
-        cells.append(Cell("ranges", ", ".join(item.ranges or ()), comfort=17, most=44))
-        cells.append(Cell("line", view.places.format(item.line), comfort=14, most=32, leaves=1, label=""))
-        rows.append(Row(cells, style="dim"))
-    view.page.head("Nodes", f"{len(same)} unchanged, outputs first")
-    view.page.table(rows)
-
-
-def _list_cells(node: Piece, op: str, shape: tuple[int | str, ...] | None, shape_leaves: int = 3) -> list[Cell]:
+def _list_cells(node: Piece, op: str, shape: tuple[int | str, ...] | None) -> list[Cell]:
     return [
         Cell("node", node, right=True, comfort=5, most=16),
         Cell("op", op, comfort=11, most=32),
-        Cell("shape", format_shape(shape), most=28, leaves=shape_leaves),
+        Cell("shape", format_shape(shape), most=28, leaves=3),
     ]
 
 

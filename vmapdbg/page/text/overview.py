@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
@@ -12,7 +12,7 @@ from vmapdbg.model.schedule_index import find_distinct, group_equal
 from vmapdbg.model.wording import count_shown, format_plural, join_first
 from vmapdbg.page import overview
 from vmapdbg.page.format import format_bytes, format_count, format_redundancy, format_seconds, format_share, round_count
-from vmapdbg.page.text.kernels import MUCH_REDUNDANCY, list_parts
+from vmapdbg.page.text.kernels import list_parts
 from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
 from vmapdbg.page.text.view import MARKS, describe_totals, format_output
 from vmapdbg.page.view import View
@@ -22,8 +22,6 @@ _MOST_RULES = 8
 _MOST_PLACES = 3
 _MOST_NAMES = 4
 _MOST_OUTPUTS = 3
-_NEAR = 0.75
-"""From this part of a limit on, a kernel gets a note."""
 
 
 def add_overview(view: View, page: Page, hidden: str) -> None:
@@ -145,7 +143,7 @@ class _Overview:
             Cell("threads", format_count(kernel.threads), right=True, comfort=7, leaves=1, optional=True),
             Cell("lines", self.name_places(row.lines), comfort=18, most=40, leaves=3),
         ]
-        return Row(cells, notes=[(note, "bold yellow") for note in list_limits(row)])
+        return Row(cells)
 
     def name_places(self, lines: Iterable[str]) -> Piece:
         return self.places.format_first(list(lines), _MOST_PLACES), "dim"
@@ -252,10 +250,6 @@ class _Overview:
             nodes = page.change(f"{sum(row.before.nodes for row in counted):,}", nodes)
         page.head("Realized", nodes)
         page.table([self.format_rule(row) for row in counted[:_MOST_RULES]])
-        if self.view.is_pair:
-            return
-        for sentence in overview.describe_outcomes(self.view.after):
-            page.add((sentence, "dim"), indent=2)
 
     def format_rule(self, row: overview.RuleRow) -> Row:
         page, before, after = self.page, row.before, row.after
@@ -285,15 +279,6 @@ class _Overview:
             place = self.places.format(first.line, " ({})")
             what = f" {names.get(first.code, '')}, {len(same)} times; first: {first.message}{place}"
             self.page.add((first.code, ALERT), what, indent=2)
-
-
-def list_limits(row: overview.KernelRow) -> Iterator[str]:
-    """Yields notes about a kernel that wastes work, or is near a limit."""
-    kernel = row.kernel
-    if kernel.redundancy is not None and kernel.redundancy >= MUCH_REDUNDANCY:
-        yield f"executes each op that the graph asks for {kernel.redundancy:,.1f} times"
-    if kernel.local_limit and kernel.local_bytes >= _NEAR * kernel.local_limit:
-        yield f"LOCAL memory: {kernel.local_bytes:,} of {kernel.local_limit:,} bytes"
 
 
 def _join_counts(*counts: tuple[int, str]) -> str:

@@ -242,25 +242,10 @@ def _print_alerts(view: ScheduleView) -> None:
 
 
 def describe_totals(page: Page, before: Totals, after: Totals) -> list[Text]:
-    """Returns `kernels 3 -> 2`, `moved 1.0 MiB -> 0.8 MiB (0.80x)`: only what changed. The time in kernels is there if
-    both sides were timed."""
+    """Returns `kernels 3 -> 2`, `moved 1.0 MiB -> 0.8 MiB (0.80x)`: only what changed."""
     parts: list[Text] = []
-    for label, name, write in (
-        ("kernels", "kernels", str),
-        ("copies", "copies", str),
-        ("executed ops", "executed_ops", formats.round_count),
-        ("moved", "bytes", formats.format_bytes),
-        ("buffers", "buffer_bytes", formats.format_bytes),
-        ("LOCAL", "local_bytes", formats.format_bytes),
-        ("threads", "threads", formats.round_count),
-        ("time in kernels", "seconds", formats.format_seconds),
-    ):
-        one, other = getattr(before, name), getattr(after, name)
-        ratio = ""
-        if name in ("executed_ops", "bytes", "buffer_bytes", "seconds"):
-            ratio = formats.format_ratio(one or 0, other or 0)
-        if one != other and None not in (one, other):
-            parts.append(page.join(f"{label} ", (write(one), BEFORE), " -> ", (write(other), AFTER), ratio))
+    for label, one, other, ratio in formats.compare_totals(before, after):
+        parts.append(page.join(f"{label} ", (one, BEFORE), " -> ", (other, AFTER), ratio))
     return parts
 
 
