@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -46,11 +44,3 @@ def run_first(folder: Path, result: Path, arguments: tuple[str, ...]) -> None:
     finally:
         # the tests that wait for the file go on
         write_atomically(result, json.dumps(found))
-
-
-@pytest.fixture
-def heeds_interrupts() -> Iterator[None]:
-    """This process and its children react to Ctrl-C: a shell makes background processes ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)

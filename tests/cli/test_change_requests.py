@@ -183,7 +183,7 @@ def test_a_subcommand(copy: Copy) -> None:
     )
     copy.write("vmapdbg/commands/count.py", code)
     assert "Count the kernels of SNIPPET." in copy.run("--help")
-    assert "--no-pager" in copy.run("count", "--help")
+    assert "--width" in copy.run("count", "--help")
     assert re.fullmatch(r"\d+ kernels\n", copy.run("count", "after.json"))
     assert re.fullmatch(r"\d+ kernels\n", copy.run("count", SNIPPET))
     assert copy.try_run("count", "missing.py").stderr == "vmapdbg: there is no file missing.py\n"

@@ -8,15 +8,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from tool import ROOT, RunSample, run_tool
+from tool import ROOT, RunSample, run_tool, write
 
 SAMPLES = ROOT / "samples"
 LOST, XSUM, UNCLOSED = (str(SAMPLES / name) for name in ("lost_range.py", "xsum.py", "unclosed_range.py"))
-
-
-def write(folder: Path, text: str) -> str:
-    (folder / "snippet.py").write_text(text, encoding="utf-8")
-    return "snippet.py"
 
 
 FAULTY = {

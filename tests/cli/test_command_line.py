@@ -86,9 +86,9 @@ def test_every_command_takes_code_and_arguments(command: list[str], tmp_path: Pa
 
 def test_code_in_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / ".vmapdbg").write_text("a file where the folder should be", encoding="utf-8")
-    done = run_tool("show", "-c", CODE, "--only", "kernels", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "E_3" in done.stdout
+    done = run_tool("show", "-c", CODE, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "vmapdbg: cannot keep the code in .vmapdbg: File exists\n"
     assert (tmp_path / ".vmapdbg").is_file()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.tool import run_tool
+from tests.cli.tool import run_tool, write
 
 HANGS = """\
 from tinygrad import Tensor
@@ -41,8 +41,7 @@ y = x.reshape(7)
 
 def check_json(text: str, folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Returns the exit code and the document of `check --json` of a program."""
-    (folder / "snippet.py").write_text(text, encoding="utf-8")
-    done = run_tool("check", "snippet.py", "--json", *arguments, cwd=folder)
+    done = run_tool("check", write(folder, text), "--json", *arguments, cwd=folder)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -72,7 +71,7 @@ def test_a_hang_is_reported_with_its_nodes_its_rule_and_the_right_values(tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["show", "lint"])
 def test_a_hang_ends_every_command_with_a_sentence(command: str, tmp_path: Path) -> None:
-    (tmp_path / "snippet.py").write_text(HANGS, encoding="utf-8")
+    write(tmp_path, HANGS)
     done = run_tool(command, "snippet.py", "--patches", "none", "--timeout", "300", cwd=tmp_path, COLUMNS="200")
     said = done.stdout + done.stderr
     assert done.returncode == 4, said
@@ -153,7 +152,7 @@ def test_a_crash_that_only_the_patches_can_cause_is_a_finding_although_it_is_cau
 
 
 def test_an_error_of_building_the_graph_names_the_method(tmp_path: Path) -> None:
-    (tmp_path / "snippet.py").write_text(GRAPH, encoding="utf-8")
+    write(tmp_path, GRAPH)
     done = run_tool("check", "snippet.py", cwd=tmp_path, COLUMNS="200")
     assert done.returncode == 3, done.stderr
     assert "the snippet failed at snippet.py:3: ValueError" in done.stdout
@@ -168,7 +167,7 @@ def test_an_error_of_the_snippet_itself_is_not_tinygrads(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_a_kernel_without_a_program_is_shown_with_the_others(tmp_path: Path) -> None:
     text = CRASHES.replace("best.realize()", "other = (grid + 1).sum()")
-    (tmp_path / "snippet.py").write_text(text, encoding="utf-8")
+    write(tmp_path, text)
     done = run_tool("show", "snippet.py", "--json", "--patches", "none", cwd=tmp_path)
     assert done.returncode == 4, done.stderr
     last = json.loads(done.stdout)["schedules"][-1]
@@ -222,7 +221,7 @@ def test_a_write_that_a_tensor_still_has_is_not_lost(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_bisect_makes_a_hang_smaller(tmp_path: Path) -> None:
     text = HANGS.replace("total = ", "wide = ").replace(".sum(1)", "").replace("total.realize()", "")
-    (tmp_path / "snippet.py").write_text(f"{text}(wide - wide.sum(1, keepdim=True)).realize()\n", encoding="utf-8")
+    write(tmp_path, f"{text}(wide - wide.sum(1, keepdim=True)).realize()\n")
     options = ["--by", "crash", "--runs", "4", "--reduce", "-o", "small.py", "--seconds", "10"]
     done = run_tool("bisect", "snippet.py", *options, cwd=tmp_path)
     assert done.returncode == 1, done.stderr

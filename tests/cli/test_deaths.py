@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tool import run_tool
+from tool import run_tool, write
 
 BEGINS = "from tinygrad import Tensor\n(Tensor.empty(12) + 1).realize()\n"
 # a kernel of tinygrad 0.12.0 that leaves its memory: every launch from here on is one
@@ -22,11 +22,6 @@ DEATHS = {
     "kill": ("import os; os.kill(os.getpid(), 9)\n", "was killed by SIGKILL"),
 }
 TREES = [[], ["--tinygrad", "0.12.0"]]
-
-
-def write(folder: Path, text: str) -> str:
-    (folder / "snippet.py").write_text(text, encoding="utf-8")
-    return "snippet.py"
 
 
 @pytest.mark.parametrize("how", DEATHS)

@@ -188,7 +188,7 @@ def test_the_folder_of_the_test_says_what_is_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('target = "abacus"', "target in [tool.vmapdbg]: unknown target 'abacus'"),
+        ('target = "abacus"', "target in [tool.vmapdbg]: 'abacus' is not one of 'c'"),
         ('patches = "nonsense"', "patches in [tool.vmapdbg]: unknown patch 'nonsense'"),
         ("colour = 1", "unknown key 'colour' in [tool.vmapdbg]"),
     ],

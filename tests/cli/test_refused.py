@@ -22,6 +22,9 @@ REMOVED = "was removed: the numpy reference finds all that it found"
 # what is typed -> how the line begins
 REFUSED = {
     # files that are not there, or not what they should be
+    "show missing.py": "there is no file missing.py",
+    "show .": ". is a directory, not a Python file",
+    "run missing.py": "there is no file missing.py",
     "show a.ipynb": NOTEBOOK,
     "run a.ipynb": NOTEBOOK,
     "lint ok.py a.ipynb": NOTEBOOK,
@@ -41,6 +44,8 @@ REFUSED = {
     "diff broken.json broken.json": "broken.json is not a vmapdbg capture: ",
     "diff future.json future.json": "future.json has schema 99, newer than the 1 that this vmapdbg reads",
     # no snippet, or two
+    "show": "Missing argument 'SNIPPET'",
+    "run -m": "-m needs the name of a module",
     "diff --baseline": NOTHING,
     "graph -o x.svg": NOTHING,
     "why": NOTHING,
@@ -55,6 +60,10 @@ REFUSED = {
     "check ok.py --oracle python": f"--oracle python {REMOVED}",
     "diff ok.json": "a saved capture is compared with another one: vmapdbg diff before.json after.json",
     # files that cannot be written
+    "show ok.py --save no/such/folder.json": "cannot write no/such/folder.json: there is no folder no/such",
+    "show ok.py --save folder.html": "cannot write folder.html: it is a folder",
+    "show ok.py --save link.html": "cannot write link.html: it is the snippet",
+    "report ok.py -o link.html": "cannot write link.html: it is the snippet",
     "lint ok.py -o ok.py": "cannot write ok.py: it is the snippet",
     "lint ok.py -o no/out.txt": "cannot write no/out.txt: there is no folder no",
     "lint ok.py -o folder.html": "cannot write folder.html: it is a folder",
@@ -94,6 +103,17 @@ REFUSED = {
     "diff ok.py all.json": "a saved capture is compared with another one: vmapdbg diff before.json after.json",
     "why --value ok.json": "--value runs the snippet: a saved capture has no values",
     # options
+    "nonsense": "No such command 'nonsense'",
+    "shwo": "No such command 'shwo'. Did you mean 'show'?",
+    "show ok.py --nonsense": "No such option '--nonsense'",
+    "show ok.py --patches all,-nonsense": "Invalid value for '--patches': unknown patch '-nonsense': choose from",
+    "show ok.py --patches all,-vmap-ops": "Invalid value for '--patches': patch 'vmap-ops' is always on",
+    "patches --patches soup": "Invalid value for '--patches': unknown patch 'soup'",
+    "show ok.py --target abacus": "Invalid value for '--target': 'abacus' is not one of 'c', 'metal'",
+    "show ok.py --only ranges,soup": "Invalid value for '--only': unknown section 'soup': choose from ranges",
+    "show ok.py --schedule last": "Invalid value for '--schedule': 'last' is not a schedule number and not 'all'",
+    "show ok.py --timeout -1": "Invalid value for '--timeout': '-1' is not a number of seconds over 0",
+    "show ok.py --timeout nan": "Invalid value for '--timeout': 'nan' is not a number of seconds over 0",
     "--color blue": "Invalid value for '--color': 'blue' is not one of 'auto', 'always', 'never'",
     "patches --width 3": "Invalid value for '--width': 3 is not in the range x>=20",
     "schema lint --width 30": "No such option '--width'",
@@ -151,6 +171,7 @@ def test_it_is_one_line_before_anything_runs(typed: str, tmp_path: Path) -> None
         (tmp_path / name).write_text(text, encoding="utf-8")
     shutil.copy(ROOT / "tests" / "golden" / "lost_range_after.json", tmp_path / "all.json")
     (tmp_path / "folder.html").mkdir()
+    (tmp_path / "link.html").symlink_to("ok.py")
     before = {path: path.is_file() and path.read_bytes() for path in tmp_path.iterdir()}
     # stdin is closed
     command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "vmapdbg", *shlex.split(typed)]

@@ -29,13 +29,3 @@ def test_the_last_snippet_is_run_again(tmp_path: Path) -> None:
     again = run_tool("report", "-o", "two.html", cwd=tmp_path)
     assert "using lost.py, from the last show" in again.stderr
     assert "reduce_index" in (tmp_path / "two.html").read_text("utf-8")
-
-
-def test_the_snippet_is_never_written_over(tmp_path: Path) -> None:
-    snippet = tmp_path / "lost.html"
-    snippet.write_text("print('ran')\n")
-    (tmp_path / "link.html").symlink_to(snippet)
-    done = run_tool("report", "lost.html", "-o", "link.html", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "it is the snippet" in done.stderr
-    assert snippet.read_text() == "print('ran')\n"

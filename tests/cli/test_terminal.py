@@ -203,25 +203,3 @@ def test_ctrl_c_shows_the_comparisons_so_far(tmp_path: Path, slow_comparison: st
     assert terminal.shown.rstrip().endswith(b"vmapdbg: interrupted")
     assert running_in(tmp_path) == []
     assert left_in(tmp_path / "tmp") == []
-
-
-@pytest.mark.slow
-def test_the_pager_shows_the_report_and_not_what_the_snippet_prints(tmp_path: Path) -> None:
-    """A pager that is left before its end leaves the exit code as it is."""
-    text = "print('printed')\nfrom tinygrad import Tensor\nx = Tensor.empty(3) + 1\n"
-    (tmp_path / "a.py").write_text(text, encoding="utf-8")
-    arguments = ["show", "a.py"]
-    with run_on_terminal(*arguments, folder=tmp_path, to_stdout=None, PAGER="sed s/^/paged:/") as terminal:
-        assert terminal.wait() == 0
-    assert b"printed\r\n" in terminal.shown
-    assert b"paged:printed" not in terminal.shown
-    assert b"\r\npaged:" in terminal.shown
-    assert b"\x1b[" in terminal.shown.partition(b"paged:")[2]
-    with run_on_terminal(*arguments, folder=tmp_path, to_stdout=None, PAGER="true") as terminal:
-        assert terminal.wait() == 0
-    assert b"Traceback" not in terminal.shown
-    with run_on_terminal(
-        *arguments, "--no-pager", folder=tmp_path, to_stdout=None, PAGER="sed s/^/paged:/"
-    ) as terminal:
-        assert terminal.wait() == 0
-    assert b"paged:" not in terminal.shown

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from rendered import flatten
-from tool import ROOT, run_tool
+from tool import ROOT, run_tool, write
 
 RIGHT = """from tinygrad import Tensor
 a = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
@@ -39,7 +39,7 @@ y = (held * 2).vmapout((batch, UOp.const(dtypes.index, 0))).realize()
 
 
 def follow(folder: Path, text: str, *arguments: str) -> tuple[int, str]:
-    (folder / "snippet.py").write_text(text, encoding="utf-8")
+    write(folder, text)
     done = run_tool("why", "--value", *arguments, cwd=folder)
     return done.returncode, done.stdout + done.stderr
 

@@ -26,6 +26,12 @@ def run_tool(*arguments: str, cwd: Path, **variables: str) -> subprocess.Complet
     return run_command(sys.executable, "-m", "vmapdbg", *arguments, cwd=cwd, **variables)
 
 
+def write(folder: Path, text: str, name: str = "snippet.py") -> str:
+    """Writes a snippet into a folder, and returns its name."""
+    (folder / name).write_text(text, encoding="utf-8")
+    return name
+
+
 def run_command(*command: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs a command in the environment that the tool has in tests."""
     environment = {**name_device(), **os.environ, "PYTHONPATH": find_path(), "COLUMNS": "80", **variables}

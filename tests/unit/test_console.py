@@ -1,11 +1,10 @@
-"""How a command prints: readable colours, the requested width, the chosen pager."""
+"""How a command prints: readable colours, the requested width."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import re
-import sys
 from pathlib import Path
 
 import click
@@ -14,7 +13,7 @@ from rich.color import Color
 from rich.style import Style
 from rich.syntax import ANSI_DARK
 
-from vmapdbg.commands.shared.console import Display, is_paged, make_console, set_display
+from vmapdbg.commands.shared.console import make_console
 from vmapdbg.page.text.layout import LEGIBLE, make_legible
 
 TEXT = Path(__file__).parent.parent.parent / "vmapdbg" / "page" / "text"
@@ -65,8 +64,8 @@ def test_a_colour_has_one_place() -> None:
 
 
 def render(text: str, style: str, **display: object) -> str:
-    with contextlib.redirect_stdout(io.StringIO()) as file, click.Context(click.Command("show")):
-        set_display(**display)
+    with contextlib.redirect_stdout(io.StringIO()) as file, click.Context(click.Command("show")) as context:
+        context.meta.update({f"vmapdbg.{name}": value for name, value in display.items()})
         make_console().print(text, style=style)
     return file.getvalue()
 
@@ -84,27 +83,3 @@ def test_colours_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_width_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     assert render("word " * 10, "", width=25).count("\n") == 2
-
-
-@pytest.mark.parametrize(
-    ("environment", "on_terminal", "paged"),
-    [
-        ({}, True, True),
-        ({}, False, False),
-        ({"PAGER": "more -s"}, True, True),
-        ({"PAGER": ""}, True, False),
-        ({"PAGER": "cat"}, True, False),
-        ({"NO_PAGER": "1"}, True, False),
-        ({"TERM": "dumb"}, True, False),
-    ],
-)
-def test_results_are_paged_as_git_does(
-    environment: dict[str, str], on_terminal: bool, paged: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("PAGER", "NO_PAGER"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in {"TERM": "xterm", **environment}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: on_terminal, raising=False)
-    assert is_paged(Display()) == paged
-    assert not is_paged(Display(paged=False))

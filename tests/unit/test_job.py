@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from vmapdbg.commands.shared.work_folder import NothingRemembered, recall_job, remember_job
+from vmapdbg.commands.shared.work_folder import recall_job, remember_job
 from vmapdbg.install.job import CheckRequest, Job, ReduceRequest, Request, dump_record, load_job, load_request
 from vmapdbg.install.patches import ALL, Patches
+from vmapdbg.model.failure import Failure
 
 JOB = Job("a.py", ("--steps", "1"), "metal", frozenset({"close-ranges"}), 2.5, True)
 PATCHES = [ALL, frozenset({"close-ranges"}), frozenset(), None]
@@ -60,7 +61,7 @@ def test_a_broken_job_is_not_remembered(text: str, tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".vmapdbg").mkdir()
     (tmp_path / ".vmapdbg" / "last.json").write_text(text, encoding="utf-8")
-    with pytest.raises(NothingRemembered):
+    with pytest.raises(Failure, match="none is remembered here"):
         recall_job()
 
 

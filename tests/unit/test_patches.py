@@ -13,6 +13,7 @@ from vmapdbg.install.patches import SWITCHABLE, PatchError, format_patches, pars
         ("all", set(SWITCHABLE)),
         ("none", set()),
         ("all,-close-ranges", set(SWITCHABLE) - {"close-ranges"}),
+        ("-close-ranges", set(SWITCHABLE) - {"close-ranges"}),
         ("ambient-ranges,close-ranges", {"ambient-ranges", "close-ranges"}),
         (" ambient-ranges , -ambient-ranges", set()),
         ("vmap-ops", set()),

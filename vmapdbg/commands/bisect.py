@@ -29,9 +29,6 @@ class OutcomeType(click.ParamType[Any]):
             self.fail(f"{text!r} is none of {', '.join(KINDS)} and no count such as '12 kernels'", param, ctx)
         return text
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        return options.offer(KINDS, incomplete)
-
 
 @click.command(cls=options.SnippetCommand)
 @options.snippet

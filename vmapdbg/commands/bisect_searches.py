@@ -89,7 +89,6 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
     else:
         print_bisect(job.snippet, kind, search, outcomes.known, console.make_console())
     if reduced is not None:
-        console.close_pager()
         write_reduced(reduced, output, as_json)
     return int(not search.is_uniform)
 

@@ -72,7 +72,6 @@ def check(snippet: str | None, as_json: bool, given: options.JobOptions) -> None
         print_check(capture, report, console.make_console())
     else:
         console.report_no_schedule(capture)
-    console.close_pager()
     if ended is not None:
         raise ended
     console.end_after(capture)

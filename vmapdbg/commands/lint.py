@@ -165,10 +165,9 @@ def write_linted(form: str, linted: Sequence[Linted], output: Path | None) -> No
     """Prints what was found, or writes it to a file. If the file cannot be written, prints it and raises StoreError."""
     if output is None:
         FORMATS[form](linted)
-        console.close_pager()
         return
     text = io.StringIO()
-    console.set_display(width=console.get_display().width or _FILE_WIDTH)
+    click.get_current_context().meta.setdefault(console.WIDTH, _FILE_WIDTH)
     with contextlib.redirect_stdout(text):
         FORMATS[form](linted)
     try:

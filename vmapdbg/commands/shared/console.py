@@ -1,4 +1,4 @@
-"""Talks to the user: messages on stderr, results on stdout or in a file, the pager, progress, exit codes."""
+"""Talks to the user: messages on stderr, results on stdout or in a file, progress, exit codes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
-from typing import IO, Any, Literal
+from typing import Any
 
 import click
 
@@ -17,10 +16,9 @@ from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import EXIT_CHILD, EXIT_SNIPPET
 from vmapdbg.model.store import dump_document
 
-_DISPLAY, _PAGER = "vmapdbg.display", "vmapdbg.pager"
+WIDTH = "vmapdbg.width"
+"""The value of --width, in the `meta` of the context."""
 _NARROWEST = 20
-
-Colour = Literal["auto", "always", "never"]
 
 # *** messages
 
@@ -64,7 +62,6 @@ _HUNG = frozenset({"ChildDied", "EndlessRewrite"})
 def end_after(capture: Capture, names_status: bool = True) -> None:
     """Ends the command if the snippet failed, with the exit code of its failure. Its traceback is on stderr already.
     With `names_status`, says which status the snippet exited with."""
-    close_pager()
     if names_status and capture.error is not None and capture.error.type == "SystemExit":
         say(f"{capture.snippet} exited with status {capture.error.message}")
     status = exit_code_of(capture)
@@ -85,34 +82,10 @@ def exit_code_of(capture: Capture) -> int:
 # *** results
 
 
-@dataclass(frozen=True)
-class Display:
-    """How results are printed: `width` in columns, None for the terminal's."""
-
-    colour: Colour = "auto"
-    width: int | None = None
-    paged: bool = True
-
-
-def _get_meta() -> dict[str, Any]:
-    """Returns the data of the running command; outside of a command, a new dict."""
-    context = click.get_current_context(silent=True)
-    return {} if context is None else context.meta
-
-
-def get_display() -> Display:
-    return _get_meta().get(_DISPLAY, Display())
-
-
-def set_display(**changed: Any) -> None:
-    """Sets fields of the Display of the running command."""
-    _get_meta()[_DISPLAY] = replace(get_display(), **changed)
-
-
-def _take_option(_: click.Context, option: click.Parameter, value: Any) -> None:
+def _take_option(context: click.Context, option: click.Parameter, value: Any) -> None:
     # None does not reset it: the option may be given before the subcommand
     if value is not None:
-        set_display(**{str(option.name): value})
+        context.meta[f"vmapdbg.{option.name}"] = value
 
 
 def display_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -121,9 +94,7 @@ def display_options(command: Callable[..., Any]) -> Callable[..., Any]:
     colours = click.Choice(["auto", "always", "never"])
     colour = option("--color", "colour", type=colours, help="Colours.  [default: auto, on a terminal without NO_COLOR]")
     width = option("--width", type=click.IntRange(min=_NARROWEST), help="Columns.  [default: the terminal's]")
-    pager_help = "Print to the terminal at once, not through $PAGER (less -FRX)."
-    pager = option("--no-pager", "paged", flag_value=False, default=None, help=pager_help)
-    return colour(width(pager(command)))
+    return colour(width(command))
 
 
 def print_json(document: Any) -> None:
@@ -133,59 +104,22 @@ def print_json(document: Any) -> None:
 
 def make_console(stderr: bool = False) -> Any:
     """Returns a console for stdout or stderr, with the width and colours of the terminal and the options. It is plain
-    in a pipe and honours NO_COLOR. On a terminal, the console for stdout prints to a pager."""
+    in a pipe and honours NO_COLOR."""
     from vmapdbg.page.text.layout import LegibleConsole
 
-    display = get_display()
-    file = None if stderr else start_pager(display)
+    context = click.get_current_context(silent=True)
+    display = {} if context is None else context.meta
+    colour = display.get("vmapdbg.colour")
     more: dict[str, Any] = {}
-    if file is not None:
-        # the pager shows its text on a terminal
-        more = {"force_terminal": True}
-    if display.colour == "always":
+    if colour == "always":
         more = {"force_terminal": True, "no_color": False}
         if os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
             # use the colours that every terminal has
             more["color_system"] = "standard"
-    if display.colour == "never":
+    if colour == "never":
         more = {"color_system": None}
     plain = {"highlight": False, "markup": False, "emoji": False}
-    return LegibleConsole(stderr=stderr, file=file, width=display.width, **plain, **more)
-
-
-# *** the pager
-
-
-def start_pager(display: Display) -> IO[str] | None:
-    """Returns what writes to the pager of the command, and starts the pager the first time: $PAGER, else less. Returns
-    None if nothing is paged."""
-    context = click.get_current_context(silent=True)
-    if context is None or not is_paged(display):
-        return None
-    if _PAGER not in context.meta:
-        sys.stdout.flush()
-        # as git does: exit at once if the text fits on one screen, show colours, leave the text on the screen
-        os.environ.setdefault("LESS", "FRX")
-        os.environ.setdefault("LV", "-c")
-        stack = contextlib.ExitStack()
-        context.meta[_PAGER] = stack, stack.enter_context(click.get_pager_file(color=True))
-        context.call_on_close(close_pager)
-    return context.meta[_PAGER][1]
-
-
-def close_pager() -> None:
-    """Waits for the end of the pager, if there is one, so that messages on stderr come after it."""
-    if _PAGER in _get_meta():
-        stack, _ = _get_meta().pop(_PAGER)
-        stack.close()
-
-
-def is_paged(display: Display) -> bool:
-    """Returns whether results go through a pager: stdout is a terminal, and neither the options nor the environment
-    switch the pager off."""
-    if not display.paged or os.environ.get("NO_PAGER") or not sys.stdout.isatty():
-        return False
-    return os.environ.get("TERM", "dumb") != "dumb" and os.environ.get("PAGER", "less").strip() not in ("", "cat")
+    return LegibleConsole(stderr=stderr, width=display.get(WIDTH), **plain, **more)
 
 
 # *** progress

@@ -1,22 +1,20 @@
-"""The command line: option types, the options that several commands have, and what the shell completes."""
+"""The command line: option types, and the options that several commands have."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from vmapdbg.install.patches import PATCHES, PatchError, Patches, parse_patches
+from vmapdbg.install.patches import PatchError, Patches, parse_patches
 from vmapdbg.install.targets import DEFAULT_TARGET, TARGETS
 from vmapdbg.model.failure import Failure
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from vmapdbg.diff.result import ScheduleDiff
     from vmapdbg.page.view import View
 
@@ -25,35 +23,6 @@ _ARGUMENTS = "vmapdbg.arguments"
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]
-
-# *** completion
-
-
-def offer(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    """Returns the names that begin with what is typed."""
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-
-def offer_last(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    """Completes the last name of a comma separated list."""
-    before, comma, last = incomplete.rpartition(",")
-    return offer([before + comma + name for name in names if name.startswith(last)], incomplete)
-
-
-def offer_patches(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Completes a list of patches; a dash before a name switches it off."""
-    names = [patch.name for patch in PATCHES]
-    switchable = [patch.name for patch in PATCHES if patch.switchable]
-    return offer_last(["all", "none", *names, *(f"-{name}" for name in switchable)], incomplete)
-
-
-def offer_baselines(context: click.Context, option: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Completes a baseline: patches, stock, or a file."""
-    named = [*offer(["stock"], incomplete), *offer_patches(context, option, incomplete)]
-    return named or FILE.shell_complete(context, option, incomplete)
-
 
 # *** types
 
@@ -86,9 +55,6 @@ class NamesType(click.ParamType[Any]):
             if name not in self.known:
                 self.fail(f"unknown {self.noun} {name!r}: choose from {', '.join(self.known)}", param, ctx)
         return names
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        return offer_last(self.known, incomplete)
 
 
 class ScheduleType(click.ParamType[Any]):
@@ -134,7 +100,7 @@ def json(help_text: str) -> Decorator:
 
 
 def baseline(help_text: str, **more: Any) -> Decorator:
-    return click.option("--baseline", shell_complete=offer_baselines, help=help_text, **more)
+    return click.option("--baseline", help=help_text, **more)
 
 
 def output(help_text: str, *names: str, required: bool = False) -> Decorator:
@@ -144,7 +110,7 @@ def output(help_text: str, *names: str, required: bool = False) -> Decorator:
 
 
 def patches(help_text: str, default: str | None = None) -> Decorator:
-    return click.option("--patches", type=PatchesType(), default=default, shell_complete=offer_patches, help=help_text)
+    return click.option("--patches", type=PatchesType(), default=default, help=help_text)
 
 
 def target(help_text: str) -> Decorator:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import tempfile
 from pathlib import Path
 
 from vmapdbg.install.job import Job, dump_record, load_job
@@ -13,8 +12,6 @@ from vmapdbg.model.store import StoreError, write_atomically
 
 FOLDER = Path(".vmapdbg")
 _STDIN = "-"
-_MOST_CODE_FILES = 50
-"""How many files with code are kept, the newest."""
 
 
 def make_folder() -> Path:
@@ -30,10 +27,6 @@ def make_folder() -> Path:
 # *** the last job
 
 
-class NothingRemembered(Failure):
-    """No command with a snippet was given in this directory yet."""
-
-
 def remember_job(job: Job) -> None:
     """Saves the job, unless the directory cannot be written."""
     with contextlib.suppress(OSError, StoreError):
@@ -41,19 +34,14 @@ def remember_job(job: Job) -> None:
 
 
 def recall_job() -> Job:
-    """Returns the job that was saved last. Raises NothingRemembered."""
+    """Returns the job that was saved last. Raises Failure."""
     try:
         return load_job((FOLDER / "last.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError):
-        raise NothingRemembered(
-            "no SNIPPET given, and none is remembered here: run vmapdbg show SNIPPET first"
-        ) from None
+        raise Failure("no SNIPPET given, and none is remembered here: run vmapdbg show SNIPPET first") from None
 
 
 # *** code from -c or stdin
-
-# used if the working directory cannot be written; removed when the tool ends
-_temporary: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def file_of_code(snippet: str | None, code: str | None) -> tuple[str | None, str]:
@@ -75,20 +63,14 @@ def file_of_code(snippet: str | None, code: str | None) -> tuple[str | None, str
 
 def keep_code(code: bytes) -> str:
     """Writes code to a file and returns its name. The name depends on the code, so that two runs at the same time do
-    not overwrite each other's code."""
+    not overwrite each other's code. Raises Failure."""
     # imported here because most commands get a file
     import hashlib
 
-    name = f"code-{hashlib.sha256(code).hexdigest()[:8]}.py"
+    file = FOLDER / f"code-{hashlib.sha256(code).hexdigest()[:8]}.py"
     try:
-        file = make_folder() / name
-        write_atomically(file, code)
-        files = sorted(file.parent.glob("code-*.py"), key=lambda file: file.stat().st_mtime, reverse=True)
-        for old in files[_MOST_CODE_FILES:]:
-            # another run may delete the same file
-            old.unlink(missing_ok=True)
-    except (OSError, StoreError):
-        _temporary.append(tempfile.TemporaryDirectory(prefix="vmapdbg-"))
-        file = Path(_temporary[-1].name) / name
-        write_atomically(file, code)
+        make_folder()
+    except OSError as error:
+        raise Failure(f"cannot keep the code in {FOLDER}: {error.strerror}") from None
+    write_atomically(file, code)
     return str(file)
