@@ -36,7 +36,8 @@ class Laboratory:
         # without the fusion patches: a fault is planted in a buffer, and a fused value has none
         overlay.install(format_patches(parse_patches("ambient-ranges,nested-ranges,close-ranges")))
         self.state: Any = sys.modules[f"{overlay.OVERLAY_PACKAGE}._state"]
-        self.recorder = hooks.start(Recorder())
+        self.recorder = Recorder()
+        hooks.start(self.recorder)
         import tinygrad  # noqa: F401
 
     def capture(self, snippet: str, target: str) -> model.Capture:

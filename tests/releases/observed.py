@@ -35,8 +35,10 @@ def schedule_program(path: str) -> None:
 def observe_programs(programs: list[str]) -> Iterator[tuple[str, Any]]:
     """Schedules one program after the other, observed; yields its path with the recorder, which has its schedules."""
     from vmapdbg.child.listen.hooks import start
+    from vmapdbg.child.listen.recorder import Recorder
 
-    recorder = start()
+    recorder = Recorder()
+    start(recorder)
     importlib.import_module("tinygrad.tensor")
     for path in programs:
         recorder.forget()

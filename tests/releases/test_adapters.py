@@ -12,9 +12,11 @@ TARGETS = ["c", "metal", "cuda", "opencl", "hip", "wgsl", "llvm"]
 SCRIPT = """
 import json, sys
 from vmapdbg.child.listen.hooks import start
+from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.releases import schedule_tensors
 from vmapdbg.child.listen.rendering import compile_kernel
-recorder = start()
+recorder = Recorder()
+start(recorder)
 from tinygrad import Tensor
 x, w = Tensor.empty(16, 16), Tensor.empty(16, 16)
 schedule_tensors([(x @ w).softmax()])

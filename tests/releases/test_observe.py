@@ -18,8 +18,10 @@ def test_kernels_are_stock_to_the_key(release: str, tree: Path) -> None:
 
 CACHED = """
 from vmapdbg.child.listen.hooks import start
+from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.releases import schedule_tensors
-recorder = start()
+recorder = Recorder()
+start(recorder)
 from tinygrad import Tensor
 from tinygrad.helpers import Context
 for level in (0, 2):
@@ -49,7 +51,9 @@ def test_no_bytecode_is_left_in_the_tree(release: str, tree: Path) -> None:
 
 FREES = """
 from vmapdbg.child.listen.hooks import start
-recorder = start()
+from vmapdbg.child.listen.recorder import Recorder
+recorder = Recorder()
+start(recorder)
 from tinygrad import Tensor
 from tinygrad.helpers import GlobalCounters
 before = GlobalCounters.mem_used

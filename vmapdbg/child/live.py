@@ -7,7 +7,6 @@ import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from vmapdbg import __version__
@@ -36,20 +35,15 @@ def build_capture(
 ) -> model.Capture:
     """Returns the capture of some schedules. `patches` are the states of the overlay's patches, None without the
     overlay."""
-    versions = model.Versions(__version__, _tinygrad_version(patches is None), platform.python_version())
+    tinygrad = _observed_version() if patches is None else overlay.TINYGRAD_VERSION
+    versions = model.Versions(__version__, tinygrad, platform.python_version())
     what = (model.SCHEMA, versions, snippet, target, dict(patches or {}), error, schedules, ())
     mode = "observe" if patches is None else "overlay"
     return model.Capture(*what, mode=mode, missing=tuple(missing))
 
 
-def _tinygrad_version(is_observed: bool) -> str:
-    """Returns the version of tinygrad, `none` without tinygrad. If it is observed, the files next to the imported
-    tinygrad say its version."""
-    if not is_observed:
-        try:
-            return version("tinygrad")
-        except PackageNotFoundError:
-            return "none"
+def _observed_version() -> str:
+    """Returns the version that the files next to the imported tinygrad say; `none` without tinygrad."""
     module = sys.modules.get("tinygrad")
     if module is None or module.__file__ is None:
         return "none"

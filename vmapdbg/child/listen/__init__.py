@@ -5,7 +5,8 @@ functions that decide (decisions.py), a recording dict notes what puts a node in
 RewriteContext follows each buffer, store and kernel to its node (hooks.py, pass_recorder.py). Each schedule becomes one
 plain record (records.py).
 
-    recorder = hooks.start()      # before the first import of tinygrad
+    recorder = Recorder()
+    hooks.start(recorder)         # before the first import of tinygrad
     ...                           # the snippet runs
     recorder.schedules            # list[ScheduleRecord]
     recorder.missing              # what could not be observed, one line each

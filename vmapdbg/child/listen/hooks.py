@@ -35,25 +35,17 @@ _NO_DECISION = frozenset({"DEBUG", "DEBUG_RANGEIFY", "VIZ", "SPEC", "PROFILE", "
 _ELSEWHERE = ("tinygrad.runtime", "tinygrad.renderer", "tinygrad.nn", "tinygrad.apps", "tinygrad.viz", "tinygrad.llm")
 
 
-def start(
-    recorder: Recorder | None = None, tensor_ready: Callable[[ModuleType], object] = lambda module: None
-) -> Recorder:
-    """Has a recorder record every schedule of this process from here on, with the overlay or without. tinygrad must not
-    be imported yet; `tensor_ready` is called with its module `tensor`, right after that ran. Returns the recorder, a
-    new one if none is given.
-
-    Raises RuntimeError if tinygrad is imported already.
+def start(recorder: Recorder, tensor_ready: Callable[[ModuleType], object] = lambda module: None) -> None:
+    """Has a recorder record every schedule of this process from here on, with the overlay or without. `tensor_ready` is
+    called with the module `tinygrad.tensor`, right after that ran. Raises RuntimeError if tinygrad is imported already.
     """
     if "tinygrad" in sys.modules:
         raise RuntimeError("tinygrad is imported already: what it decides cannot be observed any more")
-    if recorder is None:
-        recorder = Recorder()
     # `Tensor.realize` is wrapped with code of the overlay's folder, with the overlay or without
     set_internal_folders(str(overlay_dir()))
     tinygrad_finder().listener = _Hooks(recorder, tensor_ready)
     if is_installed():
         get_state().observer = recorder
-    return recorder
 
 
 def put_around(owner: Any, name: str, around: Callable[..., Any]) -> None:

@@ -23,24 +23,8 @@ from vmapdbg.model.capture import Capture, Kernel, Measured, Output
 SAMPLE = 1024
 """The most elements that are kept of one tensor, evenly spaced."""
 
-# dtype -> struct's. numpy would do it too; the interpreter of the user's project may not have it
-_FORMATS = {
-    "bool": "?",
-    "char": "b",
-    "uchar": "B",
-    "short": "h",
-    "ushort": "H",
-    "int": "i",
-    "uint": "I",
-    "long": "q",
-    "ulong": "Q",
-    "half": "e",
-    "bfloat16": "H",
-    "fp8e4m3": "B",
-    "fp8e5m2": "B",
-    "float": "f",
-    "double": "d",
-}
+# dtypes without a format of `struct`: the format of their bits
+_BITS = {"bfloat16": "H", "fp8e4m3": "B", "fp8e5m2": "B"}
 
 # devices whose memory is no result of a computation
 _NO_VALUES = ("NULL", "DISK", "TINYFS")
@@ -76,9 +60,12 @@ def read_output(tensor: Any) -> Output | None:
 
 def sample_values(data: bytes, dtype: str) -> tuple[float | str, ...]:
     """Returns at most `SAMPLE` elements of a buffer; none if the dtype has no numbers."""
-    if dtype not in _FORMATS or not data:
+    from tinygrad.dtype import dtypes
+
+    # not numpy: the interpreter of the user's project may not have it
+    form: str | None = getattr(getattr(dtypes, dtype, None), "fmt", None) or _BITS.get(dtype)
+    if form is None or not data:
         return ()
-    form = _FORMATS[dtype]
     size = struct.calcsize(f"={form}")
     step = math.ceil(len(data) // size / SAMPLE) * size
     picked = [data[start : start + size] for start in range(0, len(data), step)]

@@ -10,15 +10,12 @@ import sys
 
 def _set_up(observes: bool) -> None:
     package_root = os.path.abspath(os.path.join(__file__, *[os.pardir] * 4))
+    # a worker may run with another sys.path: the overlay lies where this file lies
+    sys.path.append(package_root)
     try:
         from vmapdbg.install.overlay import install
-    except ImportError:
-        # the worker runs with another sys.path: the overlay lies where this file lies
-        sys.path.append(package_root)
-        try:
-            from vmapdbg.install.overlay import install
-        finally:
-            sys.path.remove(package_root)
+    finally:
+        sys.path.pop()
     if not observes:
         install()
     if "VMAPDBG_COLLECT" in os.environ:
