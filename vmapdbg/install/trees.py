@@ -108,7 +108,9 @@ def find_tree(text: str) -> Tree:
         commit = commit_of(top, name.revision)
         folder = fetch_commit(top, commit)
     else:
-        folder = find_package(name.path, text)
+        folder = name.path.resolve()
+        if not has_package(folder):
+            raise TreeError(f"{text} is not a tinygrad: there is no tinygrad/__init__.py in it")
         commit = describe_state(folder)
     version = find_version(folder)
     check_version(version, text)
@@ -123,17 +125,6 @@ def check_version(version: str | None, name: str) -> None:
     if numbers < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise TreeError(f"tinygrad {version} ({name}) is too old: vmapdbg observes {oldest} and later")
-
-
-def find_package(path: Path, name: str) -> Path:
-    """Returns the folder that contains the package: `path` or, if it is the package, its parent. Raises TreeError."""
-    if path.is_file():
-        raise TreeError(f"{name} is a file: name the folder of a checkout")
-    if has_package(path):
-        return path.resolve()
-    if (path / "__init__.py").is_file() and (path / "tensor.py").is_file() and path.resolve().name == "tinygrad":
-        return path.resolve().parent
-    raise TreeError(f"{name} is not a tinygrad: there is no tinygrad/__init__.py in it")
 
 
 def find_version(folder: Path) -> str | None:
@@ -218,9 +209,6 @@ def cache_entry(kind: str, name: str, fill: Callable[[Path], None]) -> Path:
         fill(attempt)
         if not has_package(attempt):
             raise TreeError(f"{name} holds no package tinygrad")
-        # an entry without the package was emptied, or an older version died while it made the entry
-        if entry.exists() and not has_package(entry):
-            shutil.rmtree(entry, ignore_errors=True)
         with contextlib.suppress(OSError):
             attempt.rename(entry)
         if not has_package(entry):
@@ -241,7 +229,8 @@ def fetch_release(version: str) -> Path:
         command = [*installer_command(), "--target", str(folder), f"tinygrad=={version}"]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise TreeError(f"cannot fetch tinygrad {version}: {explain_failure(done.stderr)}")
+            said = done.stderr.strip() or "it said nothing"
+            raise TreeError(f"cannot fetch tinygrad {version}: {said.splitlines()[-1]}")
 
     return cache_entry("releases", version, install)
 
@@ -256,16 +245,6 @@ def installer_command() -> list[str]:
     if uv is not None:
         return [uv, "pip", "install", *quiet, "--python", sys.executable]
     raise TreeError("a release is fetched with pip or uv, and neither is here: --tinygrad FOLDER works without")
-
-
-def explain_failure(stderr: str) -> str:
-    """Returns in a few words why an installer failed, from what it printed."""
-    known = re.search(r"from versions: ([^)]*)\)", stderr)
-    if known is not None and known[1] not in ("none", ""):
-        return f"the package index has {known[1]}"
-    errors = [line for line in stderr.splitlines() if "error" in line.lower()]
-    words = (errors or stderr.splitlines() or ["it said nothing"])[-1]
-    return re.sub(r"^(ERROR|error)\s*:?\s*", "", words.strip())
 
 
 # *** commits of a checkout; the checkout itself is never changed
