@@ -28,40 +28,31 @@ if TYPE_CHECKING:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("vmapdbg", "vmapdbg: schedules of tinygrad")
     group.addoption("--vmapdbg", action="store_true", help="Install vmapdbg's fixtures, and its patches if they fit.")
-    group.addoption("--vmapdbg-patches", metavar="SPEC", help="Which patches are on (default: all).")
-    group.addoption("--vmapdbg-target", metavar="TARGET", help="Render kernels for it (default: c).")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Installs the overlay before any conftest can import tinygrad; in an xdist worker too."""
-    options = early_config.known_args_namespace
-    if getattr(options, "vmapdbg", False):
-        early_config.stash[_INSTALLED] = install(options.vmapdbg_patches, options.vmapdbg_target, early_config.rootpath)
+    if getattr(early_config.known_args_namespace, "vmapdbg", False):
+        early_config.stash[_INSTALLED] = install(early_config.rootpath)
 
 
-def install(spec: str | None, target: str | None, root: Path) -> tuple[Recorder, str]:
-    """Installs the overlay, or observes the tinygrad of the tests. Returns the paused recorder, and the target. If
-    `spec` or `target` is None, the settings of the folder `root` count. Raises pytest.UsageError, with one line."""
+def install(root: Path) -> tuple[Recorder, str]:
+    """Installs the overlay, or observes the tinygrad of the tests, with the settings of the folder `root`. Returns the
+    paused recorder, and the target. Raises pytest.UsageError, with one line."""
     from vmapdbg.child.listen import hooks
     from vmapdbg.child.listen.recorder import Recorder
-    from vmapdbg.commands.shared.jobs import apply_options, apply_settings, choose_tinygrad
-    from vmapdbg.commands.shared.options import JobOptions
+    from vmapdbg.commands.shared.jobs import apply_settings, choose_tinygrad
     from vmapdbg.install import overlay
     from vmapdbg.install.job import Job
-    from vmapdbg.install.patches import format_patches, parse_patches
-    from vmapdbg.install.targets import TARGETS
+    from vmapdbg.install.patches import format_patches
     from vmapdbg.model.failure import Failure
 
-    if target is not None and target not in TARGETS:
-        raise pytest.UsageError(f"--vmapdbg-target: {target!r} is none of {', '.join(TARGETS)}")
     recorder = Recorder()
     # Tensors are made before a block, too: their lines are noted
     recorder.is_paused = True
     try:
-        asked = None if spec is None else parse_patches(spec)
-        job = apply_options(apply_settings(Job(str(root / "tests"))), JobOptions(target, asked))
-        job = choose_tinygrad(job, asked)
+        job = choose_tinygrad(apply_settings(Job(str(root / "tests"))), None)
         if job.patches is not None:
             overlay.check_installed()
             overlay.install(format_patches(job.patches))

@@ -33,13 +33,13 @@ def test_nothing_captured():
 """
 
 
-def run_tests(tree: Path, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def run_tests(tree: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """Runs TESTS on a tree in a folder that has no metadata of a release, so that it is observed, 0.12.0 too."""
     (folder / "test_blocks.py").write_text(TESTS, encoding="utf-8")
     (folder / "tree").mkdir()
     (folder / "tree" / "tinygrad").symlink_to(tree / "tinygrad")
     path = os.pathsep.join([str(folder / "tree"), str(ROOT)])
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--vmapdbg", *options, "test_blocks.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--vmapdbg", "test_blocks.py"]
     environment = {**os.environ, "PYTHONPATH": path, "DEV": "PYTHON"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
@@ -48,9 +48,3 @@ def test_blocks_are_captured(tree: Path, release: str, tmp_path: Path) -> None:
     done = run_tests(tree, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
-
-
-def test_patches_are_refused(tree: Path, release: str, tmp_path: Path) -> None:
-    done = run_tests(tree, tmp_path, "--vmapdbg-patches", "all")
-    assert done.returncode == 4
-    assert "the patches need tinygrad 0.12.0 beside vmapdbg" in done.stderr
