@@ -14,27 +14,27 @@ from jsonschema import Draft202012Validator
 
 from vmapdbg.diff.captures import diff_captures
 from vmapdbg.model.store import load_capture
-from vmapdbg.model.vocabulary import DocumentKind, Rule
+from vmapdbg.model.vocabulary import Rule
 from vmapdbg.page.documents import DOCUMENTS, FOLDER, LintDocument, dump_schema, make_document, make_schema, schema_file
 
 ROOT = Path(__file__).parent.parent.parent
 
 
-def validate(kind: DocumentKind, data: Any) -> list[str]:
+def validate(kind: str, data: Any) -> list[str]:
     """Returns what is wrong with a document, one line each."""
     errors = Draft202012Validator(json.loads(schema_file(kind).read_text(encoding="utf-8"))).iter_errors(data)
     return [f"{error.json_path}: {error.message}" for error in errors]
 
 
-@pytest.mark.parametrize("kind", get_args(DocumentKind))
-def test_shipped_schema_is_the_one_of_the_dataclass(kind: DocumentKind) -> None:
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_shipped_schema_is_the_one_of_the_dataclass(kind: str) -> None:
     shipped = schema_file(kind).read_text(encoding="utf-8")
     assert shipped == dump_schema(kind, DOCUMENTS[kind]), "run python -m vmapdbg.page.documents"
     Draft202012Validator.check_schema(json.loads(shipped))
 
 
 def test_there_is_one_for_each_kind_of_document() -> None:
-    assert set(DOCUMENTS) == set(get_args(DocumentKind)) == {file.stem for file in FOLDER.iterdir()}
+    assert set(DOCUMENTS) == {file.stem for file in FOLDER.iterdir()}
     for kind, document in DOCUMENTS.items():
         assert make_schema(kind, document)["properties"]["kind"] == {"const": kind}
 

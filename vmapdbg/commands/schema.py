@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import get_args
+from pathlib import Path
 
 import click
 
-from vmapdbg.model.vocabulary import DocumentKind
+_FILES = {file.stem: file for file in sorted((Path(__file__).parents[1] / "schemas").iterdir())}
 
 
 @click.command()
-@click.argument("document", type=click.Choice(get_args(DocumentKind)))
-def schema(document: DocumentKind) -> None:
+@click.argument("document", type=click.Choice(tuple(_FILES)))
+def schema(document: str) -> None:
     """Print the JSON Schema (draft 2020-12) of a DOCUMENT that another command writes.
 
     \b
     Example:
       vmapdbg schema capture > capture.schema.json
     """
-    from vmapdbg.page.documents import schema_file
-
-    sys.stdout.write(schema_file(document).read_text(encoding="utf-8"))
+    sys.stdout.write(_FILES[document].read_text(encoding="utf-8"))

@@ -20,23 +20,6 @@ else:
             return Annotated[str, words]
 
 
-DocumentKind = Literal[
-    "capture",
-    "diff",
-    "graph",
-    "lint",
-    "run",
-    "check",
-    "bisect",
-    "bisect-commits",
-    "suite-diff",
-    "bisect-decisions",
-    "run-check",
-    "why-value",
-    "lint-files",
-]
-"""The kind of a JSON document; each has a JSON Schema."""
-
 # *** a capture
 
 Mode = Literal["overlay", "observe"]

@@ -23,7 +23,6 @@ from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.install.job import Choice
 from vmapdbg.model.capture import SCHEMA, Capture, Finding, Schedule, SnippetError, Versions
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.vocabulary import DocumentKind
 from vmapdbg.page.graph.model import Graph
 from vmapdbg.suite.compare import SuiteDiff
 
@@ -33,7 +32,7 @@ class Document:
     """The first fields of each document."""
 
     schema: Literal[1]
-    kind: DocumentKind
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ E = TypeVar("E", bound=Envelope)
 
 def make_document(document: type[E], capture: Capture, **body: Any) -> E:
     """Returns a document about a capture, with the capture's head and the fields of `body`."""
-    kinds: dict[type, DocumentKind] = {known: kind for kind, known in DOCUMENTS.items()}
+    kinds = {known: kind for kind, known in DOCUMENTS.items()}
     return document(
         schema=SCHEMA,
         kind=kinds[document],
@@ -254,7 +253,7 @@ def describe_choices(
     return tuple(found)
 
 
-DOCUMENTS: dict[DocumentKind, type] = {
+DOCUMENTS: dict[str, type] = {
     "capture": Capture,
     "diff": CaptureDiff,
     "suite-diff": SuiteDiff,
