@@ -161,14 +161,3 @@ def test_linked_errors_are_printed_as_python_prints_them(tmp_path: Path) -> None
     (tmp_path / "a.py").write_text(text, encoding="utf-8")
     plain = subprocess.run([sys.executable, "a.py"], cwd=tmp_path, capture_output=True, text=True, check=False).stderr
     assert run_tool("show", "a.py", cwd=tmp_path).stderr == plain.replace(f"{tmp_path}/", "")
-
-
-@pytest.mark.parametrize("release", [[], ["--tinygrad", "0.13.0"]], ids=["overlay", "0.13.0"])
-def test_a_device_that_is_not_there_names_the_target(release: list[str], tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("from tinygrad import Tensor\n(Tensor([1.0]) + 1).realize()\n", encoding="utf-8")
-    done = run_tool("show", "a.py", *release, cwd=tmp_path, DEV="METAL")
-    assert done.returncode == 3
-    assert (
-        "vmapdbg: tinygrad cannot open the device METAL here; run it on another device, and --target metal shows its"
-        " source for METAL on any machine\n"
-    ) in done.stderr

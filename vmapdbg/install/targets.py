@@ -11,7 +11,7 @@ class Target:
 
     `module` is a module of tinygrad.renderer, `renderers` the names of its renderer over the releases (the first that
     exists is used). `device` is tinygrad's device, `arch` a common architecture of today: tensor cores depend on it.
-    `language` is the name of a Pygments lexer for the source. `devices` are other devices that run the same source.
+    `language` is the name of a Pygments lexer for the source.
     """
 
     module: str
@@ -19,27 +19,18 @@ class Target:
     device: str
     arch: str
     language: str
-    devices: tuple[str, ...] = ()
 
 
 TARGETS = {
     "c": Target("cstyle", ("ClangRenderer",), "CPU", "x86_64", "c"),
     "metal": Target("cstyle", ("MetalRenderer",), "METAL", "Apple9", "c++"),
-    "cuda": Target("cstyle", ("CUDARenderer",), "CUDA", "sm_80", "cuda", ("NV",)),
-    "opencl": Target("cstyle", ("OpenCLRenderer",), "CL", "", "c", ("QCOM",)),
+    "cuda": Target("cstyle", ("CUDARenderer",), "CUDA", "sm_80", "cuda"),
+    "opencl": Target("cstyle", ("OpenCLRenderer",), "CL", "", "c"),
     "hip": Target("cstyle", ("AMDHIPRenderer", "HIPRenderer"), "AMD", "gfx1100", "cuda"),
     "wgsl": Target("wgsl", ("WGSLRenderer",), "WEBGPU", "", "wgsl"),
     "llvm": Target("llvmir", ("CPULLVMRenderer", "LLVMRenderer"), "CPU", "x86_64", "llvm"),
 }
 DEFAULT_TARGET = "c"
-
-
-def target_of(device: str) -> str:
-    """Returns the name of the target of one of tinygrad's devices; the device's name in lower case if it has none."""
-    for name, target in TARGETS.items():
-        if device == target.device or device in target.devices:
-            return name
-    return device.lower()
 
 
 def language_of(target: str) -> str | None:

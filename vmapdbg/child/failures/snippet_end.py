@@ -19,11 +19,8 @@ from vmapdbg.child.failures.diagnose import KnownNodes, explain_error
 from vmapdbg.child.listen.launches import PlannedLaunch, watch_launches
 from vmapdbg.child.listen.user_lines import find_user_file
 from vmapdbg.install.overlay import load_patching, overlay_dir
-from vmapdbg.install.targets import TARGETS, target_of
 from vmapdbg.model.capture import SnippetError
 
-_OPENING = "get_canonicalized_item"
-"""The function of tinygrad's device.py that opens a device, on every release."""
 _FREE, _SHARE = 1.0, 0.05
 """The copies of the process may take so many seconds, or this share of the snippet's time."""
 _POLL = 0.05
@@ -69,15 +66,10 @@ def report_error(error: BaseException, nodes: KnownNodes) -> SnippetError:
     `nodes` are the nodes of the last schedule."""
     print_traceback(error)
     lines: list[str] = []
-    closed_devices: list[str] = []
     for frame, number in traceback.walk_tb(error.__traceback__):
         code = frame.f_code
         if find_user_file(code.co_filename) is not None and not _is_ours(code.co_filename):
             lines.append(f"{code.co_filename}:{number}")
-        if code.co_name.endswith(_OPENING) and code.co_filename.endswith(f"tinygrad{os.sep}device.py"):
-            closed_devices.append(str(frame.f_locals.get("ix")))
-    if closed_devices:
-        print(advise_target(closed_devices[0]), file=sys.stderr)
     # the innermost line; tinygrad compiles code without a file, too
     lines.sort(key=lambda line: not line.startswith("<"))
     if isinstance(error, SyntaxError) and error.filename is not None:
@@ -102,15 +94,6 @@ def print_traceback(error: BaseException) -> None:
 def _is_ours(file: str) -> bool:
     folders = (Path(__file__).parents[2], overlay_dir())
     return os.path.abspath(file).startswith(tuple(f"{folder.resolve()}{os.sep}" for folder in folders))
-
-
-def advise_target(device: str) -> str:
-    """Returns the sentence that says how to see kernels of a missing device."""
-    target = target_of(device.partition(":")[0])
-    closed = f"vmapdbg: tinygrad cannot open the device {device} here"
-    if target not in TARGETS:
-        return f"{closed}; without it, --target shows the source for {', '.join(TARGETS)} on any machine"
-    return f"{closed}; run it on another device, and --target {target} shows its source for {device} on any machine"
 
 
 # *** death
