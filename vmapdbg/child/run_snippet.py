@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import importlib
 import os
 import shutil
 import sys
@@ -25,7 +24,7 @@ from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
 from vmapdbg.child.failures.snippet_end import Shadow, explain_exit, hold, report_error
 from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.recorder import Recorder
-from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, find_passes
+from vmapdbg.child.listen.records import find_passes
 from vmapdbg.child.listen.releases import is_computed, schedule_tensors
 from vmapdbg.child.listen.rendering import make_renderer
 from vmapdbg.child.listen.values_and_times import Stopwatch, note_values
@@ -48,7 +47,9 @@ class Mode:
         self.recorder = Recorder()
         self.recorder.is_strict = self.job.patches is not None
         if self.job.choices:
-            self.recorder.choose = self._choose
+            from vmapdbg.child.capture.schedule import make_choices
+
+            self.recorder.choose = functools.partial(make_choices, self.job.choices)
         # only for `check`: it imports numpy, which takes time
         self.collector: Collector | None = None
         # the class of the collector, None: Collector
@@ -57,11 +58,6 @@ class Mode:
         if self.job.times:
             self.stopwatch = Stopwatch()
         self.shadow: Shadow | None = None
-
-    @property
-    def schedules(self) -> list[ScheduleRecord]:
-        """What the snippet scheduled so far."""
-        return self.recorder.schedules
 
     def prepare(self) -> None:
         """Sets the mode up, importing nothing of tinygrad: the snippet may set its environment. Raises OverlayError if
@@ -108,17 +104,9 @@ class Mode:
         capture = build_capture(job.snippet, job.target, None, built, error, recorder.missing)
         return replace(capture, versions=replace(capture.versions, tree=job.tree, commit=self.request.commit))
 
-    def _choose(self, passed: PassRecord, schedule: int) -> str | None:
-        from vmapdbg.child.capture.schedule import make_choices
-
-        return make_choices(self.job.choices, passed, schedule)
-
     def close(self) -> None:
         """The snippet is done."""
         if self.collector is not None:
-            if self.schedules:
-                # meanwhile the oracle compares the last of them, which is waited for
-                importlib.import_module("vmapdbg.child.capture.schedule")
             self.collector.close()
         if self.shadow is not None:
             self.shadow.stop()
@@ -133,7 +121,7 @@ def main() -> None:
 
     def report(where: str) -> None:
         # the process died: the tool says how, in front of `where`
-        line = next((asked.line for asked in reversed(mode.schedules)), None)
+        line = next((asked.line for asked in reversed(mode.recorder.schedules)), None)
         write_capture(request, mode, model.SnippetError("ChildDied", where, line))
 
     if request.shadow:
@@ -165,11 +153,11 @@ def write_capture(request: Request, mode: Mode, error: model.SnippetError | None
     # the records keep every UOp alive: collecting garbage would walk them all again and again, and find none
     gc.disable()
     gc.freeze()
-    kernels = sum(len(passed.kernels) for passed in find_passes(mode.schedules))
+    kernels = sum(len(passed.kernels) for passed in find_passes(mode.recorder.schedules))
     capture = mode.build(error, count_kernels(kernels, request.progress))
     if mode.stopwatch is not None:
         # with the overlay, also the times that it predicts
-        capture = mode.stopwatch.add_times(capture, [] if request.job.patches is None else mode.schedules)
+        capture = mode.stopwatch.add_times(capture, [] if request.job.patches is None else mode.recorder.schedules)
     write_atomically(request.output, dump_compact(capture))
 
 

@@ -23,13 +23,12 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 Patch = Callable[[types.ModuleType], None]
 
 TINYGRAD_VERSION = "0.12.0"
 PATCHES_VARIABLE = "VMAPDBG_PATCHES"
-OBSERVE_VARIABLE = "VMAPDBG_OBSERVE"
 BOOTSTRAP_DIR = Path(__file__).parent / "bootstrap"
 OVERLAY_PACKAGE = "tinygrad_overlay"
 _STATE, _PATCHING = f"{OVERLAY_PACKAGE}._state", f"{OVERLAY_PACKAGE}._patching"
@@ -41,34 +40,19 @@ class OverlayError(ImportError):
     """tinygrad cannot be patched; the message is one line for the user."""
 
 
-class Listener(Protocol):
-    """Looks at modules of tinygrad and of the overlay as they are imported."""
-
-    def wants(self, name: str) -> bool:
-        """Whether the listener looks at a module of this name."""
-        ...
-
-    def compile(self, module: types.ModuleType, loader: importlib.abc.Loader) -> types.CodeType | None:
-        """Returns the code to run in place of the module's own; None for its own."""
-        ...
-
-    def ready(self, module: types.ModuleType) -> None:
-        """The module ran and is patched; no importer sees it yet."""
-        ...
-
-
 class TinygradFinder(importlib.abc.MetaPathFinder):
     """Finds modules of tinygrad as the other finders do, and changes modules with a patch or a listener.
 
     `before_import` is called with the spec of tinygrad each time it is about to be imported; it may raise OverlayError.
-    `new_modules` has the file of each module that tinygrad gets besides its own.
+    `new_modules` has the file of each module that tinygrad gets besides its own. `listener` looks at modules while they
+    are imported (`vmapdbg.child.listen.hooks`), None if nothing does.
     """
 
     def __init__(self) -> None:
         self.patches: Mapping[str, Patch] = {}
         self.before_import: Callable[[importlib.machinery.ModuleSpec], None] = lambda spec: None
         self.new_modules: Mapping[str, Path] = {}
-        self.listener: Listener | None = None
+        self.listener: Any = None
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
@@ -94,7 +78,7 @@ class TinygradFinder(importlib.abc.MetaPathFinder):
 class _ChangingLoader(importlib.abc.Loader):
     """Runs the installed module, then its patch, then calls the listener, before the importer sees it."""
 
-    def __init__(self, loader: importlib.abc.Loader, patch: Patch | None, listener: Listener | None):
+    def __init__(self, loader: importlib.abc.Loader, patch: Patch | None, listener: Any):
         self.loader, self.patch, self.listener = loader, patch, listener
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
@@ -268,7 +252,7 @@ def child_environment(
     starts, installs the overlay with `patches`; None takes the overlay out of an environment. `tree` is the folder of
     the tinygrad that they import, empty for the installed tinygrad. With `observes` they observe it instead; other
     variables say what for (`bootstrap/sitecustomize.py`)."""
-    ours = (PATCHES_VARIABLE, OBSERVE_VARIABLE, "PYTHONPATH")
+    ours = (PATCHES_VARIABLE, "PYTHONPATH")
     changed = {name: value for name, value in environment.items() if name not in ours}
     given = environment.get("PYTHONPATH", "").split(os.pathsep)
     entries = [entry for entry in given if entry and Path(entry) != BOOTSTRAP_DIR]
@@ -277,8 +261,6 @@ def child_environment(
         entries.insert(0, str(BOOTSTRAP_DIR))
     if patches is not None:
         changed[PATCHES_VARIABLE] = patches
-    elif observes:
-        changed[OBSERVE_VARIABLE] = "1"
     if tree:
         entries.insert(0, tree)
     if entries:

@@ -222,12 +222,9 @@ def _explain_outcome(view: PassView, buffer: BufferRecord) -> Reason:
         return Reason("schedule-failed")
     if buffer.stored and buffer.node in passed.forced:
         return Reason(FORCED)
-    wanted = "kept" if buffer.stored else "removed"
     # the last verdict that agrees with the buffer's fate
-    for verdict in reversed(buffer.verdicts.values()):
-        # only a rule that looks at a reader refuses to remove a buffer: other rules do not apply
-        if verdict.outcome != wanted or (buffer.stored and verdict.reader is None):
-            continue
+    verdict = buffer.verdicts.get("kept" if buffer.stored else "removed")
+    if verdict is not None:
         if verdict.decision is None:
             overlay_rule: Any = verdict.rule
             return Reason(overlay_rule, numbers=verdict.numbers)

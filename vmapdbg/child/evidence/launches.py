@@ -370,8 +370,7 @@ def find_closed(
     if made is None:
         return (None,) * len(node.shape), ((None, size),)
     closed = tuple(map(range_id, made.stage.src[1:]))
-    last = [verdict.stage for verdict in made.verdicts.values() if verdict.outcome == "stored"]
-    stage = (last or [made.stage])[-1]
+    stage = made.verdicts.get("stored", made).stage
     stored: list[tuple[int | None, int]] = []
     for r, length in zip(stage.src[1:], map(int, stage.shape), strict=True):
         sizes = {range_id(u): int(u.vmax) + 1 for u in r.ranges}

@@ -93,12 +93,13 @@ class _Hooks:
     # *** imports
 
     def wants(self, name: str) -> bool:
+        """Whether a module of this name is looked at."""
         if name in (_OVERLAY_DECIDING, _OVERLAY_GRAPH, _OVERLAY_SCOPES):
             return True
         return name.startswith("tinygrad.") and not name.startswith(_ELSEWHERE)
 
     def compile(self, module: ModuleType, loader: Loader) -> CodeType | None:
-        """Has the functions of a deciding module keep what they see."""
+        """Returns the code of a deciding module whose functions keep what they see; None for any other module."""
         file = module.__file__
         if module.__name__ not in (*_DECIDING, _OVERLAY_DECIDING) or file is None or not hasattr(loader, "get_data"):
             return None
@@ -109,7 +110,7 @@ class _Hooks:
         return compile(instrument(source.get_data(file), file), file, "exec", dont_inherit=True)
 
     def ready(self, module: ModuleType) -> None:
-        """Puts on every hook whose name this module defines."""
+        """Puts on every hook whose name this module defines. It ran and is patched; no importer sees it yet."""
         lines = self.recorder.lines
         if lines is not None and module.__name__ == _OVERLAY_GRAPH:
             # the overlay makes a few graphs without a rewrite: their nodes have the lines of the nodes they replace

@@ -11,7 +11,7 @@ from typing import Any
 
 from vmapdbg.child.listen.decisions import deciding_of, list_operands, read_decision
 from vmapdbg.child.listen.records import BufferRecord, PassRecord, RealizeDecision, UOp, Verdict
-from vmapdbg.child.listen.releases import kernel_of, list_launches, memory_of, stage_op
+from vmapdbg.child.listen.releases import find_under, kernel_of, list_launches, memory_of, stage_op
 
 Axes = list[int] | None
 
@@ -111,15 +111,14 @@ class PassRecorder:
             return True
         # only a rule that looks at a reader can refuse to remove a buffer; any other rule does not apply
         if outcome != "same" and (outcome != "kept" or reader is not None):
-            verdict = Verdict(outcome, stage, reader, read_decision(frame, line))
-            record.add_verdict(verdict, frame.f_code.co_name, frame.f_code.co_firstlineno)
+            record.verdicts[outcome] = Verdict(stage, reader, read_decision(frame, line))
         return False
 
     def _note_outcome(self, stage: UOp, record: BufferRecord, answer: UOp | None) -> str:
         """Returns what a rule's answer does to a buffer: "same" if it changes nothing, else as in `Verdict`."""
         if answer is None:
             return "kept"
-        value = _unwrap(answer)
+        value = find_under(answer, _WRAPS)
         if value.op is not stage.op:
             return "removed"
         if value.arg is not stage.arg and self.buffer_of(value) is not None:
@@ -132,7 +131,7 @@ class PassRecorder:
 
     def note_stores(self, record: BufferRecord, stored: UOp) -> None:
         """Notes the STOREs into which a rule turned a buffer, and the ENDs around them."""
-        stored = _unwrap(stored, _WRAPS - {"AFTER"})
+        stored = find_under(stored, _WRAPS - {"AFTER"})
         for store in stored.src[1:] if stored.op.name == "AFTER" else ():
             while store.op.name in {"END", "BARRIER"}:
                 self.origin[store] = record.node
@@ -231,12 +230,6 @@ class RecordingMap(dict[Any, Any]):
     def __delitem__(self, node: UOp) -> None:
         self._recorder.node_taken(node, sys._getframe(1))
         super().__delitem__(node)
-
-
-def _unwrap(u: UOp, wraps: frozenset[str] = _WRAPS) -> UOp:
-    while u.op.name in wraps and u.src:
-        u = u.src[0]
-    return u
 
 
 def _written_memory(arguments: Sequence[UOp]) -> UOp | None:

@@ -198,7 +198,7 @@ class Recorder:
             return
         record.readers[buffer, index] = None
         outcome = "removed" if result is not None else "kept"
-        record.add_verdict(Verdict(outcome, buffer, index, None, rule, dict(numbers)), rule)
+        record.verdicts[outcome] = Verdict(buffer, index, None, rule, dict(numbers))
 
     @guarded
     def store_closed(self, buffer: UOp, stored: UOp) -> None:

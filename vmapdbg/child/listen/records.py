@@ -46,13 +46,8 @@ class RealizeDecision(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer of one rule about a buffer.
+    """The answer of one rule about a buffer. `reader` is the INDEX that the rule looked at, if any."""
 
-    `outcome` is "kept" (the rule looked at a reader and refused), "removed", "narrowed" (it stays, with fewer axes or
-    as another kind of memory) or "stored". `reader` is the INDEX that the rule looked at, if any.
-    """
-
-    outcome: str
     stage: UOp
     reader: UOp | None
     decision: DecisionRecord | None = None
@@ -66,25 +61,20 @@ class BufferRecord:
     """One buffer that the pass made for a node (BUFFERIZE or STAGE), and its fate.
 
     `made_by` is None for the pass itself, else the decision that put the buffer in later. `verdicts` has the last
-    verdict of each rule and outcome, in order. `readers` are the (buffer, INDEX) that the rules looked at. `buffer` is
-    the BUFFER UOp that it is stored to, None if it is LOCAL or removed.
+    verdict of each outcome: "kept" (a rule looked at a reader and refused), "removed", "narrowed" (it stays, with fewer
+    axes or as another kind of memory) or "stored". `readers` are the (buffer, INDEX) that the rules looked at. `buffer`
+    is the BUFFER UOp that it is stored to, None if it is LOCAL or removed.
     """
 
     node: UOp | None
     stage: UOp
     made_by: DecisionRecord | None = None
-    verdicts: dict[tuple[str, int, str], Verdict] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
     readers: dict[tuple[UOp, UOp], None] = field(default_factory=dict)
     stored: bool = False
     buffer: UOp | None = None
     # the ranges that are still open after its store
     left_open: tuple[UOp, ...] = ()
-
-    def add_verdict(self, verdict: Verdict, rule: str, line: int = 0) -> None:
-        """Adds a verdict as the last one; it replaces the verdict of the same rule with the same outcome."""
-        key = rule, line, verdict.outcome
-        self.verdicts.pop(key, None)
-        self.verdicts[key] = verdict
 
 
 @dataclass(frozen=True)

@@ -283,7 +283,7 @@ def main() -> None:
     chosen: list[tuple[FollowedCall, KnownNodes]] = []
     for one in getattr(mode.collector, "followed", []):
         if one.schedule >= 0 and request.schedule in (None, one.schedule):
-            passed = mode.schedules[one.schedule].passed
+            passed = mode.recorder.schedules[one.schedule].passed
             chosen.append((one, list_known(one.schedule, passed, one.origin)))
     capture = mode.build(error, lambda: None)
     watcher.stop()

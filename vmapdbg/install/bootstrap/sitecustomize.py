@@ -8,7 +8,7 @@ import os
 import sys
 
 
-def _set_up(observes: bool) -> None:
+def _set_up() -> None:
     package_root = os.path.abspath(os.path.join(__file__, *[os.pardir] * 4))
     # a worker may run with another sys.path: the overlay lies where this file lies
     sys.path.append(package_root)
@@ -16,7 +16,7 @@ def _set_up(observes: bool) -> None:
         from vmapdbg.install.overlay import install
     finally:
         sys.path.pop()
-    if not observes:
+    if "VMAPDBG_PATCHES" in os.environ:
         install()
     if "VMAPDBG_COLLECT" in os.environ:
         from vmapdbg.child.run_program import collect_from_this_process
@@ -35,8 +35,6 @@ def _run_shadowed() -> None:
         spec.loader.exec_module(module_from_spec(spec))
 
 
-if "VMAPDBG_PATCHES" in os.environ:
-    _set_up(observes=False)
-elif "VMAPDBG_OBSERVE" in os.environ:
-    _set_up(observes=True)
+if "VMAPDBG_PATCHES" in os.environ or "VMAPDBG_COLLECT" in os.environ:
+    _set_up()
 _run_shadowed()
