@@ -181,11 +181,11 @@ def test_a_stopped_tool_leaves_no_process_and_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_kernels_are_counted_once_the_snippet_is_done(tmp_path: Path) -> None:
+def test_the_number_of_kernels_is_shown_once_the_snippet_is_done(tmp_path: Path) -> None:
     (tmp_path / "many.py").write_text(MANY_KERNELS, encoding="utf-8")
     with run_on_terminal("show", "many.py", folder=tmp_path) as terminal:
         assert terminal.wait() == 0
-    assert b"of 150 kernels" in terminal.shown
+    assert b"150 kernels" in terminal.shown
     assert SHOW_CURSOR in terminal.shown
 
 

@@ -12,9 +12,8 @@ import gc
 import os
 import shutil
 import sys
-import time
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,8 +87,8 @@ class Mode:
             if self.shadow is not None:
                 self.shadow.watch(module)
 
-    def build(self, error: model.SnippetError | None, progress: Callable[[], object]) -> model.Capture:
-        """Returns what was recorded, and lets go of what no Capture needs. Calls `progress` after each kernel."""
+    def build(self, error: model.SnippetError | None) -> model.Capture:
+        """Returns what was recorded, and lets go of what no Capture needs."""
         job, recorder = self.job, self.recorder
         built: tuple[model.Schedule, ...] = ()
         # without schedules tinygrad may be missing
@@ -98,10 +97,9 @@ class Mode:
 
             # `check` waits for it
             is_brief = self.request.evidence is not None
-            built = build_schedules(recorder.schedules, job.target, progress, keeps_failed=True, is_brief=is_brief)
-        if job.patches is not None:
-            return build_capture(job.snippet, job.target, job.patch_states, built, error, recorder.missing)
-        capture = build_capture(job.snippet, job.target, None, built, error, recorder.missing)
+            built = build_schedules(recorder.schedules, job.target, keeps_failed=True, is_brief=is_brief)
+        patches = None if job.patches is None else job.patch_states
+        capture = build_capture(job.snippet, job.target, patches, built, error, recorder.missing)
         return replace(capture, versions=replace(capture.versions, tree=job.tree, commit=self.request.commit))
 
     def close(self) -> None:
@@ -154,7 +152,8 @@ def write_capture(request: Request, mode: Mode, error: model.SnippetError | None
     gc.disable()
     gc.freeze()
     kernels = sum(len(passed.kernels) for passed in find_passes(mode.recorder.schedules))
-    capture = mode.build(error, count_kernels(kernels, request.progress))
+    write_atomically(request.progress, f"{kernels:,} kernels")
+    capture = mode.build(error)
     if mode.stopwatch is not None:
         # with the overlay, also the times that it predicts
         capture = mode.stopwatch.add_times(capture, [] if request.job.patches is None else mode.recorder.schedules)
@@ -254,20 +253,6 @@ def set_path(folder: Path, tree: str) -> None:
     sys.path[0] = str(folder)
     if tree and (folder / "tinygrad").is_dir():
         sys.path.insert(0, tree)
-
-
-def count_kernels(total: int, file: Path) -> Callable[[], None]:
-    """Returns a function to call for each of `total` kernels: a few times a second it writes how many are done."""
-    done, last = 0, 0.0
-
-    def count() -> None:
-        nonlocal done, last
-        done += 1
-        if time.monotonic() - last > 0.2:
-            last = time.monotonic()
-            write_atomically(file, f"{done:,} of {total:,} kernels")
-
-    return count
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from vmapdbg.child.capture.order import MemoryOrder, find_order
@@ -39,14 +39,11 @@ class KernelBuilder:
         if not view.is_brief:
             self.order = find_order(view)
 
-    def build_all(self, progress: Callable[[], object]) -> Iterator[model.Kernel]:
-        """Yields the compute kernels in the order of the schedule; calls `progress` after each kernel or copy."""
-        number = 0
-        for launch in self.view.launches:
-            if launch.is_compute:
-                yield self.build_kernel(launch, number)
-                number += 1
-            progress()
+    def build_all(self) -> Iterator[model.Kernel]:
+        """Yields the compute kernels in the order of the schedule."""
+        launches = (launch for launch in self.view.launches if launch.is_compute)
+        for number, launch in enumerate(launches):
+            yield self.build_kernel(launch, number)
 
     def build_kernel(self, launch: Launch, number: int) -> model.Kernel:
         nodes = self._list_computed(launch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,14 +28,9 @@ _READ = frozenset({"BUFFER", "PARAM", "AFTER", *STAGE_OPS})
 
 
 def build_schedules(
-    asked: Sequence[ScheduleRecord],
-    target: str,
-    progress: Callable[[], object] = lambda: None,
-    keeps_failed: bool = False,
-    is_brief: bool = False,
+    asked: Sequence[ScheduleRecord], target: str, keeps_failed: bool = False, is_brief: bool = False
 ) -> tuple[model.Schedule, ...]:
-    """Returns the schedules in the order they were asked for, their kernels rendered for `target`. Calls `progress`
-    after each kernel.
+    """Returns the schedules in the order they were asked for, their kernels rendered for `target`.
 
     Raises RendererMissing, and what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the
     kernel has that error. For `is_brief` see `PassView`.
@@ -43,7 +38,7 @@ def build_schedules(
     built: dict[int, model.Schedule] = {}
     for passed in find_passes(asked):
         view = PassView(passed, is_brief)
-        kernels = tuple(KernelBuilder(view, target, keeps_failed).build_all(progress))
+        kernels = tuple(KernelBuilder(view, target, keeps_failed).build_all())
         built[id(passed)] = _build_schedule(view, kernels)
     schedules: list[model.Schedule] = []
     for index, one in enumerate(asked):

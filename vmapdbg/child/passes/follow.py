@@ -285,7 +285,7 @@ def main() -> None:
         if one.schedule >= 0 and request.schedule in (None, one.schedule):
             passed = mode.recorder.schedules[one.schedule].passed
             chosen.append((one, list_known(one.schedule, passed, one.origin)))
-    capture = mode.build(error, lambda: None)
+    capture = mode.build(error)
     watcher.stop()
     if request.subject is not None:
         schedules = [s for s in capture.schedules if request.schedule in (None, s.index)]
