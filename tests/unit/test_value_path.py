@@ -8,7 +8,7 @@ import pytest
 from captures import make_capture, make_node, make_schedule
 from rendered import flatten, print_to_text
 
-from vmapdbg.check.result import Difference, OutputPath, PassValue, SchedulePath, ValueReport, WrongRead, WrongRewrite
+from vmapdbg.check.result import Difference, OutputPath, PassValue, SchedulePath, ValueReport, WrongRewrite
 from vmapdbg.child.passes.follow import without_doubtful
 from vmapdbg.page.text.why import print_value_paths
 
@@ -23,8 +23,8 @@ REWRITE = WrongRewrite(
 )
 
 
-def make_report(*passes: PassValue, rewrite: WrongRewrite | None = None, read: WrongRead | None = None) -> ValueReport:
-    output = OutputPath(0, (2, 3), "float", passes, node=1, line="program.py:2", rewrite=rewrite, read=read)
+def make_report(*passes: PassValue, rewrite: WrongRewrite | None = None) -> ValueReport:
+    output = OutputPath(0, (2, 3), "float", passes, node=1, line="program.py:2", rewrite=rewrite)
     return ValueReport((SchedulePath(0, "program.py:3", (output,)),))
 
 
@@ -64,16 +64,12 @@ def test_the_rewrite_is_printed() -> None:
     assert "9 steps looked at, 2 of them could not be evaluated" in said
 
 
-def test_the_wrong_order_is_printed() -> None:
-    read = WrongRead(reader=2, writer=1, expected=None, reads="BUFFER", size=4, dtype="float")
-    said = flatten(show(make_report(RIGHT, ORDER, RUN, read=read)))
-    assert "launch 2 reads a buffer of 4 float after launch 1 wrote it; it should read what was there before" in said
-
-
 @pytest.mark.parametrize(
     ("passes", "sentence"),
     [
         ((RIGHT, RUN), "the scheduler makes it right"),
+        ((RIGHT, ORDER, RUN), "each kernel is right, but their order is wrong"),
+        ((UNKNOWN, ORDER, RUN), "a later step makes it wrong, and it is unknown which"),
         ((RIGHT, UNKNOWN, RUN), "a later step makes it wrong, and it is unknown which"),
         ((RIGHT, CHANGED, RUN), "apply rangeify: what makes it wrong was not found"),
     ],

@@ -326,29 +326,6 @@ class PassValue:
 
 
 @dataclass(frozen=True)
-class WrongRead:
-    """A kernel that reads memory in the wrong state: launch number `reader`, from 0, reads what launch `writer` left
-    there. It should read what launch `expected` left there; None: the contents before all launches.
-
-    `reads` is the kind of memory, with `size` elements of `dtype`. `reader_kernel` and `writer_kernel` are the numbers
-    of the compute kernels, None for a copy. `node` and `line` belong to the reader, `writer_node` and `writer_line` to
-    the writer."""
-
-    reader: int
-    writer: int
-    expected: int | None
-    reads: str
-    size: int
-    dtype: str
-    reader_kernel: int | None = None
-    writer_kernel: int | None = None
-    node: int | None = None
-    line: str | None = None
-    writer_node: int | None = None
-    writer_line: str | None = None
-
-
-@dataclass(frozen=True)
 class WrongRewrite:
     """The first step of a pass that changes a value.
 
@@ -379,9 +356,9 @@ class WrongRewrite:
 class OutputPath:
     """One output of a schedule after each of its `passes`.
 
-    In the first wrong pass, `rewrite` makes it wrong; if the order of the kernels is wrong, `read` does; `reason` says
-    why neither is known. `of` is `output`, or `buffer` for a buffer of the snippet that is wrong after the last kernel:
-    it should hold what is assigned to it, or what it held before. Buffers have their own numbers."""
+    In the first wrong pass, `rewrite` makes it wrong; `reason` says why it is unknown. `of` is `output`, or `buffer`
+    for a buffer of the snippet that is wrong after the last kernel: it should hold what is assigned to it, or what it
+    held before. Buffers have their own numbers."""
 
     number: int
     shape: tuple[int, ...]
@@ -390,7 +367,6 @@ class OutputPath:
     node: int | None = None
     line: str | None = None
     rewrite: WrongRewrite | None = None
-    read: WrongRead | None = None
     reason: str | None = None
     of: FollowedKind = "output"
 

@@ -172,11 +172,6 @@ class ScheduledKernel:
         numbers = {slot: number for number, slot in self.arguments.items()}
         return [numbers[put.src[0]] for put in self.puts]
 
-    def list_read(self) -> list[int]:
-        """Returns the numbers of the arguments that it reads."""
-        fetched = {node.src[0] for node in self.graph.nodes if node.op == "fetch"}
-        return sorted(number for number, slot in self.arguments.items() if slot in fetched)
-
 
 WRITES = frozenset({"assign", "store"})
 _VIEWS = MOVEMENT | WRITES | {"same", "bitcast", "after", "shards", "shard"}

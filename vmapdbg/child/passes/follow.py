@@ -203,13 +203,10 @@ class ScheduleFollower:
             self.order_refused = "tinygrad had the schedule in its cache"
         if len(self.one.created) != 1:
             return
-        order = OrderedKernels(*self.one.created[0], self.packer)
         try:
-            order.run()
+            self.order = OrderedKernels(self.one.created[0], self.packer)
         except (CannotPack, *UNEXPECTED) as error:
             self.order_refused = str(error)
-        else:
-            self.order = order
 
     # *** what made it wrong
 
@@ -218,10 +215,7 @@ class ScheduleFollower:
         first = next((i for i, value in enumerate(path.passes) if value.status == "wrong"), None)
         if first is None:
             return path
-        kind = path.passes[first].kind
-        if kind == "order" and self.order is not None:
-            return replace(path, read=self.order.find_wrong_read(self.nodes))
-        if kind != "rewrite":
+        if path.passes[first].kind != "rewrite":
             return path
         before = [self.outputs, *(run.outputs for run in self.followed)]
         output = before[first].get(path.number)
@@ -310,12 +304,10 @@ def _add_lines(path: result.SchedulePath, schedule: model.Schedule) -> result.Sc
     lines: dict[int | None, str | None] = {node.id: node.line for node in schedule.nodes}
     outputs: list[result.OutputPath] = []
     for output in path.outputs:
-        rewrite, read = output.rewrite, output.read
+        rewrite = output.rewrite
         if rewrite is not None:
             rewrite = replace(rewrite, line=lines.get(rewrite.node))
-        if read is not None:
-            read = replace(read, line=lines.get(read.node), writer_line=lines.get(read.writer_node))
-        outputs.append(replace(output, rewrite=rewrite, read=read, line=lines.get(output.node)))
+        outputs.append(replace(output, rewrite=rewrite, line=lines.get(output.node)))
     return replace(path, outputs=tuple(outputs))
 
 

@@ -7,16 +7,14 @@ a graph of writes to buffers; each write keeps its place in the graph's root.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
-from vmapdbg.check.result import Difference, RewriteKind, WrongRead, WrongRewrite
-from vmapdbg.child.evidence import loop_packer
+from vmapdbg.check.result import Difference, RewriteKind, WrongRewrite
+from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.failures.diagnose import KnownNodes
-from vmapdbg.child.listen.records import number_kernels
 from vmapdbg.child.listen.releases import find_under, kernel_of, list_launches
-from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.passes.steps import describe_uop, find_rule_of
 from vmapdbg.child.passes.watch import Chain, FollowedCall, PassRun
 from vmapdbg.model.ops import RESHAPING, STAGE_OPS
@@ -33,8 +31,7 @@ def choose_chains(one: FollowedCall) -> list[Chain]:
     attempts = [chain for chain in one.chains if chain.function == "get_rangeify_map"]
     if not attempts or not one.created:
         return attempts[-1:] or one.chains
-    _, created = one.created[-1]
-    asts = {launch.ast for launch in list_launches(created)}
+    asts = {launch.ast for launch in list_launches(one.created[-1])}
     for chain in reversed(attempts):
         kernels = [kernel_of(u) for u in chain.runs[-1].after.toposort()]
         if asts <= {kernel[0] for kernel in kernels if kernel is not None}:
@@ -47,7 +44,7 @@ def note_outputs(chains: Sequence[Chain]) -> dict[int, UOp]:
     wanted = dict(enumerate(chains[0].runs[0].before.src))
     if chains[0].function == "get_rangeify_map":
         _follow_tags(chains[0].runs)
-        return {number: loop_packer.find_base(u) for number, u in wanted.items()}
+        return {number: find_base(u) for number, u in wanted.items()}
     known = wanted
     for chain in chains:
         for run in chain.runs:
@@ -66,7 +63,7 @@ def note_outputs(chains: Sequence[Chain]) -> dict[int, UOp]:
 def _follow_tags(runs: Sequence[PassRun]) -> None:
     tags: dict[int, int] = {}
     for number, u in enumerate(runs[0].after.src):
-        tag = loop_packer.find_base(u).tag
+        tag = find_base(u).tag
         if isinstance(tag, tuple) and tag:
             tags[number] = tag[0]
     # number of the output at each place of the root, for graphs without tags
@@ -74,7 +71,7 @@ def _follow_tags(runs: Sequence[PassRun]) -> None:
     for run in runs:
         found: dict[int, UOp] = {}
         for u in run.after.src:
-            for view in (*loop_packer.list_views(u), loop_packer.find_base(u)):
+            for view in (*list_views(u), find_base(u)):
                 for number, tag in tags.items():
                     if isinstance(view.tag, tuple) and tag in view.tag:
                         found.setdefault(number, view)
@@ -93,7 +90,7 @@ def _follow_places(before: Sequence[UOp], after: Sequence[UOp], known: dict[int,
     for number, u in known.items():
         views: list[UOp] = []
         if u not in places:
-            views, u = loop_packer.list_views(u), loop_packer.find_base(u)
+            views, u = list_views(u), find_base(u)
         if u in places:
             made = after[places[u]]
             for view in reversed(views):
@@ -104,11 +101,11 @@ def _follow_places(before: Sequence[UOp], after: Sequence[UOp], known: dict[int,
 
 def _follow_memory(before: Sequence[UOp], after: Sequence[UOp], known: dict[int, UOp]) -> dict[int, UOp]:
     """Returns the buffer of each output after a pass: tinygrad may remove its views."""
-    places = {loop_packer.find_buffer(u): place for place, u in enumerate(before)}
+    places = {find_buffer(u): place for place, u in enumerate(before)}
     slots = {_slot_of(buffer): place for buffer, place in places.items()}
     found: dict[int, UOp] = {}
     for number, u in known.items():
-        buffer = loop_packer.find_buffer(u)
+        buffer = find_buffer(u)
         place = places.get(buffer, slots.get(_slot_of(buffer)))
         if place is not None:
             found[number] = after[place]
@@ -129,7 +126,7 @@ class BufferFollower:
     """Packs what buffers hold. `snippet_buffer_of` returns the BUFFER of the snippet for a leaf of any graph, None for
     another leaf."""
 
-    def __init__(self, packer: loop_packer.LoopPacker, snippet_buffer_of: Callable[[UOp], UOp | None]):
+    def __init__(self, packer: LoopPacker, snippet_buffer_of: Callable[[UOp], UOp | None]):
         self.packer, self.snippet_buffer_of = packer, snippet_buffer_of
 
     def pack_memory(self, sink: UOp, buffer: UOp) -> int:
@@ -138,7 +135,7 @@ class BufferFollower:
         states: list[UOp] = []
         assigns: list[UOp] = []
         for u in sink.toposort():
-            if u.op.name == "AFTER" and self.snippet_buffer_of(loop_packer.find_buffer(u)) is buffer:
+            if u.op.name == "AFTER" and self.snippet_buffer_of(find_buffer(u)) is buffer:
                 states.append(u)
             elif u.op.name == "ASSIGN" and self._is_target(buffer, u):
                 assigns.append(u)
@@ -161,13 +158,11 @@ class BufferFollower:
         a write. `found` is how its contents differ; `nodes` has the nodes of the Capture."""
         for old, new in run.rewrites:
             kind: RewriteKind | None = None
-            made = loop_packer.find_base(new)
+            made = find_base(new)
             is_value = old.op.name in STAGE_OPS and old.src[0].op.name not in {"ASSIGN", "AFTER"}
             if old.op.name == "ASSIGN" and new.op.name != "ASSIGN" and self._is_target(buffer, old):
                 kind = "write"
-            elif (
-                is_value and made.op.name == "AFTER" and self.snippet_buffer_of(loop_packer.find_buffer(made)) is buffer
-            ):
+            elif is_value and made.op.name == "AFTER" and self.snippet_buffer_of(find_buffer(made)) is buffer:
                 kind = "overwrites"
             if kind is not None:
                 rule, node = find_rule_of(run, old, new), nodes.find(old)
@@ -182,38 +177,30 @@ class OrderedKernels:
     """The launches of one schedule, on one memory. `held` has the slot of what each buffer holds after the last
     launch."""
 
-    def __init__(self, graph: UOp, created: Any, packer: loop_packer.LoopPacker):
-        self.graph, self.packer = graph, packer
-        self.launches = list_launches(created)
-        # the numbers of the arguments that each launch reads, and of the arguments that it writes
-        self.accesses: list[tuple[Iterable[int], Iterable[int]]] = []
+    def __init__(self, created: Any, packer: LoopPacker):
+        """Adds the launches of a created schedule to the graph of `packer`. Raises CannotPack."""
+        self.packer = packer
         self.held: dict[UOp, int] = {}
-
-    def run(self) -> None:
-        """Adds the launches to the graph. Raises CannotPack."""
-        for launch in self.launches:
+        for launch in list_launches(created):
             slots = tuple(map(self._find_held, launch.buffers))
             if launch.ast.op.name == "COPY":
-                self.accesses.append(([1], [0]))
-                held = self.packer.graph.nodes[slots[0]]
-                self.held[launch.buffers[0]] = self.packer.graph.add(OpNode("copy", held.dtype, held.shape, slots[1:2]))
+                held = packer.graph.nodes[slots[0]]
+                self.held[launch.buffers[0]] = packer.graph.add(OpNode("copy", held.dtype, held.shape, slots[1:2]))
                 continue
-            kernel = loop_packer.pack_kernel(launch.ast, {**self.packer.sizes.variables, **launch.variables})
-            written = dict.fromkeys(kernel.list_written())
-            self.accesses.append((kernel.list_read(), written))
-            for number in written:
-                self.held[launch.buffers[number]] = self.packer.add_launch(kernel, number, slots[number], slots)
+            kernel = pack_kernel(launch.ast, {**packer.sizes.variables, **launch.variables})
+            for number in dict.fromkeys(kernel.list_written()):
+                self.held[launch.buffers[number]] = packer.add_launch(kernel, number, slots[number], slots)
 
     def find_slot(self, u: UOp, is_memory: bool) -> int:
         """Returns the slot of an output after the last launch, or of all that its buffer holds. Raises CannotPack."""
-        base = loop_packer.find_base(u)
-        buffer = loop_packer.find_buffer(base)
+        base = find_base(u)
+        buffer = find_buffer(base)
         if is_memory:
             return self.held[buffer] if buffer in self.held else self.packer.pack_memory(u)
         if base.op.name not in {"AFTER", *_MEMORY} or buffer not in self.held:
             return self.packer.pack(u)
         slot = self.held[buffer]
-        for view in reversed(loop_packer.list_views(u)):
+        for view in reversed(list_views(u)):
             slot = self.packer.add_view(view, slot)
         return slot
 
@@ -223,58 +210,3 @@ class OrderedKernels:
         if buffer not in self.held:
             self.held[buffer] = self.packer.pack(buffer)
         return self.held[buffer]
-
-    # *** states of memory
-
-    def find_wrong_read(self, nodes: KnownNodes) -> WrongRead | None:
-        """Returns the first read of memory that is not in the state that the graph of kernels says."""
-        states = self._list_states()
-        numbers = number_kernels(self.launches)
-        # buffer -> the last launch that writes it
-        writers: dict[UOp, int] = {}
-        for number, (launch, (read, written)) in enumerate(zip(self.launches, self.accesses, strict=True)):
-            # two equal kernels look the same
-            given = states.get((launch.ast, launch.buffers), [])
-            for place in read if len(given) == 1 else ():
-                buffer = launch.buffers[place]
-                writer, wanted = writers.get(buffer), self._find_writer(loop_packer.find_base(given[0][place]), buffer)
-                if writer is None or writer == wanted:
-                    continue
-                # a buffer of the snippet is a node itself
-                held = [nodes.held.get(b, b) for b in (launch.buffers[0], self.launches[writer].buffers[0])]
-                return WrongRead(
-                    reader=number,
-                    writer=writer,
-                    expected=wanted,
-                    reads=buffer.op.name,
-                    size=int(buffer.shape[0]),
-                    dtype=name_dtype(buffer.dtype),
-                    reader_kernel=numbers[number],
-                    writer_kernel=numbers[writer],
-                    node=nodes.find(held[0]),
-                    writer_node=nodes.find(held[1]),
-                )
-            writers |= {launch.buffers[place]: number for place in written}
-        return None
-
-    def _list_states(self) -> dict[tuple[UOp, tuple[UOp, ...]], list[list[UOp]]]:
-        """Returns the arguments of each kernel in the graph of kernels, states of memory, by its AST and its
-        buffers."""
-        found: dict[tuple[UOp, tuple[UOp, ...]], list[list[UOp]]] = {}
-        for u in self.graph.toposort():
-            known = kernel_of(u)
-            if known is not None:
-                given = loop_packer.list_arguments(known[1])
-                found.setdefault((known[0], tuple(map(loop_packer.find_buffer, given))), []).append(given)
-        return found
-
-    def _find_writer(self, state: UOp, buffer: UOp) -> int | None:
-        """Returns the launch that leaves memory in a state, None if no launch has written it."""
-        if state.op.name != "AFTER":
-            return None
-        found = [kernel_of(one) or kernel_of(one.src[0]) for one in state.src[1:]]
-        asts = [known[0] for known in found if known is not None]
-        for number, launch in reversed(list(enumerate(self.launches))):
-            if launch.ast in asts and buffer in launch.buffers:
-                return number
-        return None

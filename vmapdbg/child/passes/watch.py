@@ -66,13 +66,13 @@ class FollowedCall:
     """A scheduled call of `Tensor.realize`: `call` has its evidence, `scheduled` is the graph for the scheduler.
 
     `chains` are its passes: none if the schedule came from tinygrad's cache. `created` has each new schedule of
-    tinygrad: the graph of kernels, and its launches. `origin` maps a UOp that a rewrite made to its node, if tinygrad
+    tinygrad. `origin` maps a UOp that a rewrite made to its node, if tinygrad
     is observed."""
 
     call: RealizeCall
     scheduled: UOp
     chains: list[Chain] = field(default_factory=list)
-    created: list[tuple[UOp, Any]] = field(default_factory=list)
+    created: list[Any] = field(default_factory=list)
     origin: Mapping[UOp, UOp] = field(default_factory=dict)
 
     @property
@@ -93,7 +93,7 @@ class FollowingCollector(Collector):
         self.followed: list[FollowedCall] = []
         # of the current call
         self.chains: list[Chain] = []
-        self.created: list[tuple[UOp, Any]] = []
+        self.created: list[Any] = []
         # id of a RewriteContext -> the pass that it belongs to
         self._runs: dict[int, PassRun] = {}
 
@@ -134,7 +134,7 @@ class FollowingCollector(Collector):
     def _on_created(self, create: Callable[..., Any], sched_sink: UOp) -> Any:
         made = create(sched_sink)
         if self.call is not None:
-            self.created.append((sched_sink, made))
+            self.created.append(made)
         return made
 
     def _on_rewrite(self, rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:

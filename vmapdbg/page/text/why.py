@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from vmapdbg.check.result import Difference, OutputPath, PassValue, SchedulePath, ValueReport, WrongRead, WrongRewrite
+from vmapdbg.check.result import Difference, OutputPath, PassKind, PassValue, SchedulePath, ValueReport, WrongRewrite
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural
@@ -17,7 +17,10 @@ from vmapdbg.page.text.layout import ALERT, NOTE, Cell, Page, Piece, Row
 from vmapdbg.page.why import Explanation
 
 _LABEL = 17
-_AFTERWARDS = "the scheduler makes it right: code generation, the compiler, or memory that buffers share makes it wrong"
+_AFTERWARDS: dict[PassKind, str] = {
+    "order": "each kernel is right, but their order is wrong: a kernel reads memory too early or too late",
+    "run": "the scheduler makes it right: code generation, the compiler, or memory that buffers share makes it wrong",
+}
 _NOT_KNOWN = (
     "it is right after every pass that could be evaluated; a later step makes it wrong, and it is unknown which"
 )
@@ -143,11 +146,9 @@ def _print_passes(page: Page, passes: Sequence[PassValue]) -> None:
 def _explain(page: Page, index: ScheduleIndex, output: OutputPath, first: PassValue) -> None:
     if output.rewrite is not None:
         _explain_rewrite(page, index, output.rewrite, first)
-    elif output.read is not None:
-        _explain_read(page, index, output.read)
-    elif first.kind == "run":
-        sentence = _AFTERWARDS
-        if any(one.status != "right" for one in output.passes[:-1]):
+    elif first.kind in _AFTERWARDS:
+        sentence = _AFTERWARDS[first.kind]
+        if any(one.status != "right" for one in output.passes[: output.passes.index(first)]):
             sentence = _NOT_KNOWN
         page.add(sentence, indent=4)
         page.add(("more: vmapdbg check", "dim"), indent=4)
@@ -156,29 +157,10 @@ def _explain(page: Page, index: ScheduleIndex, output: OutputPath, first: PassVa
         page.add((f"{first.name}: {reason}", "yellow"), indent=4)
 
 
-def _explain_read(page: Page, index: ScheduleIndex, found: WrongRead) -> None:
-    reader = _name_kernel(index, found.reader_kernel, found.reader)
-    writer = _name_kernel(index, found.writer_kernel, found.writer)
-    should = "it should read what was there before"
-    if found.expected is not None:
-        should = f"it should read what launch {found.expected} leaves there"
-    sentence = f"{reader} reads a buffer of {found.size} {found.dtype} after {writer} wrote it; {should}"
-    page.add(("the order of the kernels: ", ALERT), sentence, indent=4)
-    _print_node(page, index, f"{reader} writes ", found.node, found.line)
-    _print_node(page, index, f"{writer} writes ", found.writer_node, found.writer_line)
-
-
 def _print_node(page: Page, index: ScheduleIndex, what: str, node_id: int | None, line: str | None) -> None:
     node = index.node(node_id)
     if node is not None:
         page.add(what, (f"{node.op} {node.id}", "bold"), page.place(line), indent=6)
-
-
-def _name_kernel(index: ScheduleIndex, number: int | None, launch: int) -> str:
-    kernel = index.kernel(number)
-    if kernel is None:
-        return f"launch {launch}"
-    return f"{kernel.name} #{number}"
 
 
 def _explain_rewrite(page: Page, index: ScheduleIndex, found: WrongRewrite, first: PassValue) -> None:
