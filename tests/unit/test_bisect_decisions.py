@@ -9,15 +9,7 @@ from captures import make_node
 from rendered import flatten, print_to_text
 
 from vmapdbg.bisect.outcome import NamedOutcome, find_wrong_schedule
-from vmapdbg.bisect.search import (
-    MOST_NEIGHBOURS,
-    Choices,
-    DecisionSearch,
-    DecisionSearcher,
-    list_forceable,
-    list_nearest,
-    list_releasable,
-)
+from vmapdbg.bisect.search import Choices, DecisionSearch, DecisionSearcher, list_forceable, list_releasable
 from vmapdbg.install.job import Choice, Job, dump_record, load_job
 from vmapdbg.model.capture import SCHEMA, Bufferize, Capture, Node, Output, Realized, Reason, Schedule, Versions
 from vmapdbg.model.vocabulary import Rule
@@ -119,14 +111,6 @@ def test_what_a_rule_asks_for_can_be_let_go_and_an_output_cannot() -> None:
     assert found == [Choice(0, 0, "CONTIGUOUS", realized=False), Choice(0, 4, "MUL", realized=False)]
 
 
-def test_the_nearest_come_first() -> None:
-    capture = make_chain(6)
-    choices = list_forceable(capture.schedules[0])
-    elsewhere = Choice(1, 3, "MUL")
-    near = list_nearest(choices[1], [*choices, elsewhere])
-    assert [choice.node for choice in near] == [1, 3, 4, 5, 6]
-
-
 # *** the search
 
 
@@ -135,12 +119,7 @@ def test_one_node_of_many_is_found_in_few_runs() -> None:
         asked = Asked(lambda forced, _, wanted=wanted: "right" if wanted in forced else "wrong")
         search = mend(make_chain(64), asked)
         assert (nodes_of(search), search.complete) == ([[wanted]], True)
-        assert len(asked.sets) == len(set(asked.sets)) <= 13 + MOST_NEIGHBOURS
-
-
-def test_each_of_several_is_named() -> None:
-    asked = Asked(lambda forced, _: "right" if forced & {5, 6, 8} else "wrong")
-    assert nodes_of(mend(make_chain(20), asked)) == [[5], [6], [8]]
+        assert len(asked.sets) == len(set(asked.sets)) <= 13
 
 
 def test_two_that_are_needed_together() -> None:
@@ -155,9 +134,6 @@ def test_reduces_alone_are_searched_where_they_are_enough() -> None:
     asked = Asked(lambda forced, _: "right" if {15, 30, 60} <= forced else "wrong")
     search = mend(make_capture(make_schedule(*nodes)), asked, budget=20)
     assert (nodes_of(search), search.complete) == ([[15, 30, 60]], True)
-    # a neighbour need not be a reduce
-    asked = Asked(lambda forced, _: "right" if forced & {29, 30} else "wrong")
-    assert nodes_of(mend(make_capture(make_schedule(*nodes)), asked, budget=20)) == [[29], [30]]
 
 
 def test_too_few_runs_are_reported() -> None:

@@ -6,7 +6,7 @@ particular not that more patches are better.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Generic, TypeVar
@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 from vmapdbg.install.job import Choice
 from vmapdbg.install.patches import Patches
 from vmapdbg.model.capture import Capture, Schedule
+from vmapdbg.model.ops import ELEMENTWISE
 
 T = TypeVar("T", str, Choice)
 
@@ -22,18 +23,8 @@ Ask = Callable[[Sequence[frozenset[T]]], Sequence[str]]
 Transform = Callable[[frozenset[T]], frozenset[T]]
 Choices = frozenset[Choice]
 
-MOST_NEIGHBOURS = 8
-"""If one node makes the outcome right, this many nodes near it are tried: often each of several does."""
-
-# ops that hold, move, cut or name values, but compute none
-_NOT_COMPUTED = frozenset(
-    {
-        *("RESHAPE", "PERMUTE", "EXPAND", "PAD", "SHRINK", "FLIP", "VIEW", "INDEX", "STACK", "DETACH", "CONTIGUOUS"),
-        *("BUFFER", "PARAM", "CONST", "VCONST", "BUFFER_VIEW", "SLICE", "DEFINE_VAR", "BIND", "MSELECT", "MSTACK"),
-        *("MULTI", "SINK", "STORE", "ASSIGN", "AFTER", "END", "GROUP", "NOOP", "COPY", "ENCDEC", "ALLREDUCE"),
-        *("CALL", "FUNCTION", "TUPLE", "GETTUPLE", "KERNEL", "CUSTOM", "CUSTOM_KERNEL", "CONTIGUOUS_BACKWARD"),
-    }
-)
+_REDUCES = frozenset({"REDUCE", "REDUCE_AXIS"})
+_COMPUTES = ELEMENTWISE | _REDUCES
 _STORES = frozenset({"STORE", "ASSIGN"})
 # rules that ask for a realize point whatever the ranges are; outputs are always realized
 _LETS_GO = frozenset({"always", "source-of", "assigned-value", "outer-reduce"})
@@ -185,7 +176,7 @@ def list_forceable(schedule: Schedule) -> list[Choice]:
             todo += by_id[target].src[:1]
     found: list[Choice] = []
     for node in schedule.nodes:
-        if node.op in _NOT_COMPUTED or node.id in buffered or node.id in written_to:
+        if node.op not in _COMPUTES or node.id in buffered or node.id in written_to:
             continue
         # a weak number has no size in memory
         has_size = node.shape is not None and not node.dtype.startswith(("weak", "void", "index"))
@@ -195,7 +186,7 @@ def list_forceable(schedule: Schedule) -> list[Choice]:
 
 
 def is_reduce(choice: Choice) -> bool:
-    return choice.op in ("REDUCE", "REDUCE_AXIS")
+    return choice.op in _REDUCES
 
 
 def list_releasable(schedule: Schedule) -> list[Choice]:
@@ -210,13 +201,6 @@ def list_releasable(schedule: Schedule) -> list[Choice]:
         if rules & _LETS_GO and "output" not in rules:
             found.append(Choice(schedule.index, node.id, node.op, realized=False))
     return found
-
-
-def list_nearest(start: Choice, others: Collection[Choice]) -> list[Choice]:
-    """Returns the choices about the same schedule, sorted by the distance of their nodes from the node of `start` in
-    the order of the graph."""
-    found = [choice for choice in others if choice.schedule == start.schedule and choice != start]
-    return sorted(found, key=lambda choice: (abs(choice.node - start.node), choice.node))
 
 
 @dataclass(frozen=True)
@@ -239,39 +223,27 @@ class DecisionSearcher(Searcher[Choice]):
         self.schedules, self.forceable = capture.schedules, forceable
 
     def find_mending(self, is_right: Callable[[str], bool]) -> DecisionSearch:
-        """Forces all nodes, or all reduces if these are enough, then as few as still make the outcome right.
-
-        If a single node does, the nodes near it are tried, too. If forcing does not help, realize points are let go.
-        """
+        """Forces all nodes, or all reduces if these are enough, then as few as still make the outcome right. If forcing
+        does not help, realize points are let go."""
         reduces = frozenset(filter(is_reduce, self.forceable))
         if reduces and is_right(self.look([reduces])[0]):
             self.given = reduces
         smallest, is_minimal = self.find_minimal(lambda part: part, is_right, is_limited=True)
         if smallest is None:
             return self.find_single(is_right)
-        if len(smallest) > 1:
-            return DecisionSearch((smallest,), is_minimal, self.outcomes)
-        (choice,) = smallest
-        self._look_at_singles(list_nearest(choice, self.forceable)[:MOST_NEIGHBOURS])
-        return DecisionSearch(self._list_singles(is_right), True, self.outcomes)
+        return DecisionSearch((smallest,), is_minimal, self.outcomes)
 
     def find_single(self, does: Callable[[str], bool]) -> DecisionSearch:
-        """Tries single decisions: lets realize points go, then forces nodes, reduces first."""
+        """Tries single decisions as far as the budget allows: lets realize points go, then forces nodes, reduces
+        first."""
         forced = sorted(self.forceable, key=lambda choice: (not is_reduce(choice), choice))
         released = [choice for schedule in self.schedules for choice in list_releasable(schedule)]
-        complete = self._look_at_singles([*released, *forced])
-        return DecisionSearch(self._list_singles(does), complete, self.outcomes)
-
-    def _look_at_singles(self, choices: Iterable[Choice]) -> bool:
-        """Tries single decisions as far as the budget allows. Returns whether all are tried."""
-        singles = [frozenset({choice}) for choice in choices]
+        singles = [frozenset({choice}) for choice in (*released, *forced)]
         new = [one for one in singles if one not in self.outcomes]
         left = max(self.budget - len(self.outcomes), 0)
         self.look(new[:left])
-        return len(new) <= left
-
-    def _list_singles(self, does: Callable[[str], bool]) -> tuple[Choices, ...]:
-        return tuple(one for one, outcome in self.outcomes.items() if len(one) == 1 and does(outcome))
+        found = tuple(one for one, outcome in self.outcomes.items() if len(one) == 1 and does(outcome))
+        return DecisionSearch(found, len(new) <= left, self.outcomes)
 
 
 # *** commits
