@@ -26,7 +26,7 @@ START = UOp.variable("a", 1, 9).cast(dtypes.float).sin()
 
 def crash_of(start: UOp, rules: list[Any], bottom_up: bool) -> Crash:
     """Returns the message about a rewrite that does not end."""
-    watcher = Watcher(lambda text: None)
+    watcher = Watcher()
     watcher.start()
     try:
         with pytest.raises((RuntimeError, EndlessRewrite)) as raised, Context(REWRITE_STACK_LIMIT=2000):
@@ -90,7 +90,7 @@ def test_where_an_endless_rewrite_was_stopped_makes_no_difference() -> None:
 @pytest.mark.slow
 def test_what_takes_long_and_ends_is_let_be() -> None:
     """A chain of 3,000 nodes is rewritten while the watcher looks on."""
-    watcher = Watcher(lambda text: None)
+    watcher = Watcher()
     watcher.start()
     node = START
     for _ in range(3000):

@@ -114,7 +114,7 @@ def main() -> None:
     request = load_request(Request, sys.argv[1])
     hold(request.lifeline)
     mode = Mode(request)
-    watcher = Watcher(functools.partial(write_atomically, request.progress))
+    watcher = Watcher()
     watcher.start()
 
     def report(where: str) -> None:

@@ -194,7 +194,7 @@ def watch_rewrites(folder: SuiteFolder, recorder: BetweenCalls) -> None:
         folder.hand_on(stopped, current_test())
 
     def start() -> None:
-        Watcher(lambda text: None, note).start()
+        Watcher(note).start()
 
     start()
     os.register_at_fork(after_in_child=start)

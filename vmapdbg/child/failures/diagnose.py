@@ -205,7 +205,7 @@ def _find_rewrite(ours: Frames) -> tuple[str | None, str | None]:
     for index in range(len(ours) - 1, 0, -1):
         frame, line = ours[index]
         place = frame.f_code.co_filename, line
-        # the arguments of the call may be computed now: the name is on the same line
+        # the arguments of the call may be computed now (CFGContext): the name is on the same line
         named = _NAMED.search(linecache.getline(*place))
         if named is not None:
             return named[1], endless.shorten_place(*place)

@@ -19,7 +19,6 @@ from typing import Any
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.crash import RewriteStep
 from vmapdbg.model.vocabulary import CrashKind
-from vmapdbg.model.wording import format_known
 
 UOp = Any
 Entry = tuple[UOp, int, UOp]
@@ -35,8 +34,6 @@ MOST_STEPS = 64
 """How many rewrites of one node are checked, to find which rules alternate."""
 _PERIOD = 0.3
 """Seconds between two looks of the watcher."""
-_LONG = 2.0
-"""Seconds after which the watcher reports the rewrite."""
 
 
 @dataclass(frozen=True)
@@ -120,24 +117,12 @@ def find_circles(entries: Sequence[Entry], done: Mapping[UOp, UOp]) -> list[list
 
 
 class Watcher:
-    """Watches the thread that creates it, from `start` on: a second thread looks every `period` seconds.
+    """Watches the thread that creates it, from `start` on: a second thread looks every `period` seconds. `ends` is
+    called before a rewrite is stopped, with the frame of tinygrad's loop."""
 
-    `report` gets a line about a rewrite that takes long, and an empty line when the rewrite is done. `ends` is called
-    before a rewrite is stopped, with the frame of tinygrad's loop.
-    """
-
-    def __init__(
-        self,
-        report: Callable[[str], object],
-        ends: Callable[[Endless, FrameType], object] | None = None,
-        period: float = _PERIOD,
-    ) -> None:
-        self.report, self.ends, self.period, self._watched = report, ends, period, threading.get_ident()
+    def __init__(self, ends: Callable[[Endless, FrameType], object] | None = None, period: float = _PERIOD) -> None:
+        self.ends, self.period, self._watched = ends, period, threading.get_ident()
         self._ended = threading.Event()
-        self._context: Any = None
-        self._suspected: Endless | None = None
-        self._looks = 0
-        self._has_reported = False
 
     def start(self) -> None:
         threading.Thread(target=self._watch, name="vmapdbg", daemon=True).start()
@@ -146,37 +131,23 @@ class Watcher:
         self._ended.set()
 
     def _watch(self) -> None:
+        suspected: Endless | None = None
         while not self._ended.wait(self.period):
             loop = find_frame(sys._current_frames().get(self._watched), LOOP)
-            context = None if loop is None else loop.f_locals.get("self")
-            self._look(loop, context)
+            found = None
+            if loop is not None:
+                found = find_endless(loop)
+            if loop is not None and found is not None and (found.growing is not None or found.is_same(suspected)):
+                self._stop_rewrite(found, loop)
+                found = None
             # keep nothing of a rewrite that has ended
-            loop = context = None
+            suspected, found, loop = found, None, None
 
-    def _look(self, loop: FrameType | None, context: Any) -> None:
-        suspected = self._suspected
-        if loop is None or context is not self._context:
-            self._context, self._looks = context, 0
-            if self._has_reported:
-                self.report("")
-            self._has_reported = False
-            return
-        self._looks += 1
-        found, self._suspected = find_endless(loop), None
-        if found is None:
-            if self._looks * self.period >= _LONG:
-                rewrite = find_frame(loop, *REWRITES)
-                name = rewrite and rewrite.f_locals.get("name")
-                self.report(f"rewriting a graph{format_known(' ({})', name)}, {len(context.replace):,} nodes done")
-                self._has_reported = True
-        elif found.growing is None and not found.is_same(suspected):
-            self._suspected = found
-        else:
-            if self.ends is not None:
-                self.ends(found, loop)
-            kind = type("EndlessRewrite", (EndlessRewrite,), {"found": found, "__module__": "vmapdbg"})
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._watched), ctypes.py_object(kind))
-            self._context = None
+    def _stop_rewrite(self, found: Endless, loop: FrameType) -> None:
+        if self.ends is not None:
+            self.ends(found, loop)
+        kind = type("EndlessRewrite", (EndlessRewrite,), {"found": found, "__module__": "vmapdbg"})
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._watched), ctypes.py_object(kind))
 
 
 # *** its name, its nodes, its rules

@@ -270,7 +270,7 @@ def main() -> None:
     hold(request.lifeline)
     mode: Any = Mode(request)
     progress = functools.partial(write_atomically, request.progress)
-    watcher = Watcher(progress)
+    watcher = Watcher()
     watcher.start()
     mode.collector_kind = FollowingCollector
     error = run_in(mode, request)

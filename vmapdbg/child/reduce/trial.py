@@ -107,7 +107,7 @@ def main() -> None:
 
     # the fusion patches decide by the target
     overlay.get_state().find_renderer = partial(make_renderer, target)
-    Watcher(lambda text: None, period=_PERIOD).start()
+    Watcher(period=_PERIOD).start()
     # stdout is for answers only
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
