@@ -78,7 +78,7 @@ def find_lost_parallelism(capture: Capture, baseline: Capture | None) -> Iterato
             f"kernel {kernel.name} runs {threads} where the baseline's {busiest.name} runs "
             f"{busiest.threads:,}: each does {serial:,.0f} ops instead of {serial_before:,.0f}"
         )
-        advice = advise_patches(capture, "fusion-guard") or advise_apart(capture, baseline, before)
+        advice = advise_patches(capture, "fusion-guard") or advise_apart(capture)
         yield kernel_finding("VD103", schedule, number, message, advice)
 
 
@@ -103,8 +103,7 @@ def find_redundant_work(capture: Capture, baseline: Capture | None) -> Iterator[
     for schedule, number, kernel in each_kernel(capture):
         if kernel.executed_ops < FEW_OPS or kernel.redundancy is None:
             continue
-        others = before.get((schedule.index, number), [])
-        executed = sum(other.executed_ops for other in others)
+        executed = sum(other.executed_ops for other in before.get((schedule.index, number), []))
         if kernel.redundancy < REDUNDANT or (executed and kernel.executed_ops < MORE_THAN_BASELINE * executed):
             continue
         asked = kernel.executed_ops / kernel.redundancy
@@ -118,7 +117,7 @@ def find_redundant_work(capture: Capture, baseline: Capture | None) -> Iterator[
         patches = ["realize-reused"]
         if capture.patches.get("fuse-broadcast"):
             patches = ["fusion-guard", "realize-reused"]
-        advice = advise_patches(capture, *patches) or advise_apart(capture, baseline, others)
+        advice = advise_patches(capture, *patches) or advise_apart(capture)
         yield kernel_finding("VD104", schedule, number, message, advice)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -90,17 +90,8 @@ _CLONE_SINCE = (0, 14)
 """Since this tinygrad .contiguous() makes no buffer of a value computed from constants alone; .clone() does."""
 
 
-def advise_apart(capture: Capture, baseline: Capture | None, fused: Sequence[Kernel]) -> str:
-    """Returns how to give a value a buffer of its own.
-
-    `fused` are the baseline's kernels whose work the kernel does. If there are several and fuse-broadcast is on in the
-    capture alone, the advice names that patch first.
-    """
+def advise_apart(capture: Capture) -> str:
+    """Returns how to give a value a buffer of its own."""
     version = tuple(int(part) for part in capture.versions.tinygrad.split(".")[:2] if part.isdecimal())
     call = ".clone()" if version >= _CLONE_SINCE else ".contiguous()"
-    advice = f"{call} after the value that should be a buffer of its own"
-    is_new = baseline is not None and not baseline.patches.get("fuse-broadcast")
-    if not is_new or len(fused) < 2 or not capture.patches.get("fuse-broadcast"):
-        return advice
-    off = [f"-{name}" for name, is_on in capture.patches.items() if not is_on or name == "fuse-broadcast"]
-    return f"--patches {','.join(['all', *off])}, or {advice}"
+    return f"{call} after the value that should be a buffer of its own"
