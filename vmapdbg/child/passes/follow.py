@@ -24,7 +24,7 @@ from vmapdbg.child.failures.endless import Watcher
 from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.listen.releases import find_inputs
 from vmapdbg.child.passes.outputs import BufferFollower, OrderedKernels, choose_chains, note_outputs
-from vmapdbg.child.passes.steps import MOST_SECONDS, Progress, StepFinder, ValueComparer
+from vmapdbg.child.passes.steps import MOST_SECONDS, StepFinder, ValueComparer
 from vmapdbg.child.passes.watch import FollowedCall, FollowingCollector, PassRun
 from vmapdbg.child.run_snippet import Mode, run_in
 from vmapdbg.install.job import ValueRequest, load_request
@@ -48,8 +48,8 @@ it is. Raises CannotPack."""
 class ScheduleFollower:
     """Follows one schedule."""
 
-    def __init__(self, one: FollowedCall, nodes: KnownNodes, folder: EvidenceFolder, progress: Progress):
-        self.one, self.nodes, self.folder, self.progress = one, nodes, folder, progress
+    def __init__(self, one: FollowedCall, nodes: KnownNodes, folder: EvidenceFolder):
+        self.one, self.nodes, self.folder = one, nodes, folder
         self._end = time.monotonic() + MOST_SECONDS_IN_ALL
         self.chains = choose_chains(one)
         # until 0.12 the scheduler replaces the BUFFERs of the snippet
@@ -80,7 +80,6 @@ class ScheduleFollower:
         self._run_in_order()
         evidence = self.one.call.evidence
         if evidence.failed is None and "asked" in evidence.graphs:
-            self.progress(f"schedule {self.one.schedule}: {RUN}")
             checker = ScheduleChecker(evidence, self.folder)
             self.checks = checker.check_outputs(checker.open(evidence.graphs["asked"]))
         paths = [self.follow_output(number, u) for number, u in self.outputs.items()]
@@ -180,7 +179,6 @@ class ScheduleFollower:
         if time.monotonic() > self._end:
             reason = f"the schedule takes more than {MOST_SECONDS_IN_ALL} s to evaluate"
             return result.PassValue(name, None, "unknown", reason=reason, kind=kind)
-        self.progress(f"schedule {self.one.schedule}: {name}")
         try:
             found = self.comparer.compare(*pack())
         except (CannotPack, Unknown, *UNEXPECTED) as error:
@@ -228,7 +226,7 @@ class ScheduleFollower:
 
     def _find_step(self, run: PassRun, u: UOp) -> tuple[result.WrongRewrite | None, str | None]:
         """Returns the first step of a pass that changes the value of a UOp, or why no step is known."""
-        finder = StepFinder(run, u, self.packer, self.comparer, self.progress)
+        finder = StepFinder(run, u, self.packer, self.comparer)
         try:
             rewrite = finder.find(self.nodes)
         except Exception as error:  # tinygrad may refuse to make a step again
@@ -269,7 +267,6 @@ def main() -> None:
     request = load_request(ValueRequest, sys.argv[1])
     hold(request.lifeline)
     mode: Any = Mode(request)
-    progress = functools.partial(write_atomically, request.progress)
     watcher = Watcher()
     watcher.start()
     mode.collector_kind = FollowingCollector
@@ -289,9 +286,9 @@ def main() -> None:
     _write(request, capture, paths, stopped=bool(chosen))
     for number, (one, known) in enumerate(chosen, start=1):
         schedule = capture.schedules[one.schedule]
+        write_atomically(request.progress, f"schedule {one.schedule}")
         try:
-            follower = ScheduleFollower(one, known, mode.collector.folder, progress)
-            path = follower.follow(schedule.line)
+            path = ScheduleFollower(one, known, mode.collector.folder).follow(schedule.line)
         except Exception as unexpected:  # the other schedules are followed all the same
             reason = f"its graphs cannot be read: {type(unexpected).__name__}: {first_line(unexpected)}"
             path = result.SchedulePath(one.schedule, schedule.line, reason=reason)

@@ -39,7 +39,6 @@ _NAMED = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL"})
 _HIDDEN = frozenset({"DEVICE", "UNIQUE", "LUNIQUE"})
 _FINE = "float"
 """The dtype whose tolerance applies to values that are computed in double precision."""
-Progress = Callable[[str], object]
 Found = tuple[RewriteKind, UOp, UOp, Difference]
 """A change from a UOp to another that should keep the value, and how it differs."""
 
@@ -126,8 +125,8 @@ def find_difference(expected: RangedArray, got: RangedArray, dtype: str, terms: 
 class StepFinder:
     """Looks at the steps of one pass by which `output`, a UOp of the graph before it, gets another value."""
 
-    def __init__(self, run: PassRun, output: UOp, packer: LoopPacker, comparer: ValueComparer, progress: Progress):
-        self.run, self.output, self.packer, self.comparer, self.progress = run, output, packer, comparer, progress
+    def __init__(self, run: PassRun, output: UOp, packer: LoopPacker, comparer: ValueComparer):
+        self.run, self.output, self.packer, self.comparer = run, output, packer, comparer
         self.made: dict[UOp, UOp] = run.context.replace
         self.rewritten = dict(run.rewrites)
         self.tried = self.skipped = 0
@@ -235,7 +234,6 @@ class StepFinder:
         if self.is_over:
             return None
         self.tried += 1
-        self.progress(f"{self.run.name}: step {self.tried:,}")
         try:
             found = self.comparer.compare(*pack(), with_more_ranges)
         except (CannotPack, Unknown, *UNEXPECTED):
