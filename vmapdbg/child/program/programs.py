@@ -22,7 +22,7 @@ from typing import Any
 from vmapdbg.child.listen.releases import first_element
 from vmapdbg.child.listen.rendering import CompiledKernel, compile_kernel, make_renderer
 from vmapdbg.child.program import linear_reader
-from vmapdbg.child.program.linear import CORE, LinearProgram, ProgramLoop, UOp, Value
+from vmapdbg.child.program.linear import CORE, LinearProgram, ProgramLoop, UOp, walk
 from vmapdbg.model.wording import first_line
 
 
@@ -81,13 +81,7 @@ def count_work(program: LinearProgram) -> Work:
     Arithmetic on addresses and gates is not counted. A trip count that depends on a variable is taken at its
     maximum. Both branches of an IF count.
     """
-    addresses: set[Value] = set()
-    todo = list(program.addressing)
-    while todo:
-        value = todo.pop()
-        if value not in addresses and value.op != "load":
-            addresses.add(value)
-            todo += value.sources
+    addresses = set(walk(program.addressing, ()))
 
     def count(loops: Iterable[ProgramLoop]) -> int:
         # a variable that launches go through has one value in a launch

@@ -64,17 +64,11 @@ def _print_sets(page: Page, label: str, search: Search, found: FoundSets, away: 
         if position:
             parts.append(" or ")
         parts += [(", ".join(patches) or "none", "bold green"), f" -> {search.outcomes[tried]}"]
-    proof = "found by halving"
     if not found.sets:
         parts.append(("nothing", "bold"))
-    if found.exact and not found.sets:
-        proof = "all sets tried"
-    elif found.size > 0 or found.exact:
-        proof = f"all sets of up to {found.size} tried"
-    if found.size > 0 and not found.exact:
-        proof += ", then halves"
+    proof = f"all sets of up to {found.size} tried"
     if not found.exact:
-        proof += ": no smaller part of it changes the outcome"
+        proof = "found by halving: no smaller part of it changes the outcome"
     page.add(*parts, (f"  ({proof})", "dim"), indent=2)
 
 
