@@ -79,6 +79,7 @@ REFUSED = {
     "graph ok.py -o x.bmp": "x.bmp: the ending must be one of .svg, .png, .pdf, .dot, .json",
     "graph ok.py -o no/such/x.svg": "cannot write no/such/x.svg: there is no folder no/such",
     "bisect ok.py -o x.py": "-o is the file for --reduce",
+    "bisect ok.py --by findings --reduce": "--reduce is for --by values, kernels and crash: a finding names its node",
     # parts that a capture does not have
     "graph all.json -o x.svg --around 9999": "there is no node 9999 in schedule 4",
     "graph all.json -o x.svg --schedule 7": "there is no schedule 7: the schedules are 0 to 4",

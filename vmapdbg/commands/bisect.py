@@ -97,6 +97,8 @@ def bisect(
         raise Failure("--decisions goes with neither --commits nor --reduce")
     if baseline is not None and not decisions:
         raise Failure("--baseline is for --decisions")
+    if kind == "findings" and with_snippet:
+        raise Failure("--reduce is for --by values, kernels and crash: a finding names its node")
     if span is not None and with_snippet:
         raise Failure("--reduce is for patches: with --commits there is nothing to reduce")
     if span is not None and given.patches:

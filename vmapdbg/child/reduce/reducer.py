@@ -60,7 +60,7 @@ class Reducer:
     def __init__(self, request: ReduceRequest):
         self.request = request
         jobs = [job for job in (request.job, request.other) if job is not None]
-        self.workers = [Worker(job, lints=request.by == "findings") for job in jobs]
+        self.workers = [Worker(job) for job in jobs]
         self.end = time.monotonic() + request.seconds
         self.tried = 0
         # of the schedule that is reduced: a smaller graph must differ by as much
@@ -212,8 +212,8 @@ def _keep_content(contents: dict[str, bytes], u: UOp) -> str:
 
 
 def find_difference(one: GraphTrial, other: GraphTrial, kind: str, terms: int) -> Any:
-    """Returns both ends if they differ, the codes that only one trial has, or `kernels` or `values` if these differ and
-    both run; else None. Values differ by the rules of `vmapdbg diff` for schedules that sum as many `terms`."""
+    """Returns both ends if they differ, or `kernels` or `values` if these differ and both run; else None. Values differ
+    by the rules of `vmapdbg diff` for schedules that sum as many `terms`."""
     ends = one.end.partition(":")[0], other.end.partition(":")[0]
     if ends[0] != ends[1]:
         # a graph that both refuse for different reasons shows nothing
@@ -222,11 +222,6 @@ def find_difference(one: GraphTrial, other: GraphTrial, kind: str, terms: int) -
         return one.end, other.end
     if one.end != RUNS or kind == "crash":
         return None
-    if kind == "findings":
-        only = [sorted({*a.codes} - {*b.codes}) for a, b in ((one, other), (other, one))]
-        if not any(only):
-            return None
-        return only
     if kind == "kernels":
         differ = one.keys != other.keys
     else:

@@ -196,46 +196,12 @@ def replace_node(roots: Roots, u: UOp, made: UOp) -> Roots:
 
 
 def list_sources(u: UOp) -> list[UOp]:
-    """Returns the ancestors of a node that can replace it, smallest graphs first."""
-    found: dict[UOp, None] = {}
+    """Returns the ancestors of a node with its shape and dtype, smallest graphs first."""
     ranges = open_ranges(u)
-    for s in u.toposort():
-        if s is u or not is_value(s) or s._device != u._device or open_ranges(s) != ranges:
-            continue
-        fitted = fit(s, u)
-        if fitted is not None:
-            found[fitted] = None
+    found = [s for s in u.toposort() if s is not u and is_value(s) and (s._shape, s.dtype) == (u._shape, u.dtype)]
+    found = [s for s in found if s._device == u._device and open_ranges(s) == ranges]
     direct = [s for s in u.src if s in found]
-    return list(dict.fromkeys((*direct, *list(found)[:_MOST_SOURCES])))
-
-
-def fit(s: UOp, u: UOp) -> UOp | None:
-    """Returns a value in the shape and dtype of another node, by at most two ops; None if that needs more ops."""
-    if s._shape != u._shape:
-        if u.op not in GroupOp.Movement or s.dtype != u.dtype or s in u.src:
-            return None
-        return reshape_to(s, u.shape)
-    if s.dtype == u.dtype:
-        return s
-    if s in u.src or s.op is Ops.CONST:
-        return None
-    return s.cast(u.dtype)
-
-
-def reshape_to(s: UOp, shape: tuple[Any, ...]) -> UOp | None:
-    """Returns a value in another shape: all of it, a part, or repeated. None if that needs more ops."""
-    old = s.shape
-    if not all(isinstance(size, int) for size in (*old, *shape)):
-        return None
-    if math.prod(old) == math.prod(shape):
-        return s.reshape(shape)
-    if len(old) != len(shape):
-        return None
-    if all(have >= want for have, want in zip(old, shape, strict=True)):
-        return s.shrink(tuple((0, want) for want in shape))
-    if all(have in (1, want) for have, want in zip(old, shape, strict=True)):
-        return s.expand(shape)
-    return None
+    return list(dict.fromkeys((*direct, *found[:_MOST_SOURCES])))
 
 
 @functools.cache

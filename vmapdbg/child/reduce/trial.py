@@ -1,8 +1,7 @@
 """Runs graphs of tinygrad one after the other in a process of their own, and reports the outcome of each.
 
-A Worker starts `main` in a child, with PATCHES, TARGET and, if kernels are linted and do not run, `lint`. The child
-reads a pickled (pickled PackedGraph, contents of its buffers, switches of tinygrad) from stdin, and writes a pickled
-GraphTrial to stdout for each graph.
+A Worker starts `main` in a child, with PATCHES and TARGET. The child reads a pickled (pickled PackedGraph, contents of
+its buffers, switches of tinygrad) from stdin, and writes a pickled GraphTrial to stdout for each graph.
 """
 
 from __future__ import annotations
@@ -20,11 +19,8 @@ from typing import Any
 from vmapdbg.child.evidence.evidence import PackedGraph
 from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
-from vmapdbg.child.listen import hooks
-from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.rendering import make_renderer
 from vmapdbg.child.listen.values_and_times import read_output
-from vmapdbg.child.live import build_live_capture
 from vmapdbg.child.memory import find_changed, make_buffer
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Job
@@ -43,25 +39,22 @@ _DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
 @dataclass(frozen=True)
 class GraphTrial:
     """The outcome of one graph: how it ended (`it runs`, or an error), the keys of its kernels, its outputs as in a
-    capture (None: no buffer), and the codes of its findings. `raised_at` says where tinygrad raised an error, see
-    `_place_of`. `sizes` are the elements of the outputs' buffers: fewer than the output has if it repeats elements."""
+    capture (None: no buffer). `raised_at` says where tinygrad raised an error, see `_place_of`. `sizes` are the
+    elements of the outputs' buffers: fewer than the output has if it repeats elements."""
 
     end: str
     keys: tuple[str, ...]
     values: tuple[Output | None, ...]
-    codes: tuple[str, ...] = ()
     raised_at: tuple[str | None, ...] = ()
     sizes: tuple[int, ...] = ()
 
 
 class Worker:
-    """A process that runs graphs with the patches and the target of a job, or lints their kernels."""
+    """A process that runs graphs with the patches and the target of a job."""
 
-    def __init__(self, job: Job, lints: bool = False):
+    def __init__(self, job: Job):
         assert job.patches is not None
         self.command = [sys.executable, "-c", _START, format_patches(job.patches), job.target]
-        if lints:
-            self.command.append("lint")
         self.process: Any = None
 
     def send(self, graph: bytes, contents: dict[str, bytes], switches: dict[str, int | str]) -> None:
@@ -97,12 +90,8 @@ class Worker:
 
 
 def main() -> None:
-    patches, target, *lints = sys.argv[1:]
+    patches, target = sys.argv[1:]
     overlay.install(patches)
-    recorder = None
-    if lints:
-        recorder = Recorder()
-        hooks.start(recorder)
     from tinygrad.helpers import Context
 
     # the fusion patches decide by the target
@@ -116,13 +105,14 @@ def main() -> None:
         while True:
             graph, contents, switches = pickle.load(sys.stdin.buffer)
             with Context(**find_changed(switches)):
-                trial = _try_graph(pickle.loads(graph), contents, target, recorder)
+                trial = _try_graph(pickle.loads(graph), contents)
             pickle.dump(trial, answers)
             answers.flush()
 
 
-def _try_graph(graph: PackedGraph, contents: dict[str, bytes], target: str, recorder: Recorder | None) -> GraphTrial:
-    """Schedules the roots of a graph, together, and runs them, or lints what `recorder` recorded."""
+def _try_graph(graph: PackedGraph, contents: dict[str, bytes]) -> GraphTrial:
+    """Schedules the roots of a graph, together, and runs them."""
+    from tinygrad.engine.realize import run_schedule
     from tinygrad.tensor import Tensor
 
     try:
@@ -130,15 +120,6 @@ def _try_graph(graph: PackedGraph, contents: dict[str, bytes], target: str, reco
         tensors = [Tensor(u, device=u.device) for u in uops]
         items, variables = tensors[0].schedule_with_vars(*tensors[1:])
         keys = tuple(item.ast.key.hex() for item in items)
-        if recorder is not None:
-            from vmapdbg.lint import lint_capture
-
-            records = recorder.schedules
-            recorder.forget()
-            findings = lint_capture(build_live_capture(records, target))
-            return GraphTrial(RUNS, keys, (), tuple(sorted({finding.code for finding in findings})))
-        from tinygrad.engine.realize import run_schedule
-
         run_schedule(items, variables)
         sizes = tuple(tensor.uop.base.size for tensor in tensors)
         return GraphTrial(RUNS, keys, tuple(map(read_output, tensors)), sizes=sizes)
