@@ -318,7 +318,7 @@ def test_a_huge_run_stays_small() -> None:
     assert "is one box" in text
     shown = [
         name
-        for names in re.findall(r'data-part="0".*?</svg>', text)
+        for names in re.findall(r'data-part="0".*?</svg>', text, flags=re.S)
         for name in re.findall(r'data-kernels="([^"]*)"', names)
     ]
     assert {int(number) for names in shown for number in names.split()} == set(range(300)), "none is left out"
