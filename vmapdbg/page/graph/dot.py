@@ -238,12 +238,10 @@ def escape_lines(lines: Iterable[str], end: str = "\\l") -> str:
 
 # *** the finished SVG
 
-_TEXT = re.compile(r"(<text\b[^>]*>)([^<]*)(</text>)")
-_NODE_GROUP = re.compile(r'<g id="[^"]*" class="(?:node|cluster)">')
 _FAMILY = re.compile(r'font-family="[^"]*"')
 # fonts of each system, about as wide as the Courier that Graphviz assumed
 _FONTS = 'font-family="DejaVu Sans Mono,Menlo,Liberation Mono,Courier New,monospace"'
-_START = re.compile(r'(<text\b[^>]* x=")[^"]*"')
+_ROW_START = re.compile(r'(<text\b[^>]* x=")[^"]*"')
 _STYLE = """<style>
 .edge:hover path { stroke-width: 3.5 }
 .node:hover polygon, .node:hover path { stroke-width: 3 }
@@ -253,43 +251,23 @@ _STYLE = """<style>
 
 
 def style_svg(svg: str, graph: model.Graph) -> str:
-    """Returns Graphviz' SVG with bold titles and with colours for vmap ranges and changes."""
-    parts, heads = _NODE_GROUP.split(svg), _NODE_GROUP.findall(svg)
-    done = [_style_texts(parts[0], graph, False)]
-    for head, part in zip(heads, parts[1:], strict=True):
-        bold = not graph.is_table and not head.startswith('<g id="legend')
-        if graph.is_table:
-            # Graphviz counts bytes: a row with wide letters would begin too far to the left
-            part = _START.sub(rf'\g<1>{ROW_INDENT}"', part)
-        done += [head, _style_texts(part, graph, bold)]
-    return _FAMILY.sub(_FONTS, "".join(done)).replace("<g id=", f"{_STYLE}<g id=", 1)
-
-
-def _style_texts(part: str, graph: model.Graph, bold: bool) -> str:
+    """Returns Graphviz' SVG with a colour for the name of each vmap range."""
+    if graph.is_table:
+        # Graphviz counts bytes: a row with wide letters would begin too far to the left
+        svg = _ROW_START.sub(rf'\g<1>{ROW_INDENT}"', svg)
+    # a name can begin after this space
+    svg = svg.replace("&#160;", "\u00a0")
     names = sorted(graph.range_colours, key=len, reverse=True)
-    pattern = re.compile(r"(?<![\w;&])(" + "|".join(re.escape(html.escape(name)) for name in names) + r")(?!\w)\*?")
-    first = bold
+    if names:
+        known = "|".join(re.escape(html.escape(name)) for name in names)
+        in_text = r"(?=[^<>]*</text>)"
+        svg = re.sub(rf"(?<![\w;&])({known})(?!\w)\*?{in_text}", lambda match: _colour_name(match, graph), svg)
+    return _FAMILY.sub(_FONTS, svg).replace("<g id=", f"{_STYLE}<g id=", 1)
 
-    def colour_name(match: re.Match[str]) -> str:
-        colour = graph.range_colours[html.unescape(match[1])]
-        return f'<tspan fill="{colour}" font-weight="bold">{match[0]}</tspan>'
 
-    def style(match: re.Match[str]) -> str:
-        nonlocal first
-        open_tag, text, close = match.groups()
-        # a name can begin after this space
-        text = text.replace("&#160;", "\u00a0")
-        if first:
-            open_tag = open_tag[:-1] + ' font-weight="bold">'
-            first = False
-        mark = {"- ": model.REMOVED, "+ ": model.ADDED}.get(text[:2])
-        if mark is not None and "fill=" not in open_tag:
-            open_tag = open_tag[:-1] + f' fill="{MARK_COLOURS[mark]}">'
-        if names and "fill=" not in open_tag:
-            text = pattern.sub(colour_name, text)
-        return open_tag + text + close
-
-    return _TEXT.sub(style, part)
+def _colour_name(match: re.Match[str], graph: model.Graph) -> str:
+    colour = graph.range_colours[html.unescape(match[1])]
+    return f'<tspan fill="{colour}" font-weight="bold">{match[0]}</tspan>'
 
 
 # *** layout

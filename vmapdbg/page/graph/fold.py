@@ -149,14 +149,6 @@ class Boxes:
             while limit < 2 * len(self.order) and len(self.boxes) > most:
                 self._join_pairs(most, limit, anywhere)
                 limit *= 2
-        # boxes without any edge would be one very wide row
-        lonely: dict[Hashable, list[str]] = defaultdict(list)
-        for key, box in self.boxes.items():
-            if box.look.likeness is not None and not self.heads[key] and not self.tails[key]:
-                lonely[box.look.side].append(key)
-        for keys in lonely.values():
-            if len(keys) >= _LEAST_ALIKE:
-                self._join(keys)
 
     def _join_alike(self) -> bool:
         """Joins boxes that are alike and do not depend on each other, then the steps of equal chains. Returns whether

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from vmapdbg.model.capture import Kernel, Node
+from vmapdbg.model.capture import Kernel
 from vmapdbg.model.vocabulary import Mark
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.format import format_bytes, format_count, format_ids, format_shape, format_share
 from vmapdbg.page.graph import model
 from vmapdbg.page.graph.fold import Folded, Look, fold_graph, gather_boxes, label_layers, shorten
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule, Stage
-from vmapdbg.values.tolerance import ITEMSIZE
 
 MOST_BOXES = 60
 """A drawing with more boxes is gathered, to `_GATHERED` boxes if possible."""
@@ -163,28 +161,14 @@ class _Part:
         lost, op = index.find_lost(closed), index.op(number)
         size, tip = "", f"buffer of node {number}: {op}"
         if node is not None:
-            size = _size_input(node)
-            tip += f" {format_shape(node.shape)}"
+            size = f"{format_shape(node.shape)} {node.dtype}"
+            tip += format_known("\n  {}", node.line)
         if closed is not None:
-            dtype = "elements" if node is None else node.dtype
-            size = f"{closed.size:,} {dtype}, {format_bytes(closed.bytes)}"
+            size = f"{closed.size:,} elements, {format_bytes(closed.bytes)}"
             tip += f"\n  closes {', '.join(closed.closed_ranges)}"
-        if node is not None and node.line:
-            tip += f"\n  {node.line}"
         lines = [f"{model.SIGNS[mark]}{number} {op}", *(f"{item} NOT closed" for item in lost), size]
         kind = "kept" if number in self.writers else "buffer"
         return model.GraphNode(name, kind, tuple(filter(None, lines)), tip, (number,), None, mark, bool(lost))
-
-
-def _size_input(node: Node) -> str:
-    sizes = [size for size in node.shape or () if isinstance(size, int)]
-    if node.shape is None or len(sizes) != len(node.shape):
-        return f"{format_shape(node.shape)} {node.dtype}"
-    count = math.prod(sizes)
-    size = f"{count:,} {node.dtype}"
-    if node.dtype in ITEMSIZE:
-        size += f", {format_bytes(count * ITEMSIZE[node.dtype])}"
-    return size
 
 
 # *** fewer boxes

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from vmapdbg.model.capture import Bufferize, Node
+from vmapdbg.model.capture import Node
 from vmapdbg.model.vocabulary import EdgeKind
-from vmapdbg.model.wording import cut_end, format_plural
+from vmapdbg.model.wording import cut_end, format_plural, join_counted
 from vmapdbg.page.format import format_bytes, format_ids, format_shape, star_ambient
 from vmapdbg.page.graph import fold, items, model
 
@@ -26,9 +26,6 @@ _PASSIVE = model.BUFFERIZES | {"input", "index"}
 _FAR_ROWS = 12
 _LARGE = 150
 _LONGEST_TIP = 600
-_MOST_OPS = 6
-_MOST_TIPS = 12
-_OPS_A_LINE = 3
 _LEGEND = {
     "input": "a buffer that comes in",
     "op": "an op",
@@ -84,7 +81,7 @@ def _gather(graph: model.Graph, drawn: items.DrawnSchedule) -> model.Graph:
         if sizes:
             lines.append(f"{format_plural(len(sizes), 'buffer')}, {format_bytes(sum(sizes))}")
         places = dict.fromkeys(node.line for node in made if node.line)
-        return [*lines, *_count_ops(node.op for node in made)[:2], fold.shorten(drawn.places.format_all(places))]
+        return [*lines, _count_ops(node.op for node in made), fold.shorten(drawn.places.format_all(places))]
 
     return fold.gather_boxes(graph, drawn, describe, _GATHERED).graph
 
@@ -115,7 +112,7 @@ class _Draft:
             last, drawn = group.last, self.pair.side_of(group.last.mark)
             realized = last.node.realized is not None and group.kind != "index"
             scope = self.name_scope(last.path)
-            label, tooltip, members = make_label(group, drawn), make_tooltip(group, drawn), list_ids(group)
+            label, tooltip, members = make_label(group, drawn), make_tooltip(group), list_ids(group)
             name, kind = name_node(last), group.kind
             self.nodes.append(model.GraphNode(name, kind, label, tooltip, members, scope, last.mark, realized=realized))
             for buffer in self._list_drawn(last):
@@ -131,7 +128,7 @@ class _Draft:
 
     def _draw_buffer(self, buffer: items.BufferMark, item: items.Item) -> None:
         drawn, mark, bufferize = self.pair.side_of(buffer.mark), buffer.mark, buffer.bufferize
-        label, tooltip = _label_buffer(buffer, drawn), _describe_buffer(buffer, drawn)
+        label, tooltip = _label_buffer(buffer, drawn), f"{bufferize.outcome}: {bufferize.reason}"
         # the buffer of a VMAPOUT is outside the scope that it ends
         path = item.ambient if item.node.op == "VMAPOUT" else item.path
         name, kind, scope = _name_buffer(buffer), bufferize.outcome, self.name_scope(path)
@@ -207,12 +204,9 @@ def make_label(group: items.Group, drawn: items.DrawnSchedule) -> tuple[str, ...
         value = f"{format_shape(node.shape)} {node.dtype}, {format_plural(len(group.items), 'node')} from constants"
         return (f"{sign}{node.id} index arithmetic", fold.shorten(value))
     ops = [item.node.op for item in group.items]
-    if len(ops) > _MOST_OPS or len(ops) == 1:
-        title = [f"{sign}{node.id} {_name_op(node)}", *_count_ops(ops[:-1])]
-    else:
-        parts = [" > ".join(ops[i : i + _OPS_A_LINE]) for i in range(0, len(ops), _OPS_A_LINE)]
-        first, *rest = " >\n    ".join(parts).split("\n")
-        title = [f"{sign}{format_ids(list_ids(group))} {first}", *rest]
+    title = [f"{sign}{node.id} {_name_op(node)}"]
+    if len(ops) > 1:
+        title.append(_count_ops(ops[:-1]))
     now, then = _name_decision(node), _name_decision(group.last.before)
     decisions: list[str] = []
     if now != then:
@@ -228,30 +222,16 @@ def _name_op(node: Node) -> str:
     return node.op
 
 
-def _count_ops(ops: Iterable[str]) -> list[str]:
-    """Returns which ops there are and how many of each, the most frequent first, in lines."""
-    counts = Counter(ops).most_common()
-    parts = [f"{count} {op}" for op, count in counts[: 2 * _OPS_A_LINE]]
-    lines = [", ".join(parts[i : i + _OPS_A_LINE]) for i in range(0, len(parts), _OPS_A_LINE)]
-    lines[:1] = [f"with {line}" for line in lines[:1]]
-    left = sum(count for _, count in counts[2 * _OPS_A_LINE :])
-    if left:
-        lines.append(f"and {left} more")
-    return lines
+def _count_ops(ops: Iterable[str]) -> str:
+    """Returns `with 2 MUL, ADD`: which ops there are and how many of each, the most frequent first."""
+    return fold.shorten(f"with {join_counted(Counter(ops).most_common())}")
 
 
 def _label_value(group: items.Group, drawn: items.DrawnSchedule) -> list[str]:
-    node, first = group.last.node, group.items[0]
-    shape = format_shape(node.shape)
-    if group.kind == "view":
-        source = drawn.index.node(next(iter(first.node.src), None))
-        if source is not None and source.shape is not None and first.mark != model.REMOVED:
-            shape = f"{format_shape(source.shape)} -> {shape}"
-        lines = [fold.shorten(shape)]
-    else:
-        place = drawn.places.format(node.line, brief=True)
-        value = fold.shorten(f"{shape} {node.dtype}")
-        lines = [f"{value}  {fold.shorten(place, 30)}".strip()]
+    node = group.last.node
+    place = drawn.places.format(node.line, brief=True)
+    value = fold.shorten(f"{format_shape(node.shape)} {node.dtype}")
+    lines = [f"{value}  {fold.shorten(place, 30)}".strip()]
     if group.constants:
         lines.append(fold.shorten("const " + ", ".join(group.constants)))
     if group.last.ambient:
@@ -270,36 +250,19 @@ def star_ranges(names: Iterable[str]) -> str:
     return " ".join(f"{name}*" for name in names)
 
 
-def make_tooltip(group: items.Group, drawn: items.DrawnSchedule) -> str:
-    """Returns what is known of a group's nodes, the last node first."""
-    tips = [_describe_node(item, drawn) for item in reversed(group.items[-_MOST_TIPS:])]
-    left = len(group.items) - len(tips)
-    if left:
-        tips.append(f"and {format_plural(left, 'more node')}: {format_ids(i.node.id for i in group.items[:left])}")
-    return "\n".join(tips)
-
-
-def _describe_node(item: items.Item, drawn: items.DrawnSchedule) -> str:
-    """Returns one node in a few lines: id, op, shape, ranges, ambient ranges, reason, line."""
-    node = item.node
-    name = f"{model.SIGNS[item.mark]}node {node.id}"
-    if item.mark == model.REMOVED:
-        name += " of the baseline"
-    title = f"{name}: {node.op} {node.arg}".rstrip()
-    lines = [f"{title} {node.dtype} {format_shape(node.shape)}".rstrip()]
-    if node.in_ranges is not None or node.out_ranges is not None:
-        lines.append(f"  ranges {join_ranges(node.in_ranges)} -> {join_ranges(node.out_ranges)}")
+def make_tooltip(group: items.Group) -> str:
+    """Returns what is known of the last node of a group in a few lines, and the ids of all its nodes."""
+    item, node = group.last, group.last.node
+    lines = [f"{model.SIGNS[item.mark]}node {node.id}: {node.op} {node.arg} {node.dtype} {format_shape(node.shape)}"]
+    lines.append(f"  ranges {join_ranges(node.in_ranges)} -> {join_ranges(node.out_ranges)}")
     if item.ambient:
         lines.append(f"  ambient {star_ranges(item.ambient)}")
     if node.realized is not None:
         lines.append(f"  realized, {node.realized.reason}: {node.realized.detail}")
-    if node.unsplit is not None:
-        lines.append(f"  not split: {node.unsplit.detail}")
-    if item.mark == model.COMMON and item.changed:
-        detail = item.before.realized and item.before.realized.detail
-        lines.append(f"  baseline {_name_decision(item.before)}: {detail or ''}")
     if node.line is not None:
         lines.append(f"  {node.line}")
+    if len(group.items) > 1:
+        lines.append(f"  with nodes {format_ids(list_ids(group))}")
     return "\n".join(cut_end(line, _LONGEST_TIP) for line in lines)
 
 
@@ -314,26 +277,8 @@ def _label_buffer(buffer: items.BufferMark, drawn: items.DrawnSchedule) -> tuple
     closed = star_ambient(bufferize.closed_ranges, ambient)
     lost = [f"{name} NOT closed" for name in buffer.lost]
     space = "" if bufferize.addrspace == "GLOBAL" else f" {bufferize.addrspace}"
-    size = f"{_format_size(bufferize, drawn)}{space}, {bufferize.outcome}"
+    size = f"{bufferize.size:,} elements, {format_bytes(bufferize.bytes)}{space}, {bufferize.outcome}"
     return (*lost, fold.shorten(f"{sign}{drawn.schedule.buffer_op} ({closed})"), size)
-
-
-def _format_size(bufferize: Bufferize, drawn: items.DrawnSchedule) -> str:
-    """Returns the size of a buffer as `3x2 = 6, 48 B`."""
-    sizes = [drawn.index.size_of(name) for name in bufferize.closed_ranges]
-    if len(sizes) < 2 or None in sizes:
-        return f"{bufferize.size:,} elements, {format_bytes(bufferize.bytes)}"
-    return f"{'x'.join(map(str, sizes))} = {bufferize.size:,}, {format_bytes(bufferize.bytes)}"
-
-
-def _describe_buffer(buffer: items.BufferMark, drawn: items.DrawnSchedule) -> str:
-    bufferize = buffer.bufferize
-    lines = [
-        f"{drawn.schedule.buffer_op} of node {bufferize.node}, {bufferize.outcome}: {bufferize.reason}",
-        f"  closes {join_ranges(bufferize.closed_ranges)}: {_format_size(bufferize, drawn)} {bufferize.addrspace}",
-        *(f"  {name} is not closed: its iterations overwrite each other" for name in buffer.lost),
-    ]
-    return "\n".join(cut_end(line, _LONGEST_TIP) for line in lines)
 
 
 STAGE = items.Stage(

@@ -10,17 +10,15 @@ from vmapdbg.diff.result import KernelSide
 from vmapdbg.diff.source import MarkedSpan, align_sources
 from vmapdbg.install.targets import language_of
 from vmapdbg.model.capture import Access, Finding, Kernel
-from vmapdbg.model.wording import format_known, format_plural, join_first
-from vmapdbg.page.format import compare_facts, describe_times, format_bytes, format_ids, format_seconds, list_facts
+from vmapdbg.model.wording import format_known, join_first
+from vmapdbg.page.format import compare_facts, describe_times, format_bytes, format_seconds, list_facts
 from vmapdbg.page.html.nodes import NodeKey, list_sides
 from vmapdbg.page.html.source import Part, keep_near, split_code
-from vmapdbg.page.overview import KernelRow, Place
+from vmapdbg.page.overview import KernelRow
 from vmapdbg.page.text.kernels import list_parts
 from vmapdbg.page.view import Findings, View
 
-_MOST_SOURCE = 200_000
-"""A row with more characters of source than this, of both sides together, is shown without its source."""
-_MOST_OF_ALL = 600_000
+_MOST_SOURCE = 600_000
 """So many characters of all sources are in the page, the most important kernels first."""
 _A_LINE = 20
 """The markup of a line counts as so many characters."""
@@ -129,7 +127,6 @@ def _list_facts(row: KernelRow, is_pair: bool) -> list[tuple[str, str, str]]:
             "bytes, one kernel": f"{kernel.bytes:,}",
             "time": describe_times(kernel),
             "redundancy": format_known("{:,.1f} times the ops the graph asks for", kernel.redundancy),
-            "in the run": _list_places(row.places),
         }
         return [(name, value, value) for name, value in known.items() if value]
     facts = [
@@ -142,20 +139,7 @@ def _list_facts(row: KernelRow, is_pair: bool) -> list[tuple[str, str, str]]:
     if len(row.change.before) == len(row.change.after) == 1:
         one, other = row.change.before[0].kernel, row.change.after[0].kernel
         facts += [("threads", f"{one.threads:,}", f"{other.threads:,}"), *compare_facts(one, other)]
-    if len(row.places) > 1:
-        times = format_plural(len(row.places), "time")
-        facts.append(("in the run", times, times))
     return facts
-
-
-def _list_places(places: Sequence[Place]) -> str:
-    numbers: dict[int, list[int]] = defaultdict(list)
-    for place in places:
-        numbers[place.schedule].append(place.position)
-    parts = [f"#{format_ids(same)} of schedule {schedule}" for schedule, same in list(numbers.items())[:4]]
-    if len(numbers) > 4:
-        parts.append(f"and in {len(numbers) - 4} schedules more")
-    return ", ".join(parts)
 
 
 # *** source
@@ -167,7 +151,7 @@ class _Sources:
     def __init__(self, view: View, name_node: Callable[[str, NodeKey], str]) -> None:
         self.command = "diff" if view.is_pair else "show"
         self.name_node = name_node
-        self.left = _MOST_OF_ALL
+        self.left = _MOST_SOURCE
         self.findings = {"before": Findings(view.before.findings), "after": Findings(view.after.findings)}
 
     def add_to(self, shown: KernelView) -> None:
@@ -177,7 +161,7 @@ class _Sources:
             sides = [next(side for side in sides if side[2])]
         kernels = [each.kernel for _, _, some in sides for each in some]
         size = sum(len(kernel.source) for kernel in kernels)
-        if size > min(self.left, _MOST_SOURCE):
+        if size > self.left:
             name = f"vmapdbg {self.command} --kernel {shown.row.kernel.name}"
             shown.cut = f"{size:,} characters of source are not in the page: {name} has them"
             return

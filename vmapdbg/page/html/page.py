@@ -19,26 +19,17 @@ from vmapdbg.lint import RULES
 from vmapdbg.model.capture import Finding
 from vmapdbg.model.schedule_index import find_distinct
 from vmapdbg.model.wording import format_plural, inflect
-from vmapdbg.page.format import (
-    Places,
-    compare_totals,
-    format_bytes,
-    format_count,
-    format_ratio,
-    format_seconds,
-    format_share,
-    label_patches,
-    round_count,
-)
+from vmapdbg.page import format as formats
 from vmapdbg.page.graph.dot import clean_text
 from vmapdbg.page.html.drawing import draw_view
 from vmapdbg.page.html.kernels import KernelView, merge_findings, view_kernels
 from vmapdbg.page.html.nodes import Explainer, Texts
 from vmapdbg.page.html.source import SourceFile, SourceView, collect_notes, view_files
-from vmapdbg.page.overview import CostRow, RuleRow, count_methods, count_rules, group_kernels, sum_kernels
+from vmapdbg.page.overview import group_kernels, sum_kernels
 from vmapdbg.page.sections import SECTIONS, load_section
 from vmapdbg.page.text.kernels import TITLES
 from vmapdbg.page.text.layout import Page
+from vmapdbg.page.text.overview import Overview
 from vmapdbg.page.text.view import MARKS, RunView, ScheduleView
 from vmapdbg.page.view import View
 
@@ -56,7 +47,7 @@ def render_report(
     when and from what the report is made.
     """
     report = Report(view, files, files_before)
-    known = {"format_share": format_share, "formats": _NUMBERS, "ratio": format_ratio, "marks": MARKS, "words": TITLES}
+    known = {"formats": _FILTERS, "marks": MARKS, "words": TITLES}
     folder = resources.files("vmapdbg.page.html")
     style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
@@ -96,10 +87,13 @@ def _clean(value: Any) -> Any:
     return value
 
 
-_NUMBERS: dict[str, Callable[[Any], str]] = {"bytes": format_bytes, "round": round_count, "seconds": format_seconds}
 _FILTERS: dict[str, Callable[..., str]] = {
-    **_NUMBERS,
-    "count": format_count,
+    "bytes": formats.format_bytes,
+    "round": formats.round_count,
+    "seconds": formats.format_seconds,
+    "count": formats.format_count,
+    "share": formats.format_share,
+    "ratio": formats.format_ratio,
     "plural": format_plural,
     "inflect": inflect,
 }
@@ -108,18 +102,19 @@ _FILTERS: dict[str, Callable[..., str]] = {
 def _describe_sides(view: View) -> list[tuple[str, str]]:
     """The name of each side, and its target, tinygrad and patches."""
     if not view.is_pair:
-        versions = view.after.versions
-        tinygrad = f"tinygrad {versions.tree or versions.tinygrad}"
+        versions, patches = view.after.versions, view.after.patches
+        parts = [view.after.target, f"tinygrad {versions.tree or versions.tinygrad}"]
         if view.after.mode == "observe":
-            tinygrad += ", observed as it is"
-        return [("", f"{view.after.target}, {tinygrad}, Python {versions.python}, vmapdbg {versions.vmapdbg}")]
+            parts.append("observed as it is")
+        parts += [f"Python {versions.python}", f"vmapdbg {versions.vmapdbg}"]
+        return [("", ", ".join([*parts, *formats.label_patches(patches, dict.fromkeys(patches, True))]))]
     before, after = view.diff.before, view.diff.after
     words: list[tuple[str, str]] = []
     for name, one, other in (("before", before, after), ("after", after, before)):
         parts = [one.name, one.snippet, one.target, f"tinygrad {one.versions.tree or one.versions.tinygrad}"]
         if one.snippet == other.snippet:
             parts.remove(one.snippet)
-        words.append((name, ", ".join(filter(None, [*parts, *label_patches(one.patches, other.patches)]))))
+        words.append((name, ", ".join(filter(None, [*parts, *formats.label_patches(one.patches, other.patches)]))))
     return words
 
 
@@ -140,13 +135,10 @@ class Report:
         self.explainer.choose(rows, [name for drawing in self.drawings for name in drawing.list_nodes()])
         self.kernels: list[KernelView] = view_kernels(view, rows, self.explainer.name)
         self.notes = collect_notes(view, self.explainer.nodes)
-        self.places = Places(self.notes, view.after.snippet)
+        self.places = formats.Places(self.notes, view.after.snippet)
+        self.page = Page(Console(file=StringIO(), width=_TEXT_WIDTH, color_system=None), self.places)
         snippets = view.before.snippet, view.after.snippet
         self.sources: list[SourceView] = view_files(files_before or files, files, self.notes, snippets)
-        self.rules: list[RuleRow] = count_rules(view)
-        self.methods: list[CostRow] = []
-        if not view.is_pair:
-            self.methods = count_methods(view)
         self.rule_names = {rule.code: rule.name for rule in RULES}
 
     # *** for the template
@@ -183,7 +175,7 @@ class Report:
 
     def list_totals(self) -> list[tuple[str, str, str, str]]:
         """The totals that differ between two runs: a name, before, after, and the ratio."""
-        return compare_totals(self.view.diff.before.totals, self.view.diff.after.totals)
+        return formats.compare_totals(self.view.diff.before.totals, self.view.diff.after.totals)
 
     def count_schedules(self) -> int:
         """Returns how many different schedules one run has, or how many schedules changed between two."""
@@ -192,18 +184,25 @@ class Report:
         return len(find_distinct(self.after))
 
     def list_sections(self) -> Iterator[tuple[str, str]]:
-        """Yields the title and the text of each section without a drawing of its own, for each schedule."""
-        page = Page(Console(file=StringIO(), width=_TEXT_WIDTH, color_system=None), self.places)
-        run = RunView(page, capture=self.after, diff=None)
+        """Yields the title and the text of each part without a drawing of its own: of the overview, then the sections
+        of each schedule."""
+        overview = Overview(self.view, self.page)
+        overview.add_costs()
+        yield "What lines and methods of Tensor cost", self._take_text()
+        overview.add_rules()
+        yield "Why nodes are realized", self._take_text()
+        run = RunView(self.page, capture=self.after, diff=None)
         if self.is_pair:
-            run = RunView(page, capture=None, diff=self.view.diff)
+            run = RunView(self.page, capture=None, diff=self.view.diff)
         names = [name for name in SECTIONS if name not in _DRAWN_SECTIONS]
         for name, pair in product(names, self.view.schedules):
             load_section(name)(ScheduleView(run, pair))
-            text = "\n".join(line.plain for line in page.lines).strip("\n")
-            page.lines = []
-            if text:
-                yield f"{name} of schedule {pair.index}", text
+            yield f"{name} of schedule {pair.index}", self._take_text()
+
+    def _take_text(self) -> str:
+        text = "\n".join(line.plain for line in self.page.lines).strip("\n")
+        self.page.lines = []
+        return text
 
     # *** for the script
 

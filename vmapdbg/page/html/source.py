@@ -73,8 +73,6 @@ def _read(name: str, saved_at: float | None) -> SourceFile:
     note = ""
     if saved_at is not None and status.st_mtime > saved_at:
         note = "changed since the capture was saved: line numbers may be wrong"
-    elif saved_at is not None:
-        note = "read now; by its date it has not changed since the capture was saved"
     return SourceFile(name, text, note)
 
 

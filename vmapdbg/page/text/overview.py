@@ -26,7 +26,7 @@ _MOST_OUTPUTS = 3
 
 def add_overview(view: View, page: Page, hidden: str) -> None:
     """Adds the overview to the page; `hidden` says how to see the rest, and is added last."""
-    printer = _Overview(view, page)
+    printer = Overview(view, page)
     if view.is_pair:
         printer.add_changed_schedules()
     else:
@@ -40,7 +40,9 @@ def add_overview(view: View, page: Page, hidden: str) -> None:
     page.add((hidden, "dim"))
 
 
-class _Overview:
+class Overview:
+    """Adds the parts of an overview to a page."""
+
     def __init__(self, view: View, page: Page) -> None:
         self.view, self.page, self.places = view, page, page.places
         self.kernels = overview.group_kernels(view)
