@@ -59,10 +59,10 @@ def test_a_line_lights_up_its_kernel_on_both_sides(opened: Opened) -> None:
 def test_a_kernel_shows_what_changed_in_its_source(opened: Opened) -> None:
     opened.page.click("details.kernel summary")
     assert opened.lit("tr[data-line]") == ["0"]
-    shown = opened.text("details.kernel .sides")
+    shown = opened.text("details.kernel .code")
     assert "1.0f" in shown
     assert "2.0f" in shown
-    assert opened.page.locator("details.kernel .sides .mk").count() == 2
+    assert opened.page.locator("details.kernel .code .mk").count() == 2
 
 
 def test_sides_are_next_to_each_other_if_the_page_is_wide(opened: Opened) -> None:

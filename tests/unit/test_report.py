@@ -145,11 +145,11 @@ def test_lines_kernels_and_nodes_are_linked() -> None:
 def test_line_of_a_kernel_is_linked_where_the_capture_says_so() -> None:
     """The store of the one output belongs to its node. A capture does not say which of two outputs a buffer is."""
     capture = make_program()
-    assert [a["data-node"] for a in Page(render(capture, SOURCE)).find("li", role="button")] == ["0:3"]
+    assert [a["data-node"] for a in Page(render(capture, SOURCE)).find("code", role="button")] == ["0:3"]
     schedule = capture.schedules[0]
     both = replace(schedule.kernels[0], outputs=(2, 3))
     two = replace(capture, schedules=(replace(schedule, kernels=(both, schedule.kernels[1])),))
-    assert Page(render(two, SOURCE)).find("li", role="button") == []
+    assert Page(render(two, SOURCE)).find("code", role="button") == []
 
 
 def test_cost_and_reasons_are_next_to_a_line() -> None:

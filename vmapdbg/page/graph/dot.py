@@ -242,12 +242,6 @@ _FAMILY = re.compile(r'font-family="[^"]*"')
 # fonts of each system, about as wide as the Courier that Graphviz assumed
 _FONTS = 'font-family="DejaVu Sans Mono,Menlo,Liberation Mono,Courier New,monospace"'
 _ROW_START = re.compile(r'(<text\b[^>]* x=")[^"]*"')
-_STYLE = """<style>
-.edge:hover path { stroke-width: 3.5 }
-.node:hover polygon, .node:hover path { stroke-width: 3 }
-.edge a:hover, .node a:hover { cursor: help }
-</style>
-"""
 
 
 def style_svg(svg: str, graph: model.Graph) -> str:
@@ -262,7 +256,7 @@ def style_svg(svg: str, graph: model.Graph) -> str:
         known = "|".join(re.escape(html.escape(name)) for name in names)
         in_text = r"(?=[^<>]*</text>)"
         svg = re.sub(rf"(?<![\w;&])({known})(?!\w)\*?{in_text}", lambda match: _colour_name(match, graph), svg)
-    return _FAMILY.sub(_FONTS, svg).replace("<g id=", f"{_STYLE}<g id=", 1)
+    return _FAMILY.sub(_FONTS, svg)
 
 
 def _colour_name(match: re.Match[str], graph: model.Graph) -> str:
@@ -299,11 +293,7 @@ def draw_dots(sources: Sequence[str], kind: str, seconds: float) -> list[bytes]:
     check_format(kind)
     dot = shutil.which("dot")
     if dot is not None:
-        try:
-            return [_run([dot, f"-T{kind}"], source, seconds) for source in sources]
-        except model.GraphError:
-            if kind != "svg" or not _has_wasi():
-                raise
+        return [_run([dot, f"-T{kind}"], source, seconds) for source in sources]
     # one process for all: its start takes longer than a small graph
     return [svg.encode("utf-8") for svg in json.loads(_run(_WASI, json.dumps(sources), seconds))]
 

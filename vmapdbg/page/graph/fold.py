@@ -379,7 +379,6 @@ def name_far_sources(graph: Graph, rows: int = 6) -> Graph:
             names[edge.head].append(_name_shortly(known[edge.tail]))
     for name, read in names.items():
         node, line = known[name], f"also reads {join_first(read, _MOST_NAMED)}"
-        tip = f"{node.tooltip}\nalso reads {', '.join(read)}"
-        known[name] = replace(node, lines=(*node.lines, line), tooltip=tip)
+        known[name] = replace(node, lines=(*node.lines, line))
     edges = tuple(edge for edge in graph.edges if edge not in far)
     return replace(graph, nodes=tuple(known.values()), edges=edges)

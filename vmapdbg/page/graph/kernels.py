@@ -70,8 +70,7 @@ class _Part:
         self.buffers = sorted(set(self.writers).union(*self.reads))
         self.buffer_names = {node: f"{prefix}buffer{node}" for node in self.buffers}
         self.marks: dict[str, Mark] = dict.fromkeys([*self.names.values(), *self.buffer_names.values()], mark)
-        ops = [kernel.executed_ops for kernel in self.kernels]
-        self.most, self.total = max(ops, default=0), sum(ops)
+        self.most = max((kernel.executed_ops for kernel in self.kernels), default=0)
 
     def _find_reads(self, kernel: Kernel) -> set[int]:
         """The buffers a kernel reads: from its nodes up, through nodes it does not compute, to the first buffers."""
@@ -125,14 +124,11 @@ class _Part:
         mark = self.marks[name]
         share = kernel.executed_ops / max(self.most, 1)
         found = self.drawn.findings.about_kernel(self.drawn.schedule.index, [number])
-        places = self.drawn.places.format_all(kernel.lines).split("; ")
-        if len(places) > _MOST_LINES:
-            places[_MOST_LINES:] = [f"{len(places) - _MOST_LINES} more"]
         lines = [
             f"{model.SIGNS[mark]}#{number} {shorten(kernel.name)}",
             *self._label_work(kernel),
             *(shorten(f"{item.code} {item.message}", 60) for item in found),
-            shorten("; ".join(places)),
+            shorten(self.drawn.places.format_first(kernel.lines, _MOST_LINES)),
         ]
         tip = f"kernel {number} {kernel.name}, target {kernel.target}\n  nodes {format_ids(kernel.nodes)}\n"
         tip += f"  writes nodes {format_ids(kernel.outputs)}\n  lines {', '.join(kernel.lines)}"
@@ -140,10 +136,7 @@ class _Part:
         return model.GraphNode(name, "kernel", shown, tip, kernel.nodes, mark=mark, alert=bool(found), weight=share)
 
     def _label_work(self, kernel: Kernel) -> list[str]:
-        part = kernel.executed_ops / max(self.total, 1)
         ops = [f"{format_count(kernel.executed_ops)} ops executed"]
-        if part >= 0.01 and len(self.kernels) > 1:
-            ops.append(f"{part:.0%} of all")
         if kernel.redundancy:
             ops.append(f"redundancy {kernel.redundancy:.1f}x")
         launch = [format_plural(kernel.threads, "thread")]

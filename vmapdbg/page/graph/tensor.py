@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -100,11 +99,7 @@ class _Draft:
     def name_scope(self, path: tuple[str, ...]) -> str | None:
         """Returns the id of a scope's cluster. Makes the cluster and the clusters around it."""
         for depth in range(1, len(path) + 1):
-            name = "-".join(["scope", *(re.sub(r"\W", "_", part) for part in path[:depth])])
-            if path[:depth] not in self.scopes:
-                if name in self.scopes.values():
-                    name += f"-{len(self.scopes)}"
-                self.scopes[path[:depth]] = name
+            self.scopes.setdefault(path[:depth], f"scope-{len(self.scopes)}")
         return self.scopes.get(path)
 
     def draw(self) -> None:

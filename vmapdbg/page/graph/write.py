@@ -30,8 +30,6 @@ from vmapdbg.page.graph.model import (
 FORMATS = (*PICTURES, "dot", "json")
 _TIME_LIMIT = 12.0
 _DEPTH = 3
-_MOST_CENTRES = 4
-"""A node can be in many boxes; so many are enough to see what is around it."""
 _SMALL_PART = 40
 """So many nodes are drawn if more take too long."""
 
@@ -176,7 +174,7 @@ class Drawing:
         """The steps from the asked node, or without one from the outputs."""
         if self.around is not None:
             shown = [node.id for node in graph.nodes if self.around in node.members and node.kind not in BUFFERIZES]
-            return measure_steps(graph, shown[:_MOST_CENTRES])
+            return measure_steps(graph, shown)
         if graph.is_table:
             return measure_steps(graph, [graph.nodes[-1].id])
         tails = {edge.tail for edge in graph.edges}

@@ -10,8 +10,8 @@ from vmapdbg.diff.result import KernelSide
 from vmapdbg.diff.source import MarkedSpan, align_sources
 from vmapdbg.install.targets import language_of
 from vmapdbg.model.capture import Access, Finding, Kernel
-from vmapdbg.model.wording import format_known, join_first
-from vmapdbg.page.format import compare_facts, describe_times, format_bytes, format_seconds, list_facts
+from vmapdbg.model.wording import join_first
+from vmapdbg.page.format import compare_facts, describe_times, format_seconds, list_facts
 from vmapdbg.page.html.nodes import NodeKey, list_sides
 from vmapdbg.page.html.source import Part, keep_near, split_code
 from vmapdbg.page.overview import KernelRow
@@ -20,7 +20,7 @@ from vmapdbg.page.view import Findings, View
 
 _MOST_SOURCE = 600_000
 """So many characters of all sources are in the page, the most important kernels first."""
-_A_LINE = 20
+_A_LINE = 24
 """The markup of a line counts as so many characters."""
 _PLAIN = frozenset({"tn", "tb", "tf"})
 """Numbers and names stay plain: a kernel has so many that their colours would be half of the page."""
@@ -45,7 +45,8 @@ class CodeLine:
 
 @dataclass(frozen=True)
 class CodeRow:
-    """A line of both sources; None if a side has none here. `gap` counts the equal lines that are left out above."""
+    """A line of both sources; None if a side has none here. A source alone is `after`, whatever its side. `gap` counts
+    the equal lines that are left out above."""
 
     before: CodeLine | None = None
     after: CodeLine | None = None
@@ -55,8 +56,8 @@ class CodeRow:
 
 @dataclass
 class KernelView:
-    """A row of the kernels. `facts` are names with their values before and after. `code` is the source of a kernel on
-    one side, `rows` are the sources of two sides; `cut` says what of the source is not in the page."""
+    """A row of the kernels. `facts` are names with their values before and after. `rows` are the source, of two sides
+    that differ both; `cut` says what of the source is not in the page."""
 
     row: KernelRow
     name: str
@@ -64,7 +65,6 @@ class KernelView:
     name_before: str = ""
     notes: Sequence[str] = ()
     faults: Sequence[tuple[Finding, int]] = ()
-    code: Sequence[CodeLine] = ()
     rows: Sequence[CodeRow] = ()
     cut: str = ""
 
@@ -72,6 +72,11 @@ class KernelView:
     def is_one_sided(self) -> bool:
         """Whether only one side has kernels."""
         return not (self.row.change.before and self.row.change.after)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it has one source: of one side, or of two equal sides."""
+        return self.is_one_sided or not self.row.is_changed
 
 
 def merge_findings(findings: Iterable[Finding]) -> list[tuple[Finding, int]]:
@@ -117,28 +122,17 @@ def _name_change(shown: KernelView) -> None:
 
 
 def _list_facts(row: KernelRow, is_pair: bool) -> list[tuple[str, str, str]]:
-    """Names with their values before and after: of one run the same; of two the sums, and what differs."""
+    """Names with their values before and after, without the work: of one run the same; of two what differs."""
     kernel, before, after = row.kernel, row.before, row.after
     if not is_pair:
         known = {name: ", ".join(filter(None, values)) for name, values in list_facts(kernel).items()}
-        known |= {
-            "threads": f"{kernel.threads:,}",
-            "ops, one kernel": f"{kernel.executed_ops:,}",
-            "bytes, one kernel": f"{kernel.bytes:,}",
-            "time": describe_times(kernel),
-            "redundancy": format_known("{:,.1f} times the ops the graph asks for", kernel.redundancy),
-        }
+        known["time"] = describe_times(kernel)
         return [(name, value, value) for name, value in known.items() if value]
-    facts = [
-        ("ops", f"{before.ops:,}", f"{after.ops:,}"),
-        ("bytes", format_bytes(before.bytes), format_bytes(after.bytes)),
-        ("launches", f"{before.launches:,}", f"{after.launches:,}"),
-    ]
+    facts = [("launches", f"{before.launches:,}", f"{after.launches:,}")]
     if before.seconds or after.seconds:
         facts.append(("time", format_seconds(before.seconds), format_seconds(after.seconds)))
     if len(row.change.before) == len(row.change.after) == 1:
-        one, other = row.change.before[0].kernel, row.change.after[0].kernel
-        facts += [("threads", f"{one.threads:,}", f"{other.threads:,}"), *compare_facts(one, other)]
+        facts += compare_facts(row.change.before[0].kernel, row.change.after[0].kernel)
     return facts
 
 
@@ -156,8 +150,7 @@ class _Sources:
 
     def add_to(self, shown: KernelView) -> None:
         sides = list(list_sides(shown.row.places[0]))
-        is_alone = shown.is_one_sided or not shown.row.is_changed
-        if is_alone:
+        if shown.is_alone:
             sides = [next(side for side in sides if side[2])]
         kernels = [each.kernel for _, _, some in sides for each in some]
         size = sum(len(kernel.source) for kernel in kernels)
@@ -165,12 +158,12 @@ class _Sources:
             name = f"vmapdbg {self.command} --kernel {shown.row.kernel.name}"
             shown.cut = f"{size:,} characters of source are not in the page: {name} has them"
             return
-        if is_alone:
-            shown.code = lines = self._list_code(*sides[0])
+        if shown.is_alone:
+            shown.rows = [CodeRow(after=line, same=True) for line in self._list_code(*sides[0])]
         else:
             after, before = (self._list_code(*side) for side in sides)
             shown.rows = _pair_lines(before, after, {kernel.name for kernel in kernels})
-            lines = [line for row in shown.rows for line in (row.before, row.after) if line is not None]
+        lines = [line for row in shown.rows for line in (row.before, row.after) if line is not None]
         self.left = max(self.left - len(_join_lines(lines)) - _A_LINE * len(lines), 0)
 
     def _list_code(self, side: str, schedule: int, kernels: Sequence[KernelSide]) -> list[CodeLine]:

@@ -34,7 +34,6 @@ _AROUND = 12
 """In a long file, lines further than this from a line with a cost or an edit are left out."""
 _SHORT = 150
 """A file with at most so many lines is shown whole."""
-_MOST_REMARKS = 4
 
 
 @dataclass(frozen=True)
@@ -98,15 +97,6 @@ class Remark:
     after: int = 0
     example: str = ""
 
-    @property
-    def sign(self) -> str:
-        """`+` if only after has such nodes, `-` if only before has them, `~` if the counts differ, else `=`."""
-        if self.before == self.after:
-            return "="
-        if not self.before:
-            return "+"
-        return "-" if not self.after else "~"
-
 
 @dataclass
 class LineNotes:
@@ -117,7 +107,6 @@ class LineNotes:
     line: str
     cost: CostRow
     remarks: list[Remark] = field(default_factory=list[Remark])
-    more: int = 0
     findings: list[Finding] = field(default_factory=list[Finding])
     gone: list[Finding] = field(default_factory=list[Finding])
 
@@ -134,14 +123,9 @@ def collect_notes(view: View, explained: Collection[str] = ()) -> dict[str, Line
         if line not in notes:
             notes[line] = LineNotes(len(notes), line, costs.get(line) or CostRow(line, Cost(), Cost()))
     for line, remarks in _collect_remarks(view, explained).items():
-        # the most important first; of two runs only changes
-        if view.is_pair:
-            changed = (remark for remark in remarks if remark.sign != "=")
-            notes[line].remarks = sorted(changed, key=lambda remark: -abs(remark.after - remark.before))
-        else:
-            remarks.sort(key=lambda remark: -remark.after)
-            notes[line].remarks = remarks[:_MOST_REMARKS]
-            notes[line].more = sum(remark.after for remark in remarks[_MOST_REMARKS:])
+        # of two runs only changes
+        shown = (remark for remark in remarks if remark.before != remark.after or not view.is_pair)
+        notes[line].remarks = sorted(shown, key=lambda remark: (-abs(remark.after - remark.before), -remark.after))
     new, gone = view.after.findings, ()
     if view.is_pair:
         new, gone = view.diff.findings_new, view.diff.findings_gone
