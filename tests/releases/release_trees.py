@@ -45,15 +45,15 @@ def find_tree(version: str) -> Path:
 
 
 @cache
-def load_captures(version: str, **settings: str) -> dict[str, str]:
-    """Returns what captured.py says of the programs on a release, by their names, with switches of tinygrad set."""
-    return json.loads(run_on(version, HERE / "captured.py", *map(str, PROGRAMS), **NULL, **settings))
+def load_captures(version: str, target: str, **settings: str) -> dict[str, str]:
+    """Returns the captures of the programs on a release, by their names, with switches of tinygrad set."""
+    return json.loads(run_on(version, HERE / "observed.py", target, *PROGRAMS, **NULL, **settings))
 
 
 @cache
-def load_observed(version: str, name: str, **settings: str) -> Capture:
+def load_observed(version: str, name: str, target: str = "c", **settings: str) -> Capture:
     """Returns the capture of a program on a release."""
-    return parse_capture(load_captures(version, **settings)[name], name)
+    return parse_capture(load_captures(version, target, **settings)[name], name)
 
 
 def run_snippet(tree: Path, folder: Path, text: str, *command: str, **settings: str) -> CompletedProcess[str]:
@@ -63,9 +63,19 @@ def run_snippet(tree: Path, folder: Path, text: str, *command: str, **settings: 
     return run_tool(name, "snippet.py", "--tinygrad", str(tree), *options, cwd=folder, **settings)
 
 
-def run_on(version: str, script: Path, *arguments: str, **settings: str) -> str:
+def run_on(version: str, *arguments: str | Path, **settings: str) -> str:
+    """Runs Python with these arguments on a release: a script, or `-c` with code. Returns what it prints."""
     environment = {**os.environ, "PYTHONPATH": f"{find_tree(version)}{os.pathsep}{ROOT}", **settings}
-    command = [sys.executable, str(script), *arguments]
+    command = [sys.executable, *map(str, arguments)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
+
+
+def run_observed(version: str, code: str, *arguments: str) -> str:
+    """Runs code on a release that is observed by `recorder`. Returns what it prints."""
+    start = (
+        "from vmapdbg.child.listen import hooks\nfrom vmapdbg.child.listen.recorder import Recorder\n"
+        "recorder = Recorder()\nhooks.start(recorder)\n"
+    )
+    return run_on(version, "-c", start + code, *arguments, **NULL)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
-from release_trees import run_on
+from release_trees import NULL, run_observed, run_on
 
 TARGETS = ["c", "metal", "cuda", "opencl", "hip", "wgsl", "llvm"]
 SCRIPT = """
 import json, sys
-from vmapdbg.child.listen.hooks import start
-from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.releases import schedule_tensors
 from vmapdbg.child.listen.rendering import compile_kernel
-recorder = Recorder()
-start(recorder)
 from tinygrad import Tensor
 x, w = Tensor.empty(16, 16), Tensor.empty(16, 16)
 schedule_tensors([(x @ w).softmax()])
@@ -29,10 +24,8 @@ print(json.dumps(out))
 """
 
 
-def test_every_target_is_rendered(release: str, tree: Path, tmp_path: Path) -> None:
-    script = tmp_path / "render.py"
-    script.write_text(SCRIPT, encoding="utf-8")
-    said = json.loads(run_on(release, script, *TARGETS, DEV="NULL", NULL="1"))
+def test_every_target_is_rendered(release: str) -> None:
+    said = json.loads(run_observed(release, SCRIPT, *TARGETS))
     assert said["missing"] == []
     for target in TARGETS:
         assert len(said["sources"][target]) == 4
@@ -44,15 +37,15 @@ def test_every_target_is_rendered(release: str, tree: Path, tmp_path: Path) -> N
     assert len({json.dumps(said["sources"][target]) for target in TARGETS}) == len(TARGETS)
 
 
+OWN = """
+from vmapdbg.child.listen.rendering import make_renderer
+import tinygrad.renderer.cstyle as cstyle, sys
+own = type(make_renderer(sys.argv[1]))
+print(own is not own.__mro__[1], own.__mro__[1] in vars(cstyle).values())
+"""
+
+
 @pytest.mark.parametrize("target", ["metal", "hip"])
-def test_a_rendered_kernel_is_not_taken_for_the_devices(release: str, tree: Path, tmp_path: Path, target: str) -> None:
+def test_a_rendered_kernel_is_not_taken_for_the_devices(release: str, target: str) -> None:
     """tinygrad caches programs by the renderer's class: ours, without a compiler, must not be in its way."""
-    script = tmp_path / "own.py"
-    script.write_text(
-        "from vmapdbg.child.listen.rendering import make_renderer\n"
-        "import tinygrad.renderer.cstyle as cstyle, sys\n"
-        "own = type(make_renderer(sys.argv[1]))\n"
-        "print(own is not own.__mro__[1], own.__mro__[1] in vars(cstyle).values())\n",
-        encoding="utf-8",
-    )
-    assert run_on(release, script, target, DEV="NULL", NULL="1").split() == ["True", "True"]
+    assert run_on(release, "-c", OWN, target, **NULL).split() == ["True", "True"]

@@ -50,20 +50,18 @@ def render(show: Any) -> str:
     return out.getvalue()
 
 
-def test_document_is_valid_and_comes_back(capture: Capture) -> None:
+def test_document_is_valid_and_comes_back(capture: Capture, release: str) -> None:
     schema = json.loads(schema_file("capture").read_text(encoding="utf-8"))
-    assert [
-        error.message for error in Draft202012Validator(schema).iter_errors(json.loads(dump_compact(capture)))
-    ] == []
+    errors = Draft202012Validator(schema).iter_errors(json.loads(dump_compact(capture)))
+    assert [error.message for error in errors] == []
     assert parse_capture(dump_compact(capture), "again") == capture
-
-
-def test_the_capture_says_how_it_was_made(capture: Capture, release: str) -> None:
+    # it says how it was made
     assert (capture.mode, capture.patches, capture.missing) == ("observe", {}, ())
     assert capture.versions.tinygrad == release
 
 
 def test_every_realized_node_says_why_and_where(capture: Capture) -> None:
+    """Each reason has its operands, too: who asks for what, and where which range ends."""
     realized = [node.realized for node in list_nodes(capture) if node.realized is not None]
     assert realized
     for why in realized:
@@ -73,19 +71,13 @@ def test_every_realized_node_says_why_and_where(capture: Capture) -> None:
             assert reason.at is not None
             assert reason.at.text
             assert f"(indexing.py:{reason.at.line})" in why.detail
-
-
-def test_reasons_have_their_operands(capture: Capture) -> None:
-    """Who asks for what, and where which range ends: without them the reason is only a word."""
-    realized = [node.realized for node in list_nodes(capture) if node.realized is not None]
-    for reason in (reason for why in realized for reason in why.reasons):
-        if reason.rule == "consumers-disagree":
-            assert reason.axis is not None
-            assert len(reason.nodes) == len(reason.ranges) > 1
-        if reason.rule == "ending-ranges":
-            assert len(reason.nodes) == len(reason.ranges) > 0
-        if reason.rule == "source-of":
-            assert reason.nodes
+            if reason.rule == "consumers-disagree":
+                assert reason.axis is not None
+                assert len(reason.nodes) == len(reason.ranges) > 1
+            if reason.rule == "ending-ranges":
+                assert len(reason.nodes) == len(reason.ranges) > 0
+            if reason.rule == "source-of":
+                assert reason.nodes
 
 
 def test_every_buffer_says_why_and_where(capture: Capture) -> None:
@@ -103,7 +95,9 @@ def test_every_buffer_says_why_and_where(capture: Capture) -> None:
             assert int(made.decided.numbers["reduces"]) > 0
 
 
-def test_every_kernel_is_whole(capture: Capture) -> None:
+def test_every_schedule_is_whole(capture: Capture, release: str) -> None:
+    """Its kernels have all their parts and write each buffer that is kept, and its ranges belong to nodes."""
+    kinds = {"REDUCE", "WEAK" if release == "0.14.0" else "LOOP"}
     for schedule in capture.schedules:
         assert schedule.kernels
         for kernel in schedule.kernels:
@@ -114,14 +108,12 @@ def test_every_kernel_is_whole(capture: Capture) -> None:
             assert kernel.key
             assert kernel.launches == 1
             assert kernel.buffers[0].access == "write"
-
-
-def test_every_kept_buffer_is_written_by_a_kernel(capture: Capture) -> None:
-    for schedule in capture.schedules:
         written = {node for kernel in schedule.kernels for node in kernel.outputs}
         copied = {node.id for node in schedule.nodes if node.op == "COPY"}
         kept = {made.node for made in schedule.bufferizes if made.outcome == "kept"}
         assert kept <= written | copied
+        assert {r.axis_type for r in schedule.ranges} <= kinds
+        assert len({r.name for r in schedule.ranges}) == len(schedule.ranges)
 
 
 def test_every_node_is_of_the_users_program(capture: Capture) -> None:
@@ -131,13 +123,6 @@ def test_every_node_is_of_the_users_program(capture: Capture) -> None:
         assert node.line is not None
         # a number of a weak type is a node only if something computes with it
         assert not node.dtype.startswith("weakint") or node.out_ranges is not None
-
-
-def test_ranges_belong_to_nodes(capture: Capture, release: str) -> None:
-    kinds = {"REDUCE", "WEAK" if release == "0.14.0" else "LOOP"}
-    for schedule in capture.schedules:
-        assert {r.axis_type for r in schedule.ranges} <= kinds
-        assert len({r.name for r in schedule.ranges}) == len(schedule.ranges)
 
 
 def test_it_is_printed(capture: Capture, release: str) -> None:
@@ -186,6 +171,6 @@ def test_it_is_what_the_overlay_shows(name: str, tmp_path: Path) -> None:
     """On 0.12.0 with the patches off. That of user lines is in tests/cli/test_show.py."""
     program = HERE / "programs" / f"{name}.py"
     shown, _ = show_json(program, "--patches", "none", "--schedule", "all", cwd=tmp_path, **NULL)
-    (ours,) = json.loads(load_captures("0.12.0")[name])["schedules"]
+    (ours,) = json.loads(load_captures("0.12.0", "c")[name])["schedules"]
     (theirs,) = shown["schedules"]
     assert describe_schedule(ours, name) == describe_schedule(theirs, name)

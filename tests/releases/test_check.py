@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from release_trees import run_snippet
+from release_trees import RELEASES, run_snippet
 
 RIGHT = """
 from tinygrad import Tensor, Variable, dtypes
@@ -49,6 +51,13 @@ shards = Tensor.arange(4).float().contiguous().realize().shard(("CPU:0", "CPU:1"
 sharded = (shards * 2 + 1).realize()
 """
 
+
+def check(tree: Path, folder: Path, text: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return run_snippet(tree, folder, text, "check", COLUMNS="100", DEV="CPU", **settings)
+
+
+# *** programs that are right, and programs that some releases compute wrong
+
 WRONG_LINEAR = (
     "the kernel as scheduled computes it right, its linear program the same wrong values: "
     "code generation made the fault"
@@ -57,38 +66,231 @@ RIGHT_LINEAR = (
     "the kernel as scheduled and its linear program compute it right: "
     "the renderer, the compiler or the machine made the fault"
 )
+SAME_VALUES = "the kernel as scheduled computes the same wrong values: the scheduler made the fault"
 
 SOFTMAX = """
 from tinygrad import Tensor
 x = Tensor([[0.5 * i * j % 3 for i in range(32)] for j in range(8)]).realize()
 y = x.softmax().realize()
 """
+DROPPED = """
+from tinygrad import Tensor, TinyJit
+
+@TinyJit
+def fn(x, y):
+  return x.reshape(1, 2, 1).expand(1, 2, 2)[:, :, (y > 0).where(1, 0)].realize(), (x * 2 + 1).realize()
+
+for i in range(4):
+  x, y = Tensor([[1.0 + i, 2.0 + i]]).realize(), Tensor([0.5, -7.0]).realize()
+  fn(x, y)
+"""
+JOINED = """
+from tinygrad import Tensor, TinyJit
+
+@TinyJit
+def fn(x, y):
+  h = (x * 10).realize()
+  return h.reshape(1, 2, 1).expand(1, 2, 2)[:, :, (y > 0).where(1, 0)].realize()
+
+for i in range(4):
+  fn(Tensor([[1.0 + i, 2.0 + i]]).realize(), Tensor([0.5, -7.0]).realize())
+"""
+CLONED = """
+from tinygrad import Tensor, TinyJit
+
+@TinyJit
+def fn(x):
+  return (x.clone() + 1).realize()
+
+for i in range(4):
+  fn(Tensor([float(i)]).realize())
+"""
+LOST = """
+from tinygrad import Tensor, dtypes
+a = Tensor([1.0, 2.0]).realize()
+a.bitcast(dtypes.uint32).assign(Tensor([0x40800000, 0x40400000], dtype=dtypes.uint32)).realize()
+"""
+REPEATED = """
+from tinygrad import Tensor
+x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
+y = x.relu().unsqueeze(0).expand(2, 2, 3).flatten()
+z = (y / y.sum()).realize()
+"""
+BROKEN_CODE = """
+from tinygrad import Tensor
+from tinygrad.renderer.cstyle import ClangRenderer
+from tinygrad.uop import Ops
+ClangRenderer.code_for_op = {**ClangRenderer.code_for_op, Ops.SQRT: lambda x, dtype: f"({x})"}
+x = Tensor([4.0, 9.0, 16.0]).realize()
+y = ((x * 4).sqrt() + 1).realize()
+"""
+BROKEN_LOWERING = """
+import tinygrad.codegen as codegen
+from tinygrad import Tensor
+wrong = lambda sink: sink.substitute({u: u.const_like(3.5) for u in sink.toposort() if u.arg == 2.5})
+x, lower = Tensor([1.0, 2.0, 3.0]).realize(), codegen.full_rewrite_to_sink
+codegen.full_rewrite_to_sink = lambda *asked, **options: wrong(lower(*asked, **options))
+y = (x * 2.5).realize()
+"""
+BROKEN_SCHEDULE = """
+from tinygrad import Tensor
+from tinygrad.schedule import indexing
+from tinygrad.uop import Ops
+move = indexing.apply_movement_op
+indexing.apply_movement_op = lambda op, *rest: rest[-1] if op is Ops.FLIP else move(op, *rest)
+x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
+y = (x.sum(0).flip(0) / x.sum()).realize()
+"""
+ASSIGNED = """
+from tinygrad import Tensor
+from tinygrad.schedule import indexing
+from tinygrad.uop import Ops
+x, y = Tensor([1.0, 2.0, 3.0, 4.0]).contiguous().realize(), Tensor([7.0, 8.0]).realize()
+move = indexing.apply_movement_op
+indexing.apply_movement_op = lambda op, *rest: rest[-1] if op is Ops.FLIP else move(op, *rest)
+x[1:3] = y.flip(0)
+x.realize()
+"""
+# values of many kinds on two devices, each a buffer between kernels
+SHARDED_RIGHT = """from tinygrad import Tensor
+where = ("CPU:0", "CPU:1")
+a = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0], [1.0, 1.0, 2.0]]).shard(where, axis=0).realize()
+w = Tensor([[1.0, 2.0, 3.0], [0.0, 1.0, 1.0], [2.0, 1.0, 0.5]]).shard(where).realize()
+y = (a @ w).softmax(1)
+((y.sum(0, keepdim=True) * a).contiguous() + 1).sum(0).realize()
+(a.reshape(2, 2, 3).sum(1).contiguous() * 3).to("CPU").realize()
+"""
 
 
-def check(tree: Path, folder: Path, text: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    return run_snippet(tree, folder, text, "check", COLUMNS="100", DEV="CPU", **settings)
+@dataclass(frozen=True)
+class Case:
+    """A program, the releases that compute it wrong, and what `check` prints: then (`found`), otherwise (`right`), and
+    on no release (`never`)."""
+
+    text: str
+    wrong_on: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
+    right: tuple[str, ...] = ("all right",)
+    never: tuple[str, ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
 
 
-def test_right_values_are_right_and_all_are_compared(tree: Path, tmp_path: Path) -> None:
-    done = check(tree, tmp_path, RIGHT)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "outputs, all right" in done.stdout
-    assert "compared with the numpy reference" in done.stdout
-    assert "not checked" not in done.stdout, done.stdout
+def plant(text: str, line: int, blamed: str) -> Case:
+    """Returns the case of a fault that is planted on each release."""
+    return Case(text, RELEASES, (blamed, f"[snippet.py:{line}] wrong in the same way"))
 
 
-@pytest.mark.parametrize("fusion", ["0", "2"])
-def test_the_softmax_that_one_release_computes_wrong(release: str, tree: Path, tmp_path: Path, fusion: str) -> None:
-    """0.14.0 with PCONTIG=2 resets the accumulator in the loop that adds to it."""
-    done = check(tree, tmp_path, SOFTMAX, PCONTIG=fusion)
-    is_wrong = release == "0.14.0" and fusion == "2"
+REPLAY = "by TinyJit snippet.py:10 output 0 (1, 2, 2) float: 4 of 4 elements wrong"
+CASES = {
+    "right": Case(RIGHT, right=("outputs, all right", "compared with the numpy reference"), never=("not checked",)),
+    "softmax": Case(SOFTMAX, settings={"PCONTIG": "0"}),
+    # 0.14.0 resets the accumulator in the loop that adds to it
+    "fused softmax": Case(
+        SOFTMAX,
+        ("0.14.0",),
+        ("snippet.py:4 output 0 (8, 32) float: 256 of 256 elements wrong", "first wrong buffer: STORE", WRONG_LINEAR),
+        settings={"PCONTIG": "2"},
+    ),
+    # 0.12 and 0.13 give a kernel of the replay the buffer of another input
+    "dropped input of a replay": Case(
+        DROPPED, ("0.12.0", "0.13.0"), (f"replay 1 {REPLAY}", "first at [0, 0, 0]: 0.5, should be 3.0")
+    ),
+    # from 0.13 on what one schedule of a replay hands to another has memory of its own in each replay
+    "joined schedules of a replay": Case(
+        JOINED,
+        ("0.12.0", "0.13.0"),
+        (f"replay 2 {REPLAY}", "first at [0, 0, 0]: 0.5, should be 40.0"),
+        never=("replays of it",),
+    ),
+    # from 0.13 on a clone is an assign to a buffer; the snippet does not hold it, and replays do not use it
+    "private memory of a replay": Case(CLONED, right=("outputs, all right",)),
+    # 0.12 writes through a BITCAST to memory that is never read
+    "lost assign": Case(LOST, ("0.12.0",), ("no kernel writes to it: the scheduler lost the assign",), right=()),
+    # code generation of 0.12 sums up what is repeated too often
+    "first wrong buffer": Case(
+        REPEATED,
+        ("0.12.0",),
+        (
+            "first wrong buffer: REDUCE_AXIS",
+            "wrong, first at [0]: 126.0, should be 42.0",
+            WRONG_LINEAR,
+            "realized: ending-ranges: r0 ends at EXPAND 16 (indexing.py:",
+        ),
+    ),
+    "renderer": plant(BROKEN_CODE, 7, RIGHT_LINEAR),
+    "code generation": plant(BROKEN_LOWERING, 7, WRONG_LINEAR),
+    "scheduler": plant(BROKEN_SCHEDULE, 8, SAME_VALUES),
+    "write to a part of a buffer": Case(ASSIGNED, RELEASES, ("first wrong buffer: ", SAME_VALUES)),
+    "several devices": Case(SHARDED_RIGHT, never=("not checked",)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_right_and_what_is_wrong(name: str, release: str, tree: Path, tmp_path: Path) -> None:
+    case = CASES[name]
+    done = check(tree, tmp_path, case.text, **case.settings)
+    is_wrong = release in case.wrong_on
     assert done.returncode == int(is_wrong), done.stdout + done.stderr
-    if is_wrong:
-        text = " ".join(done.stdout.split())
-        assert "snippet.py:4 output 0 (8, 32) float: 256 of 256 elements wrong" in text
-        assert "first wrong buffer: STORE" in text
-        assert WRONG_LINEAR in text
+    said = " ".join(done.stdout.split())
+    for words in case.found:
+        assert (words in said) == is_wrong, said
+    for words in case.right:
+        assert (words in said) != is_wrong, said
+    assert not any(words in said for words in case.never), said
 
+
+# *** what only some releases do
+
+REPLAYED = """
+from tinygrad import Tensor, TinyJit
+
+@TinyJit
+def double(x):
+  return (x * 2).realize()
+
+for i in range(4):
+  double(Tensor([float(i)]).realize())
+"""
+
+
+def test_replays_are_compared(release: str, tree: Path, tmp_path: Path) -> None:
+    """From 0.13 on the call that is captured runs as a replay, and is not compared itself."""
+    done = check(tree, tmp_path, REPLAYED)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = " ".join(done.stdout.split())
+    count = 8 if release == "0.12.0" else 7
+    assert f"{count} outputs, all right" in text
+    assert ("TinyJit captures it, and runs it later" in text) == (release != "0.12.0")
+    assert "replays" not in text
+
+
+# a product that a rewrite makes a sum of, on each of two devices, between right values; then all-reduced
+SHARDED = """from tinygrad import Tensor, dtypes
+from tinygrad.schedule import rangeify
+from tinygrad.uop.ops import Ops, PatternMatcher, UPat
+where = ("CPU:0", "CPU:1")
+a = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0], [1.0, 1.0, 2.0]]).shard(where, axis=0).realize()
+def change(x, c):
+  return x + c if c.arg == 5.0 and dtypes.is_float(x.dtype) else None
+rangeify.symbolic = PatternMatcher([(UPat(Ops.MUL, src=[UPat.var("x"), UPat.cvar("c")]), change)]) + rangeify.symbolic
+right = (a + 1).sum(1, keepdim=True).contiguous()
+wrong = (a - right * 5).contiguous()
+(wrong + right).sum().realize()
+"""
+
+
+def test_the_first_wrong_buffer_on_several_devices_is_named(release: str, tree: Path, tmp_path: Path) -> None:
+    done = check(tree, tmp_path, SHARDED)
+    assert done.returncode == 1, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert re.search(r"first wrong buffer: \w+ \d+ \(2, 2, 3\) float, written by \S+ #1", said), said
+    assert "[snippet.py:10]" in said
+    # from 0.13 on one call runs a kernel on all devices
+    told = "the kernel as scheduled computes the same wrong values" in said
+    assert told == (release == "0.12.0")
+
+
+# *** processes that die
 
 DIES = """
 from tinygrad import Tensor
@@ -121,234 +323,19 @@ def test_what_ran_before_a_process_dies_is_compared(ends: str, words: str, tree:
     assert f"vmapdbg: snippet.py {words}" in done.stderr
 
 
-REPLAYED = """
-from tinygrad import Tensor, TinyJit
-
-@TinyJit
-def double(x):
-  return (x * 2).realize()
-
-for i in range(4):
-  double(Tensor([float(i)]).realize())
-"""
+# more memory than there is
+TOO_LARGE = "(Tensor([1.0, 2.0]).pad((0, 1 << 45)) + 1).realize()"
 
 
-def test_replays_are_compared(release: str, tree: Path, tmp_path: Path) -> None:
-    """From 0.13 on the call that is captured runs as a replay, and is not compared itself."""
-    done = check(tree, tmp_path, REPLAYED)
-    assert done.returncode == 0, done.stdout + done.stderr
-    text = " ".join(done.stdout.split())
-    count = 8 if release == "0.12.0" else 7
-    assert f"{count} outputs, all right" in text
-    assert ("TinyJit captures it, and runs it later" in text) == (release != "0.12.0")
-    assert "replays" not in text
+def test_the_kernel_whose_launch_raises_is_named(tree: Path, tmp_path: Path) -> None:
+    done = check(tree, tmp_path, f"from tinygrad import Tensor\n{TOO_LARGE}\n")
+    assert done.returncode == 3
+    assert "failed: OSError: [Errno 12] Cannot allocate memory" in done.stdout
+    assert "in kernel E_" in done.stdout
 
 
-DROPPED = """
-from tinygrad import Tensor, TinyJit
-
-@TinyJit
-def fn(x, y):
-  return x.reshape(1, 2, 1).expand(1, 2, 2)[:, :, (y > 0).where(1, 0)].realize(), (x * 2 + 1).realize()
-
-for i in range(4):
-  x, y = Tensor([[1.0 + i, 2.0 + i]]).realize(), Tensor([0.5, -7.0]).realize()
-  fn(x, y)
-"""
-
-
-def test_a_replay_that_reads_the_wrong_buffer_is_found(release: str, tree: Path, tmp_path: Path) -> None:
-    """0.12 and 0.13 give a kernel of the replay the buffer of another input."""
-    done = check(tree, tmp_path, DROPPED)
-    is_wrong = release != "0.14.0"
-    assert done.returncode == int(is_wrong), done.stdout + done.stderr
-    if is_wrong:
-        text = " ".join(done.stdout.split())
-        assert "replay 1 by TinyJit snippet.py:10 output 0 (1, 2, 2) float: 4 of 4 elements wrong" in text
-        assert "first at [0, 0, 0]: 0.5, should be 3.0" in text
-
-
-JOINED = """
-from tinygrad import Tensor, TinyJit
-
-@TinyJit
-def fn(x, y):
-  h = (x * 10).realize()
-  return h.reshape(1, 2, 1).expand(1, 2, 2)[:, :, (y > 0).where(1, 0)].realize()
-
-for i in range(4):
-  fn(Tensor([[1.0 + i, 2.0 + i]]).realize(), Tensor([0.5, -7.0]).realize())
-"""
-
-
-def test_what_one_schedule_of_a_replay_hands_to_another_is_followed(release: str, tree: Path, tmp_path: Path) -> None:
-    """From 0.13 on it has memory of its own in each replay."""
-    done = check(tree, tmp_path, JOINED)
-    is_wrong = release != "0.14.0"
-    assert done.returncode == int(is_wrong), done.stdout + done.stderr
-    text = " ".join(done.stdout.split())
-    assert "replays of it" not in text
-    if is_wrong:
-        assert "replay 2 by TinyJit snippet.py:10 output 0 (1, 2, 2) float: 4 of 4 elements wrong" in text
-        assert "first at [0, 0, 0]: 0.5, should be 40.0" in text
-
-
-CLONED = """
-from tinygrad import Tensor, TinyJit
-
-@TinyJit
-def fn(x):
-  return (x.clone() + 1).realize()
-
-for i in range(4):
-  fn(Tensor([float(i)]).realize())
-"""
-
-
-def test_private_memory_of_a_replay_is_not_searched_elsewhere(tree: Path, tmp_path: Path) -> None:
-    """From 0.13 on a clone is an assign to a buffer; the snippet does not hold it, and replays do not use it."""
-    done = check(tree, tmp_path, CLONED)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "outputs, all right" in " ".join(done.stdout.split())
-
-
-LOST = """
-from tinygrad import Tensor, dtypes
-a = Tensor([1.0, 2.0]).realize()
-a.bitcast(dtypes.uint32).assign(Tensor([0x40800000, 0x40400000], dtype=dtypes.uint32)).realize()
-"""
-
-
-def test_an_assign_that_no_kernel_makes(release: str, tree: Path, tmp_path: Path) -> None:
-    """0.12 writes through a BITCAST to memory that is never read."""
-    done = check(tree, tmp_path, LOST)
-    is_lost = "no kernel writes to it: the scheduler lost the assign" in " ".join(done.stdout.split())
-    assert is_lost == (release == "0.12.0"), done.stdout + done.stderr
-    assert done.returncode == int(is_lost)
-
-
-REPEATED = """
-from tinygrad import Tensor
-x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
-y = x.relu().unsqueeze(0).expand(2, 2, 3).flatten()
-z = (y / y.sum()).realize()
-"""
-
-
-def test_the_first_wrong_buffer_is_named(release: str, tree: Path, tmp_path: Path) -> None:
-    """Code generation of 0.12 sums up what is repeated too often."""
-    done = check(tree, tmp_path, REPEATED)
-    assert done.returncode == int(release == "0.12.0"), done.stdout + done.stderr
-    if release == "0.12.0":
-        text = " ".join(done.stdout.split())
-        assert "first wrong buffer: REDUCE_AXIS" in text
-        assert "wrong, first at [0]: 126.0, should be 42.0" in text
-        assert WRONG_LINEAR in text
-        assert "realized: ending-ranges: r0 ends at EXPAND 16 (indexing.py:" in text
-
-
-BROKEN_CODE = """
-from tinygrad import Tensor
-from tinygrad.renderer.cstyle import ClangRenderer
-from tinygrad.uop import Ops
-ClangRenderer.code_for_op = {**ClangRenderer.code_for_op, Ops.SQRT: lambda x, dtype: f"({x})"}
-x = Tensor([4.0, 9.0, 16.0]).realize()
-y = ((x * 4).sqrt() + 1).realize()
-"""
-
-BROKEN_LOWERING = """
-import tinygrad.codegen as codegen
-from tinygrad import Tensor
-wrong = lambda sink: sink.substitute({u: u.const_like(3.5) for u in sink.toposort() if u.arg == 2.5})
-x, lower = Tensor([1.0, 2.0, 3.0]).realize(), codegen.full_rewrite_to_sink
-codegen.full_rewrite_to_sink = lambda *asked, **options: wrong(lower(*asked, **options))
-y = (x * 2.5).realize()
-"""
-
-BROKEN_SCHEDULE = """
-from tinygrad import Tensor
-from tinygrad.schedule import indexing
-from tinygrad.uop import Ops
-move = indexing.apply_movement_op
-indexing.apply_movement_op = lambda op, *rest: rest[-1] if op is Ops.FLIP else move(op, *rest)
-x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
-y = (x.sum(0).flip(0) / x.sum()).realize()
-"""
-SAME_VALUES = "the kernel as scheduled computes the same wrong values: the scheduler made the fault"
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "told"),
-    [(BROKEN_CODE, 7, RIGHT_LINEAR), (BROKEN_LOWERING, 7, WRONG_LINEAR), (BROKEN_SCHEDULE, 8, SAME_VALUES)],
-    ids=["renderer", "code generation", "scheduler"],
-)
-def test_who_made_a_fault_that_is_planted(text: str, line: int, told: str, tree: Path, tmp_path: Path) -> None:
-    done = check(tree, tmp_path, text)
-    assert done.returncode == 1, done.stdout + done.stderr
-    printed = " ".join(done.stdout.split())
-    assert told in printed, printed
-    assert f"[snippet.py:{line}] wrong in the same way" in printed
-
-
-ASSIGNED = """
-from tinygrad import Tensor
-from tinygrad.schedule import indexing
-from tinygrad.uop import Ops
-x, y = Tensor([1.0, 2.0, 3.0, 4.0]).contiguous().realize(), Tensor([7.0, 8.0]).realize()
-move = indexing.apply_movement_op
-indexing.apply_movement_op = lambda op, *rest: rest[-1] if op is Ops.FLIP else move(op, *rest)
-x[1:3] = y.flip(0)
-x.realize()
-"""
-
-
-def test_a_wrong_write_to_a_part_of_a_buffer_is_named(tree: Path, tmp_path: Path) -> None:
-    done = check(tree, tmp_path, ASSIGNED)
-    assert done.returncode == 1, done.stdout + done.stderr
-    printed = " ".join(done.stdout.split())
-    assert "first wrong buffer: " in printed, printed
-    assert SAME_VALUES in printed, printed
-
-
-# a product that a rewrite makes a sum of, on each of two devices, between right values; then all-reduced
-SHARDED = """from tinygrad import Tensor, dtypes
-from tinygrad.schedule import rangeify
-from tinygrad.uop.ops import Ops, PatternMatcher, UPat
-where = ("CPU:0", "CPU:1")
-a = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0], [1.0, 1.0, 2.0]]).shard(where, axis=0).realize()
-def change(x, c):
-  return x + c if c.arg == 5.0 and dtypes.is_float(x.dtype) else None
-rangeify.symbolic = PatternMatcher([(UPat(Ops.MUL, src=[UPat.var("x"), UPat.cvar("c")]), change)]) + rangeify.symbolic
-right = (a + 1).sum(1, keepdim=True).contiguous()
-wrong = (a - right * 5).contiguous()
-(wrong + right).sum().realize()
-"""
-
-
-def test_the_first_wrong_buffer_on_several_devices_is_named(release: str, tree: Path, tmp_path: Path) -> None:
-    done = check(tree, tmp_path, SHARDED)
-    assert done.returncode == 1, done.stdout + done.stderr
-    said = " ".join(done.stdout.split())
-    assert re.search(r"first wrong buffer: \w+ \d+ \(2, 2, 3\) float, written by \S+ #1", said), said
-    assert "[snippet.py:10]" in said
-    # from 0.13 on one call runs a kernel on all devices
-    told = "the kernel as scheduled computes the same wrong values" in said
-    assert told == (release == "0.12.0")
-
-
-# values of many kinds on two devices, each a buffer between kernels
-SHARDED_RIGHT = """from tinygrad import Tensor
-where = ("CPU:0", "CPU:1")
-a = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0], [1.0, 1.0, 2.0]]).shard(where, axis=0).realize()
-w = Tensor([[1.0, 2.0, 3.0], [0.0, 1.0, 1.0], [2.0, 1.0, 0.5]]).shard(where).realize()
-y = (a @ w).softmax(1)
-((y.sum(0, keepdim=True) * a).contiguous() + 1).sum(0).realize()
-(a.reshape(2, 2, 3).sum(1).contiguous() * 3).to("CPU").realize()
-"""
-
-
-def test_tensors_on_several_devices_are_compared(tree: Path, tmp_path: Path) -> None:
-    done = check(tree, tmp_path, SHARDED_RIGHT)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "all right" in done.stdout
-    assert "not checked" not in done.stdout, done.stdout
+def test_a_launch_that_raised_is_not_what_the_process_died_in(tree: Path, tmp_path: Path) -> None:
+    lines = ["import ctypes", "from tinygrad import Tensor", "try:", f"    {TOO_LARGE}", "except OSError:"]
+    done = run_snippet(tree, tmp_path, "\n".join([*lines, "    ctypes.string_at(0)", ""]), "show", "--json", DEV="CPU")
+    assert done.returncode == 4
+    assert json.loads(done.stdout)["error"]["message"] == "snippet.py was killed by SIGSEGV"

@@ -20,45 +20,16 @@ SUITE = """from tinygrad import Tensor
 def test_sum():
     assert Tensor([1, 2]).sum().item() == 3
 """
-PLUGIN = """from tinygrad import Tensor
-def test_sum(capture, assert_no_findings):
-    x = Tensor([1.0, 2.0]).realize()
-    with capture() as c:
-        x.sum().realize()
-    assert c.kernels
-    assert_no_findings()
-"""
-Done = tuple[int, str]
-Run = Callable[..., Done]
-
-
-def show(run: Run) -> bool:
-    code, out = run("show", "snippet.py")
-    return (code == 0 and "STORE" in out) or "REDUCE" in out
+Run = Callable[..., tuple[int, str]]
 
 
 def graph(run: Run) -> bool:
     return run("graph", "snippet.py", "-o", "out.dot")[0] == 0 and Path("out.dot").exists()
 
 
-def show_time(run: Run) -> bool:
-    code, out = run("show", "snippet.py", "--time", "--json")
-    return code == 0 and '"launches": 1,\n      "median": ' in out
-
-
 def report(run: Run) -> bool:
     code, _ = run("report", "snippet.py", "-o", "out.html")
     return code == 0 and "snippet.py" in Path("out.html").read_text(encoding="utf-8")
-
-
-def why(run: Run) -> bool:
-    code, out = run("why", "snippet.py:3", "snippet.py")
-    return code == 0 and "(indexing.py:" in out
-
-
-def why_value(run: Run) -> bool:
-    code, out = run("why", "--value", "snippet.py")
-    return code == 0 and "2 outputs, right after every pass" in out
 
 
 def diff(run: Run) -> bool:
@@ -67,52 +38,41 @@ def diff(run: Run) -> bool:
     return run("diff", "snippet.py", "--baseline", "other.json", "--exit-code")[0] == 1
 
 
-def lint(run: Run) -> bool:
-    code, out = run("lint", "snippet.py")
-    return code == 0 and "no finding in" in out
-
-
-def check(run: Run) -> bool:
-    code, out = run("check", "snippet.py")
-    return code == 0 and "all right" in out
-
-
 def bisect_decisions(run: Run) -> bool:
     code, out = run("bisect", "snippet.py", "--decisions", "--by", "3 kernels", "--runs", "8")
     return code in (0, 1) and "runs, by 3 kernels" in out
 
 
-def run_lint(run: Run) -> bool:
-    code, out = run("run", "--lint", "snippet.py")
-    return code == 0 and re.search(r"no finding in [1-9]\d* kernels", out) is not None
-
-
 def run_save(run: Run) -> bool:
-    Path("test_suite.py").write_text(SUITE, encoding="utf-8")
-    code, out = run("run", "--save", "saved", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_suite.py")
+    code, out = run("run", "--save", "saved", *PYTEST)
     return code == 0 and "saved 1 test," in out and run("diff", "saved", "saved", "--exit-code")[0] == 0
 
 
-def run_check(run: Run) -> bool:
-    Path("test_suite.py").write_text(SUITE, encoding="utf-8")
-    code, out = run("run", "--check", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_suite.py")
-    return code == 0 and re.search(r"[1-9]\d* values?, all right", out) is not None
+def prints(words: str, *arguments: str) -> Callable[[Run], bool]:
+    """Returns a check that a command ends well and prints a match of the expression `words`."""
+
+    def check(run: Run) -> bool:
+        code, out = run(*arguments)
+        return code == 0 and re.search(words, out) is not None
+
+    return check
 
 
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_suite.py")
 COMMANDS: dict[str, Callable[[Run], bool]] = {
-    "show": show,
-    "show --time": show_time,
+    "show": prints("STORE|REDUCE", "show", "snippet.py"),
+    "show --time": prints(r'"launches": 1,\n      "median": ', "show", "snippet.py", "--time", "--json"),
     "graph": graph,
     "report": report,
-    "why": why,
-    "why --value": why_value,
+    "why": prints(r"\(indexing.py:", "why", "snippet.py:3", "snippet.py"),
+    "why --value": prints("2 outputs, right after every pass", "why", "--value", "snippet.py"),
     "diff": diff,
-    "lint": lint,
-    "check": check,
+    "lint": prints("no finding in", "lint", "snippet.py"),
+    "check": prints("all right", "check", "snippet.py"),
     "bisect --decisions": bisect_decisions,
-    "run --lint": run_lint,
+    "run --lint": prints(r"no finding in [1-9]\d* kernels", "run", "--lint", "snippet.py"),
     "run --save": run_save,
-    "run --check": run_check,
+    "run --check": prints(r"[1-9]\d* values?, all right", "run", "--check", *PYTEST),
 }
 
 
@@ -142,8 +102,9 @@ def test_the_table_of_the_document_holds(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("snippet.py").write_text(SNIPPET, encoding="utf-8")
+    Path("test_suite.py").write_text(SUITE, encoding="utf-8")
 
-    def run(*arguments: str) -> Done:
+    def run(*arguments: str) -> tuple[int, str]:
         first, *rest = arguments
         done = run_tool(first, "--tinygrad", str(tree), *rest, cwd=tmp_path)
         # a saved run, or a saved capture, names no tinygrad

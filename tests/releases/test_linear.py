@@ -7,19 +7,21 @@ import json
 from pathlib import Path
 
 import pytest
-from release_trees import HERE, run_on
+from release_trees import HERE, NULL, run_on
 from tool import run_tool
 
-SMALL = ["softmax", "layernorm", "conv", "argmax", "logsumexp", "stack_index", "cumsum", "shared_sum", "batchnorm"]
+NAMES = ("softmax", "layernorm", "conv", "argmax", "logsumexp", "stack_index", "cumsum", "shared_sum", "batchnorm")
+SMALL = [HERE / "programs" / f"{name}.py" for name in NAMES]
 
 
 @pytest.mark.parametrize("target", ["c", "metal"])
-def test_the_view_is_what_the_kernel_does(release: str, tree: Path, target: str) -> None:
-    programs = [str(HERE / "programs" / f"{name}.py") for name in SMALL]
-    kernels = json.loads(run_on(release, HERE / "linear_view.py", target, *programs, DEV="NULL", NULL="1"))
+def test_the_view_is_what_the_kernel_does(release: str, target: str) -> None:
+    """tinygrad's PYTHON device computes the AST by the linear program, too, with vectors, gates and threads of a group:
+    whole, and with loops fixed to single steps."""
+    kernels = json.loads(run_on(release, HERE / "kernels.py", target, *SMALL, **NULL))
     assert len(kernels) > 15
     for kernel in kernels:
-        said, name = kernel["said"], kernel["of"]
+        said, ran, name = kernel["said"], kernel["ran"], kernel["of"]
         assert sorted(map(int, said["written"])) == sorted(said["outs"]), name
         assert said["read"] == sorted(said["ins"]), name
         for slot, (elements, lowest, highest) in said["written"].items():
@@ -28,17 +30,8 @@ def test_the_view_is_what_the_kernel_does(release: str, tree: Path, target: str)
         assert said["outside"] == [], name
         assert said["open"] == [], name
         assert said["trips"] > 0, name
-
-
-@pytest.mark.parametrize("target", ["c", "metal"])
-def test_the_python_device_computes_the_ast(release: str, tree: Path, target: str) -> None:
-    """Vectors, gates and threads of a group included; run whole, and with its loops fixed to single steps."""
-    programs = [str(HERE / "programs" / f"{name}.py") for name in SMALL]
-    kernels = json.loads(run_on(release, HERE / "run_kernels.py", target, *programs, DEV="NULL", NULL="1"))
-    assert len(kernels) > 15
-    for kernel in kernels:
-        assert (kernel["whole"], kernel["parts"]) == (True, True), kernel["of"]
-        assert kernel["computed"] > 1, kernel["of"]
+        assert (ran["whole"], ran["parts"]) == (True, True), name
+        assert ran["computed"] > 1, name
 
 
 AT_A_VARIABLE = """

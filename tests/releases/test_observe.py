@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
-from release_trees import HERE, NULL, PROGRAMS, load_observed, run_on
+from release_trees import HERE, PROGRAMS, load_observed, run_observed, run_on
 
 
 def test_kernels_are_stock_to_the_key(release: str, tree: Path) -> None:
-    stock = json.loads(run_on(release, HERE / "observed.py", *map(str, PROGRAMS)))
+    stock = json.loads(run_on(release, HERE / "observed.py", "keys", *PROGRAMS))
     assert Path(stock["tinygrad"]).is_relative_to(tree)
     for name, keys in stock["keys"].items():
         schedules = load_observed(release, name).schedules
@@ -17,11 +18,7 @@ def test_kernels_are_stock_to_the_key(release: str, tree: Path) -> None:
 
 
 CACHED = """
-from vmapdbg.child.listen.hooks import start
-from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.releases import schedule_tensors
-recorder = Recorder()
-start(recorder)
 from tinygrad import Tensor
 from tinygrad.helpers import Context
 for level in (0, 2):
@@ -33,11 +30,9 @@ print(first.cached, first.not_in_key, second.cached, second.not_in_key, second.p
 """
 
 
-def test_a_cached_schedule_lists_facts_that_are_not_in_its_key(release: str, tree: Path, tmp_path: Path) -> None:
+def test_a_cached_schedule_lists_facts_that_are_not_in_its_key(release: str) -> None:
     """Upstream's own TestPcontig passes only because PCONTIG is not in the key."""
-    script = tmp_path / "cached.py"
-    script.write_text(CACHED, encoding="utf-8")
-    said = run_on(release, script, DEV="NULL", NULL="1").split("\n")[0]
+    said = run_observed(release, CACHED).split("\n")[0]
     assert said == "False {} True {'PCONTIG': (0, 2)} True"
 
 
@@ -50,10 +45,6 @@ def test_no_bytecode_is_left_in_the_tree(release: str, tree: Path) -> None:
 
 
 FREES = """
-from vmapdbg.child.listen.hooks import start
-from vmapdbg.child.listen.recorder import Recorder
-recorder = Recorder()
-start(recorder)
 from tinygrad import Tensor
 from tinygrad.helpers import GlobalCounters
 before = GlobalCounters.mem_used
@@ -62,8 +53,14 @@ print(GlobalCounters.mem_used - before, len(recorder.schedules))
 """
 
 
-def test_memory_that_is_no_longer_used_is_freed(release: str, tmp_path: Path) -> None:
+def test_memory_that_is_no_longer_used_is_freed(release: str) -> None:
     """What is kept of a schedule keeps none of its buffers."""
-    script = tmp_path / "frees.py"
-    script.write_text(FREES, encoding="utf-8")
-    assert run_on(release, script, **NULL).split() == ["0", "1"]
+    assert run_observed(release, FREES).split() == ["0", "1"]
+
+
+def test_switches_can_be_read_without_tinygrad(release: str) -> None:
+    """They are in the evidence of `check`, which the numpy reference takes in a process of its own."""
+    code = "import pickle\nfrom vmapdbg.child.memory import read_switches\nprint(pickle.dumps(read_switches()).hex())"
+    switches = pickle.loads(bytes.fromhex(run_on(release, "-c", code, DEV="CPU")))
+    assert switches["PCONTIG"] == 0
+    assert {type(value) for value in switches.values()} <= {int, bool, str}
