@@ -16,7 +16,7 @@ from typing import Any
 from vmapdbg.child.listen.decisions import RETURNED, instrument
 from vmapdbg.child.listen.launches import Watched
 from vmapdbg.child.listen.recorder import Recorder
-from vmapdbg.child.listen.user_lines import UserLines, set_internal_folders
+from vmapdbg.child.listen.user_lines import set_internal_folders
 from vmapdbg.install.overlay import OVERLAY_PACKAGE, get_state, is_installed, overlay_dir, tinygrad_finder
 
 # the modules whose functions decide: theirs and ours
@@ -112,10 +112,10 @@ class _Hooks:
     def ready(self, module: ModuleType) -> None:
         """Puts on every hook whose name this module defines. It ran and is patched; no importer sees it yet."""
         lines = self.recorder.lines
-        if lines is not None and module.__name__ == _OVERLAY_GRAPH:
+        if module.__name__ == _OVERLAY_GRAPH:
             # the overlay makes a few graphs without a rewrite: their nodes have the lines of the nodes they replace
             put_after(module, "replace_nodes", lambda replaced, *_: lines.take_over(replaced))
-        if lines is not None and module.__name__ == _OVERLAY_SCOPES:
+        if module.__name__ == _OVERLAY_SCOPES:
             report = lines.follow_tags
             put_after(module, "prepare_scopes", lambda made, _, toposort, *__: report(toposort, made.toposort()))
         if not module.__name__.startswith("tinygrad."):
@@ -132,18 +132,16 @@ class _Hooks:
             for name, (_, part) in self._hooks.items():
                 if part and name not in self._put:
                     self.recorder.leave_out(part, f"this tinygrad has no {name}")
-            if self.recorder.lines is not None:
-                self.recorder.lines.begin()
+            self.recorder.lines.begin()
             self.tensor_ready(module)
 
     # *** what is watched
 
     def _watch_making(self, module: ModuleType) -> None:
-        lines = UserLines(os.path.dirname(os.path.dirname(os.path.abspath(module.__file__ or ""))))
-        self.recorder.lines = lines
+        set_internal_folders(os.path.dirname(os.path.dirname(os.path.abspath(module.__file__ or ""))))
         meta: Any = vars(module)["UOpMetaClass"]
         make = meta.__call__
-        noting = lines.noting(make)
+        noting = self.recorder.lines.noting(make)
 
         def set_making(notes: bool) -> None:
             meta.__call__ = noting if notes else make
@@ -153,8 +151,6 @@ class _Hooks:
 
     def _watch_gradient(self, module: Any) -> None:
         lines = self.recorder.lines
-        if lines is None:
-            return
         module.pm_gradient = Watched(module.pm_gradient, lines.holding_gradient)
 
         def on_gradient(compute: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -221,7 +217,7 @@ class _Hooks:
     ) -> Any:
         """Runs a function of `_INTERNAL`: the UOps that it makes belong to no line of the user."""
         lines = self.recorder.lines
-        if is_first and lines is not None:
+        if is_first:
             lines.followed = {}
         if not self._quiet:
             self._set_making(False)
@@ -234,6 +230,6 @@ class _Hooks:
             self._lowering -= is_lowering
             if not self._quiet:
                 self._set_making(True)
-                if is_lowering and lines is not None:
+                if is_lowering:
                     # a UOp that is kept keeps its memory, too
                     lines.followed = {}

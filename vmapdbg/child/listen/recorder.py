@@ -30,7 +30,7 @@ class Recorder:
         self.missing: list[str] = []
         # with the overlay a part that cannot be observed is an error: the release is known
         self.is_strict = False
-        self.lines: UserLines | None = None
+        self.lines = UserLines()
         # the scheduler's switches, each with a `value`
         self.switches: dict[str, Any] = {}
         self._by_key: dict[bytes, PassRecord] = {}
@@ -66,8 +66,7 @@ class Recorder:
     def forget(self) -> None:
         """Lets go of every UOp."""
         self.schedules, self._by_key, self._pass, self._unsplit = [], {}, None, {}
-        if self.lines is not None:
-            self.lines.followed = {}
+        self.lines.followed = {}
 
     def _read_settings(self) -> dict[str, Any]:
         return {name: switch.value for name, switch in self.switches.items()}
@@ -104,8 +103,7 @@ class Recorder:
         if self.is_paused:
             return
         passed.settings = self._read_settings()
-        if self.lines is not None:
-            passed.origins = self.lines.find_origins(passed.toposort, passed.consumers)
+        passed.origins = self.lines.find_origins(passed.toposort, passed.consumers)
         if not self.schedules or self.schedules[-1].cached or self.schedules[-1].passed is not None:
             # with its cache switched off, tinygrad does not look a schedule up
             self.schedules.append(ScheduleRecord(find_user_line(), b""))
@@ -141,7 +139,7 @@ class Recorder:
         """A rewrite is done: `replaced` maps each UOp it went through to its replacement."""
         if self.current is not None:
             self.current.rewritten(replaced)
-        elif self.lines is not None:
+        else:
             self.lines.follow(replaced)
 
     def schedule_created(self, graph: UOp, created: Any) -> None:

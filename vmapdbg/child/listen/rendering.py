@@ -63,10 +63,7 @@ def compile_kernel(ast: UOp, target: str) -> CompiledKernel:
     else:
         parts = {part.op.name: part for part in program.src}
         info, source, uops = program.arg, parts["SOURCE"].arg, parts["LINEAR"].src
-    local_size = info.local_size
-    if local_size is not None:
-        local_size = tuple(local_size)
-    sizes = tuple(info.global_size), local_size
+    sizes = tuple(info.global_size), info.local_size
     return CompiledKernel(info.function_name, source, *sizes, tuple(info.outs), tuple(info.ins), tuple(uops))
 
 

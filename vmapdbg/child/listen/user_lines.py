@@ -93,8 +93,7 @@ def _origin(file: str, line: int, method: str | None) -> Origin:
 class UserLines:
     """Notes and follows the origins of UOps."""
 
-    def __init__(self, tinygrad_folder: str) -> None:
-        set_internal_folders(tinygrad_folder)
+    def __init__(self) -> None:
         # UOps that rewrites of the current schedule created from the user's UOps -> origin
         self.followed: dict[UOp, Origin] = {}
         # the origin of a UOp that is made now: none while tinygrad is imported, which makes thousands
