@@ -32,9 +32,6 @@ MOST_SECONDS = 60
 """How long the steps of a pass are evaluated."""
 _MOST_REWRITES = 1000
 """How many rewrites of one node are looked at."""
-_MOST_CHARACTERS = 100
-"""How long the text of a UOp is at most."""
-_MOST_DEPTH = 6
 _NAMED = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL"})
 _HIDDEN = frozenset({"DEVICE", "UNIQUE", "LUNIQUE"})
 _FINE = "float"
@@ -292,13 +289,8 @@ def find_rule_of(run: PassRun, old: UOp, new: UOp) -> str | None:
     return find_rule(run.context, (run.context.pm, run.context.bpm), old, fits)
 
 
-def describe_uop(u: UOp) -> str:
-    """Returns an expression of a UOp, as deep as the room allows."""
-    texts = (_render(u, depth) for depth in reversed(range(1, _MOST_DEPTH + 1)))
-    return next((text for text in texts if len(text) <= _MOST_CHARACTERS), _render(u, 1)[:_MOST_CHARACTERS])
-
-
-def _render(u: UOp, depth: int) -> str:
+def describe_uop(u: UOp, depth: int = 4) -> str:
+    """Returns an expression of a UOp with the ops down to `depth` levels below it."""
     op = u.op.name
     if op in {"RANGE", "CONST"}:
         return name_uop(u).removeprefix("RANGE ").removeprefix("CONST ")
@@ -311,7 +303,7 @@ def _render(u: UOp, depth: int) -> str:
         return op
     if not depth:
         return f"{op}(..)"
-    sources = [_render(s, depth - 1) for s in u.src if s.op.name not in _HIDDEN]
+    sources = [describe_uop(s, depth - 1) for s in u.src if s.op.name not in _HIDDEN]
     if op in RESHAPING:
         sources = [sources[0], str(u.marg)]
     return f"{op}({', '.join(sources)})"
