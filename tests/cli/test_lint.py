@@ -79,8 +79,6 @@ def test_remembered_snippet_saved_capture_and_formats(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "capture.json").read_text())["findings"] == document["findings"]
     github = run_tool("lint", "capture.json", "--format", "github", cwd=tmp_path)
     assert github.stdout.startswith("::error file=a.py,line=6,title=VD101 overlapping stores::kernel")
-    sarif = json.loads(run_tool("lint", "capture.json", "--format", "sarif", cwd=tmp_path).stdout)
-    assert sarif["runs"][0]["results"][0]["ruleId"] == "VD101"
     for ignored in (("--ignore", "VD101"), ("--select", "VD105")):
         assert run_tool("lint", "capture.json", *ignored, cwd=tmp_path).returncode == 0
 

@@ -54,7 +54,7 @@ def test_a_file_that_fails_leaves_the_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "form", ["text", *[pytest.param(form, marks=pytest.mark.slow) for form in ("concise", "json", "github", "sarif")]]
+    "form", ["text", *[pytest.param(form, marks=pytest.mark.slow) for form in ("concise", "json", "github")]]
 )
 def test_a_file_has_what_stdout_would(form: str, tmp_path: Path) -> None:
     write(tmp_path)
@@ -123,7 +123,7 @@ def test_the_commands_of_the_examples_are_ours(file: Path, key: str) -> None:
         command = main.get_command(main.make_context("vmapdbg", [name]), name)
         assert command is not None
         context = command.make_context(name, [*arguments, "a.py"])
-        assert context.params["form"] in ("concise", "github", "sarif")
+        assert context.params["form"] in ("concise", "github")
 
 
 def test_the_hook_is_whole() -> None:
