@@ -59,7 +59,6 @@ class ShownNode:
     side: str
     key: NodeKey
     kernels: list[int]
-    is_changed: bool = False
 
 
 class Explainer:
@@ -84,15 +83,15 @@ class Explainer:
             return name_node(key)
         return self._names.get(key, f"b{name_node(key)}")
 
-    def add(self, side: str, key: NodeKey, numbers: Iterable[int] = (), is_changed: bool = False) -> None:
+    def add(self, side: str, key: NodeKey, numbers: Iterable[int] = ()) -> None:
         """Has the page explain a node, if the schedule has it. `numbers` are rows of kernels that compute it."""
         if index_of(self.schedules[side][key[0]]).node(key[1]) is None:
             return
-        shown = self.nodes.setdefault(self.name(side, key), ShownNode(side, key, [], is_changed))
+        shown = self.nodes.setdefault(self.name(side, key), ShownNode(side, key, []))
         shown.kernels += [number for number in numbers if number not in shown.kernels]
 
     def choose(self, rows: Sequence[KernelRow], drawn: Iterable[str]) -> None:
-        """Chooses the nodes to explain; `rows` are the rows of kernels, `drawn` names of nodes.
+        """Chooses the nodes to explain, first the most important; `rows` are rows of kernels, `drawn` names of nodes.
 
         These are the nodes that the sides treated differently or that are on one side only, the nodes that the first
         kernel of each row computes (the other kernels are the same program), and nodes that no kernel may have: with a
@@ -101,9 +100,9 @@ class Explainer:
         for pair in self.view.schedules:
             if self.view.is_pair and pair.before is not None and pair.after is not None:
                 for node in (*(change.after for change in pair.nodes), *pair.nodes_only_after):
-                    self.add("after", (pair.after, node.id), is_changed=True)
+                    self.add("after", (pair.after, node.id))
                 for node in pair.nodes_only_before:
-                    self.add("before", (pair.before, node.id), is_changed=True)
+                    self.add("before", (pair.before, node.id))
         for number, row in enumerate(rows):
             for side, index, kernels in list_sides(row.places[0]):
                 for kernel in (each.kernel for each in kernels if side == "after" or self.view.is_pair):
@@ -135,13 +134,7 @@ class Explainer:
         most = _MOST_CHARACTERS
         if self.view.is_pair:
             most /= 2
-
-        def rank(item: tuple[str, ShownNode]) -> tuple[bool, bool]:
-            """Changes first, then nodes with a BUFFERIZE: they are what was decided."""
-            schedule, node = item[1].key
-            return not item[1].is_changed, node not in index_of(self.schedules[item[1].side][schedule]).bufferizes
-
-        for name, shown in sorted(self.nodes.items(), key=rank):
+        for name, shown in self.nodes.items():
             schedule = self.schedules[shown.side][shown.key[0]]
             node = index_of(schedule).nodes[shown.key[1]]
             made = index_of(schedule).bufferizes.get(node.id)
