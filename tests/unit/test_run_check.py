@@ -1,7 +1,9 @@
-"""What `run --check` sums up, and the folder that its evidence goes through."""
+"""What `run --check` sums up, the folder that its evidence goes through, and the process that compares it."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,15 @@ from typing import Any
 import pytest
 
 from vmapdbg.check.findings import CheckedSchedule, count_reason, sum_up
-from vmapdbg.check.result import Comparison, OutputCheck, ScheduleCheck
-from vmapdbg.child.compare.checker import check_folder
-from vmapdbg.child.evidence.evidence import Evidence
+from vmapdbg.check.result import Comparison, KernelFault, OutputCheck, ScheduleCheck
+from vmapdbg.child.compare.checker import RunChecker, check_folder
+from vmapdbg.child.compare.reference_values import DOUBLE, MOVED
+from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder
 from vmapdbg.child.evidence.suite import SuiteFolder
 from vmapdbg.commands.run import read_found
+from vmapdbg.install.job import CheckRequest, Job
 from vmapdbg.model.crash import Crash, RewriteStep
-from vmapdbg.page.check_sentences import add_messages
+from vmapdbg.page.check_sentences import add_messages, describe_maker
 from vmapdbg.reference.graph import OpGraph, OpNode
 from vmapdbg.values.tolerance import make_tolerance
 
@@ -43,9 +47,8 @@ def test_a_value_that_two_tests_get_wrong_is_one_finding() -> None:
 
 def test_an_endless_rewrite_of_two_tests_is_one_finding() -> None:
     steps = (RewriteStep("SIN float", "SIN float", "rules.py:3", ("SIN float",)),)
-    crash = Crash(
-        "waits", "codegen", "ops.py:9", "unified_rewrite", "add control flow", schedule=4, steps=steps, done=7
-    )
+    place = ("waits", "codegen", "ops.py:9", "unified_rewrite", "add control flow")
+    crash = Crash(*place, schedule=4, steps=steps, done=7)
     later = replace(crash, schedule=9, done=8)
     judged = [make_checked(test, line="model.py:3", crash=one) for test, one in (("a", crash), ("b", later))]
     elsewhere = make_checked("b", line="model.py:5", crash=later, schedule=-1)
@@ -72,41 +75,48 @@ def test_reasons_are_distinguished_only_by_their_text() -> None:
     assert count_reason("1,200 elements that C leaves undefined") == {"elements that C leaves undefined": 1200}
 
 
-def make_folder(path: Path) -> SuiteFolder:
-    (path / "ready").mkdir()
-    return SuiteFolder(path)
+@pytest.fixture
+def suite(tmp_path: Path) -> SuiteFolder:
+    (tmp_path / "ready").mkdir()
+    return SuiteFolder(tmp_path)
 
 
-def make_evidence(folder: SuiteFolder, data: bytes, got: bytes) -> Evidence:
+def check_ready(folder: Path) -> list[CheckedSchedule]:
+    return [check_folder(ready) for ready in sorted((folder / "ready").iterdir())]
+
+
+def make_negation(folder: EvidenceFolder, data: bytes) -> OpGraph:
     graph = OpGraph([OpNode("buffer", "uchar", (len(data),)), OpNode("neg", "uchar", (len(data),), (0,))], [1])
     graph.inputs[0] = (folder.keep_data(data),)
+    return graph
+
+
+def make_evidence(folder: EvidenceFolder, graph: OpGraph, got: bytes) -> Evidence:
     held = OpGraph([OpNode("buffer", "uchar", (len(got),))], inputs={0: (folder.keep_data(got),)})
     return Evidence(0, "model.py:3", {"asked": graph, "got": held}, outputs={0: 0})
 
 
-def test_evidence_is_handed_on_whole_and_nothing_of_it_stays(tmp_path: Path) -> None:
-    folder = make_folder(tmp_path)
-    folder.begin("test_one")
-    folder.write(make_evidence(folder, b"\1\2", b"\xff\xfe"))
-    folder.begin("test_two")
-    folder.write(make_evidence(folder, b"\1\3", b"\xff\x03"))
-    folder.begin("")
+def test_evidence_is_handed_on_whole_and_nothing_of_it_stays(tmp_path: Path, suite: SuiteFolder) -> None:
+    suite.begin("test_one")
+    suite.write(make_evidence(suite, make_negation(suite, b"\1\2"), b"\xff\xfe"))
+    suite.begin("test_two")
+    suite.write(make_evidence(suite, make_negation(suite, b"\1\3"), b"\xff\x03"))
+    suite.begin("")
     # a call that begins lets go of what the last one kept
-    assert not list((folder.path / "blobs").iterdir())
-    right, wrong = (check_folder(ready) for ready in sorted((tmp_path / "ready").iterdir()))
+    assert not list((suite.path / "blobs").iterdir())
+    right, wrong = check_ready(tmp_path)
     assert (right.test, right.compared, right.check.outputs, right.check.line) == ("test_one", 1, (), "model.py:3")
     assert (wrong.test, wrong.check.outputs[0].comparison.index) == ("test_two", (1,))
 
 
-def test_a_call_that_is_stopped_is_judged_by_what_it_should_have_computed(tmp_path: Path) -> None:
-    folder = make_folder(tmp_path)
+def test_a_stopped_call_is_judged_by_what_it_should_have_computed(tmp_path: Path, suite: SuiteFolder) -> None:
     crash = Crash("waits", "codegen", None, None)
-    folder.begin("test_one")
-    evidence = make_evidence(folder, b"\1\2", b"")
-    folder.write(replace(evidence, failed="EndlessRewrite: without end", crash=crash, is_endless=True))
+    suite.begin("test_one")
+    evidence = make_evidence(suite, make_negation(suite, b"\1\2"), b"")
+    suite.write(replace(evidence, failed="EndlessRewrite: without end", crash=crash, is_endless=True))
     stopped = Evidence(-1, "model.py:8", failed="EndlessRewrite: without end", crash=crash, is_endless=True)
-    folder.hand_on(stopped, "test_two")
-    called, outside = (check_folder(ready) for ready in sorted((tmp_path / "ready").iterdir()))
+    suite.hand_on(stopped, "test_two")
+    called, outside = check_ready(tmp_path)
     check, without_call = called.check, outside.check
     assert (called.test, check.schedule, check.line, check.crash) == ("test_one", 0, "model.py:3", crash)
     assert check.unchecked == ("it raised EndlessRewrite: without end",)
@@ -115,25 +125,23 @@ def test_a_call_that_is_stopped_is_judged_by_what_it_should_have_computed(tmp_pa
     assert (without_call.crash, without_call.unchecked) == (crash, ())
 
 
-def test_a_call_that_raises_is_not_compared(tmp_path: Path) -> None:
+def test_a_call_that_raises_is_not_compared(tmp_path: Path, suite: SuiteFolder) -> None:
     """A program may expect the error: then what the call should have computed, and the place, are no news."""
-    folder = make_folder(tmp_path)
-    folder.begin("test_one")
-    evidence = make_evidence(folder, b"\1\2", b"")
-    folder.write(replace(evidence, failed="ValueError: no", crash=Crash("error", "schedule", None, None)))
-    (checked,) = (check_folder(ready) for ready in (tmp_path / "ready").iterdir())
+    suite.begin("test_one")
+    evidence = make_evidence(suite, make_negation(suite, b"\1\2"), b"")
+    suite.write(replace(evidence, failed="ValueError: no", crash=Crash("error", "schedule", None, None)))
+    (checked,) = check_ready(tmp_path)
     check = checked.check
     assert (check.crash, check.expected, check.unchecked) == (None, (), ("it raised ValueError: no",))
 
 
-def test_a_repeated_finding_only_says_why(tmp_path: Path) -> None:
-    folder = make_folder(tmp_path)
-    folder.begin("test_one")
-    evidence = make_evidence(folder, b"\1", b"\xff")
-    folder.write(evidence)
+def test_a_repeated_finding_only_says_why(tmp_path: Path, suite: SuiteFolder) -> None:
+    suite.begin("test_one")
+    evidence = make_evidence(suite, make_negation(suite, b"\1"), b"\xff")
+    suite.write(evidence)
     evidence.unchecked.append("2 replays by TinyJit: enough")
-    folder.write(evidence)
-    _, note = (check_folder(ready) for ready in sorted((tmp_path / "ready").iterdir()))
+    suite.write(evidence)
+    _, note = check_ready(tmp_path)
     check = note.check
     assert (check.schedule, note.compared, check.unchecked) == (-1, 0, ("2 replays by TinyJit: enough",))
 
@@ -143,3 +151,130 @@ def test_uncompared_outputs_have_a_reason(died: bool, why: str, tmp_path: Path) 
     for name in ("one", "other"):
         (tmp_path / "ready" / name).mkdir(parents=True)
     assert read_found(tmp_path, "", died).unchecked == {f"it was not compared: {why}": 2}
+
+
+BY_CODEGEN = "code generation made the fault"
+BY_LOWERING = "the kernel as scheduled computes it right: code generation or the compiler made the fault"
+LATER = "the renderer, the compiler or the machine made the fault"
+FAULTS = [
+    (
+        KernelFault("codegen", is_same=True),
+        f"the kernel as scheduled computes it right, its linear program the same wrong values: {BY_CODEGEN}",
+    ),
+    (
+        KernelFault("codegen", is_same=False),
+        "the kernel as scheduled computes it right, its linear program wrong values, but others: "
+        "code generation made a fault",
+    ),
+    (
+        KernelFault("codegen", "it writes outside of its buffer"),
+        "the kernel as scheduled computes it right, its linear program does not (it writes outside of its buffer): "
+        + BY_CODEGEN,
+    ),
+    (KernelFault("compiler"), f"the kernel as scheduled and its linear program compute it right: {LATER}"),
+    (
+        KernelFault("compiler", "it writes one buffer in two ways"),
+        f"the kernel's linear program computes it right: {LATER}",
+    ),
+    (KernelFault("lowering", "it is long"), f"{BY_LOWERING} (it is long)"),
+    (KernelFault("lowering"), BY_LOWERING),
+]
+
+
+@pytest.mark.parametrize(("fault", "sentence"), FAULTS)
+def test_the_report_says_who_made_a_wrong_buffer(fault: KernelFault, sentence: str) -> None:
+    assert describe_maker(fault) == sentence
+
+
+# *** the process that compares
+
+
+def test_files_are_named_when_they_are_there(tmp_path: Path) -> None:
+    """A line that is being written is not read before it is whole."""
+    folder = EvidenceFolder(tmp_path)
+    assert folder.read_written(0) == ([], 0)
+    folder.write(Evidence(0, None))
+    names, place = folder.read_written(0)
+    assert names == ["schedule-000000.pickle"]
+    with (folder.path / "written").open("a") as file:
+        file.write("schedule-0000")
+    assert folder.read_written(place) == ([], place)
+    folder.write(Evidence(7, None, replay=2))
+    names, place = folder.read_written(place)
+    assert names[0].endswith("schedule-000007.replay-000002.pickle")
+
+
+@pytest.fixture
+def checker(tmp_path: Path) -> RunChecker:
+    (tmp_path / "evidence").mkdir()
+    return RunChecker(CheckRequest(job=Job("net.py"), evidence=str(tmp_path / "evidence"), folder=str(tmp_path)))
+
+
+def test_outputs_that_are_computed_while_a_schedule_runs_are_not_computed_again(checker: RunChecker) -> None:
+    """The graph may get more nodes while the schedule runs, for example by an item assignment."""
+    folder = checker.folder
+    graph = make_negation(folder, b"\1\2")
+    folder.write_asked(graph)
+    checker.read_news()
+    assert checker.next_precisions == [None, DOUBLE, *MOVED]
+    checker.compute_asked(None)
+    # from here on the inputs cannot be read
+    (folder.path / "blobs" / graph.inputs[0][0]).unlink()
+    graph.add(OpNode("const", "uchar", (), arg=1))
+    check = checker.compare(make_evidence(folder, graph, b"\xff\xfe"))
+    assert [output.comparison.status for output in check.outputs] == ["equal"]
+    assert check.evaluations == 2
+
+
+@pytest.mark.parametrize("change", ["inputs", "nodes", "ranges"])
+def test_a_schedule_with_another_graph_uses_no_value_of_the_last(checker: RunChecker, change: str) -> None:
+    """Its outputs would be compared with values of another schedule."""
+    folder = checker.folder
+    folder.write_asked(make_negation(folder, b"\1\2"))
+    checker.read_news()
+    checker.compute_asked(None)
+    graph = make_negation(folder, b"\1\2")
+    if change == "inputs":
+        graph = make_negation(folder, b"\1\3")
+    elif change == "nodes":
+        graph.nodes[1] = OpNode("same", "uchar", (2,), (0,))
+    else:
+        checker.asked.ranges[-1] = 2
+    assert not graph.extends(checker.asked)
+    check = checker.compare(make_evidence(folder, graph, b"\xff\xfe"))
+    expected = "equal" if change == "ranges" else "wrong"
+    assert [output.comparison.status for output in check.outputs] == [expected]
+
+
+def test_only_a_schedule_that_runs_now_is_computed(checker: RunChecker) -> None:
+    """Once it has run, it is compared instead."""
+    checker.folder.write_asked(make_negation(checker.folder, b"\1\2"))
+    checker.folder.write(Evidence(0, None))
+    checker.read_news()
+    assert (checker.next_precisions, checker.waiting) == ([], ["schedule-000000.pickle"])
+
+
+GROUPS = """
+import os
+os.setsid()
+from pathlib import Path
+from vmapdbg.child.compare.start import lower_thread, set_session_priority
+group = Path("/proc/self/autogroup")
+print(group.read_text().split()[-1])
+lower_thread()
+set_session_priority(10)
+print(group.read_text().split()[-1], os.getpriority(os.PRIO_PROCESS, 0))
+import time
+# Linux lets a user change it ten times a second
+time.sleep(0.2)
+set_session_priority(0)
+print(group.read_text().split()[-1])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="sessions have no priority of their own here")
+def test_the_priority_is_that_of_the_session() -> None:
+    """If each session is scheduled as a whole, a priority counts only within the process's session."""
+    command = [sys.executable, "-c", f"import os\nif os.fork(): os.wait(); os._exit(0)\n{GROUPS}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "10", "10", "0"], done.stderr

@@ -1,4 +1,5 @@
-"""`why` names the cause of a buffer, the lost range, and what would have to change."""
+"""`why` names the cause of a buffer, the lost range, and what would have to change. `why --value` prints how values
+went through the passes, and what is doubted."""
 
 from __future__ import annotations
 
@@ -8,96 +9,77 @@ from typing import Any
 
 import captures
 import pytest
-from rendered import print_to_text
+from captures import make_capture, make_node, make_schedule
+from rendered import flatten, print_to_text
 
+from vmapdbg.check.result import Difference, OutputPath, PassValue, SchedulePath, ValueReport, WrongRewrite
+from vmapdbg.child.passes.follow import without_doubtful
 from vmapdbg.model.capture import Capture, Realized, Reason, Unsplit
 from vmapdbg.page.sentences import fill_sentences
-from vmapdbg.page.text.why import print_explanations
-from vmapdbg.page.why import Explanation, UnknownSubject, explain
+from vmapdbg.page.text.why import print_explanations, print_value_paths
+from vmapdbg.page.why import UnknownSubject, explain
+
+LOST = captures.lost_range()
+(ADD,) = (node for node in LOST.schedules[0].nodes if node.op == "ADD")
 
 
-def sentences(explanation: Explanation) -> dict[str, tuple[str, ...]]:
+def sentences(subject: str | None, capture: Capture = LOST) -> dict[str, tuple[str, ...]]:
+    """What `why` says about a subject, by topic."""
+    (explanation,) = explain(capture, subject, None)
     return {step.topic: (*step.sentences, *step.alerts) for step in explanation.steps}
 
 
-def find_add() -> str:
-    nodes = captures.lost_range().schedules[0].nodes
-    return str(next(node.id for node in nodes if node.op == "ADD"))
-
-
 def test_a_node_prints_each_decision_in_order() -> None:
-    capture = captures.lost_range()
-    (explanation,) = explain(capture, find_add(), None)
-    assert [step.topic for step in explanation.steps][:3] == ["read by", "ranges", "realized"]
-    told = sentences(explanation)
-    assert "ending-ranges" in told["realized"][0]
-    assert told["ambient ranges"][0].startswith("rm1 (3, LOOP) from VMAPIN")
-    assert "rm1*" in told["BUFFERIZE"][0]
-    assert told["BUFFERIZE"][1].startswith("kept")
-    assert "writes its buffer" in told["kernel"][0]
-    assert not any("NOT closed" in s for s in told["BUFFERIZE"])
+    said = sentences(str(ADD.id))
+    assert list(said)[:3] == ["read by", "ranges", "realized"]
+    assert "ending-ranges" in said["realized"][0]
+    assert said["ambient ranges"][0].startswith("rm1 (3, LOOP) from VMAPIN")
+    assert "rm1*" in said["BUFFERIZE"][0]
+    assert said["BUFFERIZE"][1].startswith("kept")
+    assert "writes its buffer" in said["kernel"][0]
+    assert not any("NOT closed" in s for s in said["BUFFERIZE"])
+    # a capture of an older version has no remark about a split
+    assert "split" not in said
 
 
 def test_a_lost_range_is_printed() -> None:
-    capture = captures.lost_range(fixed=False)
-    (explanation,) = explain(capture, find_add(), None)
-    assert any("ambient rm1 is NOT closed" in s for s in sentences(explanation)["BUFFERIZE"])
-    assert [len(step.alerts) for step in explanation.steps if step.topic == "BUFFERIZE"] == [1]
+    (explanation,) = explain(captures.lost_range(fixed=False), str(ADD.id), None)
+    (alerts,) = (step.alerts for step in explanation.steps if step.topic == "BUFFERIZE")
+    assert len(alerts) == 1
+    assert "ambient rm1 is NOT closed" in alerts[0]
 
 
-def test_kernel_by_name() -> None:
-    capture = captures.lost_range()
-    (explanation,) = explain(capture, "r_3_2_2_2", None)
-    assert "ADD" in sentences(explanation)["writes"][0]
-
-
-def test_line_by_suffix() -> None:
-    capture = captures.lost_range()
-    line = next(node.line for node in capture.schedules[0].nodes if node.line and node.op == "ADD")
-    assert explain(capture, line, None)
-    assert explain(capture, line.rsplit("/", 1)[-1], None)
-
-
-def test_without_a_subject_each_boundary_is_one_line() -> None:
-    capture = captures.lost_range()
-    (explanation,) = explain(capture, None, None)
-    said = sentences(explanation)["boundaries"]
+def test_other_subjects() -> None:
+    assert "ADD" in sentences("r_3_2_2_2")["writes"][0]
+    assert ADD.line
+    assert explain(LOST, ADD.line, None)
+    assert explain(LOST, ADD.line.rsplit("/", 1)[-1], None)
+    # without a subject, each boundary is one line
+    said = sentences(None)["boundaries"]
     assert len(said) == len(set(said)) >= 1
     assert "not fused with" in said[0]
 
 
-UNSPLIT = Unsplit("gather", (1,), (), (5, 40000), (5, 1, 200), (5, 1))
+GATHERS = {
+    "along axis 1 (stock makes two kernels: (5, 40000) -> (5, 1, 200) -> (5, 1))": Unsplit(
+        "gather", (1,), (), (5, 40000), (5, 1, 200), (5, 1)
+    ),
+    "along axes 1, 2, and what is added up along axis 0 is a reduce of its own "
+    "(stock adds up all in two kernels: (9, 4, 5) -> (1, 1, 1, 3) -> (1, 1, 1))": Unsplit(
+        "gather", (1, 2), (0,), (9, 4, 5), (1, 1, 1, 3), (1, 1, 1)
+    ),
+}
 
 
-def gather(unsplit: Unsplit) -> Capture:
-    node = captures.make_node(3, "REDUCE_AXIS", (5, 1), line="net.py:3", arg="ADD (1,)", unsplit=unsplit)
-    return fill_sentences(captures.make_capture(captures.make_schedule(nodes=(node,))))
-
-
-def test_a_reduce_that_is_not_split_says_what_it_is_and_what_stock_would_do() -> None:
-    capture = gather(UNSPLIT)
-    (explanation,) = explain(capture, "3", None)
-    assert sentences(explanation)["split"] == (
-        "no: a gather, an index picks one element along axis 1 "
-        "(stock makes two kernels: (5, 40000) -> (5, 1, 200) -> (5, 1))",
-    )
-    output = print_to_text(partial(print_explanations, [explanation]), 60)
+@pytest.mark.parametrize("sentence", GATHERS)
+def test_a_reduce_that_is_not_split_says_what_it_is_and_what_stock_would_do(sentence: str) -> None:
+    node = make_node(3, "REDUCE_AXIS", (5, 1), line="net.py:3", arg="ADD (1,)", unsplit=GATHERS[sentence])
+    capture = fill_sentences(make_capture(make_schedule(nodes=(node,))))
+    said = (f"no: a gather, an index picks one element {sentence}",)
+    assert sentences("3", capture)["split"] == sentences("net.py:3", capture)["split"] == said
+    output = print_to_text(partial(print_explanations, explain(capture, "3", None)), 60)
     assert max(map(len, output.splitlines())) <= 60
     assert "  split          no: a gather" in output
-
-
-def test_other_summed_axes_of_a_gather_are_printed() -> None:
-    capture = gather(Unsplit("gather", (1, 2), (0,), (9, 4, 5), (1, 1, 1, 3), (1, 1, 1)))
-    (explanation,) = explain(capture, "net.py:3", None)
-    assert sentences(explanation)["split"] == (
-        "no: a gather, an index picks one element along axes 1, 2, and what is added up along axis 0 is a reduce of "
-        "its own (stock adds up all in two kernels: (9, 4, 5) -> (1, 1, 1, 3) -> (1, 1, 1))",
-    )
-
-
-def test_an_older_capture_has_no_remark_about_a_split() -> None:
-    (explanation,) = explain(captures.lost_range(), find_add(), None)
-    assert "split" not in sentences(explanation)
 
 
 BECAUSE_OF = [
@@ -111,17 +93,13 @@ BECAUSE_OF = [
 @pytest.mark.parametrize(("kept_by", "realized", "advice"), BECAUSE_OF)
 def test_advice_follows_from_the_rules_and_not_from_the_words(kept_by: Any, realized: Any, advice: str) -> None:
     """A sentence may be put in other words, or be in no language: what would have to change stays the same."""
-    capture = captures.lost_range()
-    schedule = capture.schedules[0]
-    number = int(find_add())
-    nodes = tuple(
-        replace(node, realized=Realized((0,), realized, "")) if node.id == number else node for node in schedule.nodes
-    )
-    made = next(item for item in schedule.bufferizes if item.node == number)
+    schedule = LOST.schedules[0]
+    changed = replace(ADD, realized=Realized((0,), realized, ""))
+    nodes = tuple(changed if node == ADD else node for node in schedule.nodes)
+    (made,) = (item for item in schedule.bufferizes if item.node == ADD.id)
     buffers = (replace(made, reason="", outcome="kept", decided=Reason(kept_by)),)
-    changed = replace(capture, schedules=(replace(schedule, nodes=nodes, bufferizes=buffers),))
-    (explanation,) = explain(changed, str(number), None)
-    (said,) = sentences(explanation)["to fuse it"]
+    capture = replace(LOST, schedules=(replace(schedule, nodes=nodes, bufferizes=buffers),))
+    (said,) = sentences(str(ADD.id), capture)["to fuse it"]
     assert said.startswith(advice)
 
 
@@ -131,7 +109,7 @@ def test_advice_follows_from_the_rules_and_not_from_the_words(kept_by: Any, real
 )
 def test_unknown_subject_is_one_sentence(subject: str | None, schedule: int | None, message: str) -> None:
     with pytest.raises(UnknownSubject, match=message) as raised:
-        explain(captures.lost_range(), subject, schedule)
+        explain(LOST, subject, schedule)
     assert "\n" not in str(raised.value)
 
 
@@ -143,3 +121,72 @@ def test_text_keeps_to_the_width(width: int) -> None:
             output = print_to_text(partial(print_explanations, found), width)
             assert "\x1b" not in output
             assert max(map(len, output.splitlines())) <= width
+
+
+# *** values
+
+WRONG = Difference((0, 1), 7.0, 3.0, 4, 6)
+RIGHT = PassValue("number the uops", "tinygrad/schedule/rangeify.py:550", "right")
+CHANGED = PassValue("apply rangeify", "tinygrad/schedule/indexing.py:277", "wrong", WRONG)
+UNKNOWN = PassValue("split kernels", None, "unknown", reason="it is too large")
+ORDER = PassValue("the kernels in their order, by numpy", None, "wrong", WRONG, kind="order")
+RUN = PassValue("the kernels as they ran", None, "wrong", WRONG, kind="run")
+REWRITE = WrongRewrite(
+    "rule", "MUL(x, 1)", "x", "tinygrad/uop/symbolic.py:12", WRONG, ("r0",), None, None, 9, 2, ("r1",)
+)
+
+
+def make_report(*passes: PassValue, rewrite: WrongRewrite | None = None) -> ValueReport:
+    output = OutputPath(0, (2, 3), "float", passes, node=1, line="program.py:2", rewrite=rewrite)
+    return ValueReport((SchedulePath(0, "program.py:3", (output,)),))
+
+
+def show(report: ValueReport, width: int = 120) -> str:
+    capture = make_capture(make_schedule(nodes=(make_node(1, "ADD"),)))
+    return print_to_text(lambda console: print_value_paths(capture, report, console), width)
+
+
+def test_a_pass_is_not_accused_if_a_later_pass_is_right() -> None:
+    passes = without_doubtful([RIGHT, CHANGED, replace(RIGHT, name="split kernels")])
+    assert [one.status for one in passes] == ["right", "unknown", "right"]
+    assert passes[1].difference is None
+    assert "right again after a later pass" in (passes[1].reason or "")
+    # what stays wrong is accused
+    passes = (RIGHT, UNKNOWN, CHANGED, RUN)
+    assert without_doubtful(passes) == passes
+
+
+@pytest.mark.parametrize("width", [24, 60, 80, 200])
+def test_it_fits_the_page(width: int) -> None:
+    text = show(make_report(RIGHT, CHANGED, UNKNOWN, ORDER, RUN, rewrite=REWRITE), width)
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_the_rewrite_is_printed() -> None:
+    said = flatten(show(make_report(RIGHT, CHANGED, RUN, rewrite=REWRITE)))
+    assert "1 of 1 output wrong" in said
+    assert "wrong [0, 1] is 7.0, should be 3.0; 4 of 6" in said
+    assert "wrong in the same way" in said
+    assert "the first rewrite that changes it, in apply rangeify, by the rule at tinygrad/uop/symbolic.py:12" in said
+    assert "at r0 = 0, [1] it is 7.0, and was 3.0" in said
+    assert "depends on r1, which it should not" in said
+    assert "9 steps looked at, 2 of them could not be evaluated" in said
+
+
+@pytest.mark.parametrize(
+    ("passes", "sentence"),
+    [
+        ((RIGHT, RUN), "the scheduler makes it right"),
+        ((RIGHT, ORDER, RUN), "each kernel is right, but their order is wrong"),
+        ((UNKNOWN, ORDER, RUN), "a later step makes it wrong, and it is unknown which"),
+        ((RIGHT, UNKNOWN, RUN), "a later step makes it wrong, and it is unknown which"),
+        ((RIGHT, CHANGED, RUN), "apply rangeify: what makes it wrong was not found"),
+    ],
+)
+def test_unknown_outputs_are_printed(passes: tuple[PassValue, ...], sentence: str) -> None:
+    assert sentence in flatten(show(make_report(*passes)))
+
+
+def test_a_right_output_is_one_line() -> None:
+    said = show(make_report(RIGHT, UNKNOWN), 160)
+    assert "1 output right after each pass but 1 that could not be evaluated (it is too large)" in said
