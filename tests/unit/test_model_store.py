@@ -1,32 +1,34 @@
-"""A capture survives the trip through JSON, and a file that is none is refused by name."""
+"""A capture survives the trip through JSON, and a file that is not a capture is refused by name.
+
+The shipped JSON Schemas match the dataclasses, and refuse what is not a document.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, get_args
 
 import captures
 import pytest
 from captures import to_data
+from jsonschema import Draft202012Validator
 
+from vmapdbg.diff.captures import diff_captures
+from vmapdbg.model import store
 from vmapdbg.model.capture import SCHEMA, Capture
-from vmapdbg.model.store import (
-    StoreError,
-    build_data,
-    dump_compact,
-    dump_document,
-    load_capture,
-    parse_capture,
-    save_capture,
-    write_atomically,
-    write_output,
-)
+from vmapdbg.model.store import StoreError, dump_document, load_capture, parse_capture, write_output
+from vmapdbg.model.vocabulary import Rule
+from vmapdbg.page.documents import DOCUMENTS, FOLDER, LintDocument, dump_schema, make_document, make_schema, schema_file
 
+ROOT = Path(__file__).parent.parent.parent
+LOST = captures.lost_range()
 CAPTURES = [
-    captures.lost_range(),
+    LOST,
     captures.lost_range(fixed=False),
     captures.failed_snippet(),
     captures.many_kernels(),
@@ -37,97 +39,92 @@ CAPTURES = [
 @pytest.mark.parametrize("capture", CAPTURES, ids=range(len(CAPTURES)))
 def test_capture_survives_the_trip(capture: Capture) -> None:
     assert parse_capture(dump_document(capture), "x") == capture
-    assert parse_capture(dump_compact(capture), "x") == capture
-    assert dump_document(parse_capture(dump_compact(capture), "x")) == dump_document(capture)
+    assert parse_capture(store.dump_compact(capture), "x") == capture
+    assert dump_document(parse_capture(store.dump_compact(capture), "x")) == dump_document(capture)
 
 
 def test_keys_are_the_contract() -> None:
     """Scripts read these keys: a rename breaks them."""
-    data = to_data(CAPTURES[0])
-    assert list(data) == [
-        "schema",
-        "kind",
-        "versions",
-        "snippet",
-        "target",
-        "patches",
-        "error",
-        "schedules",
-        "findings",
-        "mode",
-        "missing",
-    ]
-    schedule = next(s for c in CAPTURES for s in to_data(c)["schedules"] if s["kernels"] and s["bufferizes"])
-    contract = {
-        "schedule": (schedule, "index line copies nodes vmap_map bufferizes kernels"),
-        "node": (schedule["nodes"][0], "id op dtype shape src in_ranges out_ranges ambient realized line"),
-        "bufferize": (
-            schedule["bufferizes"][0],
-            "node closed_ranges ambient size bytes addrspace outcome reason decided",
-        ),
-        "kernel": (
-            schedule["kernels"][0],
-            "name target source global_size local_size local_bytes threads executed_ops bytes redundancy buffers nodes"
-            " lines",
-        ),
-        "buffer": (schedule["kernels"][0]["buffers"][0], "name size dtype access"),
-    }
-    for name, (found, keys) in contract.items():
-        assert set(keys.split()) <= set(found), name
-
-
-def changed(path: list[str | int], value: object) -> str:
-    data = to_data(next(c for c in CAPTURES if c.schedules and c.schedules[0].kernels))
-    place = data
-    for step in path[:-1]:
-        place = place[step]
-    if value is DELETE:
-        del place[path[-1]]
-    else:
-        place[path[-1]] = value
-    return json.dumps(data)
+    data = to_data(LOST)
+    top = "schema kind versions snippet target patches error schedules findings mode missing"
+    assert list(data) == top.split()
+    (schedule,) = data["schedules"]
+    kernel = schedule["kernels"][0]
+    for found, keys in (
+        (schedule, "index line copies nodes vmap_map bufferizes kernels"),
+        (schedule["nodes"][0], "id op dtype shape src in_ranges out_ranges ambient realized line"),
+        (schedule["bufferizes"][0], "node closed_ranges ambient size bytes addrspace outcome reason decided"),
+        (kernel, "name target source global_size local_size local_bytes threads executed_ops bytes redundancy"),
+        (kernel, "buffers nodes lines"),
+        (kernel["buffers"][0], "name size dtype access"),
+    ):
+        assert set(keys.split()) <= set(found), keys
 
 
 DELETE = object()
-NODES, KERNELS = "`$.schedules[0].nodes", "`$.schedules[0].kernels"
-WRONG = [
-    (changed(["kind"], "diff"), "Invalid enum value 'diff' - at `$.kind`"),
+
+
+def change(path: str, value: object) -> Any:
+    """Returns the data of a capture with another value at a path such as `schedules.0.kernels`."""
+    data = to_data(LOST)
+    *steps, last = [int(step) if step.isdigit() else step for step in path.split(".")]
+    place = data
+    for step in steps:
+        place = place[step]
+    if value is DELETE:
+        del place[last]
+    else:
+        place[last] = value
+    return data
+
+
+NODES, BUFFERS, KERNELS = (f"schedules.0.{name}" for name in ("nodes", "bufferizes", "kernels"))
+AT = "at `$.schedules[0]"
+ANY = "is not valid under any of the given schemas"
+# a path, a wrong value, what the tool says about it, and what the schema says
+WRONG_DATA: list[tuple[str, object, str, str]] = [
+    ("kind", "diff", "Invalid enum value 'diff' - at `$.kind`", "'capture' was expected"),
+    ("schema", 2, "schema 2, newer than the 1", "1 was expected"),
     (
-        changed(["schedules", 0, "bufferizes", 0, "outcome"], "lost"),
-        "Invalid enum value 'lost' - at `$.schedules[0].bufferizes[0].outcome`",
+        f"{BUFFERS}.0.outcome",
+        "lost",
+        f"Invalid enum value 'lost' - {AT}.bufferizes[0].outcome`",
+        "is not one of ['kept'",
     ),
-    (
-        changed(["schedules", 0, "nodes", 11, "realized", "reasons"], [{"nodes": [1]}]),
-        f"Object missing required field `rule` - at {NODES}[11].realized.reasons[0]`",
-    ),
+    (f"{NODES}.11.realized.reasons", [{}], f"required field `rule` - {AT}.nodes[11].realized.reasons[0]`", ANY),
+    (f"{NODES}.0.id", "x", f"Expected `int`, got `str` - {AT}.nodes[0].id`", "'x' is not of type 'integer'"),
+    (f"{NODES}.0.id", True, f"Expected `int`, got `bool` - {AT}.nodes[0].id`", "True is not of type 'integer'"),
+    (f"{KERNELS}.0.source", DELETE, f"required field `source` - {AT}.kernels[0]`", "'source' is a required property"),
+    (f"{KERNELS}.0.local_size", 3, f"{AT}.kernels[0].local_size`", ANY),
+    (KERNELS, None, "Expected `array`, got `null` - at `$.schedules[0].kernels`", "None is not of type 'array'"),
+    ("patches", {"a": "yes"}, "Expected `bool`, got `str` - at `$.patches[...]`", "'yes' is not of type 'boolean'"),
+    ("snippet", None, "Expected `str`, got `null` - at `$.snippet`", "None is not of type 'string'"),
+]
+WRONG_TEXTS = [
     ("", "not a vmapdbg capture"),
     ("[]", "has no schema number"),
     ("{}", "has no schema number"),
-    ('{"schema": 2}', "schema 2, newer than the 1"),
     ('{"schema": 0}', "schema 0, older than the 1"),
     ('{"schema": 1}', "missing required field `versions`"),
-    (changed(["schedules", 0, "nodes", 0, "id"], "x"), f"Expected `int`, got `str` - at {NODES}[0].id`"),
-    (changed(["schedules", 0, "nodes", 0, "id"], True), f"Expected `int`, got `bool` - at {NODES}[0].id`"),
-    (changed(["schedules", 0, "kernels", 0, "source"], DELETE), f"required field `source` - at {KERNELS}[0]`"),
-    (changed(["schedules", 0, "kernels"], None), f"Expected `array`, got `null` - at {KERNELS}`"),
-    (changed(["patches"], {"a": "yes"}), "Expected `bool`, got `str` - at `$.patches[...]`"),
-    (changed(["snippet"], None), "Expected `str`, got `null` - at `$.snippet`"),
+    ("[" * 100_000, "nested too deeply"),
+    (json.dumps(change(f"{KERNELS}.0.nodes", [999])), "kernels.nodes: there is no node 999"),
+    (json.dumps(change("schedules.0.index", 7)), "index: expected 0, not 7"),
+    *((json.dumps(change(path, value)), message) for path, value, message, _ in WRONG_DATA),
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), WRONG, ids=range(len(WRONG)))
+@pytest.mark.parametrize(("text", "message"), WRONG_TEXTS, ids=range(len(WRONG_TEXTS)))
 def test_an_error_names_the_place_in_a_file_that_is_not_a_capture(text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(StoreError) as raised:
+    with pytest.raises(StoreError, match=re.escape(message)) as raised:
         load_capture(file)
-    assert message in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
 def test_unknown_keys_are_ignored() -> None:
-    data = to_data(CAPTURES[0])
-    assert build_data(Capture, {**data, "later": 1}) == CAPTURES[0]
+    data = to_data(LOST)
+    assert store.build_data(Capture, {**data, "later": 1}) == LOST
     assert data["schema"] == SCHEMA
 
 
@@ -140,36 +137,21 @@ def test_binary_and_missing_files_are_one_line(tmp_path: Path) -> None:
 
 def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "out.json"
-    save_capture(CAPTURES[0], file)
+    store.save_capture(LOST, file)
     before = file.read_bytes()
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(StoreError, match="No space left"):
-        write_atomically(file, "half")
+        store.write_atomically(file, "half")
     assert file.read_bytes() == before
     assert list(tmp_path.iterdir()) == [file]
 
 
 def test_lone_surrogates_do_not_lose_the_capture() -> None:
     """A path that is no UTF-8 reaches Python as surrogates."""
-    odd = replace(CAPTURES[0], snippet="a\udcff.py")
+    odd = replace(LOST, snippet="a\udcff.py")
     with pytest.raises(UnicodeEncodeError):
         odd.snippet.encode()
     assert parse_capture(dump_document(odd), "x") == odd
-
-
-def test_a_capture_that_names_what_it_has_not_is_refused_in_one_line() -> None:
-    data = json.loads(dump_document(captures.lost_range()))
-    data["schedules"][0]["kernels"][0]["nodes"] = [999]
-    with pytest.raises(StoreError, match=r"x is not a vmapdbg capture: .*kernels\.nodes: there is no node 999"):
-        parse_capture(json.dumps(data), "x")
-    data["schedules"][0]["index"] = 7
-    with pytest.raises(StoreError, match="index: expected 0, not 7"):
-        parse_capture(json.dumps(data), "x")
-
-
-def test_data_that_is_nested_too_deeply_is_not_a_capture() -> None:
-    with pytest.raises(StoreError, match="nested too deeply"):
-        parse_capture("[" * 100_000, "x")
 
 
 def test_an_output_goes_through_links_and_into_devices(tmp_path: Path) -> None:
@@ -190,11 +172,63 @@ def test_an_output_goes_through_links_and_into_devices(tmp_path: Path) -> None:
     reader.join()
     assert read == ["through"]
     assert fifo.is_fifo()
-
-
-def test_a_link_to_nothing_makes_what_it_points_to(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "target")
-    write_output(tmp_path / "link", "new")
-    assert (tmp_path / "target").read_text() == "new"
+    # a link to nothing makes what it points to
+    target.unlink()
+    write_output(link, "newer")
+    assert target.read_text() == "newer"
     with pytest.raises(StoreError, match="cannot write"):
         write_output(tmp_path / "no" / "folder", "new")
+
+
+# *** schemas
+
+
+def validate(kind: str, data: Any) -> list[str]:
+    """Returns what is wrong with a document, one line each."""
+    errors = Draft202012Validator(json.loads(schema_file(kind).read_text(encoding="utf-8"))).iter_errors(data)
+    return [f"{error.json_path}: {error.message}" for error in errors]
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_shipped_schema_is_the_one_of_the_dataclass(kind: str) -> None:
+    shipped = schema_file(kind).read_text(encoding="utf-8")
+    assert shipped == dump_schema(kind, DOCUMENTS[kind]), "run python -m vmapdbg.page.documents"
+    Draft202012Validator.check_schema(json.loads(shipped))
+
+
+def test_there_is_one_for_each_kind_of_document() -> None:
+    assert set(DOCUMENTS) == {file.stem for file in FOLDER.iterdir()}
+    for kind, document in DOCUMENTS.items():
+        assert make_schema(kind, document)["properties"]["kind"] == {"const": kind}
+
+
+def test_hand_built_documents_are_valid() -> None:
+    for capture in CAPTURES:
+        assert validate("capture", to_data(capture)) == []
+    assert validate("diff", to_data(diff_captures(CAPTURES[1], LOST, ("1", "2")))) == []
+    assert validate("lint", to_data(make_document(LintDocument, LOST, findings=LOST.findings, ignored=2))) == []
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_capture_of_an_older_version_is_valid(side: str) -> None:
+    """It has no kind, no reasons: what came later is not required, and is there when it has been read."""
+    file = ROOT / "tests" / "golden" / f"lost_range_{side}.json"
+    old = json.loads(file.read_text(encoding="utf-8"))
+    assert "kind" not in old
+    assert validate("capture", old) == []
+    assert validate("capture", to_data(load_capture(file))) == []
+
+
+@pytest.mark.parametrize(("path", "value", "_", "message"), WRONG_DATA)
+def test_the_schema_finds_invalid_documents(path: str, value: object, _: str, message: str) -> None:
+    (error,) = validate("capture", change(path, value))
+    assert message in error
+
+
+def test_rules_of_the_overlay_are_known() -> None:
+    """The table of tinygrad/schedule/_refusals.py: the sentences of its rules are made here."""
+    table = (ROOT / "tinygrad" / "schedule" / "_refusals.py").read_text(encoding="utf-8")
+    patches = "local-budget|fusion-guard|fuse-broadcast|realize-reused"
+    refusals = re.findall(rf"^\| (?:{patches}) \| ([a-z-]+) \|", table, flags=re.M)
+    assert len(refusals) > 5
+    assert set(refusals) <= set(get_args(get_args(Rule)[1]))
