@@ -49,7 +49,7 @@ def test_keys_are_the_contract() -> None:
     top = "schema kind versions snippet target patches error schedules findings mode missing"
     assert list(data) == top.split()
     (schedule,) = data["schedules"]
-    kernel = schedule["kernels"][0]
+    kernel, finding = schedule["kernels"][0], to_data(captures.many_kernels())["findings"][0]
     for found, keys in (
         (schedule, "index line copies nodes vmap_map bufferizes kernels"),
         (schedule["nodes"][0], "id op dtype shape src in_ranges out_ranges ambient realized line"),
@@ -57,6 +57,10 @@ def test_keys_are_the_contract() -> None:
         (kernel, "name target source global_size local_size local_bytes threads executed_ops bytes redundancy"),
         (kernel, "buffers nodes lines"),
         (kernel["buffers"][0], "name size dtype access"),
+        (
+            to_data(captures.many_kernels())["findings"][0],
+            "kernel node line message advice schedule number source_line",
+        ),
     ):
         assert set(keys.split()) <= set(found), keys
 
@@ -80,17 +84,13 @@ def change(path: str, value: object) -> Any:
 
 NODES, BUFFERS, KERNELS = (f"schedules.0.{name}" for name in ("nodes", "bufferizes", "kernels"))
 AT = "at `$.schedules[0]"
+LOST_OUTCOME = f"Invalid enum value 'lost' - {AT}.bufferizes[0].outcome`"
 ANY = "is not valid under any of the given schemas"
 # a path, a wrong value, what the tool says about it, and what the schema says
 WRONG_DATA: list[tuple[str, object, str, str]] = [
     ("kind", "diff", "Invalid enum value 'diff' - at `$.kind`", "'capture' was expected"),
     ("schema", 2, "schema 2, newer than the 1", "1 was expected"),
-    (
-        f"{BUFFERS}.0.outcome",
-        "lost",
-        f"Invalid enum value 'lost' - {AT}.bufferizes[0].outcome`",
-        "is not one of ['kept'",
-    ),
+    (f"{BUFFERS}.0.outcome", "lost", LOST_OUTCOME, "'lost' is not one of ['kept', 'removed']"),
     (f"{NODES}.11.realized.reasons", [{}], f"required field `rule` - {AT}.nodes[11].realized.reasons[0]`", ANY),
     (f"{NODES}.0.id", "x", f"Expected `int`, got `str` - {AT}.nodes[0].id`", "'x' is not of type 'integer'"),
     (f"{NODES}.0.id", True, f"Expected `int`, got `bool` - {AT}.nodes[0].id`", "True is not of type 'integer'"),

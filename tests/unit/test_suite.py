@@ -9,16 +9,60 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captures import make_schedule, to_data
+from captures import make_capture, make_kernel, make_node, make_schedule
 from rich.console import Console
-from suite_runs import NODES, make_program, one_kernel, save_run, two_kernels
 
 from vmapdbg.diff.result import KernelChange, KernelSide
-from vmapdbg.model.capture import Schedule, Versions
+from vmapdbg.model.capture import Kernel, Realized, Schedule, Versions
 from vmapdbg.model.failure import Failure
+from vmapdbg.model.store import append_line
 from vmapdbg.page.text.suite import name_change, print_suite
+from vmapdbg.suite import saved
 from vmapdbg.suite.compare import SuiteDiff, compare_runs, diff_test, estimate_cost, join_related
-from vmapdbg.suite.saved import end_run, load_run, name_test, new_folder, prepare_folder, start_run, strip_schedule
+from vmapdbg.suite.saved import LoadedRun, SavedRun, load_run, name_test, prepare_folder, start_run
+
+# a row is summed up, and divided by its sum
+NODES = (
+    make_node(0, "BUFFER"),
+    make_node(1, "REDUCE_AXIS", src=(0,)),
+    make_node(2, "MUL", src=(0, 1), realized=Realized((), "output", "output")),
+)
+
+
+def save_run(folder: Path, tests: dict[str, list[Schedule]], **changes: Any) -> LoadedRun:
+    """Writes a saved run by the dataclasses that the program's processes use, and reads it."""
+    fields: dict[str, Any] = {
+        "versions": Versions("0.1.0", "0.12.0", "3.11.7"),
+        "target": "c",
+        "patches": {},
+        "program": ("-m", "pytest"),
+        **changes,
+    }
+    run = SavedRun(schema=saved.RUN_SCHEMA, kind="saved-run", folder="run-1", status=0, **fields)
+    files = start_run(folder, run)
+    for test, schedules in tests.items():
+        for item in schedules:
+            name = saved.save_schedule(files, make_capture(item))
+            append_line(files / "tests" / f"{name_test(test)}-1-a.jsonl", saved.AskedSchedule(test, name, item.line))
+    return load_run(folder)
+
+
+def make_program(name: str, nodes: tuple[int, ...], **changes: Any) -> Kernel:
+    """A kernel that computes some nodes, the last of which it writes; its source is like no other's."""
+    source = f"void {name}() {{ {changes.pop('body', name)}; }}\n"
+    return make_kernel(name, source, nodes=nodes, outputs=nodes[-1:], lines=("test_a.py:3",), key=name, **changes)
+
+
+def two_kernels() -> Schedule:
+    """A reduce, and an elementwise kernel that reads it."""
+    reduce = replace(NODES[1], realized=Realized((), "ending-ranges", "ending-ranges"))
+    kernels = (make_program("r_4", (1,)), make_program("E_4", (2,)))
+    return make_schedule(nodes=(NODES[0], reduce, NODES[2]), kernels=kernels, line="test_a.py:3")
+
+
+def one_kernel(**changes: Any) -> Schedule:
+    """The same in one kernel."""
+    return make_schedule(nodes=NODES, kernels=(make_program("r_4_4", (1, 2), **changes),), line="test_a.py:3")
 
 
 def compare(tmp_path: Path, before: dict[str, list[Schedule]], after: dict[str, list[Schedule]]) -> SuiteDiff:
@@ -33,14 +77,11 @@ def compare_one(tmp_path: Path, before: list[Schedule], after: list[Schedule]) -
 # *** kinds
 
 
-def test_fused_and_split_are_called_so(tmp_path: Path) -> None:
-    assert compare_one(tmp_path / "1", [two_kernels()], [one_kernel()]) == ["2 kernels fused into 1 (r, E -> r)"]
-    assert compare_one(tmp_path / "2", [one_kernel()], [two_kernels()]) == ["1 kernel split into 2 (r -> r, E)"]
-
-
-def test_the_realize_point_that_is_gone_is_named_with_its_reason(tmp_path: Path) -> None:
-    (group,) = compare(tmp_path, {"t": [two_kernels()]}, {"t": [one_kernel()]}).groups
+def test_fused_and_split_are_called_so_and_the_realize_point_that_is_gone_is_named(tmp_path: Path) -> None:
+    (group,) = compare(tmp_path / "1", {"t": [two_kernels()]}, {"t": [one_kernel()]}).groups
+    assert name_change(group) == "2 kernels fused into 1 (r, E -> r)"
     assert group.causes == ("-REDUCE_AXIS: ending-ranges",)
+    assert compare_one(tmp_path / "2", [one_kernel()], [two_kernels()]) == ["1 kernel split into 2 (r -> r, E)"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +138,7 @@ def test_names_and_lines_are_not_a_change(tmp_path: Path) -> None:
     kernel = make_program("r_4_4", (1, 2))
     renamed = replace(kernel, name="r_4_4n7", source=kernel.source.replace("r_4_4()", "r_4_4n7()"))
     before, after = one_kernel(), replace(one_kernel(), kernels=(renamed,), line="test_a.py:7")
-    assert strip_schedule(before) == strip_schedule(after)
+    assert saved.strip_schedule(before) == saved.strip_schedule(after)
     moved = tuple(replace(node, line="test_a.py:8") for node in NODES)
     found = compare(tmp_path, {"t": [before]}, {"t": [replace(after, nodes=moved)]})
     assert (found.unchanged, found.changed, found.groups) == (1, (), ())
@@ -188,24 +229,23 @@ def test_a_folder_that_is_not_a_saved_run_is_refused(text: str | None, message: 
 
 
 def test_foreign_files_are_never_replaced(tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("x", encoding="utf-8")
-    with pytest.raises(Failure, match=r"holds thesis\.txt, which is not a saved run"):
-        prepare_folder(tmp_path)
-    (tmp_path / "run.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(Failure, match=r"holds thesis\.txt"):
-        prepare_folder(tmp_path)
-    assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "x"
+    thesis = tmp_path / "thesis.txt"
+    for file in (thesis, tmp_path / "run.json"):
+        file.write_text("{}", encoding="utf-8")
+        with pytest.raises(Failure, match=r"holds thesis\.txt, which is not a saved run"):
+            prepare_folder(tmp_path)
+    assert thesis.exists()
 
 
 def test_an_earlier_run_stays_until_the_new_one_writes(tmp_path: Path) -> None:
     earlier = save_run(tmp_path / "run", {"a": [one_kernel()]})
     prepare_folder(earlier.folder)
-    new = replace(earlier.run, folder=new_folder("2"))
-    assert not end_run(earlier.folder, new)
+    new = replace(earlier.run, folder=saved.new_folder("2"))
+    assert not saved.end_run(earlier.folder, new)
     assert load_run(earlier.folder).tests.keys() == {"a"}
     start_run(earlier.folder, new)
     assert load_run(earlier.folder).tests == {}
-    assert end_run(earlier.folder, replace(new, status=3))
+    assert saved.end_run(earlier.folder, replace(new, status=3))
     assert load_run(earlier.folder).run.status == 3
     assert sorted(item.name for item in earlier.folder.iterdir()) == ["run-2", "run.json"]
 
@@ -244,9 +284,9 @@ def test_a_changed_checkout_is_distinguished_from_its_commit(tmp_path: Path) -> 
 
 def test_colours_only_on_a_terminal(tmp_path: Path) -> None:
     found = compare(tmp_path, {"a": [two_kernels()]}, {"a": [one_kernel()]})
-    coloured = render(found, force_terminal=True, color_system="standard")
-    assert "\x1b[32m" in coloured
-    assert "\x1b[3" not in render(found, force_terminal=True, color_system="standard", no_color=True)
+    terminal = {"force_terminal": True, "color_system": "standard"}
+    assert "\x1b[32m" in render(found, **terminal)
+    assert "\x1b[3" not in render(found, **terminal, no_color=True)
 
 
 def test_one_test_is_the_diff_of_its_captures(tmp_path: Path) -> None:
@@ -256,9 +296,3 @@ def test_one_test_is_the_diff_of_its_captures(tmp_path: Path) -> None:
     assert [change.status for schedule in found.schedules for change in schedule.kernels] == ["fused-from"]
     with pytest.raises(Failure, match="has no test b"):
         diff_test(before, after, "b")
-
-
-def test_the_document_has_the_shown_differences(tmp_path: Path) -> None:
-    found = compare(tmp_path, {"a": [two_kernels()]}, {"a": [one_kernel()]})
-    data = to_data(found)
-    assert (data["kind"], data["groups"][0]["kind"], data["groups"][0]["tests"]) == ("suite-diff", "fused", ["a"])
