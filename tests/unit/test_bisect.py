@@ -30,15 +30,10 @@ def subsets(names: Sequence[str]) -> list[Patches]:
     return [frozenset(s) for s in chain.from_iterable(combinations(names, n) for n in range(len(names) + 1))]
 
 
-def test_one_patch_decides() -> None:
-    found, _ = search(NAMES[:3], lambda s: "good" if "b" in s else "bad")
-    assert found.removed.sets == (tuple("b"),)
-    assert found.added.sets == (tuple("b"),)
-    assert found.enough.sets == (tuple("b"),)
-    assert found.removed.exact
-
-
 def test_all_of_the_smallest_are_named() -> None:
+    found, _ = search(NAMES[:3], lambda s: "good" if "b" in s else "bad")
+    assert found.removed.sets == found.added.sets == found.enough.sets == (tuple("b"),)
+    assert found.removed.exact
     found, _ = search(NAMES[:4], lambda s: "bad" if not s & {"a", "c"} else "good")
     assert found.removed.sets == (tuple("ac"),)
     assert found.enough.sets == (tuple("a"), tuple("c"))
@@ -52,14 +47,11 @@ def test_a_patch_that_is_only_bad_alone() -> None:
     assert found.removed.sets == (tuple("ab"),)
 
 
-def test_nothing_matters() -> None:
+def test_no_run_is_made_twice() -> None:
     found, asked = search(NAMES[:3], lambda s: "same")
     assert found.is_uniform
     assert found.removed.sets == ()
     assert sorted(map(sorted, asked)) == sorted(map(sorted, subsets(NAMES[:3])))
-
-
-def test_no_run_is_made_twice() -> None:
     _, asked = search(NAMES[:5], lambda s: str(len(s) % 3))
     assert len(asked) == len(set(asked))
 
@@ -132,15 +124,15 @@ def test_the_first_commit_with_another_outcome_is_found(changed: int, width: int
     assert sum(asked.rounds) <= {1: 8, 2: 10, 3: 11}[width]
 
 
-def test_equal_ends_are_not_a_change() -> None:
+def test_ends_and_outcomes() -> None:
     asked = AskedCommits("ABA")
     found = search_commits(asked.names, asked)
-    assert (found.first, found.before, found.suspects, asked.rounds) == (None, None, (), [2])
-
-
-def test_a_third_outcome_is_a_change_too() -> None:
+    assert (found.first, found.before, found.suspects, asked.rounds) == (None, None, (), [2]), "equal ends"
     asked = AskedCommits("AAACCCBB")
-    assert search_commits(asked.names, asked).first == "c3"
+    assert search_commits(asked.names, asked).first == "c3", "a third outcome is a change, too"
+    asked = AskedCommits("AB")
+    assert search_commits(asked.names, asked).first == "c1"
+    assert asked.rounds == [2], "two neighbours need no search"
 
 
 def test_what_cannot_be_run_is_stepped_over() -> None:
@@ -148,13 +140,8 @@ def test_what_cannot_be_run_is_stepped_over() -> None:
     found = search_commits(asked.names, asked)
     assert found.suspects == ("c3", "c4", "c5")
     assert found.before == "c2"
-    assert search_commits(*(lambda a: (a.names, a))(AskedCommits("A---A---BB--B"))).suspects == ("c5", "c6", "c7", "c8")
-
-
-def test_two_neighbours_need_no_search() -> None:
-    asked = AskedCommits("AB")
-    assert search_commits(asked.names, asked).first == "c1"
-    assert asked.rounds == [2]
+    asked = AskedCommits("A---A---BB--B")
+    assert search_commits(asked.names, asked).suspects == ("c5", "c6", "c7", "c8")
 
 
 @pytest.mark.parametrize("outcomes", ["-AB", "AB-"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from captures import make_node
 from rendered import flatten, print_to_text
@@ -122,10 +123,13 @@ def test_one_node_of_many_is_found_in_few_runs() -> None:
         assert len(asked.sets) == len(set(asked.sets)) <= 13
 
 
-def test_two_that_are_needed_together() -> None:
+def test_two_that_are_needed_together_and_one_if_all_together_do_harm() -> None:
     asked = Asked(lambda forced, _: "right" if {3, 11} <= forced else "wrong")
     search = mend(make_chain(20), asked)
     assert (nodes_of(search), search.complete) == ([[3, 11]], True)
+    asked = Asked(lambda forced, _: "right" if forced == {3} else "wrong")
+    search = mend(make_chain(6), asked)
+    assert (nodes_of(search), search.complete) == ([[3]], True)
 
 
 def test_reduces_alone_are_searched_where_they_are_enough() -> None:
@@ -151,12 +155,6 @@ def test_a_realize_point_is_let_go_where_forcing_does_not_help() -> None:
     asked = Asked(lambda _, released: "right" if 5 in released else "wrong")
     search = mend(make_capture(make_schedule(*chain.nodes, contiguous)), asked)
     assert search.found == (frozenset({Choice(0, 5, "CONTIGUOUS", realized=False)}),)
-
-
-def test_where_all_together_do_harm_each_is_tried_alone() -> None:
-    asked = Asked(lambda forced, _: "right" if forced == {3} else "wrong")
-    search = mend(make_chain(6), asked)
-    assert (nodes_of(search), search.complete) == ([[3]], True)
 
 
 def test_single_decisions_that_change_it() -> None:
@@ -203,26 +201,26 @@ def test_a_forced_node_says_so() -> None:
     assert schedule.nodes[0].realized.detail == "forced to be a buffer, by bisect --decisions"
 
 
-def make_document(**changes: object) -> DecisionsDocument:
-    facts: dict[str, object] = {
-        "schema": SCHEMA,
-        "kind": "bisect-decisions",
-        "snippet": "a.py",
-        "by": "values",
-        "reference": "--baseline=0.13.0",
-        "right": "A",
-        "given": "B",
-        "candidates": 4,
-        "outcomes": (NamedOutcome("A", "1 value"), NamedOutcome("B", "1 output differs")),
-        "found": (),
-        "complete": True,
-        "tried": (DecisionTrial((), "B", 1),),
-        "changes": None,
-    }
-    return DecisionsDocument(**{**facts, **changes})  # type: ignore[arg-type]
+OUTCOMES = (NamedOutcome("A", "1 value"), NamedOutcome("B", "1 output differs"))
+DOCUMENT = DecisionsDocument(
+    schema=SCHEMA,
+    kind="bisect-decisions",
+    snippet="a.py",
+    by="values",
+    reference="--baseline=0.13.0",
+    right="A",
+    given="B",
+    candidates=4,
+    outcomes=OUTCOMES,
+    found=(),
+    complete=True,
+    tried=(DecisionTrial((), "B", 1),),
+    changes=None,
+)
 
 
-def show(document: DecisionsDocument) -> str:
+def show(**changes: Any) -> str:
+    document = replace(DOCUMENT, **changes)
     return flatten(print_to_text(lambda console: print_decisions(document, console), 200))
 
 
@@ -234,7 +232,7 @@ def make_made(choice: Choice) -> list[Schedule]:
 def test_a_buffer_that_is_removed_again_is_reported() -> None:
     schedules = make_chain(2).schedules
     decided = describe_choices({Choice(0, 1, "MUL")}, schedules, [make_schedule()])
-    said = show(make_document(found=(DecisionTrial(decided, "A", 2),)))
+    said = show(found=(DecisionTrial(decided, "A", 2),))
     assert "MUL 1 (2,), forced to be a realize point (its buffer is removed again) -> A" in said
     # the run died
     assert not describe_choices({Choice(0, 1, "MUL")}, schedules, [])[0].kept
@@ -248,18 +246,18 @@ def test_found_decisions_are_printed() -> None:
     )
     both = DecisionTrial((*one.decisions, *two.decisions), "A", 3)
     said = "schedule 0: MUL 1 (2,), forced to be a buffer -> A, 2 kernels"
-    assert f"this one decision makes it right (4 nodes to force) {said}" in show(make_document(found=(one,)))
-    assert "each of these 2 decisions makes it right" in show(make_document(found=(one, two)))
+    assert f"this one decision makes it right (4 nodes to force) {said}" in show(found=(one,))
+    assert "each of these 2 decisions makes it right" in show(found=(one, two))
     together = "these 2 decisions together make it right"
-    assert f"{together}, and no part of them does (" in show(make_document(found=(both,)))
+    assert f"{together}, and no part of them does (" in show(found=(both,))
     assert f"{together}: fewer may be enough (4 nodes to force, not all tried: --runs)" in show(
-        make_document(found=(both,), complete=False)
+        found=(both,), complete=False
     )
-    assert "this one decision changes it" in show(make_document(found=(one,), right=None, reference=None))
+    assert "this one decision changes it" in show(found=(one,), right=None, reference=None)
 
 
 def test_an_unsuccessful_search_is_printed() -> None:
-    assert "no decision that was tried makes it right (4 nodes to force)" in show(make_document())
+    assert "no decision that was tried makes it right (4 nodes to force)" in show()
     nothing = "the outcome is right already: there is nothing to fix"
-    assert nothing in show(make_document(given="A"))
-    assert "(the right outcome: --baseline=0.13.0; as it is; 0 runs)" in show(make_document(given="A"))
+    assert nothing in show(given="A")
+    assert "(the right outcome: --baseline=0.13.0; as it is; 0 runs)" in show(given="A")

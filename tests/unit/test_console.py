@@ -39,26 +39,20 @@ def list_styles() -> set[str]:
     return found | {str(style) for style in ANSI_DARK.values() if style.color is not None}
 
 
-def test_there_are_styles() -> None:
-    assert {"bold red", "yellow", "cyan", "bright_blue"} <= list_styles()
-
-
 @pytest.mark.parametrize("style", sorted(list_styles()))
 def test_colours_are_legible_on_white_and_on_black(style: str) -> None:
     shown = make_legible(Style.parse(style))
     assert shown.color is not None
     triplet = shown.color.get_truecolor()
     for background in ((255, 255, 255), (0, 0, 0)):
-        assert measure_contrast((triplet.red, triplet.green, triplet.blue), background) >= 3, (
-            style,
-            triplet,
-            background,
-        )
+        contrast = measure_contrast((triplet.red, triplet.green, triplet.blue), background)
+        assert contrast >= 3, (style, triplet, background)
     # bold and the like stay
     assert shown.without_color == Style.parse(style).without_color
 
 
 def test_a_colour_has_one_place() -> None:
+    assert {"bold red", "yellow", "cyan", "bright_blue"} <= list_styles()
     assert len(set(LEGIBLE.values())) == len(LEGIBLE)
     assert all(Color.parse(name).number is not None for name in LEGIBLE)
 
@@ -74,7 +68,6 @@ def test_colours_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     assert render("x", "bold red") == "x\n"
     assert render("x", "bold red", colour="never") == "x\n"
-    assert "\x1b[" in render("x", "bold red", colour="always")
     monkeypatch.setenv("NO_COLOR", "1")
     # the command line says more than the environment
     assert "\x1b[1;31mx" in render("x", "bold red", colour="always")

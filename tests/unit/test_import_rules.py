@@ -59,12 +59,7 @@ def room_of(file: Path) -> str:
 
 
 @pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=place_of)
-def test_only_the_child_imports_tinygrad(file: Path) -> None:
-    assert room_of(file) == "child" or not [name for name in imported(file) if name.split(".")[0] == "tinygrad"]
-
-
-@pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=place_of)
-def test_imports_go_one_way(file: Path) -> None:
+def test_only_the_child_imports_tinygrad_and_imports_go_one_way(file: Path) -> None:
     room = room_of(file)
     if room == "__init__":
         return
@@ -72,6 +67,7 @@ def test_imports_go_one_way(file: Path) -> None:
     for name in imported(file):
         if name.startswith("vmapdbg."):
             assert name.split(".")[1] in may, (place_of(file), name)
+        assert room == "child" or name.split(".")[0] != "tinygrad"
 
 
 def module_of(file: Path) -> str:
@@ -107,16 +103,13 @@ def test_overlay_never_imports_the_tool(file: Path) -> None:
 
 def test_the_recorder_has_each_report_of_the_overlay() -> None:
     """Without a recorder, the overlay accepts any name of a report, also a misspelt one."""
+    assert not (OVERLAY / "__init__.py").exists(), "the folder would shadow the installed package"
     tree = ast.parse((PACKAGE / "child" / "listen" / "recorder.py").read_text(encoding="utf-8"))
     methods = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     sources = (file.read_text(encoding="utf-8") for file in OVERLAY.rglob("*.py"))
     reports = {report for source in sources for report in re.findall(r"\bobserver\.(\w+)\(", source)}
     assert len(reports) > 5
     assert reports <= methods
-
-
-def test_overlay_folder_does_not_shadow_the_installed_package() -> None:
-    assert not (OVERLAY / "__init__.py").exists()
 
 
 EVERY_COMMAND = ", ".join(f"vmapdbg.commands.{name}" for name in COMMANDS)

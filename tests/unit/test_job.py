@@ -14,38 +14,40 @@ from vmapdbg.install.patches import ALL, Patches
 from vmapdbg.model.failure import Failure
 
 JOB = Job("a.py", ("--steps", "1"), "metal", frozenset({"close-ranges"}), 2.5, True)
-PATCHES = [ALL, frozenset({"close-ranges"}), frozenset(), None]
+REDUCE = ReduceRequest(
+    job=JOB,
+    other=replace(JOB, patches=frozenset()),
+    folder="/tmp/x",
+    by="crash",
+    seconds=1.5,
+    hang=20.0,
+    comment="Reduced.\n",
+    terms=(1024, 0),
+)
 
 
-@pytest.mark.parametrize("patches", PATCHES, ids=["all", "one", "none", "stock"])
-def test_a_job_comes_back_whole(patches: Patches | None) -> None:
+@pytest.mark.parametrize("patches", [ALL, frozenset({"close-ranges"}), frozenset(), None])
+def test_a_job_and_a_request_come_back_whole(patches: Patches | None) -> None:
     """No patch at all and stock tinygrad are two things."""
     job = replace(JOB, patches=patches)
     assert load_job(dump_record(job)) == job
+    requests: list[Request] = [
+        Request(job=job, folder="/tmp/x"),
+        Request(job=job, folder="/tmp/x", evidence="/tmp/y"),
+        CheckRequest(job=job, folder="/tmp/x", evidence="/tmp/y"),
+        replace(REDUCE, job=job),
+        replace(REDUCE, job=job, other=None, folder="", terms=()),
+    ]
+    for request in requests:
+        assert load_request(type(request), dump_record(request)) == request
 
 
-@pytest.mark.parametrize(
-    "request_of_a_child",
-    [
-        Request(job=JOB, folder="/tmp/x"),
-        Request(job=replace(JOB, patches=None), folder="/tmp/x", evidence="/tmp/y"),
-        CheckRequest(job=JOB, folder="/tmp/x", evidence="/tmp/y"),
-        ReduceRequest(
-            job=JOB,
-            other=replace(JOB, patches=frozenset()),
-            folder="/tmp/x",
-            by="crash",
-            seconds=1.5,
-            hang=20.0,
-            comment="Reduced.\n",
-            terms=(1024, 0),
-        ),
-        ReduceRequest(job=JOB, other=None, by="crash", seconds=60.0, hang=20.0, comment="# small", terms=()),
-    ],
-    ids=["run", "stock", "check", "reduce", "reduce-alone"],
-)
-def test_a_request_comes_back_whole(request_of_a_child: Request) -> None:
-    assert load_request(type(request_of_a_child), dump_record(request_of_a_child)) == request_of_a_child
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the tool in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".vmapdbg").mkdir()
+    return tmp_path / ".vmapdbg"
 
 
 def test_the_whole_job_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,18 +59,14 @@ def test_the_whole_job_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"snippet": "a.py", "patches": "all,-everything"}', '{"snippet": "a.py", "unknown": 1}']
 )
-def test_a_broken_job_is_not_remembered(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".vmapdbg").mkdir()
-    (tmp_path / ".vmapdbg" / "last.json").write_text(text, encoding="utf-8")
+def test_a_broken_job_is_not_remembered(text: str, folder: Path) -> None:
+    (folder / "last.json").write_text(text, encoding="utf-8")
     with pytest.raises(Failure, match="none is remembered here"):
         recall_job()
 
 
-def test_a_job_of_an_older_version_is_still_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_of_an_older_version_is_still_known(folder: Path) -> None:
     """Before, `values` was not remembered."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".vmapdbg").mkdir()
     old = {"snippet": "a.py", "arguments": ["x"], "target": "c", "patches": "close-ranges", "timeout": None}
-    (tmp_path / ".vmapdbg" / "last.json").write_text(json.dumps(old), encoding="utf-8")
+    (folder / "last.json").write_text(json.dumps(old), encoding="utf-8")
     assert recall_job() == Job("a.py", ("x",), "c", frozenset({"close-ranges"}), None)

@@ -57,10 +57,7 @@ def test_keys_are_the_contract() -> None:
         (kernel, "name target source global_size local_size local_bytes threads executed_ops bytes redundancy"),
         (kernel, "buffers nodes lines"),
         (kernel["buffers"][0], "name size dtype access"),
-        (
-            to_data(captures.many_kernels())["findings"][0],
-            "kernel node line message advice schedule number source_line",
-        ),
+        (finding, "kernel node line message advice schedule number source_line"),
     ):
         assert set(keys.split()) <= set(found), keys
 

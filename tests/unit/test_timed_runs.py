@@ -57,6 +57,10 @@ def test_sides_take_turns_and_a_kernel_has_the_median_of_its_runs(
     ]
     assert (before.stdout, after.stdout) == (b"before", b"after")
     assert capsys.readouterr().err == "vmapdbg: running net.py, 3 times each, in turns\n"
+    # kernels without times stay without
+    monkeypatch.setattr(runs, "run_quietly", lambda _: Run(make(make_kernel("E_4"))))
+    before, _ = run_timed(JOBS, "net.py")
+    assert before.capture.schedules[0].kernels[0].measured is None
 
 
 @pytest.mark.parametrize("failed", [Run(failed_snippet()), Run(make_capture(error=DIED))])
@@ -74,12 +78,6 @@ def test_a_side_that_fails_is_not_run_again(failed: Run, monkeypatch: pytest.Mon
     assert after.capture.schedules[0].kernels[0].measured == Measured(1, 1.0, 1.0, 1.0, 3)
 
 
-def test_kernels_without_times_stay_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "run_quietly", lambda _: Run(make(make_kernel("E_4"))))
-    before, _ = run_timed(JOBS, "net.py")
-    assert before.capture.schedules[0].kernels[0].measured is None
-
-
 def test_a_program_of_several_kernels_is_counted_once() -> None:
     """What each of them has are the launches of all: 24 layers took what they took, not 24 times that."""
     layer = timed("E_4", 0.5, launches=3)
@@ -90,8 +88,8 @@ def test_a_program_of_several_kernels_is_counted_once() -> None:
     other = make(*(replace(kernel, key=kernel.key + "b", executed_ops=7) for kernel in capture.schedules[0].kernels))
     diff = diff_captures(capture, other)
     assert (diff.before.totals.seconds, diff.after.totals.seconds) == (2.5, 2.5)
-    view = View.of_two(capture, other, diff)
-    assert sum(group.before.seconds for group in group_kernels(view, unchanged=True)) == pytest.approx(2.5)
+    groups = group_kernels(View.of_two(capture, other, diff), unchanged=True)
+    assert sum(group.before.seconds for group in groups) == pytest.approx(2.5)
 
 
 def test_the_text_has_the_time_of_all_kernels_and_of_each_that_changed() -> None:
