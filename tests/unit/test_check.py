@@ -12,7 +12,6 @@ import random
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,25 +19,14 @@ from captures import lost_range
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vmapdbg.check import result
 from vmapdbg.check.compare import compare, excuse_rounding
 from vmapdbg.check.findings import CRASHES, FAILS, OVERWRITTEN, STALE_READ, WRONG_VALUE, find_blame
-from vmapdbg.check.result import (
-    BufferCheck,
-    CheckReport,
-    Comparison,
-    ExpectedOutput,
-    KernelFault,
-    Misread,
-    OutputCheck,
-    OverwrittenInput,
-    ScheduleCheck,
-    StaleRead,
-    StaleValue,
-)
+from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, OverwrittenInput, ScheduleCheck
 from vmapdbg.child.compare.first_wrong_buffer import find_steps_read
 from vmapdbg.child.compare.kernel_rerun import align_buffer
 from vmapdbg.child.evidence.evidence import WrittenBuffer
-from vmapdbg.model.capture import SnippetError
+from vmapdbg.model.capture import Finding, SnippetError
 from vmapdbg.model.crash import Crash
 from vmapdbg.model.store import build_data, dump_compact
 from vmapdbg.model.vocabulary import CrashStage
@@ -46,8 +34,6 @@ from vmapdbg.page.check_sentences import add_pattern_sentences, describe_pattern
 from vmapdbg.reference.graph import Unknown
 from vmapdbg.values.numbers import Array, decode, find_index
 from vmapdbg.values.tolerance import make_tolerance
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 def doubles(values: Sequence[float], *shape: int) -> Array:
@@ -109,9 +95,7 @@ def test_nan_equals_nan_only_at_its_place() -> None:
     assert compare(floats([inf, 1]), floats([3e38, 1]), 10**9).wrong == 1
     # NaN of another sign or payload is NaN
     assert compare(Array(bytes.fromhex("0100c0ff"), "float", (1,)), floats([nan]), 0).status == "equal"
-
-
-def test_zeros_of_both_signs_are_equal() -> None:
+    # zeros of both signs are equal
     assert compare(floats([-0.0, 0.0]), floats([0.0, -0.0]), 0).status == "equal"
 
 
@@ -174,9 +158,7 @@ def test_a_value_that_is_right_where_a_step_to_the_expected_one_is_too_large_is_
     assert excuse_rounding(got, expected, found, moved([1e-174, 1.0], [0.0, 0.0])).status == "rounding"
     assert excuse_rounding(got, expected, found, moved([1e-30, 1.0], [0.0, 0.0])).wrong == 1
     assert excuse_rounding(got, expected, found, moved([math.nan, math.inf], [0.0, 0.0])).wrong == 2
-
-
-def test_nan_is_never_excused() -> None:
+    # NaN is never excused
     got, expected = floats([math.nan]), floats([1.0])
     found = compare(got, expected, 4)
     assert excuse_rounding(got, expected, found, moved([1.0], [1e30])).status == "wrong"
@@ -204,6 +186,7 @@ def pattern(change: object, shape: tuple[int, ...] = (4, 3, 2)) -> str | None:
     return describe(compare(doubles(wrong, *shape), doubles(RIGHT[:size], *shape), 4))
 
 
+SUM_OF_3 = "along axis 1 each slice is the sum of all 3"
 PATTERNS = {
     "last": (lambda i, right: right(3, i[1], i[2]), "along axis 0 all 4 slices are the last one"),
     "first": (lambda i, right: right(i[0], 0, i[2]), "along axis 1 all 3 slices are the first one"),
@@ -213,10 +196,7 @@ PATTERNS = {
     "reversed": (lambda i, right: right(3 - i[0], i[1], i[2]), "axis 0 is reversed"),
     "around": (lambda i, right: right((i[0] + 1) % 4, i[1], i[2]), "shifted by +1 along axis 0, going around"),
     "shifted": (lambda i, right: right(i[0] - 1, i[1], i[2]) if i[0] else 9.0, "shifted by -1 along axis 0"),
-    "summed": (
-        lambda i, right: sum(right(i[0], k, i[2]) for k in range(3)),
-        "along axis 1 each slice is the sum of all 3",
-    ),
+    "summed": (lambda i, right: sum(right(i[0], k, i[2]) for k in range(3)), SUM_OF_3),
     "scaled": (lambda i, right: 3 * right(*i), "every element is 3 times the right one"),
     "offset": (lambda i, right: right(*i) + 2, "every element is 2 more than the right one"),
     "one slice": (lambda i, right: 7.0 if i[1] == 1 else right(*i), "only in slice 1 along axis 1"),
@@ -286,31 +266,29 @@ def align(data: bytes, right: Array, stored: list[tuple[int | None, int]], close
     return align_buffer(buffer, data, right.dtype, right.shape, [-1])
 
 
-def test_a_buffer_without_the_ambient_range_is_read_by_each_step() -> None:
-    right = doubles(range(6), 3, 2)
-    got = align(doubles([4.0, 5.0]).data, right, [(7, 2)], [-1, 7])
-    assert list(decode(got)) == [4, 5, 4, 5, 4, 5]
+SIX = doubles(range(6), 3, 2)
 
 
-def test_dimensions_in_another_order_are_put_in_order() -> None:
-    right = doubles(range(6), 3, 2)
-    got = align(doubles([0, 2, 4, 1, 3, 5]).data, right, [(7, 2), (-1, 3)], [-1, 7])
-    assert list(decode(got)) == list(range(6))
+def test_a_buffer_is_brought_into_the_shape_of_its_node() -> None:
+    read_by_each_step = align(doubles([4.0, 5.0]).data, SIX, [(7, 2)], [-1, 7])
+    assert list(decode(read_by_each_step)) == [4, 5, 4, 5, 4, 5]
+    in_another_order = align(doubles([0, 2, 4, 1, 3, 5]).data, SIX, [(7, 2), (-1, 3)], [-1, 7])
+    assert list(decode(in_another_order)) == list(range(6))
+    # an unknown dimension is not a missing one
+    assert list(decode(align(SIX.data, SIX, [(None, 6)], [-1, 7]))) == list(range(6))
 
 
-def test_an_unknown_dimension_is_not_a_missing_dimension() -> None:
-    right = doubles(range(6), 3, 2)
-    assert list(decode(align(right.data, right, [(None, 6)], [-1, 7]))) == list(range(6))
-    with pytest.raises(Unknown, match=r"^its shape does not match the shape of its node$"):
-        align(bytes(16), right, [(None, 2)], [-1, 7])
-
-
-def test_a_buffer_that_is_too_short_is_reported() -> None:
-    right = doubles(range(6), 3, 2)
-    with pytest.raises(Unknown, match=r"^it holds 5 elements, its ranges have 6$"):
-        align(bytes(40), right, [(-1, 3), (7, 2)], [-1, 7])
-    with pytest.raises(Unknown, match=r"^its shape does not match the shape of its node$"):
-        align(bytes(32), right, [(9, 4)], [-1, 7])
+@pytest.mark.parametrize(
+    ("size", "stored", "message"),
+    [
+        (16, [(None, 2)], "its shape does not match the shape of its node"),
+        (32, [(9, 4)], "its shape does not match the shape of its node"),
+        (40, [(-1, 3), (7, 2)], "it holds 5 elements, its ranges have 6"),
+    ],
+)
+def test_a_buffer_of_another_shape_is_reported(size: int, stored: list[tuple[int | None, int]], message: str) -> None:
+    with pytest.raises(Unknown, match=f"^{message}$"):
+        align(bytes(size), SIX, stored, [-1, 7])
 
 
 # *** blame
@@ -321,16 +299,18 @@ def wrong_check() -> ScheduleCheck:
     found = compare(got, right, 4)
     capture = lost_range(fixed=False)
     node = capture.schedules[0].bufferizes[0].node
-    buffer = BufferCheck(node, 0, (3, 2), "double", ("rm1",), found, None)
+    buffer = result.BufferCheck(node, 0, (3, 2), "double", ("rm1",), found, None)
     output = OutputCheck(number=0, shape=(3, 2), dtype="double", comparison=found)
-    return ScheduleCheck(
-        schedule=0, line="a.py:3", outputs=(output,), buffers=(buffer,), unchecked=(), failed=None, evaluations=5
-    )
+    return ScheduleCheck(0, "a.py:3", (output,), (buffer,), unchecked=(), failed=None, evaluations=5)
+
+
+def findings_of(check: ScheduleCheck, *, fixed: bool = True) -> tuple[Finding, ...]:
+    return make_findings(lost_range(fixed=fixed), CheckReport((check,)))
 
 
 def test_the_finding_names_the_node_the_kernel_and_the_lost_range() -> None:
     capture = lost_range(fixed=False)
-    (finding,) = make_findings(capture, CheckReport((wrong_check(),)))
+    (finding,) = findings_of(wrong_check(), fixed=False)
     blame = find_blame(capture, wrong_check())
     assert blame is not None
     assert blame.lost == ("rm1",)
@@ -354,13 +334,12 @@ def test_the_kernel_that_raised_is_named() -> None:
 
 
 def test_a_failed_schedule_whose_error_is_caught_is_a_finding_if_stock_tinygrad_computes_it() -> None:
-    capture = lost_range(fixed=False)
     failed = replace(wrong_check(), outputs=(), buffers=(), failed="RuntimeError: no", stock_runs=True)
-    (finding,) = make_findings(capture, CheckReport((failed,)))
+    (finding,) = findings_of(failed, fixed=False)
     assert finding.code == FAILS
     assert "RuntimeError: no" in finding.message
     assert finding.message.endswith("stock tinygrad computes its graph")
-    assert make_findings(capture, CheckReport((replace(failed, stock_runs=False),))) == ()
+    assert findings_of(replace(failed, stock_runs=False), fixed=False) == ()
 
 
 @pytest.mark.parametrize(("stage", "codes"), [("schedule", [FAILS]), ("codegen", [FAILS]), ("run", [])])
@@ -368,42 +347,41 @@ def test_a_failed_scope_whose_error_is_caught_is_a_finding_unless_a_device_is_mi
     stage: CrashStage, codes: list[str]
 ) -> None:
     crash = Crash("error", stage, None, None, schedule=0)
-    expected = (ExpectedOutput(0, (3, 2), "double", (0.0,)),)
+    expected = (result.ExpectedOutput(0, (3, 2), "double", (0.0,)),)
     failed = replace(wrong_check(), outputs=(), buffers=(), failed="RuntimeError: no", crash=crash, expected=expected)
-    assert [finding.code for finding in make_findings(lost_range(fixed=False), CheckReport((failed,)))] == codes
+    assert [finding.code for finding in findings_of(failed, fixed=False)] == codes
 
 
 def test_a_buffer_that_is_read_wrongly_is_blamed_and_not_the_wrong_buffer() -> None:
     check = wrong_check()
-    wrong = replace(check.buffers[0], missing=(), reads=(1,), misread=Misread(1, ("rm1",), 3, 2, (0,), (2,)))
-    capture = lost_range(fixed=True)
-    (finding,) = make_findings(capture, CheckReport((replace(check, buffers=(wrong,)),)))
+    wrong = replace(check.buffers[0], missing=(), reads=(1,), misread=result.Misread(1, ("rm1",), 3, 2, (0,), (2,)))
+    (finding,) = findings_of(replace(check, buffers=(wrong,)))
     assert finding.node == 1
     assert "read at other steps of its ambient range rm1: at step 0 it gets what belongs to 2;" in finding.message
     assert finding.message.endswith("so at 2 of 3 steps")
 
 
 def test_a_read_at_the_wrong_time_has_a_code_of_its_own_and_names_both_kernels() -> None:
-    check, capture = wrong_check(), lost_range(fixed=True)
-    read = StaleRead(1, is_late=True, writer=0, writer_node=1)
-    fault = KernelFault("scheduler", is_same=True, stale=(read,))
+    check = wrong_check()
+    read = result.StaleRead(1, is_late=True, writer=0, writer_node=1)
+    fault = result.KernelFault("scheduler", is_same=True, stale=(read,))
     wrong = replace(check.buffers[0], missing=(), fault=fault)
-    (finding,) = make_findings(capture, CheckReport((replace(check, buffers=(wrong,)),)))
+    (finding,) = findings_of(replace(check, buffers=(wrong,)))
     assert finding.code == STALE_READ
-    kernel = capture.schedules[0].kernels[0]
+    kernel = lost_range().schedules[0].kernels[0]
     order = f"it reads {kernel.buffers[1].name} after {kernel.name} #0 has written it, and should before"
     assert order in finding.message
     early = replace(fault, stale=(replace(read, is_late=False, writer=None, writer_node=None),))
-    (finding,) = make_findings(capture, CheckReport((replace(check, buffers=(replace(wrong, fault=early),)),)))
+    (finding,) = findings_of(replace(check, buffers=(replace(wrong, fault=early),)))
     assert "before another launch writes it, and should after" in finding.message
 
 
 def test_an_input_that_changed_has_a_code_of_its_own() -> None:
     check = wrong_check()
     changed = replace(check.outputs[0], of="input")
-    stale = replace(check.outputs[0], number=1, stale=StaleValue(0, is_late=True))
+    stale = replace(check.outputs[0], number=1, stale=result.StaleValue(0, is_late=True))
     both = replace(check, outputs=(changed, stale), buffers=())
-    overwritten, read = make_findings(lost_range(fixed=True), CheckReport((both,)))
+    overwritten, read = findings_of(both)
     assert (overwritten.code, read.code) == (OVERWRITTEN, STALE_READ)
     assert "it is the value from reading assigned buffer 0 after the write to it" in read.message
     assert "it should be read before the write" in read.message
@@ -414,13 +392,11 @@ def test_a_replay_that_reads_what_it_has_written_over_has_the_code_of_an_overwri
     one = replace(check.outputs[0], overwritten=(OverwrittenInput(1),))
     more = replace(one, number=1, overwritten=(OverwrittenInput(0), OverwrittenInput(2), OverwrittenInput(None)))
     replay = replace(check, outputs=(one, more), buffers=(), replay=1)
-    first, second = make_findings(lost_range(fixed=True), CheckReport((replay,)))
+    first, second = findings_of(replay)
     assert (first.code, second.code) == (OVERWRITTEN, OVERWRITTEN)
     assert "from reading input 1 of the function after the replay has overwritten it" in first.message
-    all_of_them = (
-        "from reading input 0 of the function and input 2 of the function and 1 buffer that is not an input after"
-    )
-    assert f"{all_of_them} the replay has overwritten them" in second.message
+    inputs = "input 0 of the function and input 2 of the function and 1 buffer that is not an input"
+    assert f"from reading {inputs} after the replay has overwritten them" in second.message
 
 
 # *** which step was read
@@ -441,15 +417,17 @@ def test_steps_read_are_found(count: int, size: int, chance: random.Random) -> N
     assert find_steps_read(got, right, by_step, EXACT) == expected
 
 
-def test_a_value_that_no_step_gives_is_not_a_misreading() -> None:
-    by_step = [[0, 10], [1, 11], [2, 12]]
-    assert find_steps_read([1, 11], [0, 11], by_step, EXACT) == {0: 1}
-    assert find_steps_read([7, 11], [0, 11], by_step, EXACT) == {}
-    # a sum over the steps belongs to no single step
-    assert find_steps_read([4, 11], [3, 11], by_step, EXACT) == {}
-
-
-def test_the_elements_of_one_step_are_read_at_one_step() -> None:
-    by_step = [[0, 10], [1, 11], [2, 12]]
-    assert find_steps_read([1, 12], [0, 10], by_step, EXACT) == {}
-    assert find_steps_read([2, 12], [0, 10], by_step, EXACT) == {0: 2}
+@pytest.mark.parametrize(
+    ("got", "right", "steps"),
+    [
+        ([1, 11], [0, 11], {0: 1}),
+        ([7, 11], [0, 11], {}),
+        # a sum over the steps belongs to no single step
+        ([4, 11], [3, 11], {}),
+        # the elements of one step are read at one step
+        ([1, 12], [0, 10], {}),
+        ([2, 12], [0, 10], {0: 2}),
+    ],
+)
+def test_a_value_of_no_step_is_not_a_misreading(got: list[int], right: list[int], steps: dict[int, int]) -> None:
+    assert find_steps_read(got, right, [[0, 10], [1, 11], [2, 12]], EXACT) == steps

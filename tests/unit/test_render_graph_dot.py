@@ -4,23 +4,15 @@ second, so that one graph holds many texts."""
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
+from typing import Any
 
-import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from vmapdbg.page.graph import model
 from vmapdbg.page.graph.dot import clean_text, draw_dots, style_svg, write_dot
-from vmapdbg.page.graph.model import (
-    ADDED,
-    PALETTE,
-    REMOVED,
-    Graph,
-    GraphCluster,
-    GraphEdge,
-    GraphNode,
-    LegendEntry,
-    measure_ranks,
-)
+from vmapdbg.page.graph.model import PALETTE, Graph, GraphEdge, GraphNode, LegendEntry
 
 SVG = "{http://www.w3.org/2000/svg}"
 TITLE = "{http://www.w3.org/1999/xlink}title"
@@ -41,18 +33,8 @@ NASTY = [
 ]
 
 
-def make_graph(*nodes: GraphNode, **changes: object) -> Graph:
-    given_fields: dict[str, object] = {
-        "stage": "tensor",
-        "title": "t",
-        "nodes": nodes,
-        "edges": (),
-        "clusters": (),
-        "legend": (),
-        "range_colours": {},
-        "folded": {},
-    }
-    return Graph(**(given_fields | changes))  # type: ignore[arg-type]
+def make_graph(*nodes: GraphNode, **changes: Any) -> Graph:
+    return replace(Graph("tensor", "t", nodes, (), (), (), {}, {}), **changes)
 
 
 def draw(graph: Graph) -> ET.Element:
@@ -79,7 +61,11 @@ def join_spaces(text: str) -> str:
     return text.replace("\u00a0", " ")
 
 
-def check_texts(texts: list[str]) -> None:
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.text(max_size=30), min_size=1, max_size=30))
+@example(NASTY)
+def test_any_text_is_shown_as_it_is(texts: list[str]) -> None:
+    """A file name with a quote or an arrow must not break the picture, nor vanish from it."""
     nodes = [GraphNode(f"node{i}", "op", (f"[{text}]",), f"[{text}]") for i, text in enumerate(texts)]
     root = draw(make_graph(*nodes, title=f"[{texts[0]}]"))
     for i, text in enumerate(texts):
@@ -90,17 +76,6 @@ def check_texts(texts: list[str]) -> None:
         assert join_spaces("".join(read_lines(part))) == join_spaces(line)
 
 
-def test_nasty_texts_are_shown_as_they_are() -> None:
-    """A file name with a quote or an arrow must not break the picture, nor vanish from it."""
-    check_texts(NASTY)
-
-
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.text(max_size=30), min_size=1, max_size=30))
-def test_any_text_is_shown_as_it_is(texts: list[str]) -> None:
-    check_texts(texts)
-
-
 def test_title_edges_scopes_and_legend_take_any_text() -> None:
     name = "r<1>\"&'\\N"
     nodes = (GraphNode("a", "op", (name,), scope="s"), GraphNode("b", "op", ("b",)))
@@ -108,7 +83,7 @@ def test_title_edges_scopes_and_legend_take_any_text() -> None:
         make_graph(
             *nodes,
             edges=(GraphEdge("a", "b", name, name),),
-            clusters=(GraphCluster("s", None, f"vmap {name}", name),),
+            clusters=(model.GraphCluster("s", None, f"vmap {name}", name),),
             legend=(LegendEntry("op", name),),
             range_colours={name: PALETTE[0]},
         )
@@ -129,16 +104,14 @@ def test_ranges_are_coloured_and_not_inside_other_names() -> None:
 def test_marks_have_colour_style_and_text() -> None:
     """Not everyone can see added from removed by colour alone."""
     graph = make_graph(
-        GraphNode("gone", "op", ("- 1 ADD",), mark=REMOVED),
-        GraphNode("new", "op", ("+ 2 ADD",), mark=ADDED),
+        GraphNode("gone", "op", ("- 1 ADD",), mark=model.REMOVED),
+        GraphNode("new", "op", ("+ 2 ADD",), mark=model.ADDED),
         GraphNode("changed", "op", ("3 ADD", "- realized: a", "+ not realized")),
-        edges=(GraphEdge("gone", "changed", mark=REMOVED), GraphEdge("new", "changed", mark=ADDED)),
+        edges=(GraphEdge("gone", "changed", mark=model.REMOVED), GraphEdge("new", "changed", mark=model.ADDED)),
     )
     source = write_dot(graph)
-    gone = next(line for line in source.splitlines() if "id=gone" in line)
-    new = next(line for line in source.splitlines() if "id=new" in line)
-    assert "dashed" in gone
-    assert "bold" in new
+    for name, style in (("gone", "dashed"), ("new", "bold")):
+        assert style in next(line for line in source.splitlines() if f"id={name}" in line)
 
 
 def test_ids_of_graphviz_do_not_collide_with_node_ids() -> None:
@@ -160,9 +133,9 @@ def test_ranks_survive_a_circle() -> None:
     graph = make_graph(
         GraphNode("a", "op", ("a",)), GraphNode("b", "op", ("b",)), edges=(GraphEdge("a", "b"), GraphEdge("b", "a"))
     )
-    assert set(measure_ranks(graph)) == {"a", "b"}
+    assert set(model.measure_ranks(graph)) == {"a", "b"}
 
 
-@pytest.mark.parametrize("kind", ["op", "vmapin", "kept", "removed", "repeat", "index", "input", "kernel"])
-def test_every_kind_is_in_the_dot_source(kind: str) -> None:
-    assert f"id={kind}" in write_dot(make_graph(GraphNode(kind, kind, ("a",))))
+def test_every_kind_is_in_the_dot_source() -> None:
+    for kind in ("op", "vmapin", "kept", "removed", "repeat", "index", "input", "kernel"):
+        assert f"id={kind}" in write_dot(make_graph(GraphNode(kind, kind, ("a",))))
