@@ -22,6 +22,13 @@ class Maker:
     def __init__(self) -> None:
         self.graph, self.contents = OpGraph(), dict[str, bytes]()
 
+    def add(self, op: str, *src: int, arg: Any = None, shape: tuple[int, ...] = (), dtype: str = "float") -> int:
+        return self.graph.add(OpNode(op, dtype, shape, src, arg))
+
+    def loop(self, name: int, size: int) -> int:
+        self.graph.ranges[name] = size
+        return self.add("step", arg=(name, size), dtype="long")
+
     def input(self, numbers: ArrayLike, dtype: str) -> int:
         array = np.asarray(numbers)
         slot = self.graph.add(OpNode("buffer", dtype, (array.size,)))

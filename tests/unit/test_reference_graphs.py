@@ -45,8 +45,11 @@ def test_movement_is_numpy_s(shape: tuple[int, ...], data: st.DataObject) -> Non
     assert np.array_equal(made.numbers(made.view("flip", source, shape, turned)), np.flip(a, turned))
 
 
-def test_expand_may_add_axes_in_front() -> None:
+def test_expand_may_add_axes_in_front_and_a_stack_does() -> None:
     made = Maker()
+    parts = [made.input(count(2, 3, start=first), "float") for first in (0.0, 6.0)]
+    stacked = made.add("stack", *parts, shape=(2, 2, 3))
+    assert np.array_equal(made.numbers(stacked), count(2, 2, 3))
     wide = made.view("expand", made.input([[1.0], [2.0]], "float"), (3, 2, 4))
     assert made.numbers(wide).tolist() == [[[1.0] * 4, [2.0] * 4]] * 3
     assert made.numbers(wide).strides[0] == 0, "an expanded value is a view"

@@ -1,4 +1,5 @@
-"""Kernels as the scheduler makes them, made by hand and run by the reference, against numpy."""
+"""Kernels as the scheduler makes them, and graphs between the tensor graph and the kernels: made by hand, evaluated by
+the reference, against numpy."""
 
 from __future__ import annotations
 
@@ -7,33 +8,29 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
+from reference_graphs import Maker
 
 from vmapdbg.reference import kernels
-from vmapdbg.reference.graph import OpNode, ScheduledKernel, Unknown
+from vmapdbg.reference.arithmetic import Rounding
+from vmapdbg.reference.graph import ScheduledKernel, Unknown
 from vmapdbg.reference.value import RangedArray
 
 
-class KernelMaker:
+class KernelMaker(Maker):
     """Makes one kernel over floats; argument 0 is what it writes."""
 
     def __init__(self, *arguments: ArrayLike):
-        self.kernel = ScheduledKernel()
+        super().__init__()
+        self.kernel = ScheduledKernel(self.graph)
         arrays = [np.asarray(one, np.float32) for one in arguments]
         self.kernel.arguments = {number: self.add("buffer") for number in range(len(arrays))}
-        self.contents = {number: array.ravel() for number, array in enumerate(arrays)}
-
-    def add(self, op: str, *src: int, arg: Any = None, dtype: str = "float") -> int:
-        return self.kernel.graph.add(OpNode(op, dtype, (), src, arg))
+        self.memory = {number: array.ravel() for number, array in enumerate(arrays)}
 
     def load(self, argument: int, place: int, *gates: int) -> int:
         return self.add("fetch", self.kernel.arguments[argument], place, *gates, arg=bool(gates))
 
-    def loop(self, name: int, size: int) -> int:
-        self.kernel.graph.ranges[name] = size
-        return self.add("step", arg=(name, size), dtype="long")
-
     def number(self, value: int) -> int:
-        return self.add("const", arg=value, dtype="long")
+        return self.const(value, "long")
 
     def place(self, *parts: tuple[int, int]) -> int:
         """Returns a sum of loops, each times a stride."""
@@ -43,19 +40,17 @@ class KernelMaker:
             total = self.add("add", total, term, dtype="long")
         return total
 
-    def store(self, place: int, value: int, gate: int | None = None) -> None:
-        sources = [self.kernel.arguments[0], value, place]
-        if gate is not None:
-            sources.append(gate)
-        self.kernel.graph.roots.append(self.add("put", *sources, arg=gate is not None))
+    def store(self, place: int, value: int, *gates: int) -> None:
+        self.graph.roots.append(self.add("put", self.kernel.arguments[0], value, place, *gates, arg=bool(gates)))
 
     def run(self) -> RangedArray:
-        return kernels.run_kernel(self.kernel, self.contents)[0]
+        return kernels.run_kernel(self.kernel, self.memory)[0]
 
-    def numbers(self) -> NDArray[Any]:
-        written = self.run()
-        assert written.undefined is None
-        return written.numbers
+    def written(self) -> list[float]:
+        """Runs the kernel, and returns what it writes, all of it defined."""
+        found = self.run()
+        assert found.undefined is None
+        return found.numbers.tolist()
 
 
 def make_matmul(left: NDArray[Any], right: NDArray[Any]) -> KernelMaker:
@@ -73,7 +68,7 @@ LEFT, RIGHT = np.arange(12.0).reshape(3, 4), np.arange(20.0).reshape(4, 5) - 7
 
 
 def test_a_reduce_over_a_loop() -> None:
-    assert make_matmul(LEFT, RIGHT).numbers().tolist() == (LEFT @ RIGHT).ravel().tolist()
+    assert make_matmul(LEFT, RIGHT).written() == (LEFT @ RIGHT).ravel().tolist()
 
 
 @pytest.mark.parametrize("most", [4, 20, 40, 59])
@@ -81,7 +76,7 @@ def test_in_parts_it_is_the_same(most: int, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(kernels, "MOST_IN_PART", most)
     made = make_matmul(LEFT, RIGHT)
     assert len(list(kernels.split(made.kernel))) > 1
-    assert made.numbers().tolist() == (LEFT @ RIGHT).ravel().tolist()
+    assert made.written() == (LEFT @ RIGHT).ravel().tolist()
 
 
 def test_a_kernel_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +98,7 @@ def test_a_padded_read_is_zero_where_it_is_not_made() -> None:
     is_left = made.add("lt", made.number(0), i, dtype="bool")
     gate = made.add("and", is_left, is_right, dtype="bool")
     made.store(i, made.load(1, place, gate))
-    assert made.numbers().tolist() == [0, 1, 2, 3, 0]
+    assert made.written() == [0, 1, 2, 3, 0]
 
 
 def test_a_read_outside_of_a_buffer_is_undefined() -> None:
@@ -127,7 +122,7 @@ def test_of_a_lost_loop_the_last_step_stays() -> None:
     made = KernelMaker(np.zeros(2), np.arange(6.0))
     i, j = made.loop(0, 3), made.loop(1, 2)
     made.store(j, made.load(1, made.place((i, 2), (j, 1))))
-    assert made.numbers().tolist() == [4, 5]
+    assert made.written() == [4, 5]
 
 
 def test_unwritten_elements_stay() -> None:
@@ -135,7 +130,7 @@ def test_unwritten_elements_stay() -> None:
     i = made.loop(0, 4)
     gate = made.add("lt", i, made.number(2), dtype="bool")
     made.store(i, made.load(1, i), gate)
-    assert made.numbers().tolist() == [0, 1, 9, 9]
+    assert made.written() == [0, 1, 9, 9]
 
 
 def test_a_buffer_inside_of_the_kernel() -> None:
@@ -145,19 +140,19 @@ def test_a_buffer_inside_of_the_kernel() -> None:
     row, inner, total, out = made.loop(3, 2), made.loop(1, 3), made.loop(2, 3), made.loop(4, 3)
     x = made.load(1, made.place((row, 3), (inner, 1)))
     square = made.add("mul", x, x)
-    held = made.kernel.graph.add(OpNode("close", "float", (3,), (square,), ((1,), None)))
+    held = made.add("close", square, arg=((1,), None), shape=(3,))
     summed, own = made.add("fetch", held, total), made.add("fetch", held, out)
     whole = made.add("reduce", summed, arg=("add", (), True, (2,)))
     made.store(made.place((row, 3), (out, 1)), made.add("add", own, whole))
     expected = numbers**2 + (numbers**2).sum(1, keepdims=True)
-    assert made.numbers().tolist() == expected.ravel().tolist()
+    assert made.written() == expected.ravel().tolist()
 
 
 def test_a_reduce_over_a_loop_that_its_value_does_not_have() -> None:
     made = KernelMaker(np.zeros(2), [1.0, 2.0])
     i, _ = made.loop(1, 2), made.loop(0, 5)
     made.store(i, made.add("reduce", made.load(1, i), arg=("add", (), True, (0,))))
-    assert made.numbers().tolist() == [5, 10]
+    assert made.written() == [5, 10]
 
 
 def test_a_buffer_that_is_read_where_it_is_not_written_is_refused() -> None:
@@ -166,7 +161,7 @@ def test_a_buffer_that_is_read_where_it_is_not_written_is_refused() -> None:
     i = made.loop(0, 4)
     one = made.add("cast", made.number(1))
     made.store(i, made.add("add", made.load(0, i), one))
-    assert made.numbers().tolist() == [1, 2, 3, 4]
+    assert made.written() == [1, 2, 3, 4]
     made = KernelMaker(np.arange(4.0))
     i = made.loop(0, 4)
     turned = made.add("sub", made.number(3), i, dtype="long")
@@ -178,8 +173,137 @@ def test_a_buffer_that_is_read_where_it_is_not_written_is_refused() -> None:
 def test_contents_are_not_changed() -> None:
     made = KernelMaker(np.zeros(2), [1.0, 2.0])
     i = made.loop(0, 2)
-    before = {number: array.tobytes() for number, array in made.contents.items()}
+    before = {number: array.tobytes() for number, array in made.memory.items()}
     made.store(i, made.load(1, i))
     made.run()
-    assert {number: array.tobytes() for number, array in made.contents.items()} == before
+    assert {number: array.tobytes() for number, array in made.memory.items()} == before
     assert before[0] == bytes(8)
+
+
+# *** graphs between the tensor graph and the kernels
+
+DATA = np.arange(12.0).reshape(3, 4)
+
+
+class LoopMaker(Maker):
+    """Makes one graph with loops."""
+
+    def evaluator(self, rounding: Rounding | None = None, **options: Any) -> kernels.LoopEvaluator:
+        return kernels.LoopEvaluator(self.graph, self.contents.__getitem__, rounding, **options)
+
+
+@pytest.fixture
+def made() -> LoopMaker:
+    return LoopMaker()
+
+
+def test_an_index_opens_axes_and_a_buffer_closes_them(made: LoopMaker) -> None:
+    i, j = made.loop(0, 3), made.loop(1, 4)
+    value = made.add("fetch", made.input(DATA, "float"), i, j)
+    assert made.value(value).ranges == (0, 1)
+    turned = made.add("close", value, arg=((1, 0), None), shape=(4, 3))
+    assert made.numbers(turned).tolist() == DATA.T.tolist()
+
+
+def test_an_axis_of_size_one_is_closed_over_no_range(made: LoopMaker) -> None:
+    i = made.loop(0, 3)
+    value = made.add("fetch", made.input(DATA, "float"), i, made.const(1, "long"))
+    held = made.add("close", value, arg=((None, 0), None), shape=(1, 3))
+    assert made.numbers(held).tolist() == [DATA[:, 1].tolist()]
+
+
+def test_an_index_may_leave_axes(made: LoopMaker) -> None:
+    rows = made.add("fetch", made.input(DATA, "float"), made.const(2, "long"), shape=(4,))
+    assert made.numbers(rows).tolist() == DATA[2].tolist()
+
+
+def test_a_reduce_over_a_range(made: LoopMaker) -> None:
+    i, j = made.loop(0, 3), made.loop(1, 4)
+    value = made.add("fetch", made.input(DATA, "float"), i, j)
+    total = made.add("reduce", value, arg=("add", (), False, (1,)))
+    held = made.add("close", total, arg=((0,), ()), shape=(3,))
+    assert made.numbers(held).tolist() == DATA.sum(1).tolist()
+
+
+def test_memory_that_depends_on_a_step_has_the_last_one(made: LoopMaker) -> None:
+    i, j = made.loop(0, 3), made.loop(1, 4)
+    value = made.add("fetch", made.input(DATA, "float"), i, j)
+    shared = made.add("close", value, arg=((1,), ()), shape=(4,))
+    assert made.numbers(shared).tolist() == DATA[2].tolist()
+    # what a later pass takes away is no memory
+    inlined = made.add("close", value, arg=((1,), None), shape=(4,))
+    assert made.value(inlined).ranges == (0,)
+
+
+def test_what_an_invalid_index_reads_is_undefined(made: LoopMaker) -> None:
+    i = made.loop(0, 4)
+    is_valid = made.add("lt", i, made.const(2, "long"), dtype="bool")
+    place = made.add("where", is_valid, i, made.add("invalid", dtype="long"), dtype="long")
+    read = made.add("fetch", made.input([1, 2, 3, 4], "float"), place)
+    assert made.value(read).mask.tolist() == [False, False, True, True]
+    padded = made.value(made.add("where", is_valid, read, made.const(0, "float")))
+    assert padded.undefined is None
+    assert padded.numbers.tolist() == [1, 2, 0, 0]
+
+
+def test_a_read_beyond_the_end_is_undefined(made: LoopMaker) -> None:
+    i = made.loop(0, 4)
+    place = made.add("sub", i, made.const(1, "long"), dtype="long")
+    value = made.value(made.add("fetch", made.input([1, 2, 3, 4], "float"), place))
+    assert value.mask.tolist() == [True, False, False, False]
+    assert value.numbers[1:].tolist() == [1, 2, 3]
+
+
+def test_a_store_writes_where_its_index_is_valid(made: LoopMaker) -> None:
+    i = made.loop(0, 4)
+    is_valid = made.add("lt", i, made.const(2, "long"), dtype="bool")
+    place = made.add("where", is_valid, i, made.add("invalid", dtype="long"), dtype="long")
+    value = made.add("cast", i)
+    after = made.add("put", made.input([9, 9, 9, 9], "float"), value, place, shape=(4,))
+    assert made.numbers(after).tolist() == [0, 1, 9, 9]
+
+
+def test_of_two_values_for_one_place_the_last_stays(made: LoopMaker) -> None:
+    i, j = made.loop(0, 3), made.loop(1, 4)
+    value = made.add("fetch", made.input(DATA, "float"), i, j)
+    after = made.add("put", made.input([0, 0, 0, 0], "float"), value, j, shape=(4,))
+    assert made.numbers(after).tolist() == DATA[2].tolist()
+
+
+def test_unwritten_memory_is_undefined(made: LoopMaker) -> None:
+    new = made.add("buffer", shape=(3,))
+    assert made.value(new).mask.all()
+    i = made.loop(0, 2)
+    after = made.value(made.add("put", new, made.add("cast", i), i, shape=(3,)))
+    assert after.mask.tolist() == [False, False, True]
+
+
+def test_a_store_outside_of_memory_is_refused(made: LoopMaker) -> None:
+    i = made.loop(0, 4)
+    after = made.add("put", made.input([0, 0], "float"), made.add("cast", i), i, shape=(2,))
+    with pytest.raises(Unknown, match="writes outside of its buffer"):
+        made.value(after)
+
+
+def launch_doubling(made: LoopMaker, out: int, data: int) -> int:
+    """Launches a kernel that makes the first argument twice the second."""
+    kernel = KernelMaker([0] * 4, [0] * 4)
+    i = kernel.loop(0, 4)
+    loaded = kernel.load(1, i)
+    kernel.store(i, kernel.add("add", loaded, loaded))
+    return made.add("launch", out, data, arg=(kernel.kernel, 0, (0, 1)), shape=(4,))
+
+
+def test_a_kernel_is_launched_unless_it_reads_unwritten_memory(made: LoopMaker) -> None:
+    out, unwritten = made.add("buffer", shape=(4,)), made.add("buffer", shape=(4,))
+    assert made.numbers(launch_doubling(made, out, made.input([1, 2, 3, 4], "float"))).tolist() == [2, 4, 6, 8]
+    with pytest.raises(Unknown, match="memory that was never written"):
+        made.value(launch_doubling(made, out, unwritten))
+
+
+def test_what_takes_too_much_is_refused(made: LoopMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "MOST_AT_ONCE", 11)
+    value = made.add("fetch", made.input(DATA, "float"), made.loop(0, 3), made.loop(1, 4))
+    twice = made.add("add", value, value)
+    with pytest.raises(Unknown, match="12 elements at a time"):
+        made.value(twice)

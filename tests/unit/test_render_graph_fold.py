@@ -289,12 +289,6 @@ def test_nodes_with_findings_stay_alone() -> None:
     assert [numbers for numbers in found if len(numbers) > 1] == [[0, 1, 2, 3, 4], [6, 7, 8], [10, 11]]
 
 
-def test_what_hangs_together_with_nothing_is_one_box() -> None:
-    """A row of them would be as wide as they are many."""
-    gathered = gather(make_graph([f"kind {n}" for n in range(20)], [(0, 1)]), 40)
-    assert inside(gathered) == [list(range(2, 20))]
-
-
 def test_a_far_arrow_is_named_by_its_target() -> None:
     graph = make_graph(["op"] * 9, [*((n, n + 1) for n in range(8)), (0, 8), (1, 8), (6, 8)])
     far = name_far_sources(graph)
