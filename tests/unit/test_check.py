@@ -301,7 +301,9 @@ def wrong_check() -> ScheduleCheck:
     node = capture.schedules[0].bufferizes[0].node
     buffer = result.BufferCheck(node, 0, (3, 2), "double", ("rm1",), found, None)
     output = OutputCheck(number=0, shape=(3, 2), dtype="double", comparison=found)
-    return ScheduleCheck(0, "a.py:3", (output,), (buffer,), unchecked=(), failed=None, evaluations=5)
+    return ScheduleCheck(
+        schedule=0, line="a.py:3", outputs=(output,), buffers=(buffer,), unchecked=(), failed=None, evaluations=5
+    )
 
 
 def findings_of(check: ScheduleCheck, *, fixed: bool = True) -> tuple[Finding, ...]:
