@@ -1,7 +1,7 @@
 """Schedules programs that have no VMAP op, and prints the AST keys of every kernel.
 
 `python stock_programs.py all` does it on the tinygrad that this process has, stock or with the overlay; `some` takes
-the first variant of every sixth quick program, under one of the settings. It prints one JSON document:
+the first variant of every fourth quick program, under one of the settings. It prints one JSON document:
 {"overlay": bool, "patches": [..], "schedules": {"PCONTIG=0 spread(3, 5)": [[key, ..], ..]}}.
 Only what a TinyJit needs for its capture runs. `test_stock_keys.py` compares several processes.
 """
@@ -13,29 +13,24 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-import stock_arithmetic
-import stock_movement
-import stock_networks
-import stock_state
 import tinygrad.tensor
-from stock_registry import PROGRAMS, Program
+from stock_table import PROGRAMS, Program
 from tinygrad import Tensor, UOp
 from tinygrad.engine.schedule import schedule_cache
 from tinygrad.helpers import Context
 from tinygrad.uop import Ops
 
-MODULES = (stock_arithmetic, stock_movement, stock_networks, stock_state)
 # each program runs under the first; under the others the first variant of each program, or of those named
 SETTINGS: tuple[tuple[dict[str, int], set[str] | None], ...] = (
     ({"PCONTIG": 0}, None),
     ({"PCONTIG": 1}, None),
     ({"PCONTIG": 2}, None),
     ({"PCONTIG": 3}, None),
-    ({"SPLIT_REDUCEOP": 0}, {"split_reduces", "reduces", "softmax", "norms"}),
+    ({"SPLIT_REDUCEOP": 0}, {"split_reduces", "rows"}),
 )
 SETTINGS_OF = {"all": SETTINGS, "some": SETTINGS[:1]}
 # these take seconds, and other settings show nothing new in them
-SLOW = {"winograd", "random_choices", "transformer_training", "decompositions"}
+SLOW = {"transformer_training"}
 
 
 class Recorder:
@@ -107,7 +102,7 @@ def record_all(amount: str) -> dict[str, list[list[str]]]:
                 is_first = name not in seen
                 seen.add(name)
                 is_plain = is_first and name not in SLOW and name in (names or seen)
-                if amount == "some" and len(seen) % 6 != 1:
+                if amount == "some" and len(seen) % 4 != 1:
                     continue
                 if not is_plain and not (is_default and amount == "all"):
                     continue

@@ -1,7 +1,8 @@
 """The overlay does not change programs that do not use it: the same kernels, to the key of each AST.
 
 A failure means that a user who debugs an ordinary program with vmapdbg is shown kernels that tinygrad would
-not make. The programs come from stock_*.py and from the table of ops in func_ops.
+not make. The programs come from stock_table.py;
+`python -m tests.upstream` compares the schedules of tinygrad's own tests.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def record_schedules(patches: str | None, amount: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize(("amount", "at_least"), [("some", 150), pytest.param("all", 4000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("amount", "at_least"), [("some", 150), pytest.param("all", 2400, marks=pytest.mark.slow)])
 def test_programs_without_vmap_are_scheduled_as_by_stock(amount: str, at_least: int) -> None:
     """All patches off, and all vmap patches on. It is one test, so that xdist records each side once."""
     record = functools.partial(record_schedules, amount=amount)

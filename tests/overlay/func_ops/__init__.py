@@ -1,9 +1,7 @@
-"""The table of ops that `tinygrad.func` is tried on: vmap, gradient and jvp of each, against stock tinygrad.
+"""The table of ops that `tinygrad.func` is tried on: vmap, gradient and jvp of each, against single elements.
 
-data.py         one element of an argument
-elementwise.py, reductions.py, movement.py, indexing.py, networks.py, patterns.py    the ops
-table.py        all ops, and the cases that are known not to work
-oracle.py       a program that runs without the overlay: each single element by stock tinygrad
-cases.py        op x axis x depth x mode, and how to run each
+ops.py          what an op is, and the single ops
+table.py        all ops: networks and programs of several ops, too
+cases.py        op x axis x depth x mode, how to run each, and the oracle
 __main__.py     all cases, from the root of the checkout: `python -m tests.overlay.func_ops`
 """

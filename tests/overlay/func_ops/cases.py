@@ -1,7 +1,13 @@
-"""The cases of an op. Each runs by `tinygrad.func` and is compared with the oracle."""
+"""The cases of an op. Each runs by `tinygrad.func` and is compared with the oracle: single elements without vmap.
+
+The overlay makes stock's kernels for these graphs (test_stock_keys.py), so the oracle's numbers are stock's. Its
+gradient is `Tensor.gradient`. The tangent is computed from it, without our jvp: for the cotangent c, the sum of
+gradient * tangent is linear in c, and its gradient by c is the derivative along the tangent.
+"""
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,7 +17,7 @@ import numpy as np
 from tinygrad import Tensor
 from tinygrad.func import jvp, vmap
 
-from .data import INNER, OUTER, Op
+from .ops import INNER, OUTER, Op
 from .table import OPS
 
 AXES = ("0", "middle", "-1", "None")
@@ -46,12 +52,6 @@ class Case:
         """Which elements the oracle takes."""
         depth_1, depth_2 = ("first alone", "first whole") if self.axis == "None" else ("of outer", "every")
         return depth_1 if len(self.sizes) == 1 else depth_2
-
-    @property
-    def wanted(self) -> list[str]:
-        """What the oracle must know for it: OP/LAYOUT/KIND each."""
-        kinds = ["gradients"] if "gradient" in self.mode else ["tangents"] if "jvp" in self.mode else []
-        return [f"{self.op}/{self.layout}/{kind}" for kind in ("values", *kinds)]
 
 
 def all_cases(op: Op) -> Iterator[Case]:
@@ -89,16 +89,15 @@ def take_apart(result: np.ndarray, axis: str, depth: int) -> np.ndarray:
 class Run:
     """One case: its inputs, the mapped function, and what the oracle says."""
 
-    def __init__(self, case: Case, expected: dict[str, np.ndarray]):
+    def __init__(self, case: Case):
         self.case, self.depth = case, len(case.sizes)
         self.op = OPS[case.op] if case.axis != "None" else OPS[case.op].with_scale()
-        self.expected = expected
         self.index = tuple(slice(size) for size in case.sizes)
         self.whole = case.axis == "None"
 
-    def stack(self, of: str) -> np.ndarray:
+    def stack(self, kind: str, number: int = 0) -> np.ndarray:
         """What the oracle found: (*sizes, *shape)."""
-        rows = self.expected[f"{self.case.op}/{self.case.layout}/{of}"]
+        rows = expected_rows(self.case.op, self.case.layout, kind)[number]
         full = (OUTER, INNER)[: self.depth]
         return rows.reshape(*full, *rows.shape[1:])[self.index]
 
@@ -130,7 +129,7 @@ class Run:
         """Raises AssertionError where the result is not the oracle's."""
         op, mode = self.op, self.case.mode
         batches = op.arrays()
-        values = self.stack("values 0")
+        values = self.stack("values")
         out_ndim = values.ndim - self.depth
         ndims = [(i, len(arg.shape)) for i, arg in enumerate(op.args)]
         xs = [self.argument(i, batch) for i, batch in enumerate(batches)]
@@ -143,7 +142,7 @@ class Run:
             y = mapped(*xs)
             found = y.gradient(*[xs[i] for i in moving], gradient=ct.cast(y.dtype), materialize_grads=True)
             for n, (i, g) in enumerate(zip(moving, found, strict=True)):
-                self.compare_gradient(i, g, self.stack(f"gradients {n}"))
+                self.compare_gradient(i, g, self.stack("gradients", n))
             return None
         if mode == GRADIENT_INSIDE:
             return self.check_gradient_inside(xs, ndims, moving, values)
@@ -159,7 +158,7 @@ class Run:
                 return list(jvp(lambda *ms: op.fn(*put(inner, moving, ms)), [inner[i] for i in moving], dirs))
 
             y, t = self.map(fn, ndims + [ndims[i] for i in moving], [out_ndim, out_ndim])(*xs, *moved)
-        self.compare(t, self.stack("tangents 0"))
+        self.compare(t, self.stack("tangents"))
         self.compare(y, values)
 
     def cotangent(self, values: np.ndarray) -> Tensor:
@@ -181,7 +180,7 @@ class Run:
         out_ndims = [ndims[i][1] for i in moving]
         found = self.map(fn, [*ndims, (-1, values.ndim - self.depth)], out_ndims)(*xs, self.cotangent(values))
         for n, g in enumerate(found):
-            self.compare(g, self.stack(f"gradients {n}"))
+            self.compare(g, self.stack("gradients", n))
 
     def compare_gradient(self, i: int, got: Tensor, want: np.ndarray) -> None:
         if self.whole and i == 0:
@@ -192,6 +191,48 @@ class Run:
 
     def compare(self, got: Tensor, want: np.ndarray) -> None:
         close(take_apart(got.numpy(), self.case.axis, self.depth), want)
+
+
+# *** the oracle
+
+# which element each argument gives: (outer, inner) of the first argument, and of the others
+Key = tuple[tuple[int, int], tuple[int, int]]
+EVERY: list[Key] = [((i, j), (i, j)) for i in range(OUTER) for j in range(INNER)]
+OF_OUTER: list[Key] = [((i, 0), (i, 0)) for i in range(OUTER)]
+# the first argument is not mapped: over the inner level, over any level
+FIRST_WHOLE: list[Key] = [((i, 0), (i, j)) for i in range(OUTER) for j in range(INNER)]
+FIRST_ALONE: list[Key] = [((0, 0), (i, 0)) for i in range(OUTER)]
+LAYOUTS = {"every": EVERY, "of outer": OF_OUTER, "first whole": FIRST_WHOLE, "first alone": FIRST_ALONE}
+
+
+@functools.cache
+def expected_rows(name: str, layout: str, kind: str) -> list[np.ndarray]:
+    """Returns the stacks over the layout's keys: the values, the tangents, or the gradients by each float argument."""
+    op = OPS[name] if layout in {"every", "of outer"} else OPS[name].with_scale()
+    rows = []
+    for key in LAYOUTS[layout]:
+        # a graph for each of them: when one is realized, stock may use its constants for another
+        first, *others = build(op, key, kind)
+        rows.append([first.numpy(), *[build(op, key, kind)[i].numpy() for i in range(1, 1 + len(others))]])
+    return [np.stack(row) for row in zip(*rows, strict=True)]
+
+
+def build(op: Op, key: Key, kind: str) -> list[Any]:
+    def one(batch: np.ndarray, index: tuple[int, int], dtype: Any = None) -> Tensor:
+        return Tensor(np.array(batch[index]), dtype=dtype).realize()
+
+    at = [key[0]] + [key[1]] * (len(op.args) - 1)
+    xs = [one(a, i) for a, i in zip(op.arrays(), at, strict=True)]
+    y = op.fn(*xs)
+    if kind == "values":
+        return [y]
+    moving = [(x, t, i) for x, t, i in zip(xs, op.tangents(), at, strict=True) if x.is_floating_point()]
+    ct = one(op.cotangents(y.shape), key[1], y.dtype)
+    g = y.gradient(*[x for x, _, _ in moving], gradient=ct, materialize_grads=True)
+    if kind == "gradients":
+        return g
+    total = sum((a * one(t, i)).sum() for a, (_, t, i) in zip(g, moving, strict=True))
+    return list(total.gradient(ct, materialize_grads=True))
 
 
 def put(values: Any, places: list[int], new: Any) -> list[Any]:
