@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import Refusals, check_refusal, each_refusal
 from scopes import numbers
 from tinygrad import Tensor, TinyJit, dtypes
 from tinygrad.func import Coloring, SparsityPattern, color, jacobian_sparsity, sparse_jacobian, vmap
@@ -101,15 +102,6 @@ def test_colours_of_equal_rows(m: int, n: int, density: float, partition: str) -
     assert color(make_pattern(dense), partition).colors.tolist() == color_by_sets(matrix)
 
 
-def test_largest_first() -> None:
-    """A tree of columns: in the order of their numbers it takes a third colour, largest first it takes two."""
-    edges = [(0, 2), (1, 3), (2, 3), (2, 4), (3, 5)]
-    dense = np.zeros((len(edges), 6))
-    for row, edge in enumerate(edges):
-        dense[row, list(edge)] = 1
-    assert color(make_pattern(dense)).count == 2
-
-
 # *** sparse_jacobian
 
 
@@ -200,37 +192,37 @@ def test_values_can_be_differentiated_and_mapped() -> None:
 X, EYE = vector(4), make_pattern(np.eye(4))
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"format": "bsr"}, ValueError, 'format is "coo", "csr" or "dense", not \'bsr\''),
-        (
-            {"pattern": make_pattern(np.eye(3))},
-            ValueError,
-            "has shape (3, 3), but the Jacobian of this function and x has (4, 4)",
+SHIFTED = make_pattern(np.eye(4) + np.eye(4, k=2))
+
+
+def refuse(fn: Any = lambda x: x * x, x: Tensor = X, pattern: Any = EYE, **options: Any) -> None:
+    sparse_jacobian(fn, x, pattern, **options)
+
+
+REFUSALS: Refusals = {
+    TypeError: {
+        "pattern is of type ndarray, not a SparsityPattern": lambda: refuse(pattern=np.eye(4)),
+        "coloring is of type list, not what color(pattern) returns": lambda: refuse(coloring=[0, 0, 0, 0]),
+        "only floats have a derivative": lambda: refuse(x=Tensor([1, 2, 3, 4])),
+        "not a Tensor": lambda: refuse(lambda x: ["text"]),
+    },
+    ValueError: {
+        'format is "coo", "csr" or "dense", not \'bsr\'': lambda: refuse(format="bsr"),
+        "has shape (3, 3), but the Jacobian of this function and x has (4, 4)": lambda: refuse(
+            pattern=make_pattern(np.eye(3))
         ),
-        ({"pattern": np.eye(4)}, TypeError, "pattern is of type ndarray, not a SparsityPattern"),
-        (
-            {"coloring": Coloring("column", [0, 0, 0])},
-            ValueError,
-            "has 3 columns, but the pattern of shape (4, 4) has 4",
+        "has 3 columns, but the pattern of shape (4, 4) has 4": lambda: refuse(coloring=Coloring("column", [0, 0, 0])),
+        "has 5 rows, but the pattern of shape (4, 4) has 4": lambda: refuse(coloring=Coloring("row", [0] * 5)),
+        "columns 0 and 2 have the same colour, and both have a nonzero in row 0": lambda: refuse(
+            pattern=SHIFTED, coloring=Coloring("column", [0] * 4)
         ),
-        ({"coloring": Coloring("row", [0] * 5)}, ValueError, "has 5 rows, but the pattern of shape (4, 4) has 4"),
-        ({"coloring": [0, 0, 0, 0]}, TypeError, "coloring is of type list, not what color(pattern) returns"),
-        (
-            {"pattern": make_pattern(np.eye(4) + np.eye(4, k=2)), "coloring": Coloring("column", [0] * 4)},
-            ValueError,
-            "columns 0 and 2 have the same colour, and both have a nonzero in row 0",
-        ),
-        ({"x": Tensor([1, 2, 3, 4])}, TypeError, "only floats have a derivative"),
-        ({"fn": lambda x: ["text"]}, TypeError, "not a Tensor"),
-    ],
-)
-def test_errors(options: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error) as raised:
-        sparse_jacobian(**{"fn": lambda x: x * x, "x": X, "pattern": EYE, **options})
-    assert message in str(raised.value)
-    assert "\n" not in str(raised.value)
+    },
+}
+
+
+@each_refusal(REFUSALS)
+def test_what_it_cannot_take(error: type[Exception], sentence: str, call: Any) -> None:
+    check_refusal(error, sentence, call)
 
 
 def test_bad_colourings() -> None:
