@@ -11,6 +11,7 @@ All three have the same signature, so that they nest.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -182,15 +183,13 @@ def assert_same(got: Any, want: Any, what: str = "") -> None:
     np.testing.assert_allclose(g, w, err_msg=what, **tolerance(w.dtype))
 
 
-def check(program: Callable[..., Any], *arrays: np.ndarray) -> None:
+def check(program: Callable[..., Any], *arrays: np.ndarray, axis_type: AxisType = LOOP) -> None:
     """Runs `program(map, *tensors)` with `vmap` and with `loop` and compares."""
-    got = program(vmap, *[Tensor(a) for a in arrays])
+    got = program(functools.partial(vmap, axis_type=axis_type), *[Tensor(a) for a in arrays])
     want = program(loop, *[Tensor(a) for a in arrays])
     assert_same(got, want)
 
 
 def check_map(fn: Callable[..., Any], *arrays: np.ndarray, in_axis: Any = 0, out_axis: Any = 0, **options: Any) -> None:
     """Compares `vmap(fn)` with the loop over single elements."""
-    got = vmap(fn, in_axis, out_axis, **options)(*[Tensor(a) for a in arrays])
-    want = loop(fn, in_axis, out_axis)(*[Tensor(a) for a in arrays])
-    assert_same(got, want)
+    check(lambda m, *xs: m(fn, in_axis, out_axis, **options)(*xs), *arrays)

@@ -202,14 +202,19 @@ def test_a_sum_is_split_as_by_stock(name: str) -> None:
     np.testing.assert_array_equal(got, want)
 
 
-def test_a_sum_of_gathered_values_is_split_along_the_other_axes() -> None:
-    """A sum over rows and classes of a product with one-hot rows: a gather, and a sum over the rows."""
-    many = np.arange(N) * 7 % 40
-    logits = values(N, 40)
+MANY = np.arange(N) * 7 % 40
+CLASSES = values(N, 40)
 
-    kernels, got = compute((data(logits) * (index(many).reshape(N, 1) == Tensor.arange(40))).sum())
+
+def sum_of_gathered() -> Tensor:
+    """A sum over rows and classes of a product with one-hot rows: a gather, and a sum over the rows."""
+    return (data(CLASSES) * (index(MANY).reshape(N, 1) == Tensor.arange(40))).sum()
+
+
+def test_a_sum_of_gathered_values_is_split_along_the_other_axes() -> None:
+    kernels, got = compute(sum_of_gathered())
     assert len(kernels) == 2
-    assert got == logits[np.arange(N), many].sum()
+    assert got == CLASSES[np.arange(N), MANY].sum()
 
 
 class Listener(_state.Nobody):
@@ -237,42 +242,30 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> Listener:
     return listener
 
 
-# axes, the others that are added up, and the shapes of stock's way
-TOLD = {
-    "one index": ((1,), (), (5, N), (5, 1, 256), (5, 1)),
-    "two indices": ((1, 2), (), (5, 4, N), (5, 1, 1, 256), (5, 1, 1)),
+# the program; axes, the others that are added up, and the shapes of the source and the result
+REPORTED: dict[str, tuple[Program, tuple[tuple[int, ...], ...]]] = {
+    "one index": (GATHERS["one index"][0], ((1,), (), (5, N), (5, 1))),
+    "two indices": (GATHERS["two indices"][0], ((1, 2), (), (5, 4, N), (5, 1, 1))),
+    "a part of a sum": (sum_of_gathered, ((1,), (0,), (N, 40), (1, 1))),
 }
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", REPORTED)
 def test_an_unsplit_reduce_is_reported(name: str, listener: Listener) -> None:
     """`show` and `why` read it from there, with the node of the kernels."""
-    program, _ = GATHERS[name]
+    program, expected = REPORTED[name]
     program().schedule()
     ((reduce, whole),) = listener.left
     assert reduce in listener.graph
-    assert (whole.axes, whole.rest, whole.source, whole.between, whole.result) == TOLD[name]
-    assert reduce.src[0].shape == whole.source
-
-
-def test_a_gather_that_was_a_part_of_a_sum_is_reported_as_such(listener: Listener) -> None:
-    many = np.arange(N) * 7 % 40
-    (data(values(N, 40)) * (index(many).reshape(N, 1) == Tensor.arange(40))).sum().schedule()
-    ((reduce, whole),) = listener.left
-    assert reduce in listener.graph
-    assert (whole.axes, whole.rest, whole.source, whole.result) == ((1,), (0,), (N, 40), (1, 1))
+    assert (whole.axes, whole.rest, whole.source, whole.result) == expected
+    if not whole.rest:
+        assert whole.between == (*whole.result, 256)
+        assert reduce.src[0].shape == whole.source
 
 
 def test_a_split_reduce_is_not_reported(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
-    program, _ = OTHERS["sum"]
-    program().schedule()
-    monkeypatch.setattr(_state, "patches", _state.patches - {"whole-gathers"})
-    program, _ = GATHERS["one index"]
-    program().schedule()
-    assert listener.left == []
-
-
-def test_without_the_patch_it_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the patch, gathers are split, too."""
+    OTHERS["sum"][0]().schedule()
     monkeypatch.setattr(_state, "patches", _state.patches - {"whole-gathers"})
     for name in ("one index", "two indices", "one-hot"):
         program, want = GATHERS[name]
@@ -280,6 +273,7 @@ def test_without_the_patch_it_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(kernels) == 2
         assert any(map(adds_up, kernels))
         np.testing.assert_array_equal(got, want)
+    assert listener.left == []
 
 
 def test_a_sparse_jacobian_has_two_kernels_at_any_size() -> None:

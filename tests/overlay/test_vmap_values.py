@@ -3,6 +3,7 @@ that gets the value of another one (seed 000: of the last one) is seen."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -65,6 +66,12 @@ def set_lists_behind_slices(x: Tensor) -> Tensor:
     return z
 
 
+def set_behind_an_ellipsis(x: Tensor) -> Tensor:
+    z = x * 1
+    z[..., [0, 2]] = x[:, 1:3]
+    return z
+
+
 def set_at_an_index_of_the_element(x: Tensor) -> Tensor:
     z = x * 1
     z[x[:, 0].argmax()] = 11
@@ -105,9 +112,6 @@ FUNCTIONS: dict[str, Callable[[Tensor], Any]] = {
     "scalars of a stack": lambda x: (lambda f: Tensor.stack(f[0], f[4], f[8]))(
         Tensor.stack(x[0] * 1, x[1] * 2, x[2] * x[3, 3]).flatten()
     ),
-    "seed 003": lambda x: (lambda f: Tensor.stack(f[0], f[1]))(
-        Tensor.stack(*[x[0] * Tensor(row).cast(x.dtype) for row in np.eye(6)]).flatten()
-    ),
     # realized inside the scope
     "contiguous input": lambda x: x.contiguous() * 2,
     "contiguous output": lambda x: (x * 2).contiguous(),
@@ -145,8 +149,8 @@ def check_function(
     check_map(fn, *moved, in_axis=in_axis, out_axis=out_axis, axis_type=axis_type)
 
 
-# every run has a third of the table
-EACH_OP = [pytest.param(name, marks=[pytest.mark.slow] * (number % 3 > 0)) for number, name in enumerate(OPS)]
+# `python -m tests.overlay.func_ops` runs the whole table
+EACH_OP = [*OPS][::3]
 
 
 @pytest.mark.parametrize("name", EACH_OP)
@@ -171,31 +175,11 @@ def test_function(name: str, dtype: type, size: int, in_axis: int, out_axis: int
 
 
 OUTER_FUNCTIONS = [
-    "add",
-    "sum",
-    "matmul",
-    "index after reduce and stack",
-    "index after matmul",
-    "scalars of a stack",
-    "seed 003",
-    "contiguous",
-    "clone",
-    "topk values",
-    "cumsum 1",
-    "conv2d",
-    "max_pool2d",
-    "gather at argmax",
-    "setitem slice",
-    "set tensors",
-    "in place",
-    "a constant from outside",
-    "one_hot",
-    "softmax",
-    "attention",
-    "layernorm",
-    "std_mean",
+    "add", "sum", "matmul", "index after reduce and stack", "index after matmul", "scalars of a stack",
+    "contiguous", "clone", "topk values", "cumsum 1", "conv2d", "max_pool2d", "gather at argmax", "setitem slice",
+    "set tensors", "in place", "a constant from outside", "one_hot", "softmax", "attention", "layernorm", "std_mean",
     "softmax of softmax",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OUTER_FUNCTIONS)
@@ -229,73 +213,82 @@ def test_any_in_axis_and_out_axis(in_axis: int, out_axis: int) -> None:
     check_map(two_d, numbers(3, 5, 2), in_axis=in_axis, out_axis=out_axis)
 
 
-def test_a_scalar_element() -> None:
-    check_map(lambda a: a * 2 + 1, numbers(5))
-    check_map(lambda a: a.reshape(1).expand(3) * weight(a, 3), numbers(5), out_axis=1)
-
-
-def test_a_large_batch_of_odd_size() -> None:
-    """Large enough for the CPU device to split the batch axis into threads and unroll it."""
+def test_a_batch_that_the_cpu_device_splits_into_threads() -> None:
     check_map(lambda a: (a.softmax() * a.sum()).contiguous() + 1, numbers(257, 33))
-
-
-@pytest.mark.parametrize("dtype", [np.float16, np.bool_, np.uint8, np.int8, np.int64])
-def test_other_dtypes(dtype: type) -> None:
-    check_map(lambda a: Tensor.stack(a[0], a.flip(0)[0], a.max())[[2, 0]], numbers(3, 4, dtype=dtype))
-
-
-@BOTH
-def test_an_input_that_is_not_realized(axis_type: AxisType) -> None:
-    check(
-        lambda m, x: m(lambda a: a.softmax() * 2, axis_type=axis_type)((x * 3).flip(1).contiguous() - x), numbers(3, 4)
-    )
-    check(lambda m, x: m(lambda a: a.sum() + a, axis_type=axis_type)(x.T + x.sum(1)), numbers(3, 4))
-
-
-def test_an_input_that_is_a_constant_or_a_view() -> None:
-    check(lambda m: m(lambda a: a + a.sum())(Tensor.ones(3, 4)))
-    check(lambda m: m(lambda a: a * a.sum())(Tensor.arange(12).reshape(3, 4)))
-    check(lambda m, x: m(lambda a: a * a.sum())(x.realize()[1:, ::2].T), numbers(4, 6))
-    check(lambda m, x: m(lambda a: a - a.max())(x.realize()[0].expand(5, 6)), numbers(4, 6))
-    check(lambda m, x: m(lambda a: a - a.max())(x.realize().pad(((1, 1), (0, 0)))), numbers(2, 3))
 
 
 def test_setitem_by_slices_and_lists() -> None:
     """Stock tinygrad writes other rows too, so numpy is what it is compared with."""
     x = numbers(3, 4, 6)
-    want = x.copy()
+    want, behind_an_ellipsis = x.copy(), x.copy()
     for row, source in zip(want, x, strict=True):
         row[1:3, [0, 2]] = source[:2, :2] + 20
         row[:, [5]] = 3
         row[::2, [1, 4]] = 4
+    behind_an_ellipsis[..., [0, 2]] = x[..., 1:3]
     assert_same(vmap(set_lists_behind_slices)(Tensor(x)), want)
+    assert_same(vmap(set_behind_an_ellipsis)(Tensor(x)), behind_an_ellipsis)
 
 
 # *** several inputs and results
 
 
+Program = Callable[..., Any]
+
+
+def stacked(m: Map, x: Tensor) -> Tensor:
+    return m(lambda a: Tensor.stack(a[0], a.flip(0)[0], a.max())[[2, 0]])(x)
+
+
+def scaled(m: Map, x: Tensor) -> Tensor:
+    return m(lambda a: a * a.sum())(x)
+
+
+def product(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    return (a @ b).contiguous() + c.sum() * a.sum()
+
+
+def weighted(a: Tensor, w: Tensor) -> Tensor:
+    return (a @ w).softmax() + w.sum(0)
+
+
+X, W5 = numbers(3, 4), numbers(4, 5)
+DTYPES = (np.float16, np.bool_, np.uint8, np.int8, np.int64)
+# name -> the program, which gets the map first, and its inputs
+SCOPES: dict[str, tuple[Program, tuple[np.ndarray, ...]]] = {
+    "a scalar element": (lambda m, x: m(lambda a: a * 2 + 1)(x), (numbers(5),)),
+    "a scalar, expanded": (lambda m, x: m(lambda a: a.reshape(1).expand(3) * weight(a, 3), 0, 1)(x), (numbers(5),)),
+    **{f"{dtype.__name__}": (stacked, (numbers(3, 4, dtype=dtype),)) for dtype in DTYPES},
+    "an input that is not realized": (lambda m, x: scaled(m, (x * 3).flip(1).contiguous() - x), (X,)),
+    "an input that is a reduce": (lambda m, x: scaled(m, x.T + x.sum(1)), (X,)),
+    "a constant": (lambda m: scaled(m, Tensor.ones(3, 4)), ()),
+    "an arange": (lambda m: scaled(m, Tensor.arange(12).reshape(3, 4)), ()),
+    "a strided view": (lambda m, x: scaled(m, x.realize()[1:, ::2].T), (numbers(4, 6),)),
+    "an expanded view": (lambda m, x: scaled(m, x.realize()[0].expand(5, 6)), (numbers(4, 6),)),
+    "a padded view": (lambda m, x: scaled(m, x.realize().pad(((1, 1), (0, 0)))), (numbers(2, 3),)),
+    "inputs mapped at different axes": (
+        lambda m, *xs: m(product, (0, -1, 1), 1)(*xs),
+        (numbers(3, 2, 4), numbers(4, 5, 3, seed=1), numbers(6, 3, seed=2)),
+    ),
+    "the second input is whole": (lambda m, *xs: m(weighted, (0, None))(*xs), (X, W5)),
+    "the first input is whole": (lambda m, *xs: m(weighted, (None, 1))(*xs), (numbers(4), numbers(4, 3, 5))),
+    "a tensor mapped and whole": (lambda m, x: m(lambda a, b: a * b.sum(0) + b[0], (0, None))(x, x), (X,)),
+    "a tensor mapped and closed over": (lambda m, x: m(lambda a: (a * x).sum(0).softmax())(x), (X,)),
+    "a tensor mapped at two axes": (lambda m, x: m(lambda a, b: (a * b).sum(), (0, 1))(x, x), (numbers(3, 3),)),
+    "one value as two results": (lambda m, x: m(lambda a: ((y := a.softmax()), y), 0, (0, 1))(x), (X,)),
+    # each row of these results is the same
+    "a result without the range": (lambda m, *xs: m(lambda a, w: w * 2, (0, None))(*xs), (X, W5)),
+    "one of two without it": (lambda m, *xs: m(lambda a, w: (a, w.softmax()), (0, None))(*xs), (X, W5)),
+    "contiguous without it": (lambda m, *xs: m(lambda a, w: (w * 2).contiguous(), (0, None))(*xs), (X, W5)),
+    "contiguous, at axis 1": (lambda m, *xs: m(lambda a, w: (w * 2).contiguous(), (0, None), 1)(*xs), (X, W5)),
+}
+
+
 @BOTH
-def test_inputs_mapped_at_different_axes(axis_type: AxisType) -> None:
-    def fn(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-        return (a @ b).contiguous() + c.sum() * a.sum()
-
-    arrays = numbers(3, 2, 4), numbers(4, 5, 3, seed=1), numbers(6, 3, seed=2)
-    check_map(fn, *arrays, in_axis=(0, -1, 1), out_axis=1, axis_type=axis_type)
-
-
-@BOTH
-def test_an_input_that_is_not_mapped(axis_type: AxisType) -> None:
-    def fn(a: Tensor, w: Tensor) -> Tensor:
-        return (a @ w).softmax() + w.sum(0)
-
-    check_map(fn, numbers(3, 4), numbers(4, 5), in_axis=(0, None), axis_type=axis_type)
-    check_map(fn, numbers(4), numbers(4, 3, 5), in_axis=(None, 1), axis_type=axis_type)
-
-
-def test_the_same_tensor_mapped_and_whole() -> None:
-    check_map(lambda a, b: a * b.sum(0) + b[0], *[numbers(3, 4)] * 2, in_axis=(0, None))
-    check(lambda m, x: m(lambda a: (a * x).sum(0).softmax())(x), numbers(3, 4))
-    check(lambda m, x: m(lambda a, b: (a * b).sum(), (0, 1))(x, x), numbers(3, 3))
+@pytest.mark.parametrize("name", SCOPES)
+def test_one_scope(name: str, axis_type: AxisType) -> None:
+    program, arrays = SCOPES[name]
+    check(program, *arrays, axis_type=axis_type)
 
 
 def test_the_same_range_on_two_axes_of_two_inputs() -> None:
@@ -336,30 +329,6 @@ def test_several_results_of_one_scope(how: str, axis_type: AxisType) -> None:
     if how == "lazy sum":
         assert_same(got[0] + got[3].T * got[1].reshape(3, 1), want[0] + want[3].T * want[1].reshape(3, 1))
     assert_same(got, want)
-
-
-def test_one_inner_value_as_two_results() -> None:
-    check_map(lambda a: ((y := a.softmax()), y), numbers(3, 4), out_axis=(0, 1))
-
-
-@BOTH
-def test_a_result_that_does_not_depend_on_the_range(axis_type: AxisType) -> None:
-    """It is the same in every row."""
-    check_map(lambda a, w: w * 2, numbers(3, 4), numbers(5), in_axis=(0, None), axis_type=axis_type)
-    check_map(lambda a, w: (a, w.softmax()), numbers(3, 4), numbers(5), in_axis=(0, None), axis_type=axis_type)
-
-
-@BOTH
-@pytest.mark.parametrize("out_axis", [0, 1])
-def test_a_contiguous_result_that_does_not_depend_on_the_range(out_axis: int, axis_type: AxisType) -> None:
-    check_map(
-        lambda a, w: (w * 2).contiguous(),
-        numbers(3, 4),
-        numbers(5),
-        in_axis=(0, None),
-        out_axis=out_axis,
-        axis_type=axis_type,
-    )
 
 
 def test_an_inner_value_used_in_two_scopes() -> None:
@@ -409,15 +378,12 @@ BEFORE: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("before", BEFORE)
-@pytest.mark.parametrize("after", AFTER)
-def test_after_the_scope(before: str, after: str) -> None:
-    check(lambda m, x: AFTER[after](m(BEFORE[before])(x)), numbers(3, 4))
+AFTER_OUTER = [("reduce", after, OUTER) for after in ("flip", "sum of the batch", "contiguous", "reshape", "stack")]
 
 
-@pytest.mark.parametrize("after", ["flip", "sum of the batch", "contiguous", "reshape", "stack"])
-def test_after_an_outer_scope(after: str) -> None:
-    check(lambda m, x: AFTER[after](m(BEFORE["reduce"], axis_type=OUTER)(x)), numbers(3, 4))
+@pytest.mark.parametrize(("before", "after", "axis_type"), [*itertools.product(BEFORE, AFTER, [LOOP]), *AFTER_OUTER])
+def test_after_the_scope(before: str, after: str, axis_type: AxisType) -> None:
+    check(lambda m, x: AFTER[after](m(BEFORE[before])(x)), X, axis_type=axis_type)
 
 
 def test_the_result_assigned_to_a_buffer() -> None:
@@ -467,42 +433,56 @@ def test_the_same_range_again_in_a_later_scope(contents: str, between: str, axis
     """One VMAPOUT feeds another scope that has an equal RANGE: its steps are other steps."""
 
     def program(m: Map, x: Tensor) -> Tensor:
-        y = BETWEEN[between](m(CONTENTS[contents], axis_id=-1, axis_type=axis_type)(x))
-        return m(lambda a: a * a.sum() + a.max(), axis_id=-1, axis_type=axis_type)(y)
+        y = BETWEEN[between](m(CONTENTS[contents], axis_id=-1)(x))
+        return m(lambda a: a * a.sum() + a.max(), axis_id=-1)(y)
 
-    check(program, numbers(4, 4))
+    check(program, numbers(4, 4), axis_type=axis_type)
+
+
+def every_second_row(m: Map, x: Tensor) -> Tensor:
+    """The second scope has the same axis id and another size."""
+    y = m(lambda a: a.softmax(), axis_id=-1)(x)
+    return m(lambda a: (a * 2).contiguous() + a.sum(), axis_id=-1)(y[::2])
+
+
+def chain_of_four(m: Map, x: Tensor) -> Tensor:
+    for _ in range(4):
+        x = m(lambda a: a.softmax() + a.flip(0), axis_id=-1)(x.flip(0).T)
+    return x
+
+
+def meet_again(m: Map, x: Tensor) -> Tensor:
+    y = m(lambda a: a.softmax(), axis_id=-1)(x)
+    z = m(lambda a: a.cumsum(), axis_id=-1)(x.flip(0))
+    w = m(lambda a, b: a * b.sum(), axis_id=-1)(y, z.flip(0))
+    return w + y.flip(0) * z
+
+
+def swap_places(m: Map, x: Tensor) -> Tensor:
+    y = m(lambda a: m(lambda b: a * b.max(), axis_id=-2)(x), axis_id=-1)(x)
+    return m(lambda a: m(lambda b: a.sum(0) - b, axis_id=-1)(x.flip(0)), axis_id=-2)(y)
+
+
+def mix_two_ranges(m: Map, x: Tensor) -> Tensor:
+    return m(lambda b: m(lambda a: (a * b).contiguous() + 1)(x))(x[:2] + 1)
+
+
+def inner_over_unmapped(m: Map, x: Tensor) -> Tensor:
+    def outer(a: Tensor) -> Tensor:
+        rows = m(lambda row: (row * 2).softmax())(w)  # does not depend on a
+        return (rows @ a).softmax() + m(lambda row: row.sum() * a.sum())(w)
+
+    w = x.flip(0)[:3] * 2
+    return m(outer)(x)
+
+
+SEVERAL_SCOPES = (every_second_row, chain_of_four, meet_again, swap_places, mix_two_ranges, inner_over_unmapped)
 
 
 @BOTH
-def test_every_second_row_in_a_later_scope_with_the_same_id(axis_type: AxisType) -> None:
-    """Same axis id, another size."""
-
-    def program(m: Map, x: Tensor) -> Tensor:
-        y = m(lambda a: a.softmax(), axis_id=-1, axis_type=axis_type)(x)
-        return m(lambda a: (a * 2).contiguous() + a.sum(), axis_id=-1, axis_type=axis_type)(y[::2])
-
-    check(program, numbers(6, 4))
-
-
-@BOTH
-def test_a_chain_of_four_scopes_with_the_same_range(axis_type: AxisType) -> None:
-    def program(m: Map, x: Tensor) -> Tensor:
-        for _ in range(4):
-            x = m(lambda a: a.softmax() + a.flip(0), axis_id=-1, axis_type=axis_type)(x.flip(0).T)
-        return x
-
-    check(program, numbers(4, 4))
-
-
-@BOTH
-def test_scopes_with_the_same_range_that_meet_again(axis_type: AxisType) -> None:
-    def program(m: Map, x: Tensor) -> Tensor:
-        y = m(lambda a: a.softmax(), axis_id=-1, axis_type=axis_type)(x)
-        z = m(lambda a: a.cumsum(), axis_id=-1, axis_type=axis_type)(x.flip(0))
-        w = m(lambda a, b: a * b.sum(), axis_id=-1, axis_type=axis_type)(y, z.flip(0))
-        return w + y.flip(0) * z
-
-    check(program, numbers(3, 4))
+@pytest.mark.parametrize("program", SEVERAL_SCOPES)
+def test_several_scopes(program: Program, axis_type: AxisType) -> None:
+    check(program, numbers(4, 4), axis_type=axis_type)
 
 
 @pytest.mark.parametrize("axis_id", [0, 1, 3, 100])
@@ -517,22 +497,14 @@ def test_a_range_with_an_id_from_zero_up(axis_id: int, axis_type: AxisType) -> N
 def test_two_ranges_with_the_same_id_and_different_sizes(ids: tuple[int, int], axis_type: AxisType) -> None:
     def program(m: Map, x: Tensor) -> Tensor:
         def outer(a: Tensor) -> Tensor:
-            return m(lambda b: (a * b).contiguous().sum() + b, axis_id=ids[1], axis_type=axis_type)(a)
+            return m(lambda b: (a * b).contiguous().sum() + b, axis_id=ids[1])(a)
 
-        return m(outer, axis_id=ids[0], axis_type=axis_type)(x)
+        return m(outer, axis_id=ids[0])(x)
 
-    check(program, numbers(3, 4))
+    check(program, numbers(3, 4), axis_type=axis_type)
 
 
 # *** nesting: seed 001 and seed 004 section 6.7
-
-
-@BOTH
-def test_an_inner_value_realized_that_mixes_two_ranges(axis_type: AxisType) -> None:
-    def program(m: Map, x: Tensor, y: Tensor) -> Tensor:
-        return m(lambda b: m(lambda a: (a * b).contiguous() + 1, axis_type=axis_type)(x), axis_type=axis_type)(y)
-
-    check(program, numbers(3, 4), numbers(5, 4, seed=1))
 
 
 @pytest.mark.parametrize("inner_type", [LOOP, OUTER])
@@ -575,18 +547,20 @@ def nested_by_hand(a: np.ndarray, depth: int, level: int = 0) -> np.ndarray:
     return inner - inner.sum(0, keepdims=True) * 0.25
 
 
-@pytest.mark.parametrize(("depth", "axis_type"), [(2, LOOP), (2, OUTER), (3, LOOP), (3, OUTER), (4, LOOP), (5, LOOP)])
-def test_nesting(depth: int, axis_type: AxisType) -> None:
-    x = numbers(*SIZES[:depth][::-1], 2, dtype=F64)
+SIZES_OF_OUTER = (2, 2, 3, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "axis_type"),
+    [*((SIZES[:depth], LOOP) for depth in (2, 3, 4, 5)), *((s, OUTER) for s in (SIZES[:2], SIZES[:3], SIZES_OF_OUTER))],
+)
+def test_nesting(sizes: tuple[int, ...], axis_type: AxisType) -> None:
+    depth = len(sizes)
+    x = numbers(*sizes[::-1], 2, dtype=F64)
     want = nested_by_hand(x, depth)
     assert_same(nested(vmap, depth, axis_type)(Tensor(x)), want)
     if depth == 2:
         assert_same(nested(loop, depth, axis_type)(Tensor(x)), want)
-
-
-def test_nesting_of_outer_ranges_to_depth_5() -> None:
-    x = numbers(2, 2, 3, 2, 2, 2, dtype=F64)
-    assert_same(nested(vmap, 5, OUTER)(Tensor(x)), nested_by_hand(x, 5))
 
 
 @pytest.mark.parametrize("depth", [3, 4, 5])
@@ -604,26 +578,6 @@ def test_nesting_over_closed_over_values(depth: int) -> None:
         want = want[..., None, :] * array + 1
     got = level([Tensor(a) for a in arrays], Tensor.ones(2, dtype=dtypes.float64))
     assert_same(got, np.stack([want.max(-1), want.sum(-1)], -1))
-
-
-@BOTH
-def test_an_inner_scope_over_a_tensor_that_the_outer_one_does_not_map(axis_type: AxisType) -> None:
-    def program(m: Map, x: Tensor, w: Tensor) -> Tensor:
-        def outer(a: Tensor) -> Tensor:
-            rows = m(lambda row: (row * 2).softmax(), axis_type=axis_type)(w)  # does not depend on a
-            return (rows @ a).softmax() + m(lambda row: row.sum() * a.sum(), axis_type=axis_type)(w)
-
-        return m(outer, axis_type=axis_type)(x)
-
-    check(program, numbers(3, 4), numbers(5, 4))
-
-
-def test_ranges_that_swap_places_in_the_next_scope() -> None:
-    def program(m: Map, x: Tensor) -> Tensor:
-        y = m(lambda a: m(lambda b: a * b.max(), axis_id=-2)(x), axis_id=-1)(x)
-        return m(lambda a: m(lambda b: a.sum(0) - b, axis_id=-1)(x.flip(0)), axis_id=-2)(y)
-
-    check(program, numbers(3, 4))
 
 
 def test_seed_001() -> None:
@@ -645,13 +599,6 @@ def test_seed_001() -> None:
     want = np.array([[25.0, 0, 20], [0, 25, 30]])
     assert_same(program(vmap, Tensor(z), Tensor(np.eye(3))), want)
     assert_same(program(loop, Tensor(z), Tensor(np.eye(3))), want)
-
-
-def test_the_seed_000_program() -> None:
-    """x of shape (3, 4) in float64; every row was the last one."""
-    x = np.arange(12, dtype=F64).reshape(3, 4)
-    got = vmap(lambda a: Tensor.stack(a[:2].sum(), a[2:].sum())[[0, 1]])(Tensor(x).realize())
-    assert_same(got, np.stack([x[:, :2].sum(1), x[:, 2:].sum(1)], 1))
 
 
 # *** schedules: once, again, under TinyJit
@@ -717,9 +664,9 @@ def gradients(loss: Callable[..., Tensor], *arrays: np.ndarray) -> tuple[Tensor,
     return tuple(t.grad for t in tensors)  # type: ignore[misc]
 
 
-def check_gradients(loss: Callable[..., Tensor], *arrays: np.ndarray) -> None:
-    """`loss(map, *tensors)`: its gradients through scopes against those through lazily stacked slices."""
-    got = gradients(lambda *ts: loss(vmap, *ts), *arrays)
+def check_gradients(loss: Callable[..., Tensor], *arrays: np.ndarray, axis_type: AxisType = LOOP) -> None:
+    """`loss(map, *tensors)`: its gradients through scopes against the gradients through lazily stacked slices."""
+    got = gradients(lambda *ts: loss(functools.partial(vmap, axis_type=axis_type), *ts), *arrays)
     assert_same(got, gradients(lambda *ts: loss(unroll, *ts), *arrays))
 
 
@@ -734,28 +681,19 @@ def test_backward_through_a_scope(name: str) -> None:
     check_gradients(lambda m, x, w: m(fn, (0, None))(x, w).square().sum(), GX, GW)
 
 
-@BOTH
-@pytest.mark.parametrize("name", ["softmax", "index", "contiguous", "stack and index"])
-def test_a_closed_over_weight_used_inside_and_outside(name: str, axis_type: AxisType) -> None:
-    fn = GRADIENTS[name]
-
-    def loss(m: Map, x: Tensor, w: Tensor) -> Tensor:
-        return (m(lambda a: fn(a, w), axis_type=axis_type)(x) * w.sum()).sum() + (w * w).sum() * x.sum()
-
-    check_gradients(loss, GX, GW)
+def inside_and_outside(name: str, m: Map, x: Tensor, w: Tensor) -> Tensor:
+    return (m(lambda a: GRADIENTS[name](a, w))(x) * w.sum()).sum() + (w * w).sum() * x.sum()
 
 
-SLOW_NESTED = [pytest.param(name, marks=pytest.mark.slow) for name in ("index", "layernorm")]
+def of_nested_scopes(name: str, m: Map, x: Tensor, w: Tensor) -> Tensor:
+    return m(lambda a: m(lambda row: (a * row).sum() * GRADIENTS[name](a, w))(w).square().sum())(x).sum()
 
 
-@pytest.mark.parametrize("name", ["softmax", *SLOW_NESTED])
+@pytest.mark.parametrize(
+    "name", ["softmax", *[pytest.param(name, marks=pytest.mark.slow) for name in ("index", "layernorm")]]
+)
 def test_backward_through_nested_scopes(name: str) -> None:
-    fn = GRADIENTS[name]
-
-    def loss(m: Map, x: Tensor, w: Tensor) -> Tensor:
-        return m(lambda a: m(lambda row: (a * row).sum() * fn(a, w))(w).square().sum())(x).sum()
-
-    check_gradients(loss, GX, GW)
+    check_gradients(functools.partial(of_nested_scopes, name), GX, GW)
 
 
 @BOTH
@@ -767,93 +705,80 @@ def test_vmap_of_a_gradient(name: str, axis_type: AxisType) -> None:
     check_map(lambda a, w: tuple(fn(a, w).gradient(a, w)), GX, GW, in_axis=(0, None), axis_type=axis_type)
 
 
-def test_backward_through_a_vmap_of_a_gradient() -> None:
-    fn = GRADIENTS["softmax"]
+def product_of_results(m: Map, x: Tensor, w: Tensor) -> Tensor:
+    first, second = m(lambda a: (a @ w, (w @ a).softmax()))(x)
+    return (first * second).sum()
 
-    def loss(m: Map, x: Tensor, w: Tensor) -> Tensor:
-        return m(lambda a: fn(a, w).gradient(a)[0])(x).square().sum()
 
-    check_gradients(loss, GX, GW)
+def same_range_twice(m: Map, x: Tensor, w: Tensor) -> Tensor:
+    y = m(lambda a: a * w.sum(0), axis_id=-1)(x)
+    return m(lambda a: (a @ w).softmax(), axis_id=-1)(y.flip(0)).square().sum()
+
+
+def at_axis_of_both(m: Map, axis: int, w: Tensor) -> Tensor:
+    return (m(lambda a, b: a * b.softmax(), (axis, 1), axis)(w + 1, w) * w).square().sum()
+
+
+LOSSES: dict[str, Callable[[Map, Tensor, Tensor], Tensor]] = {
+    **{
+        f"a weight inside and outside, {name}": functools.partial(inside_and_outside, name)
+        for name in ("softmax", "index", "contiguous", "stack and index")
+    },
+    "a vmap of a gradient": lambda m, x, w: (
+        m(lambda a: GRADIENTS["softmax"](a, w).gradient(a)[0])(x).square().sum() + w.sum()
+    ),
+    "axis 0": lambda m, x, w: at_axis_of_both(m, 0, w) + x.sum(),
+    "axis 1": lambda m, x, w: at_axis_of_both(m, 1, w) + x.sum(),
+    "axis -1": lambda m, x, w: at_axis_of_both(m, -1, w) + x.sum(),
+    "a tensor mapped and whole": lambda m, x, w: m(lambda a: (w @ a).softmax() * a)(w).square().sum() + x.sum(),
+    "two scopes with the same range": same_range_twice,
+    "a result without the range": lambda m, x, w: (m(lambda a: w.sum(0))(x) * x).sum(),
+    "several results": product_of_results,
+    "results of softmax": lambda m, x, w: m(lambda a: (a @ w).softmax())(x).square().sum(),
+}
 
 
 @BOTH
-def test_vmap_over_cotangents(axis_type: AxisType) -> None:
-    def program(m: Map, x: Tensor, w: Tensor, cotangents: Tensor) -> tuple[Tensor, ...]:
-        y = (x @ w).tanh() * x
-        return m(lambda ct: tuple(y.gradient(x, w, gradient=ct)), axis_type=axis_type)(cotangents)
+@pytest.mark.parametrize("name", LOSSES)
+def test_backward_through(name: str, axis_type: AxisType) -> None:
+    check_gradients(LOSSES[name], GX, GW, axis_type=axis_type)
 
-    arrays = GX[0], GW, np.eye(4)
-    got, want = (program(m, *[Tensor(a) for a in arrays]) for m in (vmap, unroll))
+
+def over_cotangents(m: Map, x: Tensor, w: Tensor, cotangents: Tensor) -> tuple[Tensor, ...]:
+    y = (x[0] @ w).tanh() * x[0]
+    return m(lambda ct: tuple(y.gradient(x, w, gradient=ct)))(cotangents)
+
+
+def of_a_scope(m: Map, x: Tensor, w: Tensor, cotangents: Tensor) -> tuple[Tensor, ...]:
+    """The value that is differentiated has a scope of its own."""
+    y = m(lambda a: (a * x[0]).softmax())(w)
+    return m(lambda ct: tuple(y.gradient(x, w, gradient=ct * y.detach())))(cotangents)
+
+
+def jacobian_of_each(m: Map, x: Tensor, w: Tensor, eye: Tensor) -> Tensor:
+    """A scope over elements, and in it a scope over the rows of the identity."""
+
+    def one(a: Tensor) -> Tensor:
+        y = (a @ w).tanh() * a
+        return m(lambda ct: y.gradient(a, gradient=ct)[0])(eye)
+
+    return m(one)(x)
+
+
+def hessian_of_each(m: Map, x: Tensor, w: Tensor, eye: Tensor) -> Tensor:
+    def one(a: Tensor) -> Tensor:
+        y = ((a @ w).tanh() * a).sum().gradient(a)[0]
+        return m(lambda ct: y.gradient(a, gradient=ct)[0])(eye)
+
+    return m(one)(x)
+
+
+@BOTH
+@pytest.mark.parametrize("program", [over_cotangents, of_a_scope, jacobian_of_each, hessian_of_each])
+def test_vmap_over_cotangents(program: Program, axis_type: AxisType) -> None:
+    arrays = GX, GW, np.eye(4)
+    got, want = (program(m, *map(Tensor, arrays)) for m in (functools.partial(vmap, axis_type=axis_type), unroll))
     assert_same(got, want)
-
-
-@BOTH
-def test_vmap_over_cotangents_of_a_primal_with_a_scope(axis_type: AxisType) -> None:
-    def program(m: Map, primal: Map, x: Tensor, w: Tensor, cotangents: Tensor) -> tuple[Tensor, ...]:
-        y = primal(lambda a: (a * x).softmax(), axis_type=axis_type)(w)
-        return m(lambda ct: tuple(y.gradient(x, w, gradient=ct)), axis_type=axis_type)(cotangents)
-
-    arrays = GX[0], GW, numbers(5, 4, 4, dtype=F64, seed=4)
-    got = program(vmap, vmap, *[Tensor(a) for a in arrays])
-    assert_same(got, program(unroll, unroll, *[Tensor(a) for a in arrays]))
-
-
-@pytest.mark.parametrize("order", ["jacobian", "hessian"])
-def test_a_derivative_of_each_element(order: str) -> None:
-    """Nested: a scope over elements, and in it one over the rows of the identity."""
-
-    def program(m: Map, x: Tensor, w: Tensor, eye: Tensor) -> Tensor:
-        def one(a: Tensor) -> Tensor:
-            y = (a @ w).tanh() * a
-            if order == "hessian":
-                y = y.sum().gradient(a)[0]
-            return m(lambda ct: y.gradient(a, gradient=ct)[0])(eye)
-
-        return m(one)(x)
-
-    arrays = [Tensor(v) for v in (GX, GW, np.eye(4))]
-    assert_same(program(vmap, *arrays), program(unroll, *arrays))
-
-
-@BOTH
-@pytest.mark.parametrize("axis", [0, 1, -1])
-def test_gradient_at_other_axes(axis: int, axis_type: AxisType) -> None:
-    def loss(m: Map, x: Tensor, w: Tensor) -> Tensor:
-        y = m(lambda a, b: a * b.softmax(), (axis, 1), axis, axis_type=axis_type)(x, w)
-        return (y * w).square().sum()
-
-    check_gradients(loss, numbers(4, 4, dtype=F64, seed=3), GW)
-
-
-def test_gradient_of_a_tensor_mapped_and_whole() -> None:
-    check_gradients(lambda m, w: m(lambda a: (w @ a).softmax() * a)(w).square().sum(), GW)
-
-
-def test_gradient_through_two_scopes_with_the_same_range() -> None:
-    def loss(m: Map, x: Tensor, w: Tensor) -> Tensor:
-        y = m(lambda a: a * w.sum(0), axis_id=-1)(x)
-        return m(lambda a: (a @ w).softmax(), axis_id=-1)(y.flip(0)).square().sum()
-
-    check_gradients(loss, GX, GW)
-
-
-def test_gradient_of_a_result_that_does_not_depend_on_the_range() -> None:
-    check_gradients(lambda m, x, w: (m(lambda a: w.sum(0))(x) * x).sum(), GX, GW)
-
-
-def test_gradient_of_several_results() -> None:
-    def loss(m: Map, x: Tensor, w: Tensor) -> Tensor:
-        first, second = m(lambda a: (a @ w, (w @ a).softmax()))(x)
-        return (first * second).sum()
-
-    check_gradients(loss, GX, GW)
-
-
-def test_tensor_gradient_through_a_scope() -> None:
-    x, w = Tensor(GX), Tensor(GW)
-    got = vmap(lambda a: (a @ w).softmax())(x).square().sum().gradient(x, w)
-    want = unroll(lambda a: (a @ w).softmax())(x).square().sum().gradient(x, w)
-    assert_same(tuple(got), tuple(want))
 
 
 def test_a_training_step() -> None:
@@ -876,20 +801,6 @@ def test_a_training_step() -> None:
         losses.append((loss_of_step, w.numpy()))
     np.testing.assert_allclose(losses[0][0], losses[1][0], rtol=1e-4)
     np.testing.assert_allclose(losses[0][1], losses[1][1], rtol=1e-4, atol=1e-5)
-
-
-def test_setitem_with_an_ellipsis_and_a_list() -> None:
-    """`z[..., [0, 2]] = v` writes the same columns of every row, inside a scope as outside."""
-
-    def write(x: Tensor) -> Tensor:
-        z = x * 1
-        z[..., [0, 2]] = x[:, 1:3]
-        return z
-
-    values = numbers(2, 3, 4)
-    expected = values.copy()
-    expected[..., [0, 2]] = values[..., 1:3]
-    assert_same(vmap(write)(Tensor(values)).numpy(), expected)
 
 
 def test_a_scalar_of_the_scope_is_computed_once_for_each_element_of_the_batch() -> None:
