@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import captures
 import pytest
@@ -14,7 +13,7 @@ from rendered import flatten, print_to_text
 
 from vmapdbg.check.result import Difference, OutputPath, PassValue, SchedulePath, ValueReport, WrongRewrite
 from vmapdbg.child.passes.follow import without_doubtful
-from vmapdbg.model.capture import Capture, Realized, Reason, Unsplit
+from vmapdbg.model.capture import Capture, Unsplit
 from vmapdbg.page.sentences import fill_sentences
 from vmapdbg.page.text.why import print_explanations, print_value_paths
 from vmapdbg.page.why import UnknownSubject, explain
@@ -80,27 +79,6 @@ def test_a_reduce_that_is_not_split_says_what_it_is_and_what_stock_would_do(sent
     output = print_to_text(partial(print_explanations, explain(capture, "3", None)), 60)
     assert max(map(len, output.splitlines())) <= 60
     assert "  split          no: a gather" in output
-
-
-BECAUSE_OF = [
-    ("many-buffers", "ending-ranges", "let it read at most 3 buffers"),
-    ("reduce-reads-buffer", "ending-ranges", "let each element be read once"),
-    ("reduce-reads-buffer", "consumers-disagree", "let its readers ask for the same ranges"),
-    ("no-rule", "output", "the snippet asks for this value"),
-]
-
-
-@pytest.mark.parametrize(("kept_by", "realized", "advice"), BECAUSE_OF)
-def test_advice_follows_from_the_rules_and_not_from_the_words(kept_by: Any, realized: Any, advice: str) -> None:
-    """A sentence may be put in other words, or be in no language: what would have to change stays the same."""
-    schedule = LOST.schedules[0]
-    changed = replace(ADD, realized=Realized((0,), realized, ""))
-    nodes = tuple(changed if node == ADD else node for node in schedule.nodes)
-    (made,) = (item for item in schedule.bufferizes if item.node == ADD.id)
-    buffers = (replace(made, reason="", outcome="kept", decided=Reason(kept_by)),)
-    capture = replace(LOST, schedules=(replace(schedule, nodes=nodes, bufferizes=buffers),))
-    (said,) = sentences(str(ADD.id), capture)["to fuse it"]
-    assert said.startswith(advice)
 
 
 @pytest.mark.parametrize(

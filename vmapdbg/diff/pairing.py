@@ -132,25 +132,16 @@ def align(
 
 def _align_block(
     before: Sequence[_Item], after: Sequence[_Item], likeness: Callable[[_Item, _Item], float]
-) -> Iterator[tuple[int, int]]:
-    """Yields pairs in order, so that the sum of their likeness is the largest. Large blocks are not aligned."""
+) -> list[tuple[int, int]]:
+    """Returns pairs in order, the most alike chosen first. Large blocks are not aligned."""
+    chosen: list[tuple[int, int]] = []
     if len(before) * len(after) > _MOST_BLOCK:
-        return
-    # best[i][j] is the largest sum for before[i:] and after[j:]
-    best = [[0.0] * (len(after) + 1) for _ in range(len(before) + 1)]
-    alike = [[likeness(one, other) for other in after] for one in before]
-    for i in reversed(range(len(before))):
-        for j in reversed(range(len(after))):
-            best[i][j] = max(best[i + 1][j + 1] + alike[i][j], best[i + 1][j], best[i][j + 1])
-    i = j = 0
-    while i < len(before) and j < len(after):
-        if alike[i][j] and best[i][j] == best[i + 1][j + 1] + alike[i][j]:
-            yield i, j
-            i, j = i + 1, j + 1
-        elif best[i][j] == best[i + 1][j]:
-            i += 1
-        else:
-            j += 1
+        return chosen
+    scored = [(-likeness(one, other), i, j) for i, one in enumerate(before) for j, other in enumerate(after)]
+    for score, i, j in sorted(scored):
+        if score and all((i < left and j < right) or (i > left and j > right) for left, right in chosen):
+            chosen.append((i, j))
+    return sorted(chosen)
 
 
 def match_lines(before: str, after: str, names: tuple[str, str]) -> dict[str, str]:

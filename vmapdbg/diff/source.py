@@ -176,10 +176,7 @@ def _pair_lines(before: Sequence[_Line], after: Sequence[_Line]) -> _Pairs:
 @lru_cache(maxsize=_MOST_KNOWN)
 def _line_likeness(one: _Line, other: _Line) -> float:
     common = share((one.counts & other.counts).total(), one.counts.total() + other.counts.total())
-    if common < _LEAST_ALIKE:
-        return 0.0
-    # cubed, so that one very similar pair is better than two vaguely similar pairs
-    return common**3
+    return common if common >= _LEAST_ALIKE else 0.0
 
 
 def _pair_tokens(before: _Line, after: _Line) -> Iterator[tuple[_Token, _Token]]:

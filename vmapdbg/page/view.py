@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from vmapdbg.diff import result
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.schedule_index import index_of, is_line, kernel_identity
+from vmapdbg.model.schedule_index import index_of, is_line
 from vmapdbg.model.wording import join_first
 
 _MOST_NAMED = 5
@@ -127,8 +128,7 @@ def select_kernels(view: View, asked: str, schedule: int | None) -> list[result.
             if any(asked in (side.kernel.name, str(side.number)) for side in _list_sides(change))
         ]
         if kernels:
-            before = _list_computed((change.before for change in kernels), each=view.is_pair)
-            after = _list_computed((change.after for change in kernels), each=view.is_pair)
+            before, after = (_list_computed(kernels, side) for side in ("before", "after"))
             found.append(_select(item, kernels, before, after))
     if not found:
         sides = (side for item in chosen for change in item.kernels for side in _list_sides(change))
@@ -143,15 +143,12 @@ def _list_sides(change: result.KernelChange) -> tuple[result.KernelSide, ...]:
     return (*change.before, *change.after)
 
 
-def _list_computed(sides: Iterable[tuple[result.KernelSide, ...]], *, each: bool) -> set[int]:
-    """Returns the nodes of some kernels; without `each` only those of the first kernel of each program."""
+def _list_computed(kernels: Iterable[result.KernelChange], side: Literal["before", "after"]) -> set[int]:
+    """Returns the nodes of some kernels on a side."""
     found: set[int] = set()
-    seen: set[str] = set()
-    for side in (side for some in sides for side in some):
-        program = kernel_identity(side.kernel)
-        if each or program not in seen:
-            found.update((*side.kernel.nodes, *side.kernel.outputs))
-        seen.add(program)
+    for change in kernels:
+        for item in getattr(change, side):
+            found.update((*item.kernel.nodes, *item.kernel.outputs))
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Schedule
+from vmapdbg.model.capture import Capture, Kernel, Node, Schedule
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import ScheduleIndex, choose_numbered, find_distinct, find_named, index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect, join_counted, join_first
@@ -15,7 +15,6 @@ from vmapdbg.page.format import format_ids, format_shape, star_ambient
 
 _MOST_READERS = 8
 _MOST_KERNELS = 4
-_NEVER_FUSED = {"CONTIGUOUS", "COPY", "ASSIGN"}
 
 _MEANINGS = {
     "consumers-disagree": "readers that ask for different ranges cannot share one loop: it is written once for all",
@@ -104,7 +103,6 @@ def explain_node(schedule: Schedule, node: Node) -> Explanation:
         Topic("ambient ranges", list(_say_ambient(index, node))),
         Topic(schedule.buffer_op, buffer, lost),
         Topic("kernel", list(_say_kernels(index, node))),
-        Topic("to fuse it", list(_advise(node, made))),
     )
     words = ["node", str(node.id), node.op, node.arg, format_shape(node.shape), node.dtype]
     title = f"{' '.join(filter(None, words))}{format_known('  {}', node.line)}, schedule {schedule.index}"
@@ -162,25 +160,6 @@ def _say_kernels(index: ScheduleIndex, node: Node) -> Iterator[str]:
 
 def _name(kernels: Sequence[Kernel], number: int) -> str:
     return f"{kernels[number].name} #{number}"
-
-
-def _advise(node: Node, made: Bufferize | None) -> Iterator[str]:
-    """Yields what would have to change for a buffer to go away."""
-    if made is None or node.realized is None:
-        return
-    rule = None if made.decided is None else made.decided.rule
-    if made.outcome == "removed":
-        yield "nothing: it is fused, its buffer was removed"
-    elif node.realized.reason == "output":
-        yield "the snippet asks for this value: realize only its readers"
-    elif node.op in _NEVER_FUSED:
-        yield f"{node.op} is never fused: drop it{format_known(' at {}', node.line)}"
-    elif rule == "many-buffers":
-        yield "let it read at most 3 buffers, so that the cost test lets its readers compute it"
-    elif rule == "reduce-reads-buffer" and node.realized.reason == "consumers-disagree":
-        yield "let its readers ask for the same ranges (the same index, no flip or shift between them)"
-    elif rule == "reduce-reads-buffer":
-        yield "let each element be read once: no EXPAND between its reduce and its readers"
 
 
 # *** a kernel

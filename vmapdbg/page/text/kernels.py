@@ -247,21 +247,12 @@ _STYLES = {"kept": ("green", ""), "removed": ("", "dim")}
 
 def print_bufferizes(view: ScheduleView) -> None:
     """Prints what each BUFFERIZE closes, its size, kept or removed and why; with two runs only changed ones."""
-    page, every = view.page, view.pair.bufferizes
-    main, names = list[BufferizeChange](), {"removed on both sides": "", "the same for another reason": ""}
-    for item in every:
-        outcomes = {side.outcome for side in (item.before, item.after) if side is not None}
-        if not view.is_pair or page.show_all:
-            main.append(item)
-        elif item.changed == ("reason",):
-            names["the same for another reason"] += f", {_any_side(item).node} {item.op}"
-        elif item.status != "unchanged" and outcomes == {"removed"}:
-            names["removed on both sides"] += f", {_any_side(item).node} {item.op}"
-        elif item.status != "unchanged":
-            main.append(item)
-    if not view.is_pair and not main:
-        page.head(view.buffer_op, "none")
-    if not main and not any(names.values()):
+    page, shown, every = view.page, view.pair.bufferizes, view.pair.bufferizes
+    if view.is_pair and not page.show_all:
+        shown = [item for item in every if item.status != "unchanged"]
+    if not shown:
+        if not view.is_pair:
+            page.head(view.buffer_op, "none")
         return
     if view.is_pair:
         same = sum(item.status == "unchanged" for item in every)
@@ -270,13 +261,10 @@ def print_bufferizes(view: ScheduleView) -> None:
         kept = [item.after for item in every if item.after is not None and item.after.outcome == "kept"]
         held = format_bytes(sum(made.bytes for made in kept if made.addrspace == "GLOBAL"))
         about = f"{len(kept)} kept ({held} GLOBAL), {len(every) - len(kept)} removed"
-    if any(item.ambient for item in main):
+    if any(item.ambient for item in shown):
         about += "; * ambient range"
     page.head(view.buffer_op, about)
-    page.table([_format_bufferize(view, item) for item in main])
-    for what, listed in names.items():
-        if listed:
-            page.add((f"~ {what}: {listed[2:]}", "dim"), indent=2)
+    page.table([_format_bufferize(view, item) for item in shown])
 
 
 def _any_side(item: BufferizeChange) -> Bufferize:
@@ -302,6 +290,8 @@ def _format_bufferize(view: ScheduleView, item: BufferizeChange) -> Row:
         if item.status != "changed":
             only = "" if item.status == "unchanged" else f"{item.status.replace('-', ' ')}, "
             decision = page.text(f"{only}{side.outcome}: {side.reason}")
+        elif before.outcome == after.outcome == "removed":
+            decision = page.text("removed on both sides")
         notes, style = _format_changed_decision(view, item), STATUS_STYLES.get(item.status, "")
     right = not view.is_pair
     cells = [
