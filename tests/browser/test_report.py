@@ -16,8 +16,9 @@ from captures import long_graph, lost_range, make_capture, make_kernel, make_nod
 from opened import EVIL, Opened, check_follows_system, check_names_are_text, open_page
 
 from vmapdbg.model.capture import Capture, Finding
+from vmapdbg.page.format import list_places
 from vmapdbg.page.html.page import render_report
-from vmapdbg.page.html.source import SourceFile, list_lines
+from vmapdbg.page.html.source import SourceFile
 from vmapdbg.page.view import View
 
 pytestmark = pytest.mark.browser
@@ -27,7 +28,7 @@ def write(folder: Path, capture: Capture, *files: SourceFile) -> Path:
     path = folder / "report.html"
     # hand-built captures name lines of files that are not what they say
     text = "".join(f"x{number} = y\n" for number in range(60))
-    names = dict.fromkeys(line.rpartition(":")[0] for line in list_lines(capture))
+    names = dict.fromkeys(line.rpartition(":")[0] for line in list_places(capture))
     sources = files or [SourceFile(name, text) for name in names]
     path.write_text(render_report(View.of_one(capture), sources), encoding="utf-8")
     return path

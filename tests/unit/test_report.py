@@ -18,16 +18,9 @@ from click.testing import CliRunner
 from vmapdbg.commands.cli import main
 from vmapdbg.model.capture import Access, BufferArg, Capture, Finding, Measured, Realized, Reason, SnippetError
 from vmapdbg.model.store import save_capture
+from vmapdbg.page.format import list_places
 from vmapdbg.page.html.page import render_report
-from vmapdbg.page.html.source import (
-    SourceFile,
-    SourceView,
-    collect_notes,
-    list_lines,
-    read_sources,
-    split_code,
-    view_files,
-)
+from vmapdbg.page.html.source import SourceFile, SourceView, collect_notes, read_sources, split_code, view_files
 from vmapdbg.page.view import View
 
 EVIL = "</script></style><img src=x onerror=alert(1)>\"'{{ 7*7 }}<!--\x00\x1b[31m\u202e\ud800"
@@ -277,7 +270,7 @@ def test_lines_of_source_stay_as_they_are(text: str) -> None:
 
 
 def test_every_line_that_is_named_is_known() -> None:
-    assert list_lines(make_program()) == ["net.py:3", "net.py:4"]
+    assert list_places(make_program()) == ["net.py:3", "net.py:4"]
 
 
 # *** the command

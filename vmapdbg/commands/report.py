@@ -53,14 +53,15 @@ def check_page(output: Path, snippet: str | None) -> None:
 
 def write_report(view: View, output: Path, saved: Sequence[str]) -> None:
     """Writes the page of one run, or of two. `saved` has for each run the file that it was read from, else ""."""
+    from vmapdbg.page.format import list_places
     from vmapdbg.page.html.page import render_report
-    from vmapdbg.page.html.source import SourceFile, list_lines, read_sources
+    from vmapdbg.page.html.source import SourceFile, read_sources
 
     files: list[list[SourceFile]] = []
     made: list[str] = []
     for capture, name in zip((view.before, view.after)[-len(saved) :], saved, strict=True):
         saved_at = Path(name).stat().st_mtime if name else None
-        files.append(read_sources(list_lines(capture), capture.snippet, saved_at))
+        files.append(read_sources(list_places(capture), capture.snippet, saved_at))
         when = datetime.now() if saved_at is None else datetime.fromtimestamp(saved_at)
         made.append(f"{'saved' if name else 'run'} {when:%Y-%m-%d %H:%M}")
     if saved[0] and not view.is_pair:

@@ -214,7 +214,7 @@ class Places:
     @classmethod
     def of(cls, capture: Capture) -> Places:
         """Returns the short names of all places in a capture."""
-        return cls(_collect_places(capture), capture.snippet)
+        return cls(list_places(capture), capture.snippet)
 
     def format(self, place: str | None, form: str = "{}", *, brief: bool = False) -> str:
         """Returns a place, short, in `form`; nothing for None. With `brief`, `:number` for a place in the snippet."""
@@ -238,6 +238,11 @@ class Places:
     def format_first(self, places: Sequence[str], most: int) -> str:
         """Returns the first places as `format_all` does, and how many more there are."""
         return self.format_all(places[:most]) + format_known(" and {} more", max(len(places) - most, 0) or None)
+
+
+def list_places(capture: Capture) -> list[str]:
+    """Returns every line of the user that a capture names, each once."""
+    return [place for place in dict.fromkeys(_collect_places(capture)) if place is not None]
 
 
 def _collect_places(capture: Capture) -> Iterator[str | None]:

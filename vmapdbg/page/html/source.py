@@ -17,6 +17,7 @@ from pygments.token import Comment, Keyword, Name, Number, String
 from vmapdbg.model.capture import Capture, Finding, Realized, Schedule
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import split_place
+from vmapdbg.page.format import list_places
 from vmapdbg.page.html.nodes import NodeKey, name_node
 from vmapdbg.page.overview import Cost, CostRow, pair_lines
 from vmapdbg.page.sentences import Names, say_briefly
@@ -31,9 +32,7 @@ Part = tuple[str, str]
 _MOST_BYTES = 400_000
 """The text of a larger file is not shown."""
 _AROUND = 12
-"""In a long file, lines further than this from a line with a cost or an edit are left out."""
-_SHORT = 150
-"""A file with at most so many lines is shown whole."""
+"""Lines further than this from a line with a cost or an edit are left out."""
 
 
 @dataclass(frozen=True)
@@ -75,16 +74,6 @@ def _read(name: str, saved_at: float | None) -> SourceFile:
     return SourceFile(name, text, note)
 
 
-def list_lines(capture: Capture) -> list[str]:
-    """Returns every line that a capture names, each once."""
-    found: dict[str | None, None] = {}
-    for schedule in capture.schedules:
-        found |= dict.fromkeys(node.line for node in schedule.nodes)
-        found |= dict.fromkeys(line for kernel in schedule.kernels for line in kernel.lines)
-    found |= dict.fromkeys(finding.line for finding in capture.findings)
-    return [line for line in found if line is not None]
-
-
 # *** notes next to a line
 
 
@@ -117,7 +106,7 @@ def collect_notes(view: View, explained: Collection[str] = ()) -> dict[str, Line
     The lines of after come first.
     """
     costs = {row.name: row for row in pair_lines(view)}
-    names = [*list_lines(view.after), *map(view.name_line, list_lines(view.before))]
+    names = [*list_places(view.after), *map(view.name_line, list_places(view.before))]
     notes: dict[str, LineNotes] = {}
     for line in names:
         if line not in notes:
@@ -162,11 +151,7 @@ def _say_why(schedule: Schedule, realized: Realized) -> str:
     """The rule in a few words, so that equal reasons of many nodes are one remark."""
     reason = next(iter(realized.reasons), None)
     rule = realized.reason if reason is None else reason.rule
-    why = say_briefly(rule, reason, Names(index_of(schedule).op))
-    if reason is None and why == rule:
-        # an older capture has only the sentence
-        return realized.detail or why
-    return why
+    return say_briefly(rule, reason, Names(index_of(schedule).op))
 
 
 # *** the listing
@@ -219,10 +204,8 @@ def view_files(
 
 def _view(before: SourceFile, after: SourceFile, notes: Mapping[str, LineNotes]) -> SourceView:
     lines = _list_lines(before, after, notes)
-    shown = lines
-    if len(lines) > _SHORT:
-        important = [number for number, line in enumerate(lines) if line.notes is not None or line.kind != "same"]
-        shown = keep_near(lines, important, _AROUND)
+    important = [number for number, line in enumerate(lines) if line.notes is not None or line.kind != "same"]
+    shown = keep_near(lines, important, _AROUND)
     placed = {line.notes.line for line in lines if line.notes is not None}
     names = tuple(dict.fromkeys((before.name, after.name)))
     unplaced = [note for note in notes.values() if split_place(note.line)[0] in names and note.line not in placed]
