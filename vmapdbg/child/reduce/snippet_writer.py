@@ -194,35 +194,27 @@ class _Writer:
     # *** inputs
 
     def input_of(self, u: UOp) -> UOp | None:
-        """Returns the BUFFER, or the COPY of Python numbers, that a node reshapes; None if it does anything else."""
+        """Returns the BUFFER that a node reshapes; None if it does anything else."""
         source = u
         while source.op is Ops.RESHAPE and (source is u or self.readers[source] == 1):
             source = source.src[0]
-        if u._shape is None or not all(isinstance(size, int) for size in u._shape):
+        if source.op is not Ops.BUFFER or u._shape is None or not all(isinstance(size, int) for size in u._shape):
             return None
         if source is not u and self.readers[source] > 1:
             return None
-        if source.op is Ops.BUFFER:
-            return source
-        # Tensor([...]) that is not realized yet
-        if u.op is Ops.COPY and _is_python_data(u) and u.device == Device.DEFAULT:
-            return u
-        return None
+        return source
 
     def write_input(self, u: Any) -> str:
         source = self.input_of(u)
         assert source is not None
-        realize, where = ".realize()", ""
-        if source.op is not Ops.BUFFER:
-            # a copy of Python's numbers to the default device
-            realize, source = "", source.src[0].base
-        elif source.device != Device.DEFAULT:
+        where = ""
+        if source.device != Device.DEFAULT:
             where = f", device={source.device!r}"
         buffer = source.buffer
         assert isinstance(buffer, Buffer)
         if not buffer.is_allocated():
             return self.assign("x", f"Tensor.empty({_write_shape(u.shape)}, dtype={source.dtype!r}{where})")
-        return self.assign("x", _write_data(bytes(buffer.as_buffer()), source.dtype, u.shape, where) + realize)
+        return self.assign("x", _write_data(bytes(buffer.as_buffer()), source.dtype, u.shape, where) + ".realize()")
 
     # *** indices
 
@@ -290,13 +282,6 @@ def _write_const(u: UOp) -> str:
     if any(s.op in {Ops.UNIQUE, Ops.LUNIQUE} for s in u.src):
         arguments.append("_force_unique=True")
     return f"Tensor({', '.join(arguments)})"
-
-
-def _is_python_data(copy: UOp) -> bool:
-    """Tells whether a COPY copies Python numbers, as Tensor([...]) does until it is realized."""
-    base = copy.src[0].base
-    views = copy.src[0].op is Ops.BUFFER or (copy.src[0].op is Ops.RESHAPE and copy.src[0].src[0] is base)
-    return base.op is Ops.BUFFER and base.device == "PYTHON" and copy.device != "PYTHON" and views
 
 
 def _write_tuple(parts: Iterable[str]) -> str:
