@@ -146,18 +146,15 @@ class Reducer:
                 roots = self.repeat_step(step, roots)
             roots = self.replace_nodes(roots)
             if roots == last:
-                for step in self.smaller.LAST_STEPS:
-                    roots = self.repeat_step(step, roots)
+                roots = self.repeat_step(self.smaller.smaller_sizes, roots)
         return roots
 
     def repeat_step(self, step: Any, roots: list[Any]) -> list[Any]:
         """Repeats a step as long as it finds a smaller graph that shows the difference, and returns the last graph."""
-        # plainer numbers do not make a graph smaller; they end because each number is replaced once
-        may_be_as_large = step is self.smaller.plainer_numbers
         found = roots
         while found is not None:
             roots = found
-            found = next((made for made in step(roots) if self.is_kept(made, roots, may_be_as_large)), None)
+            found = next((made for made in step(roots) if self.is_kept(made, roots)), None)
         return roots
 
     def replace_nodes(self, roots: list[Any]) -> list[Any]:
@@ -176,12 +173,11 @@ class Reducer:
                 left = set(UOp.sink(*roots).toposort())
         return roots
 
-    def is_kept(self, candidate: list[Any], roots: list[Any], may_be_as_large: bool = False) -> bool:
+    def is_kept(self, candidate: list[Any], roots: list[Any]) -> bool:
         """Tells whether a graph is smaller than `roots` and still shows the difference."""
         if time.monotonic() > self.end or tuple(candidate) in self.refused:
             return False
-        size, before = self.smaller.measure(candidate), self.smaller.measure(roots)
-        if not (size < before or (may_be_as_large and size == before)):
+        if self.smaller.measure(candidate) >= self.smaller.measure(roots):
             return False
         if self.compare(candidate) == self.wanted:
             return True

@@ -15,7 +15,7 @@ from tinygrad.dtype import dtypes
 from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp
 
-from vmapdbg.child.memory import make_buffer, read_buffer
+from vmapdbg.child.memory import make_buffer
 
 Roots = list[UOp]
 Step = Callable[[Roots], Iterable[Roots]]
@@ -60,20 +60,8 @@ def smaller_sizes(roots: Roots) -> Iterable[Roots]:
                 yield made
 
 
-def plainer_numbers(roots: Roots) -> Iterable[Roots]:
-    """Replaces the contents of an input by 1, 2, 3 ..., and a constant by 2."""
-    for u in UOp.sink(*roots).toposort():
-        if u.op is Ops.BUFFER and isinstance(u.device, str):
-            plain = count_up(u.arg, u.dtype)
-            if plain is not None and plain != read_buffer(u.buffer):
-                yield replace_node(roots, u, make_buffer(u.device, u.arg, u.dtype, plain))
-        elif u.op is Ops.CONST and dtypes.is_float(u.dtype) and u.arg not in (0.0, 1.0, -1.0, 2.0):
-            yield replace_node(roots, u, u.replace(arg=2.0))
-
-
 STEPS: tuple[Step, ...] = (fewer_outputs, earlier_outputs)
 """Steps to graphs with fewer nodes; the other way to remove nodes is `list_replacements`."""
-LAST_STEPS: tuple[Step, ...] = (smaller_sizes, plainer_numbers)
 _LEAVES = {Ops.BUFFER, Ops.CONST, Ops.COPY}
 _MANY = 100
 _FIRST = 16
