@@ -35,8 +35,8 @@ def check_faults(folder: Path, names: Sequence[str] = ()) -> Iterator[Outcome]:
 
     `folder` is an empty folder for the evidence. Raises RuntimeError if a child fails.
     """
-    ran = {row["name"]: row for row in run_module("runner", str(folder), *names)}
-    for judged in run_module("judge", str(folder)):
+    ran = {row["name"]: row for row in run_step("run", str(folder), *names)}
+    for judged in run_step("judge", str(folder)):
         row = ran[judged["name"]]
         report = build_data(CheckReport, judged["report"])
         findings = make_findings(add_crash(build_data(Capture, row["capture"]), report), report)
@@ -53,14 +53,14 @@ def add_crash(capture: Capture, report: CheckReport) -> Capture:
     return replace(capture, error=replace(capture.error, crash=crash))
 
 
-def run_module(name: str, *arguments: str) -> Iterator[dict[str, Any]]:
-    """Yields what a module of this folder prints, one JSON object a line, as it comes."""
+def run_step(name: str, *arguments: str) -> Iterator[dict[str, Any]]:
+    """Yields what a step of the runner prints, one JSON object a line, as it comes."""
     environment = {**os.environ, "DEV": "PYTHON", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", f"tests.faults_check.{name}", *arguments]
+    command = [sys.executable, "-m", "tests.faults_check.runner", name, *arguments]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("{"):
                 yield json.loads(line)
     if process.returncode:
-        raise RuntimeError(f"{' '.join(command[1:3])} ended with exit code {process.returncode}")
+        raise RuntimeError(f"{' '.join(command[1:4])} ended with exit code {process.returncode}")

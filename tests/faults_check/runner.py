@@ -1,13 +1,15 @@
-"""Runs every fault that changes values: `python -m tests.faults_check.runner FOLDER [NAME ...]` leaves in FOLDER the
-evidence of each in a folder of its own, and prints one JSON object a line.
+"""Runs every fault that changes values, and compares the evidence with the numpy reference. Both steps print one JSON
+object a line for each fault.
 
-Inputs (Tensor.empty in the snippets) get numbers that are all different.
+`python -m tests.faults_check.runner run FOLDER [NAME ...]` leaves the evidence of each in a folder of its own there.
+Inputs (Tensor.empty in the snippets) get numbers that are all different. `judge FOLDER` compares, without the overlay.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import pickle
 import random
 import sys
 from array import array
@@ -17,7 +19,9 @@ from typing import Any
 import pytest
 
 from tests.faults.runner import FILE, Laboratory, find_line
+from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.collector import Collector
+from vmapdbg.child.evidence.evidence import EvidenceFolder
 from vmapdbg.model.store import list_fields
 
 
@@ -67,5 +71,17 @@ def run(folder: Path, names: list[str]) -> None:
         print(json.dumps(row, default=list_fields), flush=True)
 
 
+def judge(folder: Path) -> None:
+    for one in sorted(path for path in folder.iterdir() if path.name != "blobs"):
+        evidence = EvidenceFolder(one)
+        found = [pickle.loads(file.read_bytes()) for file in evidence.find_files()]
+        checks = [ScheduleChecker(schedule, evidence).check() for schedule in found]
+        print(json.dumps({"name": one.name, "report": {"schedules": checks}}, default=list_fields), flush=True)
+
+
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), sys.argv[2:])
+    step, given, *chosen = sys.argv[1:]
+    if step == "run":
+        run(Path(given), chosen)
+    else:
+        judge(Path(given))
