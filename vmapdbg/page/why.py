@@ -16,13 +16,6 @@ from vmapdbg.page.format import format_ids, format_shape, star_ambient
 _MOST_READERS = 8
 _MOST_KERNELS = 4
 
-_MEANINGS = {
-    "consumers-disagree": "readers that ask for different ranges cannot share one loop: it is written once for all",
-    "ending-ranges": "an EXPAND reads each element many times; without a buffer it would be computed again each time",
-    "always": "this op is a buffer whatever its ranges are",
-}
-"""What the reason of a realized node means."""
-
 
 class UnknownSubject(Failure):
     """The subject of the question is not in the capture."""
@@ -86,8 +79,6 @@ def explain_node(schedule: Schedule, node: Node) -> Explanation:
     realized = ["no: it is computed where it is read"]
     if node.realized is not None:
         realized = [f"{node.realized.reason}: {node.realized.detail}"]
-        if node.realized.reason in _MEANINGS:
-            realized.append(_MEANINGS[node.realized.reason])
     buffer, lost = list[str](), list[str]()
     if made is not None:
         closed = star_ambient(made.closed_ranges, made.ambient) or "no range"

@@ -305,6 +305,4 @@ def print_vmap_map(view: ScheduleView) -> None:
 def _explain_empty(view: ScheduleView) -> str:
     if all(node.op != "VMAPIN" for node in view.schedule.nodes):
         return ": no VMAPIN in this graph"
-    if view.run.patches.get("ambient-ranges", True):
-        return " although the graph has a VMAPIN"
-    return " although the graph has a VMAPIN (patch ambient-ranges is off)"
+    return " although the graph has a VMAPIN"

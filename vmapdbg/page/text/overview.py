@@ -119,11 +119,6 @@ class Overview:
         order = "longest first" if self.total.seconds else "most work first"
         self.page.head("Kernels", f"{count_shown(len(shown), len(self.kernels), 'kernel')}, {order}")
         self.page.table(list(map(self.format_kernel, shown)))
-        ranked = sorted(self.kernels, key=lambda row: -row.after.bytes)
-        if ranked[:1] != self.kernels[:1] and self.total.bytes:
-            # another kernel is first in the order by bytes
-            names = [f"{row.kernel.name} {format_share(row.after.bytes, self.total.bytes)}" for row in ranked]
-            self.page.add(("by bytes moved: ", "dim"), ", ".join(names[:_MOST_PLACES]), indent=2)
 
     def format_kernel(self, row: overview.KernelRow) -> Row:
         kernel, cost, measured = row.kernel, row.after, row.kernel.measured

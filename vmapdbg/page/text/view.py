@@ -58,11 +58,10 @@ class RunView:
             self.wholes = {(pair.before, pair.after): pair for pair in diff.schedules}
         self.copies_source = copies_source
         self.schedules: dict[int, Schedule] = {}
-        self.patches: dict[str, bool] = {}
         self.findings = Findings(())
         if capture is not None:
             self.schedules = {schedule.index: schedule for schedule in capture.schedules}
-            self.patches, self.findings = capture.patches, Findings(capture.findings)
+            self.findings = Findings(capture.findings)
         self.printed_sources: dict[tuple[str, str], str] = {}
         """Source before and after -> the name of the first kernel that it was printed for."""
 
