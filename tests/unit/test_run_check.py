@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -207,7 +205,7 @@ def test_files_are_named_when_they_are_there(tmp_path: Path) -> None:
 @pytest.fixture
 def checker(tmp_path: Path) -> RunChecker:
     (tmp_path / "evidence").mkdir()
-    return RunChecker(CheckRequest(job=Job("net.py"), evidence=str(tmp_path / "evidence"), folder=str(tmp_path)))
+    return RunChecker(CheckRequest(job=Job("net.py"), folder=str(tmp_path)), EvidenceFolder(tmp_path / "evidence"))
 
 
 def test_outputs_that_are_computed_while_a_schedule_runs_are_not_computed_again(checker: RunChecker) -> None:
@@ -252,29 +250,3 @@ def test_only_a_schedule_that_runs_now_is_computed(checker: RunChecker) -> None:
     checker.folder.write(Evidence(0, None))
     checker.read_news()
     assert (checker.next_precisions, checker.waiting) == ([], ["schedule-000000.pickle"])
-
-
-GROUPS = """
-import os
-os.setsid()
-from pathlib import Path
-from vmapdbg.child.compare.start import lower_thread, set_session_priority
-group = Path("/proc/self/autogroup")
-print(group.read_text().split()[-1])
-lower_thread()
-set_session_priority(10)
-print(group.read_text().split()[-1], os.getpriority(os.PRIO_PROCESS, 0))
-import time
-# Linux lets a user change it ten times a second
-time.sleep(0.2)
-set_session_priority(0)
-print(group.read_text().split()[-1])
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="sessions have no priority of their own here")
-def test_the_priority_is_that_of_the_session() -> None:
-    """If each session is scheduled as a whole, a priority counts only within the process's session."""
-    command = [sys.executable, "-c", f"import os\nif os.fork(): os.wait(); os._exit(0)\n{GROUPS}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["0", "10", "10", "0"], done.stderr

@@ -1,4 +1,4 @@
-"""What a check found wrong: who is to blame for a wrong value of a snippet, and the findings of a whole program."""
+"""What a check found wrong: the codes of a snippet's faults, and the findings of a whole program."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from vmapdbg.check import result
-from vmapdbg.model.capture import SCHEMA, Bufferize, Capture, Kernel, Node
+from vmapdbg.check.result import CheckReport, ExpectedOutput, OutputCheck, ScheduleCheck
+from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.crash import Crash
-from vmapdbg.model.schedule_index import index_of
 
 # docs/check.md explains the codes. VD203 belonged to the oracle python, which was removed
 WRONG_VALUE = "VD201"
@@ -26,51 +25,7 @@ CHANGED = {"input": OVERWRITTEN, "live": LIVE_CHANGED, "unchosen": NOT_CHOSEN}
 CapturedResult = Literal["not-compared", "wrong", "right"]
 
 
-@dataclass(frozen=True)
-class Blame:
-    """The first wrong buffer of a schedule, and what may have made it wrong.
-
-    - `lost`: ambient ranges that it does not close, or has no dimension for.
-    - `patches_off`: patches that are off.
-    - `read_right`: how many buffers its kernel reads, if all of them are right, else 0.
-    - `misread`: the node of a right buffer that its kernel reads wrongly.
-    - `stale`: arguments that its kernel read at a wrong time, each with the kernel that wrote too early or too late.
-    """
-
-    buffer: result.BufferCheck
-    node: Node | None
-    kernel: Kernel | None
-    bufferize: Bufferize | None
-    lost: tuple[str, ...]
-    patches_off: tuple[str, ...]
-    read_right: int
-    misread: Node | None
-    stale: tuple[tuple[result.StaleRead, Kernel | None], ...] = ()
-
-
-def find_blame(capture: Capture, check: result.ScheduleCheck) -> Blame | None:
-    """Returns the first wrong buffer of a schedule with its kernel, None if no buffer is known to be wrong."""
-    buffer = check.first_wrong_buffer
-    if buffer is None:
-        return None
-    index = index_of(capture.schedules[check.schedule])
-    bufferize = index.bufferizes.get(buffer.node)
-    right = {one.node for one in check.buffers if one.comparison is not None and not one.is_wrong}
-    read_right = len(buffer.reads) if right.issuperset(buffer.reads) else 0
-    return Blame(
-        buffer=buffer,
-        node=index.node(buffer.node),
-        kernel=index.kernel(buffer.kernel),
-        bufferize=bufferize,
-        lost=tuple(dict.fromkeys([*index.find_lost(bufferize), *buffer.missing])),
-        patches_off=tuple(name for name, state in capture.patches.items() if not state),
-        read_right=read_right,
-        misread=buffer.misread and index.node(buffer.misread.node),
-        stale=tuple((read, index.kernel(read.writer)) for read in buffer.stale),
-    )
-
-
-def captured_result_of(report: result.CheckReport, check: result.ScheduleCheck) -> CapturedResult | None:
+def captured_result_of(report: CheckReport, check: ScheduleCheck) -> CapturedResult | None:
     """Returns how the captured call of a replay by TinyJit compares; None if the schedule is no replay."""
     if check.replay is None:
         return None
@@ -80,42 +35,16 @@ def captured_result_of(report: result.CheckReport, check: result.ScheduleCheck) 
     return "wrong" if captured.wrong else "right"
 
 
-@dataclass(frozen=True)
-class Fault:
-    """One fault: a wrong `output`, a `lost` write, a `cut` gradient, or, if all are None, a schedule that fails.
-
-    `blame` is None if the first wrong buffer is unknown. For a replay, `captured` is the result of the captured call.
-    """
-
-    code: str
-    check: result.ScheduleCheck
-    output: result.OutputCheck | None = None
-    blame: Blame | None = None
-    captured: CapturedResult | None = None
-    lost: result.LostWrite | None = None
-    cut: result.CutGradient | None = None
+def failure_code_of(capture: Capture, check: ScheduleCheck) -> str | None:
+    """Returns the code of a schedule that ends the snippet, or that fails only with the patches; None for another."""
+    # a program may expect a failure, and go on
+    crash = capture.error and capture.error.crash
+    if check.crash is not None and crash is not None and crash.schedule == check.schedule:
+        return CRASHES if check.crash.kind == "error" else ENDLESS
+    return FAILS if fails_with_patches(capture, check) else None
 
 
-def find_faults(capture: Capture, report: result.CheckReport) -> tuple[Fault, ...]:
-    """Returns a fault for each wrong output, lost write and cut gradient, and for each schedule that ends the snippet,
-    or that fails only with the patches."""
-    faults: list[Fault] = []
-    for check in report.schedules:
-        # a program may expect a failure, and go on
-        crash = capture.error and capture.error.crash
-        if check.crash is not None and crash is not None and crash.schedule == check.schedule:
-            code = CRASHES if check.crash.kind == "error" else ENDLESS
-            faults.append(Fault(code, check))
-        elif fails_with_patches(capture, check):
-            faults.append(Fault(FAILS, check))
-        faults += [Fault(LOST_WRITE, check, lost=lost) for lost in check.lost]
-        faults += [Fault(CUT_GRADIENT, check, cut=cut) for cut in check.cut]
-        blamed, captured = find_blame(capture, check), captured_result_of(report, check)
-        faults += [Fault(name_wrong(check, output), check, output, blamed, captured) for output in check.wrong]
-    return tuple(faults)
-
-
-def name_wrong(check: result.ScheduleCheck, output: result.OutputCheck) -> str:
+def name_wrong(check: ScheduleCheck, output: OutputCheck) -> str:
     """Returns the code of a wrong output."""
     if output.of in CHANGED:
         return CHANGED[output.of]
@@ -127,7 +56,7 @@ def name_wrong(check: result.ScheduleCheck, output: result.OutputCheck) -> str:
     return WRONG_VALUE
 
 
-def fails_with_patches(capture: Capture, check: result.ScheduleCheck) -> bool:
+def fails_with_patches(capture: Capture, check: ScheduleCheck) -> bool:
     """Returns whether only the patches make a schedule fail: stock tinygrad computes the graph, or it has a vmap scope,
     which stock tinygrad lacks, and numpy computes it."""
     if check.stock_runs is not None:
@@ -154,7 +83,7 @@ class CheckedSchedule:
 
     test: str
     compared: int
-    check: result.ScheduleCheck
+    check: ScheduleCheck
 
 
 @dataclass(frozen=True)
@@ -172,7 +101,7 @@ class WrongValue(ProgramFinding):
     """A wrong value of a program: in which tests, and how often; `output` is the first case. `line` is the user's line,
     `replay` the number of a replay by TinyJit, from 1, and `message` the sentence about it."""
 
-    output: result.OutputCheck
+    output: OutputCheck
     replay: int | None = None
     message: str = ""
 
@@ -184,7 +113,7 @@ class EndlessCall(ProgramFinding):
     about it."""
 
     crash: Crash
-    expected: tuple[result.ExpectedOutput, ...] = ()
+    expected: tuple[ExpectedOutput, ...] = ()
     message: str = ""
 
 

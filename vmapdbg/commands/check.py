@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +15,7 @@ from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.children import ChildDied, import_meanwhile, run_job, started_child
 from vmapdbg.install.job import CheckRequest, Job
 from vmapdbg.model.capture import Capture
-from vmapdbg.model.store import build_data
+from vmapdbg.model.store import build_data, read_lines
 
 if TYPE_CHECKING:
     from vmapdbg.check.result import CheckReport
@@ -97,9 +97,18 @@ def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
         with console.show_progress(f"comparing {job.snippet} with {_REFERENCE}") as progress:
             child.request.over.touch()
             text, ended = child.answer(f"the comparison with {_REFERENCE}", job.timeout, progress)
-    from vmapdbg.check.result import CheckReport
-
-    report = build_data(CheckReport, json.loads(text))
+        files = list(Path(evidence).glob("schedule-*.pickle"))
+    report = read_report(text, len(files))
     if report.left and ended is None:
         ended = ChildDied(f"the comparison with {_REFERENCE} ended before it was done")
     return capture, report, ended
+
+
+def read_report(text: str, count: int) -> CheckReport:
+    """Returns the report of `count` schedules and replays, in their order. `text` has a line for each check; the last
+    check of a schedule counts."""
+    from vmapdbg.check.result import CheckReport, ScheduleCheck
+
+    checks = [build_data(ScheduleCheck, data) for data in read_lines(text)]
+    last = {(check.schedule, check.replay or 0): check for check in checks}
+    return CheckReport(tuple(last[key] for key in sorted(last)), count - len(last))

@@ -5,7 +5,6 @@ With --lint, --save and --check, `vmapdbg.child.run_program` runs in them.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import signal
@@ -14,7 +13,6 @@ import sys
 import tempfile
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -26,13 +24,13 @@ from vmapdbg.check.findings import CheckedSchedule, ProgramCheck, sum_up
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.children import started_child
 from vmapdbg.commands.shared.settings import find_settings
-from vmapdbg.install.job import Job, LintedSchedule, ProgramCheckRequest
+from vmapdbg.install.job import CheckRequest, Job, LintedSchedule
 from vmapdbg.install.overlay import TINYGRAD_VERSION, child_environment
 from vmapdbg.install.patches import Patches, format_patches
 from vmapdbg.install.trees import find_tree
 from vmapdbg.model.capture import SCHEMA, Finding, Versions
 from vmapdbg.model.failure import EXIT_CHILD, EXIT_USAGE, Failure
-from vmapdbg.model.store import build_data, check_output, dump_compact, dump_document, write_output
+from vmapdbg.model.store import build_data, check_output, dump_compact, dump_document, read_lines, write_output
 from vmapdbg.model.wording import format_plural
 from vmapdbg.suite.saved import FAILED, RUN_SCHEMA, SavedRun, end_run, load_run, new_folder, prepare_folder
 
@@ -139,12 +137,6 @@ def run(
     os.execvpe(asked.command[0], asked.command, asked.environment())
 
 
-def read_lines(text: str) -> Iterator[Any]:
-    """Yields JSON documents, one a line, without an incomplete last line: its process may have been killed."""
-    for line in text[: text.rfind("\n") + 1].splitlines():
-        yield json.loads(line)
-
-
 # *** --lint
 
 
@@ -204,13 +196,12 @@ def run_and_check(program: Program, as_json: bool) -> int:
     from vmapdbg.page.check_sentences import add_messages
     from vmapdbg.page.text.check import print_run_check
 
-    with started_child(
-        ProgramCheckRequest(job=Job(program.job.snippet)), None, sys.stderr.fileno(), one_thread=True
-    ) as child:
+    request = CheckRequest(job=Job(program.job.snippet))
+    with started_child(request, None, sys.stderr.fileno(), one_thread=True) as child:
         root = Path(child.request.folder)
         (root / "ready").mkdir(exist_ok=True)
         status = program.collect("check", root, sys.stderr if as_json else None)
-        (root / "over").touch()
+        child.request.over.touch()
         with console.show_progress("comparing what the program realized") as progress:
             compared, stopped = child.answer("the comparing process", None, progress)
         died = child.process.returncode != 0 and stopped is None

@@ -114,22 +114,16 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest(Request):
-    """Asks for a comparison of the evidence with the numpy reference, while the evidence is being written."""
+    """Asks for a comparison with the numpy reference while the evidence is written: by the job's snippet, or, if
+    `evidence` is None, by the processes of a program in `folder` (`vmapdbg.child.evidence.suite`). `output` gets a line
+    of JSON for each schedule."""
 
-    module = "vmapdbg.child.compare.start"
+    module = "vmapdbg.child.compare.checker"
 
     @property
     def over(self) -> Path:
-        """A file that the tool makes when the snippet has ended and the evidence is complete."""
+        """A file that the tool makes when the snippet or the program has ended and the evidence is complete."""
         return Path(self.folder) / "over"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProgramCheckRequest(Request):
-    """Asks for a comparison of what the processes of a program realize with the numpy reference: the job's snippet is
-    the program. They fill `folder` (`vmapdbg.child.evidence.suite`); `output` gets a line of JSON for each schedule."""
-
-    module = "vmapdbg.child.compare.checker"
 
 
 @dataclass(frozen=True, kw_only=True)

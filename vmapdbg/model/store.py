@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -185,3 +185,9 @@ def append_line(path: Path, record: object) -> None:
     """Adds a dataclass to a file as a line of JSON. Raises OSError."""
     with path.open("a", encoding="utf-8") as file:
         file.write(dump_compact(record) + "\n")
+
+
+def read_lines(text: str) -> Iterator[Any]:
+    """Yields JSON documents, one a line, without an incomplete last line: its process may have been killed."""
+    for line in text[: text.rfind("\n") + 1].splitlines():
+        yield json.loads(line)

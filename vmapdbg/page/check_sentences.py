@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from vmapdbg.check import result
-from vmapdbg.check.findings import CHANGED, CapturedResult, EndlessCall, Fault, ProgramCheck, WrongValue, find_faults
+from vmapdbg.check import findings, result
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
-from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.sentences import describe_crash, describe_expected, describe_left_out
 
 _Compared = TypeVar("_Compared", result.OutputCheck, result.BufferCheck)
 
-REPLAYED: dict[CapturedResult, str] = {
+REPLAYED: dict[findings.CapturedResult, str] = {
     "not-compared": "the call that was captured was not compared",
     "wrong": "the call that was captured is wrong, too",
     "right": "the call that was captured is right: the replay makes the fault",
 }
 """Result of the call that TinyJit captured -> the sentence about a wrong replay of it."""
+
+
+class Sentence(NamedTuple):
+    """A sentence about a wrong value, and the user's line of the node that it names. `is_cause`: it names a fault, not
+    only who made it."""
+
+    text: str
+    line: str | None = None
+    is_cause: bool = True
+
 
 STOCK_RUNS = "stock tinygrad computes its graph"
 NOT_WRITTEN = "no kernel writes to it: the scheduler lost the assign"
@@ -78,23 +87,6 @@ def describe_maker(fault: result.KernelFault) -> str:
     return "the kernel as scheduled computes wrong values, too, but others: the scheduler made a fault"
 
 
-def describe_stale(stale: result.StaleRead, reader: Kernel | None, writer: Kernel | None) -> str:
-    """Returns `it reads data1_2 after E_2 #1 has written it, and should before: with what was there then it computes
-    the right values`."""
-    name = f"argument {stale.argument}"
-    if reader is not None and stale.argument < len(reader.buffers):
-        name = reader.buffers[stale.argument].name
-    by = "another launch"
-    if writer is not None:
-        by = f"{writer.name} #{stale.writer}"
-    elif stale.writer_node is not None:
-        by = f"the copy of node {stale.writer_node}"
-    order = f"after {by} has written it, and should before"
-    if not stale.is_late:
-        order = f"before {by} writes it, and should after"
-    return f"it reads {name} {order}: with what was there then it computes the right values"
-
-
 def explain_value(output: result.OutputCheck) -> list[str]:
     """Returns sentences about when a wrong value was read, if that is known."""
     sentences: list[str] = []
@@ -129,12 +121,58 @@ def describe_wrong(found: result.Comparison) -> str:
         head = "the only element is wrong"
     if found.index:
         head += f" at {list(found.index)}"
-    return f"{head}: {found.got}, should be {found.expected}{bracket_pattern(found)}"
+    pattern = format_known(" ({})", found.pattern_data and describe_pattern(found.pattern_data))
+    return f"{head}: {found.got}, should be {found.expected}{pattern}"
 
 
-def bracket_pattern(found: result.Comparison) -> str:
-    """Returns ` (PATTERN)`, nothing without a pattern."""
-    return format_known(" ({})", found.pattern_data and describe_pattern(found.pattern_data))
+def list_off(capture: Capture) -> str:
+    """Returns the names of the patches that are off."""
+    return ", ".join(name for name, is_on in capture.patches.items() if not is_on)
+
+
+def name_writer(index: ScheduleIndex, number: int | None) -> str:
+    """Returns `E_4 #0` for the number of a compute kernel, or `a copy`."""
+    kernel = index.kernel(number)
+    return "a copy" if kernel is None else f"{kernel.name} #{number}"
+
+
+def explain_output(index: ScheduleIndex, check: result.ScheduleCheck, output: result.OutputCheck) -> list[Sentence]:
+    """Returns what is known about a wrong output alone: which kernel changed memory, or when a value was read.
+
+    For an item assignment whose graph was computed correctly, returns that the graph is wrong."""
+    if output.of == "unchosen":
+        if any(one.of == "assigned" and one.number == output.number for one in check.wrong):
+            return []
+        return [Sentence(WRONG_ITEM)]
+    if output.writer_node is not None:
+        node = index.node(output.writer_node)
+        text = f"{name_writer(index, output.writer)} writes {name_node(node, output.writer_node)} there"
+        return [Sentence(text, node and node.line)]
+    sentences = explain_value(output)
+    if output.is_written is False:
+        sentences.append(NOT_WRITTEN)
+    return list(map(Sentence, sentences))
+
+
+def explain_buffer(index: ScheduleIndex, check: result.ScheduleCheck, buffer: result.BufferCheck) -> Iterator[Sentence]:
+    """Yields what made the first wrong buffer of a schedule wrong."""
+    lost = dict.fromkeys([*index.find_lost(index.bufferizes.get(buffer.node)), *buffer.missing])
+    for name in lost:
+        text = f"it has no dimension for the ambient range {name}: each step writes the same place, one of them wins"
+        yield Sentence(text)
+    right = {one.node for one in check.buffers if one.comparison is not None and not one.is_wrong}
+    if buffer.misread is not None:
+        node = index.node(buffer.misread.node)
+        yield Sentence(describe_misread(buffer.misread, node), node and node.line)
+    elif buffer.reads and right.issuperset(buffer.reads) and not lost and not buffer.stale:
+        read = "the buffer that its kernel reads is"
+        if len(buffer.reads) > 1:
+            read = f"all {len(buffer.reads)} buffers that it reads are"
+        yield Sentence(f"{read} right: this kernel makes the fault", is_cause=False)
+    for stale in buffer.stale:
+        yield Sentence(describe_stale(index, stale, buffer.kernel))
+    if buffer.fault is not None:
+        yield Sentence(describe_maker(buffer.fault), is_cause=False)
 
 
 def describe_misread(misread: result.Misread, node: Node | None) -> str:
@@ -150,43 +188,40 @@ def describe_misread(misread: result.Misread, node: Node | None) -> str:
     )
 
 
-def describe_writer(capture: Capture, check: result.ScheduleCheck, output: result.OutputCheck) -> list[str]:
-    """Returns `E_4 #0 writes ADD 5 there` for memory that changed, nothing if the writer is not known.
-
-    For an item assignment whose graph was computed correctly, returns that the graph is wrong."""
-    if output.of == "unchosen":
-        if any(one.of == "assigned" and one.number == output.number for one in check.wrong):
-            return []
-        return [WRONG_ITEM]
-    index, by = index_of(capture.schedules[check.schedule]), "a copy"
-    kernel = index.kernel(output.writer)
-    if output.writer_node is None:
-        return []
-    if kernel is not None:
-        by = f"{kernel.name} #{output.writer}"
-    return [f"{by} writes {name_node(index.node(output.writer_node), output.writer_node)} there"]
-
-
-def describe_lost(name: str) -> str:
-    return f"it has no dimension for the ambient range {name}: each step writes the same place, one of them wins"
+def describe_stale(index: ScheduleIndex, stale: result.StaleRead, reader_number: int | None) -> str:
+    """Returns `it reads data1_2 after E_2 #1 has written it, and should before: with what was there then it computes
+    the right values`."""
+    reader = index.kernel(reader_number)
+    name = f"argument {stale.argument}"
+    if reader is not None and stale.argument < len(reader.buffers):
+        name = reader.buffers[stale.argument].name
+    by = "another launch"
+    if stale.writer is not None:
+        by = name_writer(index, stale.writer)
+    elif stale.writer_node is not None:
+        by = f"the copy of node {stale.writer_node}"
+    order = f"after {by} has written it, and should before"
+    if not stale.is_late:
+        order = f"before {by} writes it, and should after"
+    return f"it reads {name} {order}: with what was there then it computes the right values"
 
 
 # *** values of a whole program
 
 
-def add_messages(found: ProgramCheck) -> ProgramCheck:
+def add_messages(found: findings.ProgramCheck) -> findings.ProgramCheck:
     """Returns the results with a sentence for each wrong value and each rewrite that was stopped."""
-    findings: list[WrongValue] = []
+    wrong_values: list[findings.WrongValue] = []
     for wrong in found.findings:
         # `output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0 (PATTERN)`
         output, replay = wrong.output, format_known("replay {} by TinyJit: ", wrong.replay)
         what = f"{replay}{name_output(output)} {output.shape} {output.dtype}: {describe_wrong(output.comparison)}"
-        findings.append(replace(wrong, message="; ".join([what, *explain_value(output)])))
+        wrong_values.append(replace(wrong, message="; ".join([what, *explain_value(output)])))
     endless = tuple(replace(call, message="; ".join(describe_endless(call))) for call in found.endless)
-    return replace(found, findings=tuple(findings), endless=endless)
+    return replace(found, findings=tuple(wrong_values), endless=endless)
 
 
-def describe_endless(call: EndlessCall | result.ScheduleCheck) -> list[str]:
+def describe_endless(call: findings.EndlessCall | result.ScheduleCheck) -> list[str]:
     """Returns what was rewritten without end, by which rules, and what should have been computed; a sentence each."""
     return [*describe_crash(call.crash), *map(describe_expected, call.expected[:1])]
 
@@ -195,41 +230,50 @@ def describe_endless(call: EndlessCall | result.ScheduleCheck) -> list[str]:
 
 
 def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding, ...]:
-    """Returns one finding for each wrong output, and one for each schedule that fails without reason."""
-    return tuple(_make_finding(capture, fault) for fault in find_faults(capture, report))
+    """Returns a finding for each wrong output, lost write and cut gradient, and for each schedule that ends the
+    snippet, or that fails only with the patches."""
+    found: list[Finding] = []
+    for check in report.schedules:
+        code = findings.failure_code_of(capture, check)
+        if code is not None:
+            found.append(_make_failure(capture, check, code))
+        for lost in check.lost:
+            message = f"{describe_left_out(lost)}; {name_check(check)} reads the buffer without it"
+            found.append(_make_finding(capture, check, findings.LOST_WRITE, message, line=lost.line))
+        for cut in check.cut:
+            message = describe_left_out(cut)
+            found.append(_make_finding(capture, check, findings.CUT_GRADIENT, message, line=cut.line))
+        captured = findings.captured_result_of(report, check)
+        found += [_make_wrong(capture, check, output, captured) for output in check.wrong]
+    return tuple(found)
 
 
-def _make_finding(capture: Capture, fault: Fault) -> Finding:
-    """Returns the finding at the node that is at fault: the node that failed, changed memory, or is wrong first."""
-    check, output, blame = fault.check, fault.output, fault.blame
+def _make_finding(
+    capture: Capture,
+    check: result.ScheduleCheck,
+    code: str,
+    message: str,
+    number: int | None = None,
+    node_id: int | None = None,
+    line: str | None = None,
+    advice: str = "",
+) -> Finding:
+    """Returns a finding at a kernel and a node of a schedule, as far as they are known."""
     index = index_of(capture.schedules[check.schedule])
-    number = node_id = line = None
-    advice = ""
-    if fault.lost is not None:
-        line = fault.lost.line
-        message = f"{describe_left_out(fault.lost)}; {name_check(check)} reads the buffer without it"
-    elif fault.cut is not None:
-        line, message = fault.cut.line, describe_left_out(fault.cut)
-    elif output is None:
-        number, failed = check.failed_kernel, index.kernel(check.failed_kernel)
-        node_id = find_failed_node(check, failed)
-        where = format_known(f" in kernel {{}} #{number}", failed and failed.name)
-        sentences = [f"schedule {check.schedule} fails{where}: {check.failed}", *describe_endless(check)]
-        if check.stock_runs:
-            sentences.append(STOCK_RUNS)
-        message = "; ".join(sentences)
-    else:
-        message = "; ".join(_explain(capture, fault, output))
-        if output.writer is not None:
-            number, node_id = output.writer, output.writer_node
-        elif blame is not None and output.of != "unchosen":
-            number = blame.kernel and blame.buffer.kernel
-            node_id = (blame.buffer.misread or blame.buffer).node
-            if blame.patches_off:
-                advice = f"one of the patches that are off may be why: {', '.join(blame.patches_off)}"
     kernel, node = index.kernel(number), index.node(node_id)
     line = line or (node and node.line) or check.line
-    return Finding(fault.code, kernel and kernel.name, node_id, line, message, check.schedule, number, advice=advice)
+    return Finding(code, kernel and kernel.name, node_id, line, message, check.schedule, number, advice=advice)
+
+
+def _make_failure(capture: Capture, check: result.ScheduleCheck, code: str) -> Finding:
+    """Returns the finding of a schedule that fails, at the node that failed."""
+    kernel = index_of(capture.schedules[check.schedule]).kernel(check.failed_kernel)
+    where = format_known(f" in kernel {{}} #{check.failed_kernel}", kernel and kernel.name)
+    sentences = [f"schedule {check.schedule} fails{where}: {check.failed}", *describe_endless(check)]
+    if check.stock_runs:
+        sentences.append(STOCK_RUNS)
+    node_id = find_failed_node(check, kernel)
+    return _make_finding(capture, check, code, "; ".join(sentences), check.failed_kernel, node_id)
 
 
 def find_failed_node(check: result.ScheduleCheck, kernel: Kernel | None) -> int | None:
@@ -242,31 +286,25 @@ def find_failed_node(check: result.ScheduleCheck, kernel: Kernel | None) -> int 
     return check.crash and max(check.crash.nodes, default=None)
 
 
-def _explain(capture: Capture, fault: Fault, output: result.OutputCheck) -> list[str]:
-    """Returns the sentences about a wrong output."""
-    sentences = [f"{name_output(output)} of {name_check(fault.check)}: {describe_wrong(output.comparison)}"]
-    if output.of in CHANGED:
-        return sentences + describe_writer(capture, fault.check, output)
-    if output.is_written is False:
-        sentences.append(NOT_WRITTEN)
-    sentences += explain_value(output)
-    if fault.captured is not None:
-        sentences.append(REPLAYED[fault.captured])
-    blame = fault.blame
-    if blame is None:
-        return sentences
-    first_wrong = f"the first wrong buffer is that of {name_node(blame.node, blame.buffer.node)}"
-    if blame.kernel is not None:
-        first_wrong += f", written by {blame.kernel.name} #{blame.buffer.kernel}"
-    sentences.append(first_wrong)
-    sentences += map(describe_lost, blame.lost)
-    if blame.buffer.misread is not None:
-        sentences.append(describe_misread(blame.buffer.misread, blame.misread))
-    sentences += [describe_stale(read, blame.kernel, writer) for read, writer in blame.stale]
-    made = blame.buffer.fault
-    if made is not None and made.made_by != "not-told":
-        sentences.append(describe_maker(made))
-    return sentences
+def _make_wrong(
+    capture: Capture, check: result.ScheduleCheck, output: result.OutputCheck, captured: findings.CapturedResult | None
+) -> Finding:
+    """Returns the finding of a wrong output, at the node that changed memory, or that is wrong first."""
+    index, code = index_of(capture.schedules[check.schedule]), findings.name_wrong(check, output)
+    sentences = [f"{name_output(output)} of {name_check(check)}: {describe_wrong(output.comparison)}"]
+    sentences += [one.text for one in explain_output(index, check, output)]
+    buffer, is_change = check.first_wrong_buffer, output.of in findings.CHANGED
+    if captured is not None and not is_change:
+        sentences.append(REPLAYED[captured])
+    if buffer is not None and not is_change:
+        name = name_node(index.node(buffer.node), buffer.node)
+        sentences.append(f"first wrong buffer: {name}, written by {name_writer(index, buffer.kernel)}")
+        sentences += [one.text for one in explain_buffer(index, check, buffer)]
+    number, node_id, advice = output.writer, output.writer_node, ""
+    if number is None and buffer is not None and output.of != "unchosen":
+        number, node_id = buffer.kernel, (buffer.misread or buffer).node
+        advice = format_known("one of the patches that are off may be why: {}", list_off(capture))
+    return _make_finding(capture, check, code, "; ".join(sentences), number, node_id, advice=advice)
 
 
 # *** how a wrong array differs from the right one

@@ -1,22 +1,21 @@
 """Compares the values of a snippet or a program with the numpy reference, in a process of its own without tinygrad.
 
-For a snippet, `start` runs it. While the snippet runs, it computes the outputs of the schedule that runs now, and
-compares the schedules that have run. When the snippet has ended, it compares the rest. With one core, it starts then.
+While a snippet runs, this process computes the outputs of the schedule that runs now, and compares the schedules that
+have run. When the snippet has ended, it compares the rest. The output gets a line for each ScheduleCheck. A schedule
+may be compared again, if more is known about it: then its last line counts.
 
-For `vmapdbg run --check` this module runs with a ProgramCheckRequest. It compares the evidence of all processes of the
-program (`vmapdbg.child.evidence.suite`), schedule by schedule, removes it, and adds a line to the output.
+For `vmapdbg run --check` it compares the evidence of all processes of the program (`vmapdbg.child.evidence.suite`),
+schedule by schedule, removes it, and adds a line to the output: a CheckedSchedule.
 It ends when the program has ended and no evidence is left.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
 import shutil
 import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,20 +23,17 @@ from pathlib import Path
 from types import FrameType
 
 from vmapdbg.check.findings import CheckedSchedule
-from vmapdbg.check.result import CheckReport, ScheduleCheck
+from vmapdbg.check.result import ScheduleCheck
 from vmapdbg.child.compare.reference_values import DOUBLE, MOVED, KnownValues, ReferenceValues
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
-from vmapdbg.child.compare.start import lower_thread
 from vmapdbg.child.evidence.evidence import ASKED, Evidence, EvidenceFolder
 from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.reduce.trial import RUNS, Worker
-from vmapdbg.install.job import CheckRequest, ProgramCheckRequest, load_request
-from vmapdbg.model.store import append_line, dump_compact, write_atomically
+from vmapdbg.install.job import CheckRequest, load_request
+from vmapdbg.model.store import append_line, write_atomically
 from vmapdbg.model.wording import first_line
 from vmapdbg.reference.graph import OpGraph
 
-_FREE, _SHARE = 1.0, 0.05
-"""Updating the report may take one second of a run, and later a twentieth of its time."""
 _PATIENCE = 60.0
 """Seconds that stock tinygrad may take for the graph of a failed schedule."""
 _LOOK = 0.01
@@ -48,60 +44,57 @@ _MOST_SECONDS = 120
 """The most seconds for one schedule of a program."""
 
 
-# *** a snippet
-
-
 def main() -> None:
     request = load_request(CheckRequest, sys.argv[1])
     hold(request.lifeline)
-    checker = RunChecker(request)
-    # only a thread can get a lower priority for a while
-    worker = threading.Thread(target=checker.work_during_run)
-    worker.start()
+    request.output.touch()
+    if request.evidence is None:
+        check_program(request)
+        return
+    checker = RunChecker(request, EvidenceFolder(Path(request.evidence)))
     while not request.over.exists():
-        time.sleep(_LOOK)
-    # the worker may still compare a schedule
-    checker.update_report()
-    worker.join()
+        if not checker.work():
+            time.sleep(_LOOK)
     checker.finish()
 
 
-def count_cores() -> int:
-    """Returns how many cores this process may use."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+# *** a snippet
 
 
 class RunChecker:
-    """Compares the schedules of a run. `checks` has the results by the names of the files."""
+    """Compares the schedules of a run. `done` has the names of the compared files."""
 
-    def __init__(self, request: CheckRequest):
-        assert request.evidence is not None
-        self.request, self.folder = request, EvidenceFolder(Path(request.evidence))
-        self.checks: dict[str, ScheduleCheck] = {}
+    def __init__(self, request: CheckRequest, folder: EvidenceFolder):
+        self.request, self.folder = request, folder
+        self.done: set[str] = set()
         self.waiting: list[str] = []
         # the graph of the last schedule that began, its computed values by precision, the precisions to compute
         self.asked = OpGraph()
         self.known: dict[int | None, KnownValues] = {}
         self.next_precisions: list[int | None] = []
         self._read = 0
-        # seconds that updates of the report took
-        self._began, self._updates = time.monotonic(), 0.0
 
-    def work_during_run(self) -> None:
-        """Compares what the snippet has written until the snippet is done."""
-        if count_cores() == 1:
-            return
-        lower_thread()
-        while not self.request.over.exists():
-            self.read_news()
-            if self.waiting:
-                self.compare_first()
-            elif self.next_precisions:
-                self.compute_asked(self.next_precisions.pop(0))
-            else:
-                time.sleep(_LOOK)
+    def work(self) -> bool:
+        """Compares a schedule that the snippet has written, or computes outputs. Returns whether there was work."""
+        self.read_news()
+        if self.waiting:
+            name = self.waiting.pop(0)
+            evidence = self.load(name)
+            # what a failed schedule should have computed is only needed for the report
+            if evidence.failed is None:
+                self.report(name, self.compare(evidence))
+            return True
+        if self.next_precisions:
+            self.compute_asked(self.next_precisions.pop(0))
+            return True
+        return False
+
+    def load(self, name: str) -> Evidence:
+        return pickle.loads((self.folder.path / name).read_bytes())
+
+    def report(self, name: str, check: ScheduleCheck) -> None:
+        append_line(self.request.output, check)
+        self.done.add(name)
 
     def read_news(self) -> None:
         """Notes what the snippet has written since the last call."""
@@ -114,18 +107,9 @@ class RunChecker:
                 self.asked, self.known = pickle.loads((self.folder.path / ASKED).read_bytes()), {}
                 continue
             # what is written again has more than before
-            self.checks.pop(name, None)
+            self.done.discard(name)
             if name not in self.waiting:
                 self.waiting.append(name)
-
-    def compare_first(self) -> None:
-        """Compares the first waiting schedule."""
-        file = self.folder.path / self.waiting.pop(0)
-        evidence: Evidence = pickle.loads(file.read_bytes())
-        if evidence.failed is not None:
-            # what it should have computed is only needed for the report
-            return
-        self.checks[file.name] = self.compare(evidence)
 
     def compute_asked(self, precision: int | None) -> None:
         """Computes the outputs of the last schedule that began; `precision` is explained in ReferenceValues."""
@@ -146,17 +130,18 @@ class RunChecker:
         return ScheduleChecker(evidence, self.folder, known).check()
 
     def finish(self) -> None:
-        """Compares the rest, and writes the report."""
+        """Compares the rest."""
         self.read_news()
-        left = [file for file in self.folder.find_files() if file.name not in self.checks]
-        self.update_report()
-        for file in left:
-            evidence: Evidence = pickle.loads(file.read_bytes())
+        names = [file.name for file in self.folder.find_files()]
+        for name in names:
+            if name in self.done:
+                continue
+            write_atomically(self.request.progress, f"schedule {len(self.done) + 1} of {len(names)}")
+            evidence = self.load(name)
             check = self.compare(evidence)
             if evidence.failed is not None:
                 check = replace(check, stock_runs=self.try_stock(evidence))
-            self.checks[file.name] = check
-            self.update_report()
+            self.report(name, check)
 
     def try_stock(self, evidence: Evidence) -> bool | None:
         """Returns whether stock tinygrad computes the graph of a failed schedule; None if it cannot be tried: stock
@@ -172,21 +157,6 @@ class RunChecker:
         finally:
             worker.close()
 
-    def update_report(self) -> None:
-        """Writes the results so far, in the order of the schedules, and how far the comparison is.
-
-        The report so far is printed if the user stops the comparison. It is always written if no schedule is left."""
-        files = self.folder.find_files()
-        checks = [self.checks[file.name] for file in files if file.name in self.checks]
-        left = len(files) - len(checks)
-        if left:
-            write_atomically(self.request.progress, f"schedule {len(checks) + 1} of {len(files)}")
-        began = time.monotonic()
-        if left and self._updates > max(_FREE, _SHARE * (began - self._began)):
-            return
-        write_atomically(self.request.output, dump_compact(CheckReport(tuple(checks), left)))
-        self._updates += time.monotonic() - began
-
 
 # *** all processes of a program
 
@@ -195,16 +165,12 @@ class TookTooLong(Exception):
     """The comparison of a schedule takes too long."""
 
 
-def check_program() -> None:
-    request = load_request(ProgramCheckRequest, sys.argv[1])
-    hold(request.lifeline)
-    request.output.touch()
-    root = Path(request.folder)
-    ready = root / "ready"
+def check_program(request: CheckRequest) -> None:
+    ready = Path(request.folder) / "ready"
     ready.mkdir(exist_ok=True)
     signal.signal(signal.SIGALRM, _give_up)
     while True:
-        is_over = (root / "over").exists()
+        is_over = request.over.exists()
         waiting = sorted(ready.iterdir())
         for number, folder in enumerate(waiting):
             if is_over:
@@ -256,4 +222,4 @@ def _give_up(number: int, frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    check_program()
+    main()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from vmapdbg.check import findings
-from vmapdbg.check.result import CheckReport, Comparison, OutputCheck, ScheduleCheck
+from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.model.capture import Capture, Node
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural
@@ -137,13 +137,8 @@ def _print_output(page: Page, capture: Capture, check: ScheduleCheck, output: Ou
     page.add(_describe_first(found), indent=4)
     if found.pattern_data is not None:
         page.add(say.describe_pattern(found.pattern_data), indent=4)
-    for sentence in say.describe_writer(capture, check, output):
-        node = index_of(capture.schedules[check.schedule]).node(output.writer_node)
-        page.add((sentence, ALERT), page.place(node and node.line), indent=4)
-    for sentence in say.explain_value(output):
-        page.add((sentence, ALERT), indent=4)
-    if output.is_written is False:
-        page.add((say.NOT_WRITTEN, ALERT), indent=4)
+    for sentence in say.explain_output(index_of(capture.schedules[check.schedule]), check, output):
+        page.add((sentence.text, ALERT), page.place(sentence.line), indent=4)
     tolerance, about = found.tolerance, "compared exactly"
     if tolerance.relative:
         near = format_known(", {:.1e} near zero", tolerance.absolute or None)
@@ -166,26 +161,47 @@ def _describe_first(found: Comparison) -> str:
 def _print_blame(page: Page, capture: Capture, check: ScheduleCheck) -> None:
     """Prints the first wrong buffer, and the buffers that could not be compared: the first wrong one may be among
     them."""
-    blame = findings.find_blame(capture, check)
-    if blame is None:
+    buffer = check.first_wrong_buffer
+    if buffer is None:
         reason = "no buffer between its kernels was kept"
         if check.buffers:
             reason = "no buffer between its kernels is wrong"
         page.add(f"first wrong buffer: not found, {reason}", indent=2)
     else:
-        buffer, by = blame.buffer, ", a copy"
-        if blame.kernel is not None:
-            by = f", written by {blame.kernel.name} #{buffer.kernel}"
-        name = (say.name_node(blame.node, buffer.node), "bold")
-        about = f" {format_shape(buffer.shape)} {buffer.dtype}{by}"
-        page.add("first wrong buffer: ", name, about, page.place(blame.node and blame.node.line), indent=2)
-        for sentence in _explain_blame(page, blame, check):
-            page.add(sentence, indent=4)
-        if buffer.fault is not None and buffer.fault.made_by == "scheduler":
-            page.add((f"by which rewrite: {_describe_rewrite(capture, check)}", "dim"), indent=4)
+        _print_first_wrong(page, capture, check, buffer)
     skipped = [buffer for buffer in check.buffers if buffer.comparison is None]
     for buffer in page.first(skipped, _MOST_SKIPPED, "and {} more", indent=4, style="yellow"):
         page.add((f"node {buffer.node} was not compared: {buffer.reason}", "yellow"), indent=4)
+
+
+def _print_first_wrong(page: Page, capture: Capture, check: ScheduleCheck, buffer: BufferCheck) -> None:
+    """Prints the first wrong buffer, what made it wrong, and why it is a buffer."""
+    index, found = index_of(capture.schedules[check.schedule]), buffer.comparison
+    assert found is not None
+    node = index.node(buffer.node)
+    name = (say.name_node(node, buffer.node), "bold")
+    by = say.name_writer(index, buffer.kernel)
+    about = f" {format_shape(buffer.shape)} {buffer.dtype}, written by {by}"
+    page.add("first wrong buffer: ", name, about, page.place(node and node.line), indent=2)
+    same = "wrong in the same way"
+    # each buffer has its tolerance, by how often it is rounded: that makes no other fault
+    if all(replace(output.comparison, tolerance=found.tolerance) != found for output in check.wrong):
+        same = say.describe_wrong(found)
+    page.add(same, indent=4)
+    for sentence in say.explain_buffer(index, check, buffer):
+        style = ALERT if sentence.is_cause else ""
+        page.add((sentence.text, style), page.place(sentence.line), indent=4)
+    if node is not None and node.realized is not None:
+        page.add(f"realized: {node.realized.reason}: {node.realized.detail}", indent=4)
+    made = index.bufferizes.get(buffer.node)
+    if made is not None:
+        page.add(f"BUFFERIZE closes {', '.join(made.closed_ranges) or 'no range'}: {made.reason}", indent=4)
+    if patches_off := say.list_off(capture):
+        page.add((f"patches off: {patches_off}", "yellow"), indent=4)
+    culprit = buffer.misread or buffer
+    page.add((f"more: vmapdbg why {culprit.node} --schedule {check.schedule}", "dim"), indent=4)
+    if buffer.fault is not None and buffer.fault.made_by == "scheduler":
+        page.add((f"by which rewrite: {_describe_rewrite(capture, check)}", "dim"), indent=4)
 
 
 def _describe_rewrite(capture: Capture, check: ScheduleCheck) -> str:
@@ -195,36 +211,6 @@ def _describe_rewrite(capture: Capture, check: ScheduleCheck) -> str:
     if capture.schedules[check.schedule].cached:
         return "not known: tinygrad had this schedule in its cache, and no pass ran"
     return f"vmapdbg why --value --schedule {check.schedule}"
-
-
-def _explain_blame(page: Page, blame: findings.Blame, check: ScheduleCheck) -> list[Piece]:
-    buffer, found = blame.buffer, blame.buffer.comparison
-    assert found is not None
-    sentences: list[Piece] = ["wrong in the same way"]
-    # each buffer has its tolerance, by how often it is rounded: that makes no other fault
-    if all(replace(output.comparison, tolerance=found.tolerance) != found for output in check.wrong):
-        sentences = [f"{_count_wrong(found)}, {_describe_first(found)}{say.bracket_pattern(found)}"]
-    sentences += [(say.describe_lost(name), ALERT) for name in blame.lost]
-    if buffer.misread is not None:
-        where = page.places.format(blame.misread and blame.misread.line, "  [{}]")
-        sentences.append((f"{say.describe_misread(buffer.misread, blame.misread)}{where}", ALERT))
-    elif blame.read_right and not blame.lost and not blame.stale:
-        read = f"all {blame.read_right} buffers that it reads are"
-        if blame.read_right == 1:
-            read = "the buffer that its kernel reads is"
-        sentences.append(f"{read} right: this kernel makes the fault")
-    sentences += [(say.describe_stale(read, blame.kernel, writer), ALERT) for read, writer in blame.stale]
-    if buffer.fault is not None:
-        sentences.append(say.describe_maker(buffer.fault))
-    if blame.node is not None and blame.node.realized is not None:
-        sentences.append(f"realized: {blame.node.realized.reason}: {blame.node.realized.detail}")
-    if blame.bufferize is not None:
-        closed = ", ".join(blame.bufferize.closed_ranges) or "no range"
-        sentences.append(f"BUFFERIZE closes {closed}: {blame.bufferize.reason}")
-    if blame.patches_off:
-        sentences.append((f"patches off: {', '.join(blame.patches_off)}", "yellow"))
-    culprit = buffer.misread or buffer
-    return [*sentences, (f"more: vmapdbg why {culprit.node} --schedule {check.schedule}", "dim")]
 
 
 # *** a whole program
