@@ -197,8 +197,6 @@ PATTERNS = {
     "around": (lambda i, right: right((i[0] + 1) % 4, i[1], i[2]), "shifted by +1 along axis 0, going around"),
     "shifted": (lambda i, right: right(i[0] - 1, i[1], i[2]) if i[0] else 9.0, "shifted by -1 along axis 0"),
     "summed": (lambda i, right: sum(right(i[0], k, i[2]) for k in range(3)), SUM_OF_3),
-    "scaled": (lambda i, right: 3 * right(*i), "every element is 3 times the right one"),
-    "offset": (lambda i, right: right(*i) + 2, "every element is 2 more than the right one"),
     "one slice": (lambda i, right: 7.0 if i[1] == 1 else right(*i), "only in slice 1 along axis 1"),
     "last slice": (
         lambda i, right: 0.0 if i[0] == 3 else right(*i),
@@ -228,16 +226,10 @@ def test_swapped_axes() -> None:
 
 def test_integers_wrap_around_as_in_a_kernel() -> None:
     right = [100, -3, 7, 50, 0, 90]
-    tripled = [(3 * x + 128) % 256 - 128 for x in right]
-    got, expected = (Array(np.array(side, np.int8).tobytes(), "char", (3, 2)) for side in (tripled, right))
-    assert describe(compare(got, expected, 4)) == "every element is 3 times the right one"
+    expected = Array(np.array(right, np.int8).tobytes(), "char", (3, 2))
     columns = [(100 + 7 + 0 + 128) % 256 - 128, (-3 + 50 + 90 + 128) % 256 - 128]
     summed = Array(np.array(columns * 3, np.int8).tobytes(), "char", (3, 2))
     assert describe(compare(summed, expected, 4)) == "along axis 0 each slice is the sum of all 3"
-    # as large as they get: a float would round them
-    largest = np.array([2**64 - 1, 2**64 - 2, 5], np.uint64)
-    got, expected = (Array(side.tobytes(), "ulong", (3,)) for side in (largest + np.uint64(2), largest))
-    assert describe(compare(got, expected, 4)) == "every element is 2 more than the right one"
 
 
 def test_a_pattern_is_found_in_a_million_elements() -> None:

@@ -14,17 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vmapdbg.check.result import Comparison, Filling, Pattern, PatternRule
 from vmapdbg.model.vocabulary import ComparisonStatus
-from vmapdbg.values.numbers import (
-    Array,
-    Numbers,
-    decode,
-    find_close,
-    find_index,
-    find_largest,
-    make_plain,
-    widen,
-    wrap_integer,
-)
+from vmapdbg.values.numbers import Array, Numbers, decode, find_close, find_index, find_largest, make_plain, widen
 from vmapdbg.values.tolerance import SMALLEST, Tolerance, make_tolerance
 
 # How much further from the exact value than the expected value an element may be if both only round: the expected value
@@ -126,12 +116,12 @@ def find_pattern(
     """Returns how `ours` follows from `theirs`, the right values; None if no pattern fits. Both are flat.
 
     Patterns that explain every element are tried first, then the place of the wrong elements, which are at `offsets`.
-    Integers are added and multiplied as in a kernel: they wrap around.
+    Integers are added as in a kernel: they wrap around.
     """
     if not offsets.size or ours.size > _LARGEST:
         return None
     arrays = _Arrays(_make_addable(ours), _make_addable(theirs), shape, offsets, tolerance)
-    for look in (_find_repeated, _find_constant, _find_moved, _find_swapped, _find_summed, _find_scaled):
+    for look in (_find_repeated, _find_constant, _find_moved, _find_swapped, _find_summed):
         found = next(look(arrays), None)
         if found is not None:
             return found
@@ -254,37 +244,6 @@ def _find_summed(arrays: _Arrays) -> Iterator[Pattern]:
             totals = theirs.sum(axis=1, keepdims=True, dtype=theirs.dtype)
         if arrays.fits(np.broadcast_to(totals, ours.shape)):
             yield Pattern("summed", axis=axis, size=arrays.shape[axis])
-
-
-def _find_scaled(arrays: _Arrays) -> Iterator[Pattern]:
-    """Finds a constant factor, or a constant difference."""
-    if arrays.ours.size < 3:
-        return
-    offset = _find_base(arrays.theirs)
-    ours, theirs = arrays.ours[offset].item(), arrays.theirs[offset].item()
-    if not (math.isfinite(ours) and math.isfinite(theirs) and theirs):
-        return
-    factor, difference = ours / theirs, ours - theirs
-    with np.errstate(invalid="ignore", over="ignore"):
-        by: Any = factor
-        if arrays.theirs.dtype.kind != "f" and factor == int(factor):
-            # the product of integers wraps around, too
-            by = wrap_integer(factor, arrays.theirs.dtype)
-        if factor not in (0, 1) and arrays.fits(arrays.theirs * by):
-            yield Pattern("scaled", amount=float(factor))
-        step: Any = difference
-        if arrays.theirs.dtype.kind != "f":
-            step = wrap_integer(difference, arrays.theirs.dtype)
-        if difference and arrays.fits(arrays.theirs + step):
-            yield Pattern("offset", amount=float(difference))
-
-
-def _find_base(theirs: Numbers) -> int:
-    """Returns the offset of the element that shows a factor best: the largest float, or the smallest integer but 0."""
-    sizes = np.abs(theirs.astype(np.float64))
-    if theirs.dtype.kind == "f":
-        return int(np.where(np.isfinite(sizes), sizes, -1).argmax())
-    return int(np.where(sizes > 0, sizes, np.inf).argmin())
 
 
 def _find_where(arrays: _Arrays) -> Pattern | None:

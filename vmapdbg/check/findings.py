@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from typing import Literal
 
 from vmapdbg.check.result import CheckReport, ExpectedOutput, OutputCheck, ScheduleCheck
 from vmapdbg.model.capture import SCHEMA, Capture
@@ -88,33 +88,22 @@ class CheckedSchedule:
 
 @dataclass(frozen=True)
 class ProgramFinding:
-    """A fault of a program with its user's line: in which tests, and how often."""
+    """A fault of a program with its user's line: in which tests, and how often; `message` is the sentence about it.
+
+    For a wrong value, `output` is the first case, and `replay` the number of a replay by TinyJit, from 1. For a rewrite
+    of tinygrad without end that was stopped, `crash` has the nodes and the rules, and `expected` what should have been
+    computed, if known.
+    """
 
     code: str
     line: str | None
     tests: tuple[str, ...]
     times: int
-
-
-@dataclass(frozen=True)
-class WrongValue(ProgramFinding):
-    """A wrong value of a program: in which tests, and how often; `output` is the first case. `line` is the user's line,
-    `replay` the number of a replay by TinyJit, from 1, and `message` the sentence about it."""
-
-    output: OutputCheck
+    output: OutputCheck | None = None
     replay: int | None = None
     message: str = ""
-
-
-@dataclass(frozen=True)
-class EndlessCall(ProgramFinding):
-    """A rewrite of tinygrad without end that was stopped: in which tests, and how often. `line` is the user's line,
-    `crash` has the nodes and the rules, `expected` what should have been computed, if known, and `message` the sentence
-    about it."""
-
-    crash: Crash
+    crash: Crash | None = None
     expected: tuple[ExpectedOutput, ...] = ()
-    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -138,8 +127,8 @@ class ProgramCheck:
     replays_compared: int
     values: int
     unchecked: dict[str, int]
-    findings: tuple[WrongValue, ...]
-    endless: tuple[EndlessCall, ...] = ()
+    findings: tuple[ProgramFinding, ...]
+    endless: tuple[ProgramFinding, ...] = ()
 
 
 def sum_up(checks: Iterable[CheckedSchedule]) -> ProgramCheck:
@@ -147,8 +136,8 @@ def sum_up(checks: Iterable[CheckedSchedule]) -> ProgramCheck:
     is one finding."""
     counts: Counter[str] = Counter()
     unchecked: Counter[str] = Counter()
-    wrong: dict[object, WrongValue] = {}
-    endless: dict[object, EndlessCall] = {}
+    wrong: dict[object, ProgramFinding] = {}
+    endless: dict[object, ProgramFinding] = {}
     for one in checks:
         check = one.check
         name = "schedules" if check.replay is None else "replays"
@@ -160,11 +149,12 @@ def sum_up(checks: Iterable[CheckedSchedule]) -> ProgramCheck:
         for output in check.wrong:
             code = name_wrong(check, output)
             same = check.line, code, output.of, output.number, output.shape, output.dtype, check.replay is None
-            _add(wrong, same, WrongValue(code, check.line, (one.test,), 1, output, check.replay))
+            _add(wrong, same, ProgramFinding(code, check.line, (one.test,), 1, output, check.replay))
         if check.crash is not None:
             # its progress, and the number of the schedule, are chance
             same = check.line, replace(check.crash, done=None, schedule=None)
-            _add(endless, same, EndlessCall(ENDLESS, check.line, (one.test,), 1, check.crash, check.expected))
+            new = ProgramFinding(ENDLESS, check.line, (one.test,), 1, crash=check.crash, expected=check.expected)
+            _add(endless, same, new)
     return ProgramCheck(
         schema=SCHEMA,
         kind="run-check",
@@ -181,10 +171,7 @@ def sum_up(checks: Iterable[CheckedSchedule]) -> ProgramCheck:
     )
 
 
-_Finding = TypeVar("_Finding", WrongValue, EndlessCall)
-
-
-def _add(known: dict[object, _Finding], same: object, new: _Finding) -> None:
+def _add(known: dict[object, ProgramFinding], same: object, new: ProgramFinding) -> None:
     """Adds a finding, or its test to the first finding that is the `same`."""
     first = known.setdefault(same, new)
     if first is not new:

@@ -10,18 +10,7 @@ from vmapdbg.model.vocabulary import ComparisonStatus
 from vmapdbg.values.tolerance import Tolerance
 
 PatternRule = Literal[
-    "repeated",
-    "constant",
-    "reversed",
-    "rotated",
-    "shifted",
-    "swapped",
-    "summed",
-    "scaled",
-    "offset",
-    "slices",
-    "all-but-last",
-    "filled",
+    "repeated", "constant", "reversed", "rotated", "shifted", "swapped", "summed", "slices", "all-but-last", "filled"
 ]
 
 CheckedKind = Literal["output", "assigned", "input", "live", "unchosen"]
@@ -46,10 +35,11 @@ class Pattern:
     - `rotated`, `shifted`: each slice along `axis` is the right slice `shift` further on, going around or not.
     - `swapped`: the axes `axis` and `other_axis` are exchanged; `same_size` says whether their sizes are equal.
     - `summed`: along `axis` each slice is the sum of all `size`.
-    - `scaled`, `offset`: every element is the right element times `amount`, or plus `amount`.
     - `slices`, `all-but-last`: the wrong elements are those in the slices `first` to `last` of `size` along `axis`;
       `filled` says whether they are zero or NaN.
     - `filled`: the wrong elements are somewhere, and all zero or NaN.
+
+    `amount` is always None: the rules that had it were removed.
     """
 
     rule: PatternRule
@@ -60,7 +50,7 @@ class Pattern:
     shift: int | None = None
     first: int | None = None
     last: int | None = None
-    amount: float | None = None
+    amount: None = None
     filled: Filling | None = None
 
 

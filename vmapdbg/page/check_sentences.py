@@ -121,8 +121,12 @@ def describe_wrong(found: result.Comparison) -> str:
         head = "the only element is wrong"
     if found.index:
         head += f" at {list(found.index)}"
-    pattern = format_known(" ({})", found.pattern_data and describe_pattern(found.pattern_data))
-    return f"{head}: {found.got}, should be {found.expected}{pattern}"
+    return f"{head}: {found.got}, should be {found.expected}{bracket_pattern(found)}"
+
+
+def bracket_pattern(found: result.Comparison) -> str:
+    """Returns ` (PATTERN)`, nothing without a pattern."""
+    return format_known(" ({})", found.pattern_data and describe_pattern(found.pattern_data))
 
 
 def list_off(capture: Capture) -> str:
@@ -211,17 +215,21 @@ def describe_stale(index: ScheduleIndex, stale: result.StaleRead, reader_number:
 
 def add_messages(found: findings.ProgramCheck) -> findings.ProgramCheck:
     """Returns the results with a sentence for each wrong value and each rewrite that was stopped."""
-    wrong_values: list[findings.WrongValue] = []
-    for wrong in found.findings:
-        # `output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0 (PATTERN)`
-        output, replay = wrong.output, format_known("replay {} by TinyJit: ", wrong.replay)
-        what = f"{replay}{name_output(output)} {output.shape} {output.dtype}: {describe_wrong(output.comparison)}"
-        wrong_values.append(replace(wrong, message="; ".join([what, *explain_value(output)])))
-    endless = tuple(replace(call, message="; ".join(describe_endless(call))) for call in found.endless)
-    return replace(found, findings=tuple(wrong_values), endless=endless)
+    wrong = tuple(replace(one, message="; ".join(_explain_finding(one))) for one in found.findings)
+    endless = tuple(replace(one, message="; ".join(_explain_finding(one))) for one in found.endless)
+    return replace(found, findings=wrong, endless=endless)
 
 
-def describe_endless(call: findings.EndlessCall | result.ScheduleCheck) -> list[str]:
+def _explain_finding(found: findings.ProgramFinding) -> list[str]:
+    output = found.output
+    if output is None:
+        return describe_endless(found)
+    # `output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0 (PATTERN)`
+    name = f"{format_known('replay {} by TinyJit: ', found.replay)}{name_output(output)}"
+    return [f"{name} {output.shape} {output.dtype}: {describe_wrong(output.comparison)}", *explain_value(output)]
+
+
+def describe_endless(call: findings.ProgramFinding | result.ScheduleCheck) -> list[str]:
     """Returns what was rewritten without end, by which rules, and what should have been computed; a sentence each."""
     return [*describe_crash(call.crash), *map(describe_expected, call.expected[:1])]
 
@@ -359,8 +367,6 @@ _PATTERNS: dict[str, Callable[[result.Pattern], str]] = {
     "shifted": lambda p: f"shifted by {p.shift:+d} along axis {p.axis}",
     "swapped": _describe_swapped,
     "summed": lambda p: f"along axis {p.axis} each slice is the sum of all {p.size}",
-    "scaled": lambda p: f"every element is {p.amount:.6g} times the right one",
-    "offset": lambda p: f"every element is {p.amount:.6g} more than the right one",
     "slices": _describe_slices,
     "all-but-last": lambda p: f"along axis {p.axis} all slices but the last are {_name_filling(p)}",
     "filled": lambda p: f"the wrong elements are all {_name_filling(p)}",

@@ -22,6 +22,7 @@ from vmapdbg.reference.graph import (
 )
 from vmapdbg.reference.plan import Plan, Product, Windows
 from vmapdbg.reference.value import (
+    Mask,
     RangedArray,
     align,
     enter_scope,
@@ -32,7 +33,7 @@ from vmapdbg.reference.value import (
     repeat_steps,
     stack,
 )
-from vmapdbg.values.numbers import Array
+from vmapdbg.values.numbers import Array, Numbers
 from vmapdbg.values.tolerance import ITEMSIZE
 
 ROOM = 4 << 30
@@ -313,15 +314,40 @@ def write(memory: RangedArray, places: RangedArray, value: RangedArray) -> Range
     """Returns memory with a value written to `places`: the number of an element of memory for each element."""
     if not set(value.ranges) <= set(places.ranges):
         raise Unknown("the written value depends on a step, and its place does not")
-    (where, what), _ = align([places, value])
-    # if two elements have the same place it is undefined which of them stays
-    numbers = memory.numbers.copy()
-    numbers.reshape(-1)[where.numbers] = np.broadcast_to(what.numbers, where.numbers.shape)
-    if memory.undefined is None and what.undefined is None:
-        return RangedArray(numbers, memory.ranges)
-    undefined = memory.mask.copy()
-    undefined.reshape(-1)[where.numbers] = what.mask
-    return RangedArray(numbers, memory.ranges, undefined)
+    numbers, undefined = memory.numbers.copy(), memory.mask.copy()
+    write_steps(numbers.reshape(-1), undefined.reshape(-1), value, [places], [])
+    return RangedArray(numbers, memory.ranges).mark(undefined)
+
+
+def clip_places(indices: Sequence[Numbers], sizes: Sequence[int]) -> tuple[tuple[Numbers, ...], Mask]:
+    """Returns indices within the first axes of memory, and which of them were outside of it."""
+    outside = np.zeros((), np.bool_)
+    clipped = []
+    for index, size in zip(indices, sizes, strict=False):
+        is_beyond = (index < 0) | (index >= size)
+        outside = outside | is_beyond
+        clipped.append(np.where(is_beyond, 0, index))
+    return tuple(clipped), outside
+
+
+def write_steps(
+    memory: Numbers, undefined: Mask, value: RangedArray, indices: Sequence[RangedArray], gates: Sequence[RangedArray]
+) -> None:
+    """Writes a value to memory at some indices, one for each axis, where all `gates` are true. Updates which elements
+    are `undefined`. Raises Unknown."""
+    spread, _ = align([value, *indices, *gates])
+    shape = np.broadcast_shapes(*(one.numbers.shape for one in spread))
+    what, *others = (np.broadcast_to(one.numbers, shape) for one in spread)
+    is_written = np.ones(shape, np.bool_)
+    for gate in others[len(indices) :]:
+        is_written &= gate
+    places, outside = clip_places(others[: len(indices)], memory.shape)
+    if (outside & is_written).any():
+        raise Unknown("it writes outside of its buffer")
+    # if two values go to one place the value of the later step stays, as in the loops of the kernel
+    chosen = tuple(place[is_written] for place in places)
+    memory[chosen] = what[is_written]
+    undefined[chosen] = np.broadcast_to(spread[0].mask, shape)[is_written]
 
 
 def recast(value: RangedArray, before: str, after: str) -> RangedArray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 DEVICES = 1 << 62
 """The id of the step range that counts the devices of a sharded tensor. No RANGE has this id."""
@@ -177,8 +177,7 @@ WRITES = frozenset({"assign", "store"})
 _VIEWS = MOVEMENT | WRITES | {"same", "bitcast", "after", "shards", "shard"}
 
 
-@dataclass(frozen=True)
-class MemoryView:
+class MemoryView(NamedTuple):
     """A view of memory: `base` is the node that has the memory, `path` the nodes from there up to the view."""
 
     base: int

@@ -16,9 +16,9 @@ from types import MappingProxyType
 import numpy as np
 
 from vmapdbg.reference.arithmetic import carrier_of
-from vmapdbg.reference.evaluate import Evaluator
+from vmapdbg.reference.evaluate import Evaluator, clip_places, write_steps
 from vmapdbg.reference.graph import OpGraph, OpNode, ScheduledKernel, Unknown, ended_ranges
-from vmapdbg.reference.value import Mask, RangedArray, align, leave_scope
+from vmapdbg.reference.value import RangedArray, align, leave_scope
 from vmapdbg.values.numbers import Numbers
 
 MOST_IN_PART = 1 << 22
@@ -94,7 +94,7 @@ class LoopEvaluator(Evaluator):
         steps = [RangedArray(np.arange(size), (name,)) for name, size in held.sizes.items()]
         spread, ranges = align([*steps, *indices])
         count = len(spread) - bool(node.arg)
-        places, outside = _find_places([value.numbers for value in spread[:count]], held.numbers.shape)
+        places, outside = clip_places([value.numbers for value in spread[:count]], held.numbers.shape)
         taken = held.move(operator.getitem, places, ranges=ranges)
         for gate in spread[count:]:
             outside = outside & gate.numbers
@@ -134,37 +134,6 @@ class LoopEvaluator(Evaluator):
         if found is None:
             raise Unknown("the kernel does not write the buffer")
         return found.move(np.reshape, node.shape)
-
-
-def _find_places(indices: Sequence[Numbers], sizes: Sequence[int]) -> tuple[tuple[Numbers, ...], Mask]:
-    """Returns indices within the first axes of memory, and which of them were outside of it."""
-    outside = np.zeros((), np.bool_)
-    clipped = []
-    for index, size in zip(indices, sizes, strict=False):
-        is_beyond = (index < 0) | (index >= size)
-        outside = outside | is_beyond
-        clipped.append(np.where(is_beyond, 0, index))
-    return tuple(clipped), outside
-
-
-def write_steps(
-    memory: Numbers, undefined: Mask, value: RangedArray, indices: Sequence[RangedArray], gates: Sequence[RangedArray]
-) -> None:
-    """Writes a value to memory at some indices, one for each axis, where all `gates` are true. Updates which elements
-    are `undefined`. Raises Unknown."""
-    spread, _ = align([value, *indices, *gates])
-    shape = np.broadcast_shapes(*(one.numbers.shape for one in spread))
-    what, *others = (np.broadcast_to(one.numbers, shape) for one in spread)
-    is_written = np.ones(shape, np.bool_)
-    for gate in others[len(indices) :]:
-        is_written &= gate
-    places, outside = _find_places(others[: len(indices)], memory.shape)
-    if (outside & is_written).any():
-        raise Unknown("it writes outside of its buffer")
-    # if two values go to one place the value of the later step stays, as in the loops of the kernel
-    chosen = tuple(place[is_written] for place in places)
-    memory[chosen] = what[is_written]
-    undefined[chosen] = np.broadcast_to(spread[0].mask, shape)[is_written]
 
 
 # *** a whole kernel

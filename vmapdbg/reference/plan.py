@@ -116,12 +116,11 @@ def _match_axes(
 class Product:
     """A product that only a sum reads. `skipped` are the nodes that need not be computed, from the source of the reduce
     down to the product, whose sources are `sources`. With `is_choice` it is a choice between a number and zero: the
-    condition as 0 or 1 times the number; with `is_zero_first` a true condition chooses the zero."""
+    condition as 0 or 1 times the number."""
 
     skipped: tuple[int, ...]
     sources: tuple[int, ...]
     is_choice: bool = False
-    is_zero_first: bool = False
 
     def compute(self, graph: OpGraph, slot: int, values: Sequence[RangedArray]) -> RangedArray | None:
         """Returns the sum, floats in double precision; None if the product must be computed."""
@@ -129,11 +128,8 @@ class Product:
             return None
         spread, ranges = align(values)
         one, other = spread[0].numbers, spread[-1].numbers
-        if self.is_zero_first:
-            one = ~one
-        elif self.is_choice:
-            other = spread[1].numbers
         if self.is_choice:
+            other = spread[1].numbers
             if other.dtype.kind == "f" and not np.isfinite(other).all():
                 # zero times infinity is not zero
                 return None
@@ -167,8 +163,8 @@ def find_product(graph: OpGraph, slot: int, readers: Counter[int], kept: Collect
         skipped.append(below)
         if node.op == "mul" and node.dtype != "bool":
             return Product(tuple(skipped), node.src)
-        if node.op == "where":
-            return _find_choice(graph, node, tuple(skipped))
+        if node.op == "where" and node.dtype != "bool" and _is_zero(graph, node.src[2]):
+            return Product(tuple(skipped), node.src, is_choice=True)
         if node.op not in {"permute", "cast"}:
             return None
         below = node.src[0]
@@ -180,15 +176,6 @@ def find_product(graph: OpGraph, slot: int, readers: Counter[int], kept: Collect
 def _widens(source: str, dtype: str) -> bool:
     """Returns whether a cast from one float dtype to another keeps every number."""
     return is_float(source) and is_float(dtype) and EPSILON[dtype] <= EPSILON[source]
-
-
-def _find_choice(graph: OpGraph, node: OpNode, skipped: tuple[int, ...]) -> Product | None:
-    _, one, other = node.src
-    if node.dtype != "bool" and _is_zero(graph, other):
-        return Product(skipped, node.src, is_choice=True)
-    if node.dtype != "bool" and _is_zero(graph, one):
-        return Product(skipped, node.src, is_choice=True, is_zero_first=True)
-    return None
 
 
 def _is_zero(graph: OpGraph, slot: int) -> bool:

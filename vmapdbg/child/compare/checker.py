@@ -37,9 +37,7 @@ from vmapdbg.reference.graph import OpGraph
 _PATIENCE = 60.0
 """Seconds that stock tinygrad may take for the graph of a failed schedule."""
 _LOOK = 0.01
-"""Seconds between two looks at what the snippet has written."""
-_PROGRAM_LOOK = 0.05
-"""Seconds between two looks at what the processes of a program have written."""
+"""Seconds between two looks at what the snippet or the program has written."""
 _MOST_SECONDS = 120
 """The most seconds for one schedule of a program."""
 
@@ -180,7 +178,7 @@ def check_program(request: CheckRequest) -> None:
         if not waiting and is_over:
             return
         if not waiting:
-            time.sleep(_PROGRAM_LOOK)
+            time.sleep(_LOOK)
 
 
 def check_folder(folder: Path) -> CheckedSchedule:

@@ -14,7 +14,6 @@ pickled as they are: buffers of two processes could get the same name."""
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from typing import Any, Literal
 from vmapdbg.check.result import CheckedKind, CutGradient, LostWrite
 from vmapdbg.child.memory import read_buffer
 from vmapdbg.model.crash import Crash
+from vmapdbg.model.store import write_atomically
 from vmapdbg.reference.graph import DEVICES, OpGraph, ScheduledKernel
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
@@ -226,9 +226,7 @@ class EvidenceFolder:
         self._put(ASKED, graph)
 
     def _put(self, name: str, content: Evidence | OpGraph) -> None:
-        making = self.path / f".{name}.{os.getpid()}"
-        making.write_bytes(pickle.dumps(content))
-        os.replace(making, self.path / name)
+        write_atomically(self.path / name, pickle.dumps(content))
         with (self.path / "written").open("a", encoding="utf-8") as file:
             file.write(f"{name}\n")
 

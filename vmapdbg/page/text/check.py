@@ -186,7 +186,7 @@ def _print_first_wrong(page: Page, capture: Capture, check: ScheduleCheck, buffe
     same = "wrong in the same way"
     # each buffer has its tolerance, by how often it is rounded: that makes no other fault
     if all(replace(output.comparison, tolerance=found.tolerance) != found for output in check.wrong):
-        same = say.describe_wrong(found)
+        same = f"{_count_wrong(found)}, {_describe_first(found)}{say.bracket_pattern(found)}"
     page.add(same, indent=4)
     for sentence in say.explain_buffer(index, check, buffer):
         style = ALERT if sentence.is_cause else ""
