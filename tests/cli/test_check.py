@@ -138,7 +138,6 @@ def test_replays_of_tinyjit_are_compared(tmp_path: Path) -> None:
     data = json.loads(done.stdout)
     (finding,) = data["findings"]
     assert "replay 1 by TinyJit: 3 of 3 elements are wrong, the first at [0]: 2, should be 4" in finding["message"]
-    assert "the call that was captured is right" in finding["message"]
     replays = [check for check in data["schedules"] if check["replay"] is not None]
     # add_to, twice (2 schedules), train (3), double
     assert [check["replay"] for check in replays] == [1, 2, 3, 1, 2, 1, 2, 1, 1, 1, 1]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from vmapdbg.check.result import CheckReport, ExpectedOutput, OutputCheck, ScheduleCheck
+from vmapdbg.check.result import ExpectedOutput, OutputCheck, ScheduleCheck
 from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.crash import Crash
 
@@ -21,18 +21,6 @@ OVERWRITTEN, STALE_READ, LIVE_CHANGED = "VD208", "VD209", "VD210"
 NOT_CHOSEN = "VD211"
 
 CHANGED = {"input": OVERWRITTEN, "live": LIVE_CHANGED, "unchosen": NOT_CHOSEN}
-
-CapturedResult = Literal["not-compared", "wrong", "right"]
-
-
-def captured_result_of(report: CheckReport, check: ScheduleCheck) -> CapturedResult | None:
-    """Returns how the captured call of a replay by TinyJit compares; None if the schedule is no replay."""
-    if check.replay is None:
-        return None
-    captured = next((c for c in report.schedules if c.schedule == check.schedule and c.replay is None), None)
-    if captured is None or not captured.outputs:
-        return "not-compared"
-    return "wrong" if captured.wrong else "right"
 
 
 def failure_code_of(capture: Capture, check: ScheduleCheck) -> str | None:

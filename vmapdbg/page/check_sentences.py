@@ -14,13 +14,6 @@ from vmapdbg.page.sentences import describe_crash, describe_expected, describe_l
 
 _Compared = TypeVar("_Compared", result.OutputCheck, result.BufferCheck)
 
-REPLAYED: dict[findings.CapturedResult, str] = {
-    "not-compared": "the call that was captured was not compared",
-    "wrong": "the call that was captured is wrong, too",
-    "right": "the call that was captured is right: the replay makes the fault",
-}
-"""Result of the call that TinyJit captured -> the sentence about a wrong replay of it."""
-
 
 class Sentence(NamedTuple):
     """A sentence about a wrong value, and the user's line of the node that it names. `is_cause`: it names a fault, not
@@ -251,8 +244,7 @@ def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding
         for cut in check.cut:
             message = describe_left_out(cut)
             found.append(_make_finding(capture, check, findings.CUT_GRADIENT, message, line=cut.line))
-        captured = findings.captured_result_of(report, check)
-        found += [_make_wrong(capture, check, output, captured) for output in check.wrong]
+        found += [_make_wrong(capture, check, output) for output in check.wrong]
     return tuple(found)
 
 
@@ -294,17 +286,13 @@ def find_failed_node(check: result.ScheduleCheck, kernel: Kernel | None) -> int 
     return check.crash and max(check.crash.nodes, default=None)
 
 
-def _make_wrong(
-    capture: Capture, check: result.ScheduleCheck, output: result.OutputCheck, captured: findings.CapturedResult | None
-) -> Finding:
+def _make_wrong(capture: Capture, check: result.ScheduleCheck, output: result.OutputCheck) -> Finding:
     """Returns the finding of a wrong output, at the node that changed memory, or that is wrong first."""
     index, code = index_of(capture.schedules[check.schedule]), findings.name_wrong(check, output)
     sentences = [f"{name_output(output)} of {name_check(check)}: {describe_wrong(output.comparison)}"]
     sentences += [one.text for one in explain_output(index, check, output)]
-    buffer, is_change = check.first_wrong_buffer, output.of in findings.CHANGED
-    if captured is not None and not is_change:
-        sentences.append(REPLAYED[captured])
-    if buffer is not None and not is_change:
+    buffer = check.first_wrong_buffer
+    if buffer is not None and output.of not in findings.CHANGED:
         name = name_node(index.node(buffer.node), buffer.node)
         sentences.append(f"first wrong buffer: {name}, written by {name_writer(index, buffer.kernel)}")
         sentences += [one.text for one in explain_buffer(index, check, buffer)]

@@ -39,7 +39,7 @@ def print_check(capture: Capture, report: CheckReport, console: Console) -> None
     for check in report.schedules:
         if check.wrong or check.unchecked or check.failed or check.lost or check.cut:
             page.add()
-            _print_schedule(page, capture, report, check)
+            _print_schedule(page, capture, check)
     page.print()
 
 
@@ -85,7 +85,7 @@ def _print_graph_error(page: Page, capture: Capture) -> None:
     page.add("there is no graph of what it failed in: nothing of it was compared", indent=4)
 
 
-def _print_schedule(page: Page, capture: Capture, report: CheckReport, check: ScheduleCheck) -> None:
+def _print_schedule(page: Page, capture: Capture, check: ScheduleCheck) -> None:
     index = index_of(capture.schedules[check.schedule])
     page.add((say.name_check(check), "bold"), page.places.format(check.line, "  {}"))
     if check.failed is not None:
@@ -96,10 +96,8 @@ def _print_schedule(page: Page, capture: Capture, report: CheckReport, check: Sc
         page.add((describe_left_out(left), ALERT), page.place(left.line), indent=2)
     for output in check.wrong:
         _print_output(page, capture, check, output)
-    captured = findings.captured_result_of(report, check)
-    if check.wrong and captured is not None:
-        page.add(say.REPLAYED[captured], indent=2)
-    elif any(output.of not in findings.CHANGED for output in check.wrong):
+    # the buffers between the kernels of a replay are not kept
+    if check.replay is None and any(output.of not in findings.CHANGED for output in check.wrong):
         _print_blame(page, capture, check)
     for reason in check.unchecked:
         page.add(("not checked: ", "yellow"), reason, indent=2)
