@@ -1,4 +1,5 @@
-"""The report in a real browser: it opens from disk, links, searches, zooms, and the console stays empty.
+"""The report in a real browser: it opens from disk, links, searches, zooms, opens boxes, and the console stays
+empty.
 
 Needs Chromium (`apt install chromium`) and playwright (`pip install -e '.[browser]'`), which drives it; nothing is
 downloaded. If one of them is missing, the tests are skipped with a message.
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captures import long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule
+from captures import long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule, training_step
 from opened import EVIL, Opened, check_follows_system, check_names_are_text, open_page
 
 from vmapdbg.model.capture import Capture, Finding
@@ -150,3 +151,106 @@ def test_hostile_names_stay_text(browser: Any, tmp_path: Path) -> None:
     report = Opened(browser, write(tmp_path, capture, SourceFile(EVIL, EVIL)))
     report.click_line(0)
     check_names_are_text(report)
+
+
+# *** boxes of several kernels
+
+FOLDED = ".part:not([hidden]) .box.folded"
+
+
+@pytest.fixture
+def training(browser: Any, tmp_path: Path) -> Iterator[Opened]:
+    with open_page(browser, write(tmp_path, training_step())) as report:
+        yield report
+
+
+def open_box(report: Opened, words: str) -> None:
+    """Clicks it while the whole drawing is in view."""
+    report.page.click("#fit")
+    report.page.locator(FOLDED, has_text=words).click()
+
+
+def count_boxes(report: Opened) -> int:
+    return report.page.locator(".part:not([hidden]) .box").count()
+
+
+def test_the_first_view_has_few_boxes_that_can_be_read(training: Opened) -> None:
+    assert count_boxes(training) <= 60
+    assert training.page.evaluate("document.querySelector('.graph').viewBox.baseVal.width") < 1300
+    assert "click opens it" in training.text("figcaption >> nth=0")
+
+
+def test_a_box_opens_and_marks_its_contents(training: Opened) -> None:
+    open_box(training, "30 of each of 2 kinds")
+    assert training.text(".part:not([hidden]) .trail").startswith("all \u203a ")
+    assert 30 < count_boxes(training) <= 60
+    assert "of 30 that are alike" in training.text(".part:not([hidden]) figcaption")
+    # boxes that are alike are in rows
+    _, _, width, height = map(float, training.page.get_attribute(".part:not([hidden]) .graph", "viewBox").split())
+    assert width < 900 < 4 * height
+    kernels = training.page.locator("details.kernel.lit")
+    assert kernels.count() == 60
+    assert training.page.locator("tr.lit").count() == 2
+    assert training.page.locator("#why .from button").count() == 60
+    # a kernel of it is selected as any other
+    training.page.locator("#why .from button").first.click()
+    assert training.page.locator("details.kernel.chosen").count() == 1
+    assert "#kernel=" in training.page.url
+    assert training.page.locator(".part:not([hidden]) .trail").count() == 1, "it is inside of what is open"
+
+
+def test_a_box_is_opened_and_closed_by_keyboard(training: Opened) -> None:
+    before = count_boxes(training)
+    training.page.locator(FOLDED, has_text="30 of each of 2 kinds").focus()
+    training.page.keyboard.press("Enter")
+    assert training.page.evaluate("document.activeElement.textContent") == "all"
+    training.page.keyboard.press("Tab")
+    assert training.page.evaluate("document.activeElement.closest('.part:not([hidden])') !== null")
+    training.page.keyboard.press("Shift+Tab")
+    training.page.keyboard.press("Enter")
+    assert count_boxes(training) == before
+    assert not training.page.locator(".trail").first.is_visible()
+    assert "30 of each of 2 kinds" in training.page.evaluate("document.activeElement.getAttribute('aria-label')")
+
+
+def test_a_kernel_inside_of_a_box_lights_the_box_up(training: Opened) -> None:
+    lines = training.page.evaluate("JSON.parse(document.getElementById('data').textContent).lines")
+    training.click_line([line[0] for line in lines].index("net.py:31"))
+    label = training.page.get_attribute(".part:not([hidden]) .box.folded.lit", "aria-label")
+    assert "30 of each of 2 kinds" in label
+
+
+def test_a_selection_outside_of_the_open_box_is_shown_in_the_whole_drawing(training: Opened) -> None:
+    open_box(training, "30 of each of 2 kinds")
+    training.click_line(0)
+    assert training.page.locator(".part:not([hidden]) .trail").count() == 0
+    assert training.page.locator(".part:not([hidden]) .box.lit").count() > 0
+
+
+def test_a_repeated_layer_is_opened(browser: Any, tmp_path: Path) -> None:
+    """It shows one of several equal layers."""
+    nodes = tuple(make_node(n, "MUL" if n % 2 else "ADD", src=(n - 1,) * (n > 0), line="net.py:3") for n in range(24))
+    names = ("r_8", "E_8")
+    kernels = tuple(
+        make_kernel(names[n % 2], key=names[n % 2], nodes=(n,), outputs=(n,), lines=("net.py:3",)) for n in range(24)
+    )
+    report = Opened(browser, write(tmp_path, make_capture(make_schedule(nodes=nodes, kernels=kernels))))
+    report.page.click("#fit")
+    report.page.locator(".part:not([hidden]) .box.repeat").click()
+    assert report.page.locator(".part:not([hidden]) .box.kernel").count() == 2
+    assert report.page.locator("details.kernel.lit").count() == 2
+    assert report.said == []
+
+
+@pytest.mark.parametrize("width", [1280, 2560])
+def test_the_graph_alone_is_as_wide_as_the_page(width: int, training: Opened) -> None:
+    training.page.set_viewport_size({"width": width, "height": 900})
+    training.page.check("#wide")
+    graph = ".part:not([hidden]) .graph"
+    assert training.page.locator(".part:not([hidden]) .sheet").bounding_box()["width"] > 0.95 * width
+    assert not training.page.locator("#kernels").is_visible()
+    # letters of at least 8 pixels
+    scale = f"document.querySelector('{graph}').getScreenCTM().a"
+    assert training.page.evaluate(scale) * 10 >= 8
+    training.page.uncheck("#wide")
+    assert training.page.locator("#kernels").is_visible()
