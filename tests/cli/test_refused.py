@@ -118,7 +118,7 @@ REFUSED = {
     "--color blue": "Invalid value for '--color': 'blue' is not one of 'auto', 'always', 'never'",
     "patches --width 3": "Invalid value for '--width': 3 is not in the range x>=20",
     "schema lint --width 30": "No such option '--width'",
-    "schema kernel": "Invalid value for '{capture|diff|graph|lint|run|check|bisect",
+    "schema kernel": "Invalid value for '{bisect-commits|bisect-decisions|bisect|capture|check|diff|graph|lint",
     "lint ok.py --select VD999": (
         "Invalid value for '--select': unknown code 'VD999': choose from VD101, VD102, VD103, VD104, VD105, VD106"
     ),
