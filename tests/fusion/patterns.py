@@ -34,6 +34,14 @@ def batchnorm(x: Any, axis: int = 0) -> Any:
     return centred * (centred.square().mean(axis, keepdim=True) + EPSILON).rsqrt()
 
 
+def masked_softmax(x: Any) -> Any:
+    return (x > 0.5).where(x, -1e9).softmax()
+
+
+def softcap(x: Any) -> Any:
+    return ((x / 3).tanh() * 3).softmax()
+
+
 def attention(q: Any, k: Any, v: Any) -> Any:
     return (q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5).softmax() @ v
 
@@ -92,6 +100,7 @@ PATTERNS: dict[str, Pattern] = {
     **{name: pattern for name, (pattern, _, _) in TABLE.items()},
     "x*sum(row)": (lambda x: x * x.sum(-1, keepdim=True), ROWS),
     "x/sum(x)": (lambda x: x / x.abs().sum(-1, keepdim=True), ROWS),
+    "x/norm(x)": (lambda x: x / x.square().sum(-1, keepdim=True).sqrt(), ROWS),
     "x-mean rows and columns": (lambda x: x - x.mean(0) - x.mean(-1, keepdim=True), ROWS),
     "RMSNorm, odd rows": (rmsnorm, ((5, 27),)),
     "RMSNorm of wide rows": (rmsnorm, ((3, 256),)),
@@ -108,7 +117,11 @@ PATTERNS: dict[str, Pattern] = {
     "softmax of 3 axes": (lambda x: x.softmax(), ((2, 4, 24),)),
     "softmax of wide rows": (lambda x: x.softmax(), ((2, 512),)),
     "softmax of softmax": (lambda x: x.softmax().softmax(), ROWS),
+    "softmax, scaled": (lambda x: (x * 0.3).softmax(), ROWS),
+    "softmax, masked": (masked_softmax, ROWS),
+    "softmax, capped": (softcap, ROWS),
     "log_softmax": (lambda x: x.log_softmax(), ROWS),
+    "logsumexp": (lambda x: x - x.exp().sum(-1, keepdim=True).log(), ROWS),
     "cross entropy": (cross_entropy, ROWS),
     "attention": (attention, SEQUENCE),
     "causal attention": (causal_attention, SEQUENCE),

@@ -254,15 +254,33 @@ def test_pattern_inside_a_scope_is_that_of_all_steps() -> None:
 # *** random programs
 
 
-# each takes and gives vectors; of these a pattern may have places that are zero
+def add_second_diagonal(v: Tensor) -> Tensor:
+    size = int(v.shape[0])
+    return Tensor(np.eye(size) + np.eye(size, k=2)) @ v
+
+
 STEPS: dict[str, Step] = {
-    **EXACT,
+    "sin": lambda v: v.sin(),
     "relu": lambda v: v.relu() + 0.1 * v,
-    "stride": lambda v: v[::2],
+    "times_flip": lambda v: v * v.flip(0),
+    "pad": lambda v: v.pad((1, 2)),
+    "shrink": lambda v: v[1:] if v.shape[0] > 2 else v,
+    "stride": lambda v: v[::2] if v.shape[0] > 3 else v,
+    "cumsum": lambda v: v.cumsum(),
+    "pick": lambda v: v[[1, 0, -1, 1]],
+    "pick_by_data": lambda v: v[Tensor([0, 1, 1, 0])],
+    "mask": lambda v: v * (Tensor.arange(v.shape[0]) % 3 != 1),
     "mask_of_zeros": lambda v: v.pad((0, 2)) * v.pad((2, 0)),
+    "where_data": lambda v: (Tensor.arange(v.shape[0]) % 2 == 0).where(v, v.flip(0)),
     "where_x": lambda v: (v > v.flip(0)).where(v * 2, v[0]),
-    "maximum": lambda v: v.maximum(v.flip(0)),
+    "cat": lambda v: v[:3].cat(v[-2:] * 2),
+    "band": add_second_diagonal,
+    "outer_sum": lambda v: (v.unsqueeze(1) * v[:3]).sum(1),
     "windows": lambda v: v.pad((1, 1)).reshape(1, 1, -1).avg_pool2d((1, 3), stride=1).flatten(),
+    "maximum": lambda v: v.maximum(v.flip(0)),
+    "halves": lambda v: v.pad((0, v.shape[0] % 2)).reshape(2, -1).sum(0).pad((0, 1)),
+    "rows": lambda v: vmap(lambda r: r * r.sum())(v.pad((0, v.shape[0] % 2)).reshape(-1, 2)).flatten(),
+    "rows_outer": lambda v: vmap(lambda r, s: r[0] * s, (0, None))(v.pad((0, 4))[:4].reshape(2, 2), v[:3]).flatten(),
     "contiguous": lambda v: (v * 3).contiguous() + v,
     "softmax": lambda v: v.softmax(),
 }
@@ -272,8 +290,7 @@ def build(names: list[str]) -> Step:
     def program(x: Tensor) -> Tensor:
         for name in names:
             # small numbers: a softmax of large ones has derivatives that are all rounding
-            x = STEPS[name](x)[:6] * 0.1
-            x = x.pad((0, 6 - int(x.shape[0])))
+            x = STEPS[name](x)[:12] * 0.1
         return x
 
     return program
