@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tool import ROOT, is_running, run_command, run_tool, show_json, wait_until, write
+from tool import ROOT, is_running, run_command, run_tool, show_json, start_tool, wait_until, write
 
 PLAIN = "from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n"
 
@@ -251,8 +251,7 @@ def test_lint_without_kernels_does_not_claim_no_findings(tmp_path: Path) -> None
 def test_the_child_ends_with_a_tool_that_was_killed(tmp_path: Path) -> None:
     text = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\nos.rename('pid', 'started')\ntime.sleep(600)\n"
     write(tmp_path, text)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    tool = subprocess.Popen([sys.executable, "-m", "vmapdbg", "show", "snippet.py"], cwd=tmp_path, env=environment)
+    tool = start_tool("show", "snippet.py", cwd=tmp_path)
     wait_until((tmp_path / "started").exists, "the snippet never started")
     child = int((tmp_path / "started").read_text())
     tool.kill()

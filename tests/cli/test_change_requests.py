@@ -193,8 +193,8 @@ def test_a_subcommand(copy: Copy) -> None:
 def test_a_setting(copy: Copy) -> None:
     assert_in_table("a setting in pyproject.toml", "vmapdbg/commands/shared/settings.py")
     settings, graph = "vmapdbg/commands/shared/settings.py", "vmapdbg/commands/graph.py"
-    copy.replace(settings, "    runs: int", "    depth: int | None = None\n    runs: int")
-    copy.replace(settings, '        "runs":', '        "depth": click.IntRange(min=1),\n        "runs":')
+    copy.replace(settings, "    timeout: float", "    depth: int | None = None\n    timeout: float")
+    copy.replace(settings, '        "timeout":', '        "depth": click.IntRange(min=1),\n        "timeout":')
     reads = (
         "from vmapdbg.commands.shared.settings import find_settings\n    depth = depth or find_settings(snippet).depth"
     )

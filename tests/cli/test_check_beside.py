@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tool import run_tool
+from tool import find_processes, run_tool
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are listed in /proc only on Linux")
 
@@ -57,16 +57,3 @@ def test_nothing_is_left_of_a_snippet_that_is_killed_while_it_is_compared(tmp_pa
     assert len(json.loads(done.stdout)["schedules"]) == 2
     assert [name for name in os.listdir(tmp_path / "tmp") if name.startswith("vmapdbg")] == []
     assert find_processes(str(tmp_path / "tmp")) == []
-
-
-def find_processes(word: str) -> list[str]:
-    """Returns the commands of the processes that have a word on their command line."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            command = (entry / "cmdline").read_bytes() if entry.name.isdecimal() else b""
-        except OSError:  # it has ended
-            continue
-        if word.encode() in command:
-            found.append(command.decode(errors="replace"))
-    return found

@@ -10,20 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tool import HANGS, ROOT, find_path, name_device, run_tool
+from tool import ROOT, run_tool
 
 from vmapdbg.commands.cli import COMMANDS
 
 CODE = "import sys\nfrom tinygrad import Tensor\nprint(sys.argv)\nx = Tensor.empty(3) + 1\n"
-
-
-def pipe_in(text: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs the tool with a text on its stdin."""
-    command = [sys.executable, "-m", "vmapdbg", *arguments]
-    environment = {**name_device(), **os.environ, "PYTHONPATH": find_path(), "COLUMNS": "80"}
-    return subprocess.run(
-        command, cwd=cwd, env=environment, input=text, capture_output=True, text=True, timeout=HANGS, check=False
-    )
 
 
 def test_without_a_command_the_help_is_shown(tmp_path: Path) -> None:
@@ -54,11 +45,11 @@ def test_code_is_a_snippet(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_stdin_is_a_snippet(tmp_path: Path) -> None:
-    done = pipe_in(CODE, "why", "E_3", "-", "--", "a", cwd=tmp_path)
+    done = run_tool("why", "E_3", "-", "--", "a", cwd=tmp_path, stdin=CODE)
     assert done.returncode == 0, done.stderr
     assert "['-', 'a']" in done.stderr
     assert done.stdout.startswith("kernel E_3 #0")
-    done = pipe_in(CODE, "lint", "-", "--format", "json", cwd=tmp_path)
+    done = run_tool("lint", "-", "--format", "json", cwd=tmp_path, stdin=CODE)
     assert (done.returncode, json.loads(done.stdout)["findings"]) == (0, [])
 
 
@@ -104,7 +95,7 @@ def test_run_takes_code(arguments: tuple[str, ...], printed: str, tmp_path: Path
 
 
 def test_run_takes_stdin(tmp_path: Path) -> None:
-    done = pipe_in("import sys; print(sys.argv)", "run", "-", "a", cwd=tmp_path)
+    done = run_tool("run", "-", "a", cwd=tmp_path, stdin="import sys; print(sys.argv)")
     assert (done.returncode, done.stdout) == (0, "['-', 'a']\n"), done.stderr
 
 

@@ -48,14 +48,6 @@ def test_runs_are_limited_and_the_report_says_so(folder: Path) -> None:
     assert output.startswith("snippet.py  2 runs, by 2 kernels\n")
 
 
-@pytest.mark.slow
-def test_there_is_nothing_to_mend(folder: Path) -> None:
-    code, output, _ = bisect(folder, "snippet.py", "--decisions", "--patches", "none")
-    assert code == 0
-    assert "the right outcome: the same with every node forced to be a buffer; as it is" in flatten(output)
-    assert "there is nothing to fix" in flatten(output)
-
-
 REFUSED = [
     (
         ("lazy.py", "--patches", "none"),

@@ -16,6 +16,8 @@ NOTHING = "no SNIPPET given, and none is remembered here: run vmapdbg show SNIPP
 NOT_STOCK = "--decisions is about tinygrad as it is: --tinygrad VERSION|PATH, or --patches none"
 NOT_WITH = "--decisions goes with neither --commits nor --reduce"
 AS_TEXT = "--schedule, --kernel and --line are for a diff as text, not for --json and the page of -o"
+TIMED = "--time runs both sides, and all.json is a saved capture: save them with show --time --save"
+OWN = "is a saved capture: it has its own code, arguments, patches, target, tinygrad and times"
 PAGES = "the ending must be one of .html, .htm"
 
 REMOVED = "was removed: the numpy reference finds all that it found"
@@ -58,6 +60,14 @@ REFUSED = {
     "diff a.py b.py c.py": "diff takes one snippet, two saved captures or two saved runs, or two snippets",
     "check ok.py --oracle stock,numpy": f"--oracle stock,numpy {REMOVED}",
     "check ok.py --oracle python": f"--oracle python {REMOVED}",
+    "diff folder.html": "a saved run is compared with another one: vmapdbg diff BEFORE_DIR AFTER_DIR",
+    "diff folder.html gone": "folder.html is not a saved run: it has no run.json",
+    "diff ok.py folder.html": "ok.py is not a saved run: it has no run.json",
+    "diff folder.html folder.html --time": "two saved runs take only --test, --all, --json and --exit-code",
+    "diff ok.py --test a": "--test is for two saved runs: vmapdbg diff BEFORE_DIR AFTER_DIR",
+    "diff ok.py --baseline=all.json --time": TIMED,
+    "diff all.json ok.py --time": TIMED,
+    "diff all.json all.json --time": TIMED,
     "diff ok.json": "a saved capture is compared with another one: vmapdbg diff before.json after.json",
     # files that cannot be written
     "show ok.py --save no/such/folder.json": "cannot write no/such/folder.json: there is no folder no/such",
@@ -86,6 +96,10 @@ REFUSED = {
     "why 9999 all.json": "there is no node 9999: schedule 4 has 57 nodes",
     "why r_nonsense all.json": "no kernel and no line of samples/lost_range.py is called 'r_nonsense'",
     "why 3 all.json --schedule 7": "there is no schedule 7: samples/lost_range.py made 5",
+    "show all.json --schedule 7": "there is no schedule 7: there are 5",
+    "show all.json --kernel nix": "there is no kernel nix: ",
+    "show all.json --line nix.py:3": "no node is made at nix.py:3",
+    "show all.json --kernel 0 --line a.py:1": "--kernel and --line: choose one",
     "diff all.json all.json --kernel r_nonsense": (
         "there is no kernel r_nonsense: E_3_4, r_3_2_2_2, E_3_2, E_3_2n1, r_3_2_4"
     ),
@@ -94,13 +108,13 @@ REFUSED = {
     "diff all.json all.json --kernel 0 --line a.py:1": "--kernel and --line: choose one",
     "diff all.json all.json --kernel 0 --json": AS_TEXT,
     # what a saved capture has no use for
-    "show ok.json --patches none": "ok.json is a saved capture: it was made with its own patches, target and tinygrad",
-    "show ok.json --time": "ok.json is a saved capture: it takes no arguments and no --time",
-    "show ok.json --target metal": "ok.json is a saved capture: it was made with its own patches, target and tinygrad",
-    "show ok.json -- a": "ok.json is a saved capture: it takes no arguments and no --time",
-    "graph ok.json -o x.svg -- a": "ok.json is a saved capture: it takes no arguments and no --time",
-    "lint ok.json --target metal": "ok.json is a saved capture: it was made with its own patches, target",
-    "diff all.json all.json --target metal": "saved captures were made with their own",
+    "show ok.json --patches none": f"ok.json {OWN}",
+    "show ok.json --time": f"ok.json {OWN}",
+    "show ok.json --target metal": f"ok.json {OWN}",
+    "show ok.json -- a": f"ok.json {OWN}",
+    "graph ok.json -o x.svg -- a": f"ok.json {OWN}",
+    "lint ok.json --target metal": f"ok.json {OWN}",
+    "diff all.json all.json --target metal": f"all.json {OWN}",
     "diff ok.py all.json": "a saved capture is compared with another one: vmapdbg diff before.json after.json",
     "why --value ok.json": "--value runs the snippet: a saved capture has no values",
     # options

@@ -6,14 +6,11 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
-from tool import run_tool
+from tool import find_processes, run_tool, start_tool, wait_until
 
 # 0.12.0 merges the two axes, and reads another's elements: 126 instead of 42
 WRONG = """
@@ -160,21 +157,11 @@ time.sleep(60)
 def test_the_comparison_ends_with_a_tool_that_is_killed(folder: Path) -> None:
     """The comparison waits for more schedules, and its parent is gone."""
     (folder / "long.py").write_text(LONG)
-    command = [sys.executable, "-m", "vmapdbg", "run", "--check", "long.py"]
-    tool = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    tool = start_tool("run", "--check", "long.py", cwd=folder)
     assert tool.stdout is not None
     evidence = tool.stdout.readline().strip()
     assert find_processes(evidence)
     os.killpg(tool.pid, signal.SIGKILL)
     tool.wait()
-    deadline = time.monotonic() + 30
-    while find_processes(evidence) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not find_processes(evidence)
+    wait_until(lambda: not find_processes(evidence), "the comparison outlived the tool")
     shutil.rmtree(evidence)
-
-
-def find_processes(folder: str) -> list[str]:
-    """Returns the processes that compare what is in a folder."""
-    listed = subprocess.run(["ps", "-e", "-ww", "-o", "args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if "compare.checker" in line and folder in line]

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from tool import ROOT, RunSample, run_tool, show_json, without_places
 
-from vmapdbg.install.patches import SWITCHABLE
-
 TARGETS = {
     "c": "void E_",
     "metal": "kernel void",
@@ -92,9 +90,7 @@ def test_redundant_work_is_counted() -> None:
     assert kernel["executed_ops"] == 32 * (32 + 16 * 16)
     assert kernel["redundancy"] == 9.0
 
-
-def test_transcendental_ops_count_as_what_the_target_executes() -> None:
-    """exp2 is one op on Metal and a polynomial on the CPU; neither is redundant work."""
+    # exp2 is one op on Metal and a polynomial on the CPU; neither is redundant work
     for target, least in (("metal", 1), ("c", 10)):
         kernel = show_work(target)["powers"]
         assert kernel["executed_ops"] >= least * 64
@@ -138,8 +134,7 @@ def test_lazy_tensors_are_scheduled_and_not_run(tmp_path: Path) -> None:
 
 def test_tensors_left_as_garbage_end_without_a_word(tmp_path: Path) -> None:
     text = "import gc\ngc.disable()\nx = Tensor([[1.0, 2.0], [3.0, 4.0]]).contiguous().realize()\n"
-    _, printed = show_text(tmp_path, f"{text}y = Tensor.stack(x[:1].sum(), x[1:].sum())[[0, 1]].tolist()\n")
-    assert not printed
+    assert not show_text(tmp_path, f"{text}y = Tensor.stack(x[:1].sum(), x[1:].sum())[[0, 1]].tolist()\n")[1]
 
 
 def test_a_value_left_inside_a_scope_is_not_an_output(tmp_path: Path) -> None:
@@ -245,32 +240,6 @@ def test_without_clang_the_snippet_runs_on_the_python_device(tmp_path: Path) -> 
     assert done.stderr.splitlines() == ["vmapdbg: no clang for the CPU device, running on the PYTHON device (slow)"]
 
 
-@pytest.mark.parametrize(
-    ("sample", "width"),
-    [
-        ("lost_range", 60),
-        ("softmax", 200),
-        pytest.param("lost_range", 80, marks=pytest.mark.slow),
-        pytest.param("lost_range", 200, marks=pytest.mark.slow),
-        pytest.param("softmax", 60, marks=pytest.mark.slow),
-        pytest.param("softmax", 80, marks=pytest.mark.slow),
-    ],
-)
-def test_text_keeps_to_the_width_and_is_plain_when_piped(sample: str, width: int, tmp_path: Path) -> None:
-    done = run_tool("show", str(ROOT / "samples" / f"{sample}.py"), cwd=tmp_path, COLUMNS=str(width))
-    assert done.returncode == 0
-    assert "\x1b" not in done.stdout
-    report = done.stdout[done.stdout.index("target ") :]
-    assert max(map(len, report.splitlines())) <= width
-
-
-def test_show_remembers_the_snippet_for_the_commands_that_follow(tmp_path: Path) -> None:
-    run_tool("show", str(ROOT / "samples" / "xsum.py"), "--patches", "all,-close-ranges", cwd=tmp_path)
-    kept = json.loads((tmp_path / ".vmapdbg" / "last.json").read_text(encoding="utf-8"))
-    assert kept["snippet"].endswith("xsum.py")
-    assert kept["patches"] == ",".join(name for name in SWITCHABLE if name != "close-ranges")
-
-
 def test_the_line_of_an_error_is_the_users(tmp_path: Path) -> None:
     """What realizes runs under a decorator of the standard library: that is not where the snippet failed."""
     sample = ROOT / "samples" / "lost_range.py"
@@ -356,24 +325,6 @@ def test_launches_of_lazy_tensors_and_tinyjit_replays_are_timed_too(tmp_path: Pa
     assert keys == [kernel["key"] for kernel in kernels[: len(keys)]]
 
 
-BAD_PARTS = {
-    "--kernel nix": "there is no kernel nix: ",
-    "--line nix.py:3": "no node is made at nix.py:3",
-    "--kernel E_7 --line a.py:1": "--kernel and --line: choose one",
-}
-
-
-@pytest.mark.parametrize("asked", BAD_PARTS)
-def test_an_unknown_part_is_refused_in_one_line(tmp_path: Path, asked: str) -> None:
-    snippet = tmp_path / "snippet.py"
-    snippet.write_text("from tinygrad import Tensor\nx = Tensor.empty(7) + 1\n", encoding="utf-8")
-    done = run_tool("show", str(snippet), *asked.split(), cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert BAD_PARTS[asked] in line
-
-
 # a scope whose RANGE gets another id in the schedule; a sum over rows and classes; a gather along one of its axes
 GATHERS = """
 numbers = Tensor.empty(40000)
@@ -400,9 +351,3 @@ def test_a_gather_that_is_not_split_says_so(tmp_path: Path) -> None:
     ]
     stock = "(stock makes two kernels: (2, 40000) -> (2, 1, 250) -> (2, 1))"
     assert told[0][1]["detail"] == f"a gather, an index picks one element along axis 1 {stock}"
-
-
-def test_a_reduce_that_stock_splits_has_no_remark(tmp_path: Path) -> None:
-    capture, _ = show_text(tmp_path, GATHERS, "--patches", "all,-whole-gathers")
-    nodes = [node for schedule in capture["schedules"] for node in schedule["nodes"]]
-    assert [node for node in nodes if node["unsplit"] is not None] == []

@@ -21,9 +21,11 @@ RunSample = Callable[..., subprocess.CompletedProcess[str]]
 HANGS = 600
 
 
-def run_tool(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_tool(
+    *arguments: str, cwd: Path, stdin: str | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Runs `vmapdbg ARGUMENTS` in `cwd` with its output piped; `variables` are added to the environment."""
-    return run_command(sys.executable, "-m", "vmapdbg", *arguments, cwd=cwd, **variables)
+    return run_command(sys.executable, "-m", "vmapdbg", *arguments, cwd=cwd, stdin=stdin, **variables)
 
 
 def write(folder: Path, text: str, name: str = "snippet.py") -> str:
@@ -32,10 +34,22 @@ def write(folder: Path, text: str, name: str = "snippet.py") -> str:
     return name
 
 
-def run_command(*command: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs a command in the environment that the tool has in tests."""
+def run_command(
+    *command: str, cwd: Path, stdin: str | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command in the environment that the tool has in tests, with a text on its stdin."""
     environment = {**name_device(), **os.environ, "PYTHONPATH": find_path(), "COLUMNS": "80", **variables}
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=HANGS, check=False)
+    return subprocess.run(
+        command, cwd=cwd, env=environment, input=stdin, capture_output=True, text=True, timeout=HANGS, check=False
+    )
+
+
+def start_tool(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+    """Starts `vmapdbg ARGUMENTS` in a session of its own, with a pipe at its stdout."""
+    command, environment = [sys.executable, "-m", "vmapdbg", *arguments], {**os.environ, "PYTHONPATH": find_path()}
+    return subprocess.Popen(
+        command, cwd=cwd, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
 
 
 def name_device() -> dict[str, str]:
@@ -64,6 +78,12 @@ def is_running(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def find_processes(word: str) -> list[str]:
+    """Returns the commands of the processes that have a word on their command line."""
+    listed = subprocess.run(["ps", "-e", "-ww", "-o", "args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in listed.splitlines() if word in line]
 
 
 def show_json(snippet: Path, *arguments: str, cwd: Path, **variables: str) -> tuple[dict[str, Any], str]:

@@ -16,8 +16,6 @@ patches = "all,-close-ranges"
 timeout = 600
 select = ["VD101", "VD104"]
 ignore = ["VD104"]
-runs = 12
-seconds = 2.5
 """
 
 
@@ -36,8 +34,6 @@ def test_every_key(tmp_path: Path) -> None:
         timeout=600.0,
         select=("VD101", "VD104"),
         ignore=("VD104",),
-        runs=12,
-        seconds=2.5,
     )
     assert settings.choose_codes() == ["VD101"]
     assert settings.choose_codes(("VD105",)) == ["VD105"]
@@ -74,8 +70,6 @@ WRONG = [
     ("timeout = true", "timeout in [tool.vmapdbg]: 'True' is not a number of seconds over 0"),
     ("ignore = ['VD999']", "ignore in [tool.vmapdbg]: unknown code 'VD999': choose from VD101"),
     ("select = [101]", "select in [tool.vmapdbg]: unknown code '101'"),
-    ("runs = 2.5", "runs in [tool.vmapdbg]: '2.5' is not a valid integer range"),
-    ("runs = 1", "runs in [tool.vmapdbg]: 1 is not in the range x>=2"),
     ("target = ", "Invalid value (at line 2"),
 ]
 

@@ -240,7 +240,7 @@ def test_foreign_files_are_never_replaced(tmp_path: Path) -> None:
 def test_an_earlier_run_stays_until_the_new_one_writes(tmp_path: Path) -> None:
     earlier = save_run(tmp_path / "run", {"a": [one_kernel()]})
     prepare_folder(earlier.folder)
-    new = replace(earlier.run, folder=saved.new_folder("2"))
+    new = replace(earlier.run, folder="run-2")
     assert not saved.end_run(earlier.folder, new)
     assert load_run(earlier.folder).tests.keys() == {"a"}
     start_run(earlier.folder, new)

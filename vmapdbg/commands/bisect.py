@@ -5,29 +5,22 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
 from vmapdbg.bisect import DEFAULT_RUNS, KERNEL_COUNT, KINDS
 from vmapdbg.commands.shared import console, jobs, options
-from vmapdbg.commands.shared.settings import find_settings
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import check_output
 
-_SECONDS = 60
 
-
-class OutcomeType(click.ParamType[Any]):
-    """A kind of outcome, or a number of kernels: `12 kernels` distinguishes runs with 12 kernels from all others."""
-
-    name = "KIND"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = " ".join(str(value).split())
-        if text not in KINDS and KERNEL_COUNT.fullmatch(text) is None:
-            self.fail(f"{text!r} is none of {', '.join(KINDS)} and no count such as '12 kernels'", param, ctx)
-        return text
+def read_kind(_: click.Context, __: click.Parameter, value: str) -> str:
+    """Returns a kind of outcome, or a number of kernels: `12 kernels` distinguishes runs with 12 kernels from all
+    others. Raises BadParameter."""
+    kind = " ".join(value.split())
+    if kind not in KINDS and KERNEL_COUNT.fullmatch(kind) is None:
+        raise click.BadParameter(f"{kind!r} is none of {', '.join(KINDS)} and no count such as '12 kernels'")
+    return kind
 
 
 @click.command(cls=options.SnippetCommand)
@@ -35,7 +28,8 @@ class OutcomeType(click.ParamType[Any]):
 @click.option(
     "--by",
     "kind",
-    type=OutcomeType(),
+    metavar="KIND",
+    callback=read_kind,
     default="values",
     show_default=True,
     help=f"What distinguishes outcomes: {', '.join(KINDS)}, or a count: '12 kernels'.",
@@ -43,10 +37,12 @@ class OutcomeType(click.ParamType[Any]):
 @click.option("--commits", "span", metavar="GOOD..BAD", help="Find the commit of tinygrad that changed the outcome.")
 @click.option("--decisions", is_flag=True, help="Find the single decision of the scheduler that makes it right.")
 @options.baseline("With --decisions: the right outcome is its outcome. As for diff.", metavar="SPEC")
-@click.option("--runs", type=click.IntRange(min=2), help=f"About how many runs at most.  [default: {DEFAULT_RUNS}]")
+@click.option(
+    "--runs", type=click.IntRange(min=2), default=DEFAULT_RUNS, show_default=True, help="About how many runs at most."
+)
 @click.option("--reduce", "with_snippet", is_flag=True, help="Write a small snippet that still shows the difference.")
 @options.output("The file for it; default: stdout.")
-@click.option("--seconds", type=options.SecondsType(), help=f"Seconds for --reduce.  [default: {_SECONDS}]")
+@click.option("--seconds", type=options.SecondsType(), default=60.0, show_default=True, help="Seconds for --reduce.")
 @options.json("Print the search as one JSON document.")
 @options.of_job
 @console.display_options
@@ -56,10 +52,10 @@ def bisect(
     span: str | None,
     decisions: bool,
     baseline: str | None,
-    runs: int | None,
+    runs: int,
     with_snippet: bool,
     output: Path | None,
-    seconds: float | None,
+    seconds: float,
     as_json: bool,
     given: options.JobOptions,
 ) -> None:
@@ -107,12 +103,9 @@ def bisect(
     from vmapdbg.commands import bisect_searches as searches
 
     job = jobs.make_open_job(snippet, given)
-    settings = find_settings(job.snippet)
-    runs = runs or settings.runs or DEFAULT_RUNS
     if span is not None:
         sys.exit(searches.show_history(replace(job, patches=None), span, kind, as_json))
     job = jobs.choose_tinygrad(job, given.patches)
     if decisions:
         sys.exit(searches.show_decisions(job, kind, runs, baseline, as_json))
-    seconds = (seconds or settings.seconds or _SECONDS) if with_snippet else None
-    sys.exit(searches.show_patches(job, kind, runs, seconds, output, as_json))
+    sys.exit(searches.show_patches(job, kind, runs, seconds if with_snippet else None, output, as_json))

@@ -20,7 +20,6 @@ _ENDINGS = (".html", ".htm")
 
 @click.command(cls=options.SnippetCommand)
 @options.snippet
-@options.arguments
 @options.output("The HTML file to write.", required=True)
 @options.times
 @options.of_job

@@ -32,7 +32,7 @@ from vmapdbg.model.capture import SCHEMA, Finding, Versions
 from vmapdbg.model.failure import EXIT_CHILD, EXIT_USAGE, Failure
 from vmapdbg.model.store import build_data, check_output, dump_compact, dump_document, read_lines, write_output
 from vmapdbg.model.wording import format_plural
-from vmapdbg.suite.saved import FAILED, RUN_SCHEMA, SavedRun, end_run, load_run, new_folder, prepare_folder
+from vmapdbg.suite.saved import FAILED, RUN_FOLDER, RUN_SCHEMA, SavedRun, end_run, load_run, prepare_folder
 
 _NO_FILES = ("-m", "-c", "-")
 """What Python accepts in place of a script's name."""
@@ -242,7 +242,7 @@ def run_and_save(program: Program, folder: Path) -> int:
     run = SavedRun(
         schema=RUN_SCHEMA,
         kind="saved-run",
-        folder=new_folder(uuid.uuid4().hex[:12]),
+        folder=f"{RUN_FOLDER}{uuid.uuid4().hex[:12]}",
         versions=find_versions(program.job),
         target=program.job.target,
         patches=program.job.patch_states,

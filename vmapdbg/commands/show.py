@@ -8,7 +8,6 @@ import click
 
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.model.capture import Capture
-from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, check_output, save_capture
 from vmapdbg.page.sections import SECTIONS
 
@@ -20,7 +19,6 @@ _SEE_MORE = (
 
 @click.command(cls=options.SnippetCommand)
 @options.snippet
-@options.arguments
 @click.option("--only", type=options.NamesType("section", SECTIONS), help=f"Print only these: {','.join(SECTIONS)}.")
 @options.of_part
 @options.times
@@ -72,10 +70,7 @@ def show(
 
 def print_report(capture: Capture, only: tuple[str, ...] | None, part: options.Part) -> None:
     """Prints a capture, or a part of it; an overview of a long capture. Raises Failure if it does not have the part."""
-    count = len(capture.schedules)
-    if part.number is not None and not 0 <= part.number < count:
-        raise Failure(f"there is no schedule {part.number}: {capture.snippet} made {count}")
-    if count == 0:
+    if not capture.schedules:
         console.report_no_schedule(capture)
         return
     from vmapdbg.page.overview import is_long

@@ -31,7 +31,8 @@ RUN_SCHEMA: Literal[3] = 3
 RUN_FILE = "run.json"
 FAILED = "failed"
 """A process creates a file of this name if it cannot save everything."""
-_RUN_FOLDER = "run-"
+RUN_FOLDER = "run-"
+"""The beginning of the name of a run's folder."""
 _MOST_SLUG = 60
 # tinygrad numbers the kernels of a process that have the same name
 _NUMBER = re.compile(r"n\d+$")
@@ -66,11 +67,6 @@ class AskedSchedule:
 # *** writing
 
 
-def new_folder(token: str) -> str:
-    """Returns the name of a run's folder; `token` must be unique."""
-    return _RUN_FOLDER + token
-
-
 def name_test(test: str) -> str:
     """Returns a unique beginning for the names of a test's files, safe whatever its id contains."""
     slug = re.sub(r"[^A-Za-z0-9]+", "_", test.rpartition("::")[2])[:_MOST_SLUG]
@@ -92,7 +88,7 @@ def prepare_folder(folder: Path) -> None:
             pass
     except OSError as error:
         raise Failure(f"cannot save into {folder}: {error.strerror}") from None
-    foreign = [name for name in held if name != RUN_FILE and not name.startswith(_RUN_FOLDER)]
+    foreign = [name for name in held if name != RUN_FILE and not name.startswith(RUN_FOLDER)]
     if foreign or (held and RUN_FILE not in held):
         example = (foreign or held)[0]
         raise Failure(f"cannot save into {folder}: it holds {example}, which is not a saved run; name a new folder")
@@ -119,7 +115,7 @@ def end_run(folder: Path, run: SavedRun) -> bool:
             folder.rmdir()
         return False
     write_atomically(folder / RUN_FILE, dump_compact(run))
-    for item in folder.glob(f"{_RUN_FOLDER}*"):
+    for item in folder.glob(f"{RUN_FOLDER}*"):
         if item.name != run.folder:
             shutil.rmtree(item, ignore_errors=True)
     return True

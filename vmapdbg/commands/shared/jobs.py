@@ -58,13 +58,8 @@ def is_saved(snippet: str | None) -> TypeGuard[str]:
 
 def load_saved(file: str, given: JobOptions) -> Capture:
     """Reads a saved capture. Raises Failure if options are given, because they cannot change it."""
-    if given.times or given.arguments:
-        raise Failure(f"{file} is a saved capture: it takes no arguments and no --time")
-    if given.code is not None:
-        # refuses two snippets
-        file_of_code(file, given.code)
     if given.values:
-        raise Failure(f"{file} is a saved capture: it was made with its own patches, target and tinygrad")
+        raise Failure(f"{file} is a saved capture: it has its own code, arguments, patches, target, tinygrad and times")
     return load_capture(file)
 
 

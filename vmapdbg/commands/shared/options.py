@@ -89,7 +89,6 @@ class SecondsType(click.ParamType[Any]):
 # *** options that several commands have
 
 snippet = click.argument("snippet", required=False, type=FILE)
-arguments = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 times = click.option(
     "--time", "times", is_flag=True, default=None, help="Also run what stays lazy, and time every launch."
 )
@@ -161,7 +160,7 @@ class JobOptions:
 
 class SnippetCommand(click.Command):
     """A command with a snippet and the options `of_job`, which it gets as one JobOptions, `given`. The words after
-    `--` are arguments for the snippet, and so are the words that the argument `arguments` takes."""
+    `--` are arguments for the snippet."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -171,17 +170,14 @@ class SnippetCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        before = ctx.params.pop("arguments", ())
-        if before or _ARGUMENTS in ctx.meta:
-            ctx.params["arguments"] = (*before, *ctx.meta.get(_ARGUMENTS, ()))
+        ctx.params["arguments"] = ctx.meta.get(_ARGUMENTS)
         ctx.params["given"] = _take_fields(JobOptions, ctx.params)
         if "show_all" in ctx.params:
             ctx.params["part"] = _take_fields(Part, ctx.params)
         return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        pieces = [piece for piece in super().collect_usage_pieces(ctx) if not piece.startswith("[ARGUMENTS]")]
-        return [*pieces, "[-- ARGUMENTS]"]
+        return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS]"]
 
 
 def of_job(command: F) -> F:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vmapdbg.commands.shared.children import import_meanwhile, run_many, run_quietly
 from vmapdbg.commands.shared.console import say, show_progress
-from vmapdbg.commands.shared.jobs import add_findings, check_snippet, fetch_tree, is_saved, make_job
+from vmapdbg.commands.shared.jobs import add_findings, check_snippet, fetch_tree, is_saved, load_saved, make_job
 from vmapdbg.commands.shared.options import JobOptions
 from vmapdbg.install.job import Job, Run
 from vmapdbg.install.patches import PatchError, parse_patches
@@ -54,9 +54,7 @@ def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, old
     if is_saved(snippet):
         if not is_saved(baseline):
             raise Failure("a saved capture is compared with another one: vmapdbg diff before.json after.json")
-        if given.values:
-            raise Failure("saved captures were made with their own patches, target and tinygrad")
-        return Sides(load_capture(baseline), load_capture(snippet), names=(baseline, snippet))
+        return Sides(load_capture(baseline), load_saved(snippet, given), names=(baseline, snippet))
     if old is not None:
         check_snippet(old)
     job = replace(make_job(snippet, given), values=True)

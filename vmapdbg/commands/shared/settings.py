@@ -34,8 +34,6 @@ class Settings:
     timeout: float | None = None
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] | None = None
-    runs: int | None = None
-    seconds: float | None = None
 
     def choose_codes(self, select: tuple[str, ...] | None = None, ignore: tuple[str, ...] | None = None) -> list[str]:
         """Returns the codes that lint looks for; `select` and `ignore` come from the command line."""
@@ -82,15 +80,13 @@ def _list_types() -> dict[str, click.ParamType[Any]]:
     """Returns the type of each value: the type of its option."""
     from vmapdbg.lint import CODES
 
-    codes, seconds = options.NamesType("code", CODES), options.SecondsType()
+    codes = options.NamesType("code", CODES)
     return {
         "target": click.Choice(list(TARGETS)),
         "patches": options.PatchesType(),
-        "timeout": seconds,
+        "timeout": options.SecondsType(),
         "select": codes,
         "ignore": codes,
-        "runs": click.IntRange(min=2),
-        "seconds": seconds,
     }
 
 

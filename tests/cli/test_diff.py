@@ -1,15 +1,14 @@
-"""`diff`, `graph` and `why` as they are typed, after a `show` and with a snippet named."""
+"""`diff`, `graph`, `why` and `report` as they are typed, after a `show` and with a snippet named."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from tool import ROOT, run_tool
+from tool import ROOT, run_command, run_tool, write
 
 LOST = str(ROOT / "samples" / "lost_range.py")
 UNCLOSED = str(ROOT / "samples" / "unclosed_range.py")
@@ -127,12 +126,67 @@ def test_a_before_that_hangs_or_dies_is_shown(tmp_path: Path) -> None:
 
 def test_saved_captures_are_compared_where_tinygrad_is_not_installed(captures: Path, tmp_path: Path) -> None:
     code = "import sys; sys.modules['tinygrad'] = None; from vmapdbg.commands.cli import main; main()"
-    command = [sys.executable, "-c", code, "diff", "without-ambient.json", "all.json"]
-    done = subprocess.run(
-        command, cwd=captures, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}, check=False
-    )
+    done = run_command(sys.executable, "-c", code, "diff", "without-ambient.json", "all.json", cwd=captures)
     assert done.returncode == 0, done.stderr
     assert "data0_6" in done.stdout
     done = run_tool("graph", str(captures / "all.json"), "-o", "all.json.dot", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "all.json.dot").read_text(encoding="utf-8").startswith("digraph")
+
+
+# *** times
+
+RUNS = "from tinygrad import Tensor\nx = Tensor.ones(64, 64).contiguous().realize()\ny = (x @ x).softmax().realize()\n"
+
+
+@pytest.mark.slow
+def test_the_kernels_of_both_sides_are_timed(tmp_path: Path) -> None:
+    (tmp_path / "old.py").write_text(RUNS, "utf-8")
+    (tmp_path / "new.py").write_text(RUNS.replace("softmax()", "softmax().contiguous().exp()"), "utf-8")
+    done = run_tool("diff", "old.py", "new.py", "--time", "--json", "-o", "change.html", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[0] == "vmapdbg: running old.py and new.py, 3 times each, in turns"
+    found = json.loads(done.stdout)
+    assert all(0 < found[side]["totals"]["seconds"] < 10 for side in ("before", "after"))
+    kernels = [
+        side["kernel"] for item in found["schedules"] for c in item["kernels"] for side in (*c["before"], *c["after"])
+    ]
+    assert {kernel["measured"]["runs"] for kernel in kernels} == {3}
+    assert "in kernels" in (tmp_path / "change.html").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_another_target_is_not_what_runs(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("from tinygrad import Tensor\nx = Tensor.ones(9).contiguous() + 1\n", "utf-8")
+    said = "vmapdbg: no kernel was timed: what ran is not the source for wgsl that is shown"
+    done = run_tool("diff", "net.py", "--time", "--target", "wgsl", cwd=tmp_path)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, said)
+    assert "time in kernels" not in done.stdout
+    done = run_tool("show", "net.py", "--time", "--target", "wgsl", cwd=tmp_path)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, said)
+    done = run_tool("show", "net.py", "--time", cwd=tmp_path)
+    assert "no kernel was timed" not in done.stderr
+
+
+# *** report
+
+
+def test_a_run_becomes_a_page(tmp_path: Path) -> None:
+    """The line of the fault has its code and its finding, and the kernel is there."""
+    write(tmp_path, Path(LOST).read_text("utf-8"), "lost.py")
+    broken = "all,-fuse-broadcast,-ambient-ranges"
+    done = run_tool("report", "lost.py", "-o", "one.html", "--patches", broken, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    page = (tmp_path / "one.html").read_text("utf-8")
+    row = next(part for part in page.split("<tr") if "reduce_index = " in part)
+    assert "VD101" in row
+    assert ">r_3_2_2_2<" in page
+
+
+@pytest.mark.slow
+def test_the_last_snippet_is_run_again(tmp_path: Path) -> None:
+    write(tmp_path, Path(LOST).read_text("utf-8"), "lost.py")
+    run_tool("report", "lost.py", "-o", "one.html", "--patches", "all,-ambient-ranges", cwd=tmp_path)
+    again = run_tool("report", "-o", "two.html", cwd=tmp_path)
+    assert "using lost.py, from the last show" in again.stderr
+    assert "reduce_index" in (tmp_path / "two.html").read_text("utf-8")
