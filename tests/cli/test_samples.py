@@ -48,7 +48,8 @@ def list_cases() -> Iterator[Any]:
 def check(expected: str, capture: dict[str, Any], printed: list[str]) -> None:
     kernels = [kernel for schedule in capture["schedules"] for kernel in schedule["kernels"]]
     word, _, rest = expected.partition(" ")
-    texts = re.findall(r'"([^"]*)"', rest)
+    name, texts = rest.partition(" ")[0], re.findall(r'"([^"]*)"', rest)
+    nodes = [node for schedule in capture["schedules"] for node in schedule["nodes"] if node["op"] == name]
     if word == "prints":
         assert any(line.endswith(texts[0]) for line in printed), f"{texts[0]!r} is not in {printed}"
     elif word == "kernels":
@@ -56,27 +57,19 @@ def check(expected: str, capture: dict[str, Any], printed: list[str]) -> None:
     elif word == "launches":
         assert [kernel["launches"] for kernel in kernels] == [int(n) for n in rest.split(",")]
     elif word == "kernel":
-        name = rest.split()[0]
         sources = [kernel["source"] for kernel in kernels if kernel["name"] == name]
         assert any(all(text in source for text in texts) for source in sources), sources or f"no kernel {name}"
     elif word == "local":
         assert max(kernel["local_bytes"] for kernel in kernels) == int(rest)
     elif word == "node":
-        nodes = [
-            node for schedule in capture["schedules"] for node in schedule["nodes"] if node["realized"] is not None
-        ]
-        found = [node["realized"] for node in nodes if node["op"] == rest.split()[0]]
+        found = [node["realized"] for node in nodes if node["realized"] is not None]
         assert any(each["reason"] == texts[0] and texts[1] in each["detail"] for each in found), found
     elif word == "unsplit":
-        nodes = [
-            node for schedule in capture["schedules"] for node in schedule["nodes"] if node["op"] == rest.split()[0]
-        ]
         assert any(node["unsplit"] and texts[0] in node["unsplit"]["detail"] for node in nodes), nodes
-    elif word == "error":
+    else:
+        assert word == "error", f"no such expectation: {expected}"
         assert capture["error"] is not None
         assert texts[0] in capture["error"]["message"]
-    else:
-        raise AssertionError(f"no such expectation: {expected}")
 
 
 @pytest.mark.parametrize(("sample", "patches", "expected"), list(list_cases()))

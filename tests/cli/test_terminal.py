@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tool import HANGS, ROOT, wait_until
+from tool import HANGS, ROOT, find_path, wait_until
 
 pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 
@@ -93,21 +93,20 @@ class Terminal:
 
 @contextlib.contextmanager
 def run_on_terminal(
-    *arguments: str, folder: Path, to_stdout: Path | None = Path(os.devnull), **variables: str
+    *arguments: str, folder: Path, to_stdout: Path = Path(os.devnull), **variables: str
 ) -> Iterator[Terminal]:
-    """Runs the tool with stdin and stderr on a terminal, stdout to a file, None: to the terminal, and its temporary
-    files in FOLDER/tmp. `variables` are added to the environment."""
+    """Runs the tool with stdin and stderr on a terminal, stdout to a file, and its temporary files in FOLDER/tmp.
+    `variables` are added to the environment."""
     (folder / "tmp").mkdir(exist_ok=True)
     master, slave = pty.openpty()
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    ours = {"PYTHONPATH": path, "TMPDIR": str(folder / "tmp"), "TERM": "xterm", "COLUMNS": "100"}
-    with contextlib.ExitStack() as stack:
+    ours = {"PYTHONPATH": find_path(), "TMPDIR": str(folder / "tmp"), "TERM": "xterm", "COLUMNS": "100"}
+    with to_stdout.open("wb") as stdout:
         process = subprocess.Popen(
             [sys.executable, "-c", START, *arguments],
             cwd=folder,
             env={**os.environ, **ours, **variables},
             stdin=slave,
-            stdout=slave if to_stdout is None else stack.enter_context(to_stdout.open("wb")),
+            stdout=stdout,
             stderr=slave,
             start_new_session=True,
         )

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from vmapdbg.commands.shared.settings import Settings, SettingsError, find_settings
+from vmapdbg.commands.shared.settings import Settings, find_settings
 from vmapdbg.install.patches import parse_patches
+from vmapdbg.model.failure import Failure
 
 ALL_KEYS = """
 [tool.vmapdbg]
@@ -77,7 +78,7 @@ WRONG = [
 @pytest.mark.parametrize(("line", "words"), WRONG, ids=[line for line, _ in WRONG])
 def test_a_mistake_is_one_line_that_says_where(line: str, words: str, tmp_path: Path) -> None:
     snippet = write(tmp_path, f"[tool.vmapdbg]\n{line}\n")
-    with pytest.raises(SettingsError) as raised:
+    with pytest.raises(Failure) as raised:
         find_settings(snippet)
     assert str(raised.value).startswith(f"{tmp_path / 'pyproject.toml'}: {words}")
     assert "\n" not in str(raised.value)
@@ -86,5 +87,5 @@ def test_a_mistake_is_one_line_that_says_where(line: str, words: str, tmp_path: 
 
 def test_a_table_that_is_none(tmp_path: Path) -> None:
     snippet = write(tmp_path, "[tool]\nvmapdbg = 3\n")
-    with pytest.raises(SettingsError, match=r"tool\.vmapdbg is a table"):
+    with pytest.raises(Failure, match=r"tool\.vmapdbg is a table"):
         find_settings(snippet)

@@ -21,10 +21,6 @@ from vmapdbg.model.failure import Failure
 _TABLE = "[tool.vmapdbg]"
 
 
-class SettingsError(Failure):
-    """A pyproject.toml cannot be read, or its table has an unknown key or a wrong value."""
-
-
 @dataclass(frozen=True)
 class Settings:
     """The values of the table, with the names of the options; None if the table does not have them."""
@@ -45,7 +41,7 @@ class Settings:
 
 
 def find_settings(snippet: str) -> Settings:
-    """Returns the settings for a snippet. Raises SettingsError."""
+    """Returns the settings for a snippet. Raises Failure."""
     return _find_for(Path(snippet).absolute().parent)
 
 
@@ -60,7 +56,7 @@ def _find_for(folder: Path) -> Settings:
 
 
 def _read_table(file: Path) -> Any:
-    """Returns the table of a file, None if it has none. Raises SettingsError."""
+    """Returns the table of a file, None if it has none. Raises Failure."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -73,7 +69,7 @@ def _read_table(file: Path) -> Any:
     try:
         return tomllib.loads(text).get("tool", {}).get("vmapdbg")
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{file}: {error}") from None
+        raise Failure(f"{file}: {error}") from None
 
 
 def _list_types() -> dict[str, click.ParamType[Any]]:
@@ -92,12 +88,12 @@ def _list_types() -> dict[str, click.ParamType[Any]]:
 
 def _build(table: Any, file: Path) -> Settings:
     if not isinstance(table, Mapping):
-        raise SettingsError(f"{file}: tool.vmapdbg is a table: {_TABLE}")
+        raise Failure(f"{file}: tool.vmapdbg is a table: {_TABLE}")
     types = _list_types()
     given: dict[str, Any] = {}
     for key, value in cast("Mapping[str, Any]", table).items():
         if key not in types:
-            raise SettingsError(f"{file}: unknown key {key!r} in {_TABLE}: choose from {', '.join(types)}")
+            raise Failure(f"{file}: unknown key {key!r} in {_TABLE}: choose from {', '.join(types)}")
         # a list is what an option takes with commas
         text = str(value)
         if isinstance(value, list):
@@ -105,5 +101,5 @@ def _build(table: Any, file: Path) -> Settings:
         try:
             given[key] = types[key].convert(text, None, None)
         except click.BadParameter as error:
-            raise SettingsError(f"{file}: {key} in {_TABLE}: {error.message}") from None
+            raise Failure(f"{file}: {key} in {_TABLE}: {error.message}") from None
     return Settings(**given)
