@@ -23,13 +23,6 @@ def print_to_text(show: Callable[[Console], None], width: int = 80, *, terminal:
     return file.getvalue()
 
 
-def print_on_terminal_of_environment(show: Callable[[Console], None], width: int = 80) -> str:
-    """What `show` prints on a terminal whose colours the environment (`NO_COLOR`, `TERM`) decides."""
-    file = io.StringIO()
-    show(Console(file=file, width=width, force_terminal=True))
-    return file.getvalue()
-
-
 def flatten(output: str) -> str:
     """The output with every fold undone, for sentences that may be folded anywhere."""
     return " ".join(output.split())

@@ -32,7 +32,5 @@ def test_an_index_is_that_of_numpy(name: str) -> None:
 @pytest.mark.parametrize("index", [True, (0, object()), [[0, 1], [True, 0]], (slice(0, object()),), (5,), ([],)])
 def test_some_names_are_not_followed(index: Any) -> None:
     assert choose(SHAPE, index) is None
-
-
-def test_a_size_that_is_not_a_number_is_not_followed() -> None:
+    # nor is a size that is not a number
     assert choose((2, object()), 0) is None

@@ -51,9 +51,7 @@ def test_a_contiguous_that_is_added_is_all_that_is_added() -> None:
     # what reads it reads something else, the rest is the same
     assert [(item.after.op, item.changed) for item in diff.nodes] == [("EXP2", ("src",))]
     assert [(item.before, item.after) for item in diff.same_nodes] == [(0, 0), (1, 1), (3, 4), (4, 5), (5, 6)]
-
-
-def test_a_contiguous_that_is_taken_out_is_all_that_is_gone() -> None:
+    # taken out, it is all that is gone
     assert list_lone(compare(STORED, PLAIN)) == (["CONTIGUOUS"], [])
 
 
@@ -86,15 +84,10 @@ def test_swapped_sources_are_a_change() -> None:
 
 
 def test_of_several_the_node_of_the_same_line_is_taken() -> None:
-    def build(first: str, line: str, other: str) -> tuple[Node, ...]:
-        return (
-            make_node(0, first),
-            make_node(1, "EXP2", src=(0,), line=line),
-            make_node(2, "EXP2", src=(0,), line=other),
-        )
-
-    before, after = build("BUFFER", "old.py:3", "old.py:9"), build("PARAM", "new.py:10", "new.py:4")
-    sides = make_schedule(nodes=before), make_schedule(nodes=after)
+    sides = []
+    for first, *lines in (("BUFFER", "old.py:3", "old.py:9"), ("PARAM", "new.py:10", "new.py:4")):
+        readers = (make_node(number, "EXP2", src=(0,), line=line) for number, line in enumerate(lines, 1))
+        sides.append(make_schedule(nodes=(make_node(0, first), *readers)))
     found = match_rest(*sides, match_nodes(*sides), {"old.py:3": "new.py:4", "old.py:9": "new.py:10"})
     assert found == {1: 2, 2: 1}
 
@@ -137,13 +130,9 @@ def test_lines_that_moved_are_the_same() -> None:
         "old.py:4": "new.py:5",
         "old.py:5": "new.py:6",
     }
-
-
-def test_another_line_is_not_an_edit() -> None:
+    # another line is not an edit
     assert match_lines("a\nfoo(bar)\nb", "a\n1 + 2\nb", ("o", "n")) == {"o:1": "n:1", "o:3": "n:3"}
-
-
-def test_edited_lines_do_not_cross() -> None:
+    # edited lines do not cross
     found = match_lines("first = call(1)\nsecond = other(2)", "second = other(20)\nfirst = call(10)", ("o", "n"))
     assert len(found) == 1
 

@@ -56,13 +56,10 @@ def shrink_first(fault: str) -> Plan:
     raise AssertionError(f"no program has {fault}")
 
 
-def test_what_fails_is_made_small() -> None:
+def test_what_fails_is_made_small_and_a_write_stays_while_the_written_value_is_a_result() -> None:
     small = shrink_first(".cumsum(")
     assert [".cumsum(" in step.text for step in small.steps] == [True]
     assert (len(small.inputs), len(small.results), small.ending) == (1, 1, "each")
-
-
-def test_a_write_stays_while_the_written_value_is_a_result() -> None:
     small = shrink_first(".assign(")
     assert ".assign(" in small.steps[-1].text
     assert small.steps[-1].args[0] in small.results
@@ -75,9 +72,7 @@ def test_finds_of_several_files_merge_by_cause(tmp_path: Path) -> None:
     (cause,) = (causes := merge(read_finds(tmp_path)))
     assert cause == "wrong output relu sum"
     assert len(causes[cause][0].source) < len(causes[cause][1].source)
-
-
-def test_a_crash_is_known_by_where_it_is() -> None:
+    # a crash is known by where it is
     assert name_cause("crash", "crash KeyError a.py:f", "", "v1 = x.sum()") == "crash KeyError a.py:f"
 
 

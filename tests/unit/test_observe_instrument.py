@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import sys
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -45,37 +47,16 @@ pm = PatternMatcher([
 """
 
 
-class Thing:
-    def __init__(self, **attributes: Any) -> None:
-        vars(self).update(attributes)
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-
-
 def load(name: str, answers: list[Any] | None = None) -> dict[str, Any]:
     def returned(line: int, answer: Any) -> Any:
         if answers is not None:
             answers.append((read_decision(sys._getframe(1), line), answer))
         return answer
 
-    scope: dict[str, Any] = {RETURNED: returned, "PatternMatcher": list}
-    for missing in ("UPat", "Ops", "GroupOp"):
-        scope[missing] = Missing()
+    missing = dict.fromkeys(("UPat", "Ops", "GroupOp"), MagicMock())
+    scope: dict[str, Any] = {RETURNED: returned, "PatternMatcher": list, **missing}
     exec(compile(instrument(SOURCE, name), name, "exec"), scope)
     return scope
-
-
-class Missing:
-    def __getattr__(self, name: str) -> Any:
-        return self
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self
-
-    def __sub__(self, other: Any) -> Any:
-        return self
 
 
 def test_deciding_functions_are_chosen_by_what_they_do() -> None:
@@ -101,12 +82,12 @@ def test_a_rewritten_function_keeps_the_values_of_its_tests() -> None:
             seen.append((key, read_decision(frame, frame.f_lineno)))
             super().__setitem__(key, value)
 
-    context = Thing(realize_map=Map())
+    context = SimpleNamespace(realize_map=Map())
     nodes = [
-        Thing(name="a", hidden=True),
-        Thing(name="b", hidden=False, users=[1, 2, 3]),
-        Thing(name="c", hidden=False, users=[1], forced=True, why=Thing(text="because")),
-        Thing(name="d", hidden=False, users=[1], forced=False),
+        SimpleNamespace(name="a", hidden=True),
+        SimpleNamespace(name="b", hidden=False, users=[1, 2, 3]),
+        SimpleNamespace(name="c", hidden=False, users=[1], forced=True, why=SimpleNamespace(text="because")),
+        SimpleNamespace(name="d", hidden=False, users=[1], forced=False),
     ]
     scope["walk"](context, nodes, 2)
     assert context.realize_map == {"b": [1, 2, 3], "c": None}
@@ -129,8 +110,8 @@ def test_a_part_that_was_not_evaluated_has_no_value() -> None:
             held.append({k: v for k, v in frame.f_locals.items() if k.startswith("_vmapdbg")})
             return 0
 
-    shown = Thing(name="a", hidden=0, users=Users())
-    scope["walk"](Thing(realize_map={}), [shown, Thing(name="b", hidden=1), shown], 2)
+    shown = SimpleNamespace(name="a", hidden=0, users=Users())
+    scope["walk"](SimpleNamespace(realize_map={}), [shown, SimpleNamespace(name="b", hidden=1), shown], 2)
     assert [values["_vmapdbg_5_0"] for values in held] == [0, 0]
     assert all(values["_vmapdbg_5_1"] is shown.users for values in held)
 
@@ -138,13 +119,13 @@ def test_a_part_that_was_not_evaluated_has_no_value() -> None:
 @pytest.mark.parametrize(
     ("thing", "answer", "line", "holds"),
     [
-        (Thing(size=5, removable=True), None, 10, [True]),
-        (Thing(size=2, removable=False), None, 12, [False, True]),
-        (Thing(size=2, removable=True), "narrowed", 14, [False, False, True]),
-        (Thing(size=1, removable=True), None, 14, [False, False, False]),
+        (SimpleNamespace(size=5, removable=True), None, 10, [True]),
+        (SimpleNamespace(size=2, removable=False), None, 12, [False, True]),
+        (SimpleNamespace(size=2, removable=True), "narrowed", 14, [False, False, True]),
+        (SimpleNamespace(size=1, removable=True), None, 14, [False, False, False]),
     ],
 )
-def test_each_answer_of_a_rule_is_seen(thing: Thing, answer: Any, line: int, holds: list[bool]) -> None:
+def test_each_answer_of_a_rule_is_seen(thing: SimpleNamespace, answer: Any, line: int, holds: list[bool]) -> None:
     answers: list[Any] = []
     assert load("answers.py", answers)["drop"](thing) == answer
     ((decision, said),) = answers
@@ -154,9 +135,9 @@ def test_each_answer_of_a_rule_is_seen(thing: Thing, answer: Any, line: int, hol
 def test_makers_are_looked_at_only_where_they_make_something() -> None:
     answers: list[Any] = []
     scope = load("makers.py", answers)
-    assert scope["limit"](None, Thing(size=2)) is None
+    assert scope["limit"](None, SimpleNamespace(size=2)) is None
     assert answers == []
-    assert scope["limit"](None, Thing(size=9, bufferize=lambda: "made")) == "made"
+    assert scope["limit"](None, SimpleNamespace(size=9, bufferize=lambda: "made")) == "made"
     assert [said for _, said in answers] == ["made"]
 
 
@@ -167,7 +148,7 @@ def test_lines_stay() -> None:
     places = {(n.id, n.lineno) for n in ast.walk(rewritten) if isinstance(n, ast.Name)}
     assert {(n.id, n.lineno) for n in names} <= places
     with pytest.raises(AttributeError) as raised:
-        load("lines.py")["drop"](Thing())
+        load("lines.py")["drop"](SimpleNamespace())
     assert raised.traceback[-1].lineno == 9
 
 

@@ -56,9 +56,7 @@ def test_equal_kernels_are_one_and_count_together() -> None:
     assert (first.kernel.name, first.after.launches, first.after.ops, first.after.bytes) == ("r_64", 5, 2700, 300)
     assert [(place.schedule, place.position) for place in first.places] == [(0, 0), (0, 2), (1, 0)]
     assert (second.kernel.name, second.after.ops, list(second.lines)) == ("E_64", 50, ["net.py:3", "net.py:9"])
-
-
-def test_kernels_of_one_name_and_two_programs_are_two() -> None:
+    # kernels of one name and two programs are two
     other = replace(MATMUL, key="cc")
     assert len(group_kernels(View.of_one(make_capture(make_schedule(kernels=(MATMUL, other)))))) == 2
 
@@ -222,9 +220,8 @@ def test_only_the_selection_is_printed_and_its_source_is_not_folded() -> None:
     capture = replace(capture, schedules=(first,))
 
     def show(asked: str) -> str:
-        return print_to_text(
-            lambda console: print_capture(capture, console, selected=select_kernels(View.of_one(capture), asked, None))
-        )
+        selected = select_kernels(View.of_one(capture), asked, None)
+        return print_to_text(lambda console: print_capture(capture, console, selected=selected))
 
     shown = show("r_64")
     assert source in shown.splitlines()

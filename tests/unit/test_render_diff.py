@@ -24,7 +24,7 @@ from captures import (
 from diff_captures import diff_pair, draw_capture, mutate_capture
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rendered import COLOUR, assert_same_but_coloured, flatten, print_on_terminal_of_environment, print_to_text
+from rendered import assert_same_but_coloured, flatten, print_to_text
 from rich.cells import cell_len
 
 from vmapdbg.diff.captures import diff_captures
@@ -107,11 +107,6 @@ def test_no_line_is_wider_than_the_page(name: str, width: int, options: dict[str
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_terminal_gets_the_same_text_with_colours(name: str, width: int) -> None:
     assert_same_but_coloured(render(DIFFS[name], width, terminal=True), render(DIFFS[name], width))
-
-
-def test_no_color_turns_the_colours_off_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert not COLOUR.search(print_on_terminal_of_environment(lambda console: print_diff(DIFFS["real"], console)))
 
 
 @settings(max_examples=40, deadline=None)
@@ -203,24 +198,20 @@ def test_text_of_the_user_is_neither_markup_nor_an_escape() -> None:
 
 
 def test_the_same_change_of_a_second_schedule_is_one_line() -> None:
-    before, after = lost_range(fixed=False), lost_range()
-    sides = [
-        replace(side, schedules=tuple(replace(side.schedules[0], index=i) for i in range(3)))
-        for side in (before, after)
-    ]
+    sides = []
+    for fixed in (False, True):
+        (schedule,) = lost_range(fixed=fixed).schedules
+        sides.append(make_capture(*(replace(schedule, index=i) for i in range(3))))
     output = render(diff_pair(sides))
     assert "~ schedules 1, 2  the changes of schedule 0 again" in output
     assert output.count("Source") == 1
 
 
 def test_a_long_list_of_nodes_is_cut_with_a_line_that_says_so() -> None:
-    before, after = long_graph(), long_graph()
-    nodes = tuple(
-        replace(node, in_ranges=(f"(r0*{node.id})",), out_ranges=("r0",)) if node.id % 2 else node
-        for node in after.schedules[0].nodes
-    )
-    after = replace(after, schedules=(replace(after.schedules[0], nodes=nodes),))
-    diff = diff_captures(before, after)
+    (schedule,) = long_graph().schedules
+    nodes = list(schedule.nodes)
+    nodes[1::2] = [replace(node, in_ranges=(f"(r0*{node.id})",), out_ranges=("r0",)) for node in nodes[1::2]]
+    diff = diff_captures(make_capture(schedule), make_capture(replace(schedule, nodes=tuple(nodes))))
     assert "more rows not shown: --all shows them" in render(diff)
     assert "more rows not shown" not in render(diff, show_all=True)
 

@@ -24,14 +24,7 @@ from captures import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rendered import (
-    COLOUR,
-    assert_same_but_coloured,
-    flatten,
-    print_on_terminal_of_environment,
-    print_to_text,
-    remove_colours,
-)
+from rendered import COLOUR, assert_same_but_coloured, flatten, print_to_text, remove_colours
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -42,6 +35,8 @@ from vmapdbg.page.sections import SECTIONS
 from vmapdbg.page.text.run import print_capture, print_patches
 
 WIDTHS = (60, 80, 200)
+# the nodes of the rows of a range map
+NUMBERS = re.compile(r"^ +(\d+)  [A-Z_]+ ", re.MULTILINE)
 CAPTURES = {
     "lost": lost_range(fixed=False),
     "fixed": lost_range(),
@@ -85,7 +80,9 @@ def test_a_terminal_gets_the_same_text_with_colours(name: str, width: int) -> No
 
 def test_no_color_turns_the_colours_off_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not COLOUR.search(print_on_terminal_of_environment(lambda console: print_capture(lost_range(), console)))
+    file = io.StringIO()
+    print_capture(lost_range(), Console(file=file, width=80, force_terminal=True))
+    assert not COLOUR.search(file.getvalue())
 
 
 def test_the_same_capture_prints_the_same_twice() -> None:
@@ -133,12 +130,9 @@ def test_an_open_outer_range_is_lost_like_a_loop() -> None:
     )
     output = render(make_capture(schedule))
     assert "ambient rm1 is NOT closed: all 3 iterations" in flatten(output)
-
-
-def test_the_alarm_uses_vmap_map_when_the_node_is_not_in_the_graph() -> None:
-    schedule = make_schedule(
-        vmap_map=(VmapEntry(9, ("rm1",)),), bufferizes=(Bufferize(9, ("r2",), (), 2, 16, "GLOBAL", "kept", ""),)
-    )
+    # a node that is not in the graph has its ranges in vmap_map
+    buffer = Bufferize(9, ("r2",), (), 2, 16, "GLOBAL", "kept", "")
+    schedule = make_schedule(vmap_map=(VmapEntry(9, ("rm1",)),), bufferizes=(buffer,))
     assert "ambient rm1 is NOT closed" in render(make_capture(schedule))
 
 
@@ -149,11 +143,8 @@ def test_the_range_map_says_op_shape_ranges_ambient_decision_and_line() -> None:
     assert "realized, ending-ranges: r1 of REDUCE_AXIS 23 ends below it" in rows
     assert "vmap LOOP rm1=3" in rows
     assert re.search(r"REDUCE +r1=2  r3=2  r4=2", rows)
-
-
-def test_the_range_map_goes_from_outputs_to_inputs() -> None:
-    ids = re.findall(r"^ +(\d+)  [A-Z_]+ ", section(render(lost_range()), "Range map"), re.M)
-    assert ids == ["24", "23", "22", "21", "20", "18", "11", "10", "8", "7", "6", "5", "4", "3", "2"]
+    # from outputs to inputs
+    assert NUMBERS.findall(rows) == ["24", "23", "22", "21", "20", "18", "11", "10", "8", "7", "6", "5", "4", "3", "2"]
 
 
 def test_at_60_columns_the_shape_moves_below_and_nothing_is_lost() -> None:
@@ -182,15 +173,12 @@ def test_an_endless_range_expression_is_folded_and_not_cut() -> None:
 
 def test_a_long_graph_is_cut_to_what_matters_with_the_right_count() -> None:
     rows = section(render(long_graph(300)), "Range map")
-    assert re.findall(r"^ +(\d+)  [A-Z_]+ ", rows, re.M) == ["250", "200", "150", "100", "50"]
+    assert NUMBERS.findall(rows) == ["250", "200", "150", "100", "50"]
     assert "5 of 300 nodes" in rows
     assert "... 295 more not shown: --all shows them" in rows
     assert "realized, consumers-disagree, only axis 0 (LOCAL): ADD 101 and ADD 102" in flatten(rows)
-
-
-def test_all_shows_every_node() -> None:
     rows = section(render(long_graph(300), show_all=True), "Range map")
-    assert len(re.findall(r"^ +(\d+)  [A-Z_]+ ", rows, re.M)) == 300
+    assert len(NUMBERS.findall(rows)) == 300
     assert "not shown" not in rows
 
 
@@ -203,7 +191,7 @@ def test_a_long_graph_keeps_scope_borders_and_nodes_where_scopes_meet() -> None:
         make_node(33, "MUL", src=(30, 32), ranges=("r0",), ambient=("rm1", "rm2")),
     ]
     rows = section(render(make_capture(make_schedule(nodes=tuple(nodes)))), "Range map")
-    assert re.findall(r"^ +(\d+)  [A-Z_]+ ", rows, re.M) == ["33", "31", "30"]
+    assert NUMBERS.findall(rows) == ["33", "31", "30"]
     assert "rm1*, rm2*" in rows
     assert "30 more not shown" in rows
 
@@ -217,7 +205,7 @@ def test_constants_and_devices_are_noise_and_inputs_are_not() -> None:
         make_node(4, "MUL", (2,), src=(3, 2), ranges=("r0",)),
     )
     rows = section(render(make_capture(make_schedule(nodes=nodes))), "Range map")
-    assert re.findall(r"^ +(\d+)  [A-Z_]+ ", rows, re.M) == ["4", "3"]
+    assert NUMBERS.findall(rows) == ["4", "3"]
 
 
 def test_vmap_map_puts_nodes_with_the_same_ranges_in_one_line() -> None:
@@ -285,9 +273,7 @@ def test_kernels_that_only_move_data_are_compared_by_bytes() -> None:
     rows = section(render(make_capture(make_schedule(kernels=kernels))), "Kernels")
     assert "25%" in rows
     assert "100%" in rows
-
-
-def test_symbolic_and_missing_launch_dimensions_are_printed() -> None:
+    # symbolic and missing launch dimensions
     kernel = make_kernel("r_n", global_size=("n", 4), local_size=None, executed_ops=0, bytes=0)
     assert "global nx4, local -" in render(make_capture(make_schedule(kernels=(kernel,))))
 
@@ -363,9 +349,6 @@ def test_a_failed_snippet_shows_its_error_with_or_without_schedules() -> None:
     assert "the snippet failed" in after
     assert "E_4" in after
     assert "no schedule" not in after
-
-
-def test_a_snippet_without_tensors_gets_a_clear_line() -> None:
     assert "no schedule: the snippet computed no tensor" in render(make_capture())
 
 
@@ -374,9 +357,7 @@ def test_repeated_schedules_get_one_line() -> None:
     assert re.findall(r"^== schedule (\d)", output, re.M) == ["0", "3"]
     assert "-- schedule 1  0 kernels + 1 copy  (only copies; --schedule 1)\n" in output
     assert "-- schedule 6  1 kernel  (the kernels of schedule 0 again; --schedule 6)\n" in output
-
-
-def test_few_schedules_one_schedule_and_all_schedules_are_shown_whole() -> None:
+    # few schedules, one schedule and all schedules are shown whole
     heading = re.compile(r"^== schedule (\d)", re.M)
     assert heading.findall(render(many_schedules(4))) == ["0", "1", "2", "3"]
     assert heading.findall(render(many_schedules(7), schedule="all")) == list("0123456")
@@ -440,13 +421,9 @@ def test_no_string_of_the_user_breaks_the_output(one: str, two: str, three: str,
     kernel = make_kernel(three, two, target="c", lines=(one, two))
     bufferize = Bufferize(1, (one,), (two,), 2, 16, "GLOBAL", "kept", three)
     axis_type: Any = three
-    capture = make_capture(
-        make_schedule(
-            nodes=(node,), kernels=(kernel,), bufferizes=(bufferize,), ranges=(Range(one, two, axis_type, True),)
-        ),
-        error=SnippetError(one, two, three),
-        snippet=three,
-    )
+    ranges = (Range(one, two, axis_type, True),)
+    schedule = make_schedule(nodes=(node,), kernels=(kernel,), bufferizes=(bufferize,), ranges=ranges)
+    capture = make_capture(schedule, error=SnippetError(one, two, three), snippet=three)
     output = render(capture, width, show_all=show_all)
     assert all(cell_len(line) <= width for line in output.split("\n"))
     output.encode("utf-8")

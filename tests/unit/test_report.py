@@ -12,11 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captures import failed_snippet, long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule
+from captures import (
+    OLD,
+    failed_snippet,
+    long_graph,
+    lost_range,
+    make_capture,
+    make_kernel,
+    make_node,
+    make_schedule,
+    sum_and_add,
+)
 from click.testing import CliRunner
 
 from vmapdbg.commands.cli import main
-from vmapdbg.model.capture import Access, BufferArg, Capture, Finding, Measured, Realized, Reason, SnippetError
+from vmapdbg.model.capture import Access, BufferArg, Capture, Finding, Measured, Realized, SnippetError
 from vmapdbg.model.store import save_capture
 from vmapdbg.page.format import list_places
 from vmapdbg.page.html.page import render_report
@@ -61,22 +71,24 @@ def read_data(page: str) -> dict[str, Any]:
 
 def make_program(**changes: Any) -> Capture:
     """Two kernels of two lines; the second reads the buffer that the first writes."""
-    source = "void r_64(float* data0, float* data1) {\n  data0[0] = 1;\n}\n"
-    access = Access("data0", "store", "GLOBAL", 8, 0, 7, "0", None, 2, (), 8, 8, None)
+    capture = sum_and_add("net.py", 3, "1", 900)
+    (schedule,) = capture.schedules
+    first, second = schedule.kernels
+    access = Access("data0", "store", "GLOBAL", 8, 0, 7, "0", None, 3, (), 8, 8, None)
     written = BufferArg("data0", 8, "float", "write"), BufferArg("data1", 8, "float", "read")
-    first = make_kernel("r_64", source, key="aa", nodes=(2, 3), outputs=(3,), lines=("net.py:3",), executed_ops=900)
     first = replace(first, buffers=written, accesses=(access,), bytes=100)
-    second = make_kernel("E_64", key="bb", nodes=(5,), outputs=(5,), lines=("net.py:4",), executed_ops=100, bytes=300)
-    why = Realized((0,), "ending-ranges", "", (Reason("ending-ranges"),))
-    nodes = (
-        make_node(2, "MUL", line="net.py:3"),
-        make_node(3, "REDUCE", src=(2,), line="net.py:3", realized=why),
-        make_node(5, "ADD", src=(3,), line="net.py:4"),
-    )
-    return make_capture(make_schedule(nodes=nodes, kernels=(first, second)), snippet="net.py", **changes)
+    return replace(capture, schedules=(replace(schedule, kernels=(first, second)),), **changes)
 
 
-SOURCE = SourceFile("net.py", "import tinygrad\n\nx = (a * b).sum()\ny = x + 1\n")
+def with_second(**changes: Any) -> Capture:
+    """The program with a change of its second kernel."""
+    capture = make_program()
+    (schedule,) = capture.schedules
+    first, second = schedule.kernels
+    return replace(capture, schedules=(replace(schedule, kernels=(first, replace(second, **changes))),))
+
+
+SOURCE = SourceFile("net.py", OLD)
 
 
 def test_page_loads_nothing_and_runs_only_its_own_script() -> None:
@@ -125,11 +137,8 @@ def test_lines_kernels_and_nodes_are_linked() -> None:
     data, page = read_data(text), Page(text)
     assert [line[0] for line in data["lines"]] == ["net.py:3", "net.py:4"]
     assert [(kernel[0], kernel[1]) for kernel in data["kernels"]] == [("r_64", [0]), ("E_64", [1])]
-    assert {key: (node[1], node[2]) for key, node in data["nodes"].items()} == {
-        "0:2": (0, [0]),
-        "0:3": (0, [0]),
-        "0:5": (1, [1]),
-    }
+    nodes = {key: (node[1], node[2]) for key, node in data["nodes"].items()}
+    assert nodes == {"0:2": (0, [0]), "0:3": (0, [0]), "0:5": (1, [1])}
     assert {"0", "1"} == {row["data-line"] for row in page.find("tr", **{"class": "has"})}
     boxes = [a for tag, a in page.elements if tag == "g" and "box" in (a.get("class") or "").split()]
     assert {box.get("data-kernels") or box.get("data-node") for box in boxes} == {"0", "1", "0:3", "0:5"}
@@ -171,7 +180,7 @@ def test_why_is_that_of_the_command() -> None:
 
 
 def test_findings_stand_at_line_kernel_and_on_top() -> None:
-    finding = Finding("VD101", "r_64", 3, "net.py:3", "the last one wins", 0, 0, 2, "close it")
+    finding = Finding("VD101", "r_64", 3, "net.py:3", "the last one wins", 0, 0, 3, "close it")
     text = render(make_program(findings=(finding,)), SOURCE)
     assert text.count("the last one wins") == 3
     assert '<b class="code-mark">VD101</b>' in text[text.index("data0[0] = ") :]
@@ -188,10 +197,7 @@ def test_equal_kernels_are_one() -> None:
 
 
 def test_times_are_shown_where_they_were_measured() -> None:
-    capture = make_program()
-    schedule = capture.schedules[0]
-    timed = replace(schedule.kernels[1], measured=Measured(2, 3e-6, 3e-6, 4e-6))
-    text = render(replace(capture, schedules=(replace(schedule, kernels=(schedule.kernels[0], timed)),)), SOURCE)
+    text = render(with_second(measured=Measured(2, 3e-6, 3e-6, 4e-6)), SOURCE)
     assert "longest first" in text
     assert "3.00 us" in text
     assert read_data(text)["kernels"][0][0] == "E_64"
@@ -199,10 +205,7 @@ def test_times_are_shown_where_they_were_measured() -> None:
 
 
 def test_the_predicted_time_is_a_column_next_to_the_measured_time_and_in_the_kernel() -> None:
-    capture = make_program()
-    schedule = capture.schedules[0]
-    timed = replace(schedule.kernels[1], measured=Measured(2, 3e-6, 3e-6, 4e-6), predicted=2.5e-6)
-    page = Page(render(replace(capture, schedules=(replace(schedule, kernels=(schedule.kernels[0], timed)),)), SOURCE))
+    page = Page(render(with_second(measured=Measured(2, 3e-6, 3e-6, 4e-6), predicted=2.5e-6), SOURCE))
     # the title and two kernels; only one was timed
     assert len(page.find("span", **{"class": "num predicted"})) == 3
     assert "3.00 us, median of 2 launches (predicted 2.50 us)" in page.text
@@ -253,6 +256,7 @@ def view_file(file: SourceFile) -> SourceView:
 
 
 def test_lines_that_a_file_no_longer_has_are_kept() -> None:
+    assert list_places(make_program()) == ["net.py:3", "net.py:4"]
     view = view_file(SourceFile("net.py", "one line\n"))
     assert [note.line for note in view.unplaced] == ["net.py:3", "net.py:4"]
 
@@ -267,10 +271,6 @@ def test_lines_of_source_stay_as_they_are(text: str) -> None:
     """Line numbers are Python's: only its own ends of lines cut."""
     plain = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     assert ["".join(part for _, part in line) for line in split_code(text, "python")] == plain
-
-
-def test_every_line_that_is_named_is_known() -> None:
-    assert list_places(make_program()) == ["net.py:3", "net.py:4"]
 
 
 # *** the command
@@ -290,10 +290,8 @@ def test_a_saved_capture_is_written_as_a_page(tmp_path: Path) -> None:
 
 
 def test_a_kernel_without_a_program_says_so() -> None:
-    capture = make_program()
-    schedule = capture.schedules[0]
-    failed = replace(schedule.kernels[1], name="", source="", failed=SnippetError("KeyError", "dtypes.double", None))
-    text = render(replace(capture, schedules=(replace(schedule, kernels=(schedule.kernels[0], failed)),)), SOURCE)
+    failed = SnippetError("KeyError", "dtypes.double", None)
+    text = render(with_second(name="", source="", failed=failed), SOURCE)
     assert "tinygrad makes no program of it: dtypes.double" in text
     assert "(no program)" in text
 

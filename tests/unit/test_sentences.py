@@ -14,6 +14,7 @@ from vmapdbg.model.vocabulary import Rule
 from vmapdbg.page.sentences import Names, fill_sentences, say_all, say_reason
 
 FUSED = {"kernels": 1, "stock_kernels": 2}
+STORED = {"evaluations": 4096, "elements": 64, "bytes": 256, "ns": 2500.0, "stock_ns": 80000.0, "target": "Clang"}
 DECIDED = Decision(
     "schedule/indexing.py",
     278,
@@ -76,34 +77,11 @@ SENTENCES = [
         "not tried: it is in a part of 2,100 nodes, and parts of 1,500 nodes are tried in one graph",
     ),
     (
-        Reason(
-            "stored-once",
-            numbers={
-                "evaluations": 4096,
-                "elements": 64,
-                "kernels": 2,
-                "bytes": 256,
-                "ns": 2500.0,
-                "stock_ns": 80000.0,
-                "target": "Clang",
-            },
-        ),
+        Reason("stored-once", numbers={**STORED, "kernels": 2}),
         "computed 4,096 times for 64 elements in 2 kernels: stored once, predicted 80.0 -> 2.5 us on Clang",
     ),
     (
-        Reason(
-            "over-memory",
-            numbers={
-                "evaluations": 4096,
-                "elements": 64,
-                "kernels": 1,
-                "bytes": 256,
-                "limit": 128,
-                "ns": 2500.0,
-                "stock_ns": 80000.0,
-                "target": "Clang",
-            },
-        ),
+        Reason("over-memory", numbers={**STORED, "kernels": 1, "limit": 128}),
         "computed 4,096 times for 64 elements; stored once, predicted 80.0 -> 2.5 us on Clang, but its 256 bytes are"
         " more than is left of the 128 for such buffers",
     ),
@@ -191,18 +169,15 @@ def test_rule_of_a_newer_version_is_named() -> None:
     """A saved capture of a newer vmapdbg is read: what it does not know it names, with its operands."""
     newer = replace(Reason("output", (1,), ("r4",), {"steps": 3}), rule="of-tomorrow")  # type: ignore[arg-type]
     assert say_reason(newer, NAMES) == "of-tomorrow (MUL 1, r4, steps 3)"
-
-
-def test_a_rule_without_its_operands_does_not_crash() -> None:
+    # nor does a rule without its operands crash
     assert say_reason(Reason("source-of"), NAMES) == "source-of"
     assert say_reason(Reason("more-work", numbers={"ops": 3}), NAMES) == "more-work (ops 3)"
 
 
 def test_reasons_of_one_node_are_one_sentence_the_refusal_first() -> None:
     refused = Reason("not-settled", numbers={"attempts": 7})
-    assert say_all([refused, Reason("ending-ranges", (4,), ("r1",))], NAMES) == (
-        "not settled after 7 attempts; r1 ends at EXPAND 4"
-    )
+    said = say_all([refused, Reason("ending-ranges", (4,), ("r1",))], NAMES)
+    assert said == "not settled after 7 attempts; r1 ends at EXPAND 4"
 
 
 def with_reasons(capture: Capture) -> Capture:
@@ -220,9 +195,7 @@ def test_sentences_are_added_to_the_reasons() -> None:
     details = [node.realized.detail for node in schedule.nodes if node.op == "ADD" and node.realized is not None]
     assert details == ["r1 ends at EXPAND 20"]
     assert {item.reason for item in schedule.bufferizes} == {"its value reads 4 buffers, more than 3"}
-
-
-def test_older_capture_keeps_the_sentences_that_it_has() -> None:
+    # an older capture keeps the sentences that it has
     capture = captures.lost_range()
     assert fill_sentences(capture) == capture
 
