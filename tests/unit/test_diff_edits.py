@@ -88,7 +88,8 @@ def test_of_several_the_node_of_the_same_line_is_taken() -> None:
     for first, *lines in (("BUFFER", "old.py:3", "old.py:9"), ("PARAM", "new.py:10", "new.py:4")):
         readers = (make_node(number, "EXP2", src=(0,), line=line) for number, line in enumerate(lines, 1))
         sides.append(make_schedule(nodes=(make_node(0, first), *readers)))
-    found = match_rest(*sides, match_nodes(*sides), {"old.py:3": "new.py:4", "old.py:9": "new.py:10"})
+    before, after = sides
+    found = match_rest(before, after, match_nodes(before, after), {"old.py:3": "new.py:4", "old.py:9": "new.py:10"})
     assert found == {1: 2, 2: 1}
 
 
