@@ -106,7 +106,7 @@ class Searcher(Generic[T]):
     def find_smallest(self: Searcher[str], make: Transform[str], matters: Callable[[str], bool]) -> FoundSets:
         """Tries subsets by size, the smallest first. Halves if the subsets of a size exceed the budget."""
         for size in range(len(self.given) + 1):
-            parts = [frozenset(part) for part in combinations(sorted(self.given), size)]
+            parts = list(map(frozenset, combinations(sorted(self.given), size)))
             made = list(map(make, parts))
             if self._exceeds_budget(made):
                 part, _ = self.find_minimal(make, matters)
@@ -135,7 +135,7 @@ class Searcher(Generic[T]):
         while len(part) > 1:
             cuts = [i * len(part) // pieces for i in range(pieces + 1)]
             chunks = [frozenset(sorted(part)[first:end]) for first, end in pairwise(cuts)]
-            smaller: list[frozenset[T]] = [*chunks, *(part.difference(chunk) for chunk in chunks)]
+            smaller: list[frozenset[T]] = [*chunks, *(map(part.difference, chunks))]
             smaller = [s for s in dict.fromkeys(smaller) if s and s != part]
             made = list(map(make, smaller))
             if is_limited and self._exceeds_budget(made):

@@ -65,7 +65,7 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
 
         def ask(sets: Sequence[Patches]) -> list[str]:
             runs = run_many([replace(job, patches=patches, values=True) for patches in sets], count)
-            return [outcomes.sort_in(run) for run in runs]
+            return list(map(outcomes.sort_in, runs))
 
         search = search_patches(job.patches, ask, budget)
     reduced = None
@@ -165,7 +165,7 @@ def shows_fault(file: Path, job: Job, other: Job | None, kind: str, end: str) ->
     runs = run_many(chosen)
     if other is not None:
         outcomes = Outcomes(kind, jobs.findings_of)
-        return len({outcomes.sort_in(run) for run in runs}) > 1
+        return len(set(map(outcomes.sort_in, runs))) > 1
     new_end = describe_end(runs[0])
     if end != RUNS_WELL or new_end != RUNS_WELL:
         return new_end.partition(":")[0] == end.partition(":")[0]
@@ -217,7 +217,7 @@ class DecisionRunner:
 
     def ask(self, sets: Sequence[Choices]) -> list[str]:
         """Returns the name of the outcome of each set."""
-        return [self.outcomes.sort_in(run) for run in self.run(sets)]
+        return list(map(self.outcomes.sort_in, self.run(sets)))
 
     def run_reference(self, job: Job) -> Run:
         """Runs the job whose outcome is right, twice. Raises Failure if it fails or its two runs differ."""

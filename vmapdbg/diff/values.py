@@ -103,7 +103,7 @@ def _make_tolerance(before: Output, after: Output, terms: int) -> Tolerance:
 
 
 def _read_sample(output: Output) -> list[float]:
-    return [float(value) for value in output.sample]
+    return list(map(float, output.sample))
 
 
 def _compare_elements(found: ValueDiff, before: Output, after: Output, tolerance: Tolerance) -> ValueDiff:

@@ -121,7 +121,7 @@ def check_version(version: str | None, name: str) -> None:
     """Raises TreeError if a version is too old to be observed."""
     if version is None:
         return
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if numbers < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise TreeError(f"tinygrad {version} ({name}) is too old: vmapdbg observes {oldest} and later")

@@ -144,7 +144,7 @@ def _say_disagreement(reason: Reason, names: Names) -> str:
 
 
 def _say_not_shared(reason: Reason, names: Names) -> str:
-    labels = [names.label(node) for node in reason.nodes[:MOST_NAMED]]
+    labels = list(map(names.label, reason.nodes[:MOST_NAMED]))
     return f"{_say_axis(reason, names)}: {', '.join(labels)} do not share one loop over {names.range(reason.ranges[0])}"
 
 

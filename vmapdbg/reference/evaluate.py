@@ -168,7 +168,7 @@ class Evaluator:
     def _shorten(self, slot: int, shortcut: Product | Windows) -> RangedArray | None:
         """Returns the value of a node by its shortcut. If that is not possible, computes the skipped nodes, the deepest
         first, and returns None."""
-        value = shortcut.compute(self.graph, slot, [self._value(source) for source in shortcut.sources])
+        value = shortcut.compute(self.graph, slot, list(map(self._value, shortcut.sources)))
         if value is None:
             for inner in reversed(shortcut.skipped):
                 self._check_room(inner)
@@ -180,7 +180,7 @@ class Evaluator:
         return value
 
     def _calculate(self, slot: int, node: OpNode) -> RangedArray:
-        spread, ranges = align([self._value(source) for source in node.src])
+        spread, ranges = align(list(map(self._value, node.src)))
         numbers = [self._carry(slot, node, i, value) for i, value in enumerate(spread)]
         result, undefined = compute(node.op, numbers)
         value = RangedArray(self.rounding.finish(slot, node, result), ranges).mark(undefined)
@@ -208,7 +208,7 @@ class Evaluator:
             return join_shards(source, node.arg, DEVICES, self.graph.ranges[DEVICES])
         if node.op == "shard":
             return source.take_step(DEVICES, node.arg)
-        return self._move(node, source, [self._value(number) for number in node.src[1:]])
+        return self._move(node, source, list(map(self._value, node.src[1:])))
 
     def _move(self, node: OpNode, source: RangedArray, numbers: Sequence[RangedArray]) -> RangedArray:
         """Applies a movement op, step by step if its numbers depend on a step range."""

@@ -90,7 +90,7 @@ class LoopEvaluator(Evaluator):
         return leave_scope(source.move(np.reshape, shape), names, node.shape)
 
     def _make_fetch(self, slot: int, node: OpNode) -> RangedArray:
-        held, *indices = (self._value(source) for source in node.src)
+        held, *indices = map(self._value, node.src)
         steps = [RangedArray(np.arange(size), (name,)) for name, size in held.sizes.items()]
         spread, ranges = align([*steps, *indices])
         count = len(spread) - bool(node.arg)
@@ -107,7 +107,7 @@ class LoopEvaluator(Evaluator):
         return taken
 
     def _make_put(self, slot: int, node: OpNode) -> RangedArray:
-        memory, value, *indices = (self._value(source) for source in node.src)
+        memory, value, *indices = map(self._value, node.src)
         if memory.ranges:
             raise Unknown("memory depends on a step")
         if value.own_shape:

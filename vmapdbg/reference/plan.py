@@ -243,7 +243,7 @@ def _multiply(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers:
     # back to the operands' order of axes
     order = (*batch, *left, *right, *summed, *ones)
     shape = [1 if axis in summed else max(x.shape[axis], y.shape[axis]) for axis in order]
-    return product.reshape(shape).transpose([order.index(axis) for axis in every])
+    return product.reshape(shape).transpose(list(map(order.index, every)))
 
 
 _SHORTCUTS: dict[str, Callable[..., Product | Windows | None]] = {"reduce": find_product, "shrink": find_windows}

@@ -197,7 +197,7 @@ def reduce_value(value: RangedArray, op: str, axes: Sequence[int], keep: bool, n
     The value must have all the step ranges: the caller repeats it over ranges that it does not depend on.
     """
     steps = len(value.ranges)
-    places = tuple(value.ranges.index(name) for name in names) + tuple(steps + axis for axis in axes)
+    places = tuple(map(value.ranges.index, names)) + tuple(steps + axis for axis in axes)
     numbers = reduce_numbers(value.numbers, op, places)
     reduced = RangedArray(numbers, value.ranges)
     if value.undefined is not None:

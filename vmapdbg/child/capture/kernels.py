@@ -71,7 +71,7 @@ class KernelBuilder:
             kernel,
             name=compiled.name,
             source=source,
-            global_size=tuple(size_of(s) for s in compiled.global_size),
+            global_size=tuple(map(size_of, compiled.global_size)),
             local_size=sizes_of(compiled.local_size),
             local_bytes=work.local_bytes,
             threads=work.threads,

@@ -183,7 +183,7 @@ def _describe_sizes(part: Any) -> str:
 
 def _build_bufferize(view: PassView, made: BufferRecord) -> model.Bufferize:
     buffer = made.stage
-    size = math.prod(largest_of(s) for s in buffer.shape)
+    size = math.prod(map(largest_of, buffer.shape))
     # a buffer has its ambient ranges before the ranges of its axes
     ambient = view.passed.ambient.get(made.node, ())
     if buffer.arg.addrspace.name != "GLOBAL" or buffer.src[1 : 1 + len(ambient)] != ambient:

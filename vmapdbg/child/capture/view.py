@@ -67,7 +67,7 @@ class PassView:
         return self._names[u]
 
     def render_all(self, ranges: Iterable[UOp]) -> tuple[str, ...]:
-        return tuple(self.render(r) for r in ranges)
+        return tuple(map(self.render, ranges))
 
     # *** decisions
 
@@ -82,7 +82,7 @@ class PassView:
     def _describe_value(self, value: Any) -> str:
         """Returns a value in one short line."""
         if isinstance(value, (list, tuple)):
-            shown = [self._describe_value(part) for part in value[:_MOST_PARTS]]
+            shown = list(map(self._describe_value, value[:_MOST_PARTS]))
             if len(value) > _MOST_PARTS:
                 shown.append(f"and {len(value) - _MOST_PARTS} more")
             if isinstance(value, list):

@@ -237,7 +237,7 @@ class KernelPacker(LoopPacker):
             raise CannotPack("the reference does not know its store")
         memory = self._find_argument(target)
         number = self.pack(value)
-        places = self._join_places(target, [self.pack(one) for one in self._find_sources(target)])
+        places = self._join_places(target, list(map(self.pack, self._find_sources(target))))
         dtype = self.graph.nodes[memory].dtype
         sources = (memory, self._cast(number, dtype), *places)
         self.graph.roots.append(self.graph.add(OpNode("put", dtype, (), sources, len(places) > 1)))

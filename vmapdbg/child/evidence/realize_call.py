@@ -41,7 +41,7 @@ class RealizeCall:
         # from 0.13 on, a Tensor that is held keeps TinyJit from using its memory again; in 0.12.0 its replays use the
         # BUFFERs of the call, so more Tensors can hold the outputs, also after the snippet's are gone
         self._held_tensors = [type(t)(t.uop, device=t.uop.device) for t in asked] if is_installed() else []
-        self._tensors = [weakref.ref(t) for t in self._held_tensors or asked]
+        self._tensors = list(map(weakref.ref, self._held_tensors or asked))
         self.evidence = Evidence(-1, None, switches=read_switches())
         self.launches = LaunchKeeper(folder)
         # BUFFER of the snippet -> its contents, on each of its devices
@@ -106,7 +106,7 @@ class RealizeCall:
         `made`. `contents` names the contents of BUFFERs. Returns None if the graph cannot be packed."""
         packer = Packer(contents.get, self.variables, made)
         try:
-            packer.graph.roots = [packer.pack(root) for root in self.roots]
+            packer.graph.roots = list(map(packer.pack, self.roots))
         except CannotPack as error:
             evidence.refused = str(error)
             return None

@@ -50,7 +50,7 @@ def find_user_file(filename: str) -> str | None:
     if filename.startswith("<"):
         return filename
     path = os.path.abspath(filename)
-    if any(path.startswith(folder) for folder in _INTERNAL):
+    if any(map(path.startswith, _INTERNAL)):
         return None
     if path.startswith(_STDLIB) and not path.startswith(_INSTALLED):
         return None

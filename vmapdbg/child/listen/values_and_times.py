@@ -54,7 +54,7 @@ def read_output(tensor: Any) -> Output | None:
     data = read_buffer(buffer)
     # 0.14 has no dtype of pointers, so none has a base
     name = name_dtype(getattr(buffer.dtype, "base", buffer.dtype))
-    shape = tuple(int(size) for size in tensor.shape)
+    shape = tuple(map(int, tensor.shape))
     return Output(shape, name, hashlib.sha256(data).hexdigest(), sample_values(data, name))
 
 

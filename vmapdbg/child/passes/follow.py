@@ -110,7 +110,7 @@ class ScheduleFollower:
         node = self.packer.graph.nodes[right]
         states = [u, *(run.outputs[number] for run in self.followed if number in run.outputs)]
         # `find` also finds a state of memory by its buffer, which is another node
-        found = [self.nodes.ids.get(state) for state in states] + [self.nodes.find(state) for state in states]
+        found = list(map(self.nodes.ids.get, states)) + list(map(self.nodes.find, states))
         node_id = next((known for known in found if known is not None), None)
         return self._explain(result.OutputPath(number, node.shape, node.dtype, without_doubtful(passes), node_id))
 

@@ -33,7 +33,7 @@ def choose_chains(one: FollowedCall) -> list[Chain]:
         return attempts[-1:] or one.chains
     asts = {launch.ast for launch in list_launches(one.created[-1])}
     for chain in reversed(attempts):
-        kernels = [kernel_of(u) for u in chain.runs[-1].after.toposort()]
+        kernels = list(map(kernel_of, chain.runs[-1].after.toposort()))
         if asts <= {kernel[0] for kernel in kernels if kernel is not None}:
             return [chain]
     return attempts[-1:]
@@ -79,7 +79,7 @@ def _follow_tags(runs: Sequence[PassRun]) -> None:
             found = {number: u for number, u in zip(order, run.after.src, strict=False) if number is not None}
         else:
             places = {u: number for number, u in found.items()}
-            order = [places.get(u) for u in run.after.src]
+            order = list(map(places.get, run.after.src))
         run.outputs = found
 
 

@@ -29,7 +29,7 @@ def read_linear(uops: Sequence[UOp], launched_by: frozenset[str] = frozenset()) 
 def read_values(*uops: UOp) -> tuple[list[Value], list[ProgramLoop]]:
     """Returns the Values of expressions that are in no linear program (ranges of the scheduler), and their loops."""
     reader = Reader()
-    values = [reader.value_of(u) for u in uops]
+    values = list(map(reader.value_of, uops))
     return values, [loop for loop in reader.values.values() if isinstance(loop, ProgramLoop) and loop.op == "loop"]
 
 
@@ -310,7 +310,7 @@ def _lanes_of(u: UOp) -> int:
     if count > 1 or hasattr(u.dtype, "ptr"):
         return count
     try:
-        return max(1, math.prod(int(s) for s in u.shape))
+        return max(1, math.prod(map(int, u.shape)))
     except Exception:  # no shape: a scalar
         return 1
 

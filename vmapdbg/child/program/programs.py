@@ -187,7 +187,7 @@ def run_program(
             sizes[kind][axis] = int(size)
     program = _make_program(_fix_loops(uops, fixed))
     for values in _list_values([u for u in uops if linear_reader.is_variable(u)], variables, fixed):
-        views = [memoryview(memory) for memory in arguments]
+        views = list(map(memoryview, arguments))
         try:
             program(*views, global_size=tuple(sizes["g"]), local_size=tuple(sizes["l"]), vals=values)
         except IndexError as error:

@@ -60,7 +60,7 @@ class Reducer:
     def __init__(self, request: ReduceRequest):
         self.request = request
         jobs = [job for job in (request.job, request.other) if job is not None]
-        self.workers = [Worker(job) for job in jobs]
+        self.workers = list(map(Worker, jobs))
         self.end = time.monotonic() + request.seconds
         self.tried = 0
         # of the schedule that is reduced: a smaller graph must differ by as much
@@ -254,7 +254,7 @@ def find_right(roots: Sequence[UOp]) -> list[tuple[Output, int] | None]:
     first, *others = roots
     packer = Packer(lambda u: (_keep_content(contents, u),), find_variables(first.sink(*others).toposort()))
     try:
-        packer.graph.roots = [packer.pack(root) for root in roots]
+        packer.graph.roots = list(map(packer.pack, roots))
     except CannotPack:
         return []
     values = ReferenceValues(packer.graph, contents.__getitem__)

@@ -164,7 +164,7 @@ def run_timed(jobs: Sequence[Job], name: str) -> list[Run]:
                 progress(f"turn {turn + 1} of {_TIMED_RUNS}")
                 if all(run.capture.error is None for run in runs):
                     runs.append(run_quietly(job))
-    return [_join_runs(runs) for runs in runs_of_jobs]
+    return list(map(_join_runs, runs_of_jobs))
 
 
 def _join_runs(runs: Sequence[Run]) -> Run:

@@ -176,7 +176,7 @@ def _say(explanation: Explanation, texts: Texts) -> tuple[int, Steps]:
     """The title of an explanation and its steps, as numbers of texts."""
     steps: Steps = []
     for step in explanation.steps:
-        numbers = [texts.number(sentence) for sentence in (*step.sentences, *step.alerts)]
+        numbers = list(map(texts.number, (*step.sentences, *step.alerts)))
         if numbers:
             steps.append([texts.number(step.topic), *numbers])
     return texts.number(explanation.title), steps

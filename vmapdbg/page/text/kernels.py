@@ -280,7 +280,7 @@ def _format_bufferize(view: ScheduleView, item: BufferizeChange) -> Row:
     mark, decision = MARKS[item.status], page.text("")
     if not view.is_pair:
         mark, comfort = "", 12
-        sizes = [view.index.size_of(name) for name in side.closed_ranges]
+        sizes = list(map(view.index.size_of, side.closed_ranges))
         known = [size for size in sizes if isinstance(size, int)]
         if len(known) == len(sizes) > 1 and prod(known) == side.size:
             elements = page.text(f"{'x'.join(map(str, known))} = {format_count(side.size)}")

@@ -289,7 +289,7 @@ def print_vmap_map(view: ScheduleView) -> None:
             names = view.merge_names(before, after, {*map(view.renaming.translate, before), *after})
         else:
             names = view.names(after, ambient=after)
-            known = [view.index.size_of(name) for name in after]
+            known = list(map(view.index.size_of, after))
             if None not in known:
                 sizes = "x".join(map(str, known))
         cells = [

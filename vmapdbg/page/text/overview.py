@@ -246,7 +246,7 @@ class Overview:
         if self.view.is_pair:
             nodes = page.change(f"{sum(row.before.nodes for row in counted):,}", nodes)
         page.head("Realized", nodes)
-        page.table([self.format_rule(row) for row in counted[:_MOST_RULES]])
+        page.table(list(map(self.format_rule, counted[:_MOST_RULES])))
 
     def format_rule(self, row: overview.RuleRow) -> Row:
         page, before, after = self.page, row.before, row.after

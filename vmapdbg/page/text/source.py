@@ -149,7 +149,7 @@ def _colour(page: Page, code: str, target: str) -> list[Text]:
         # a lexer may change newlines around the code; then it is shown without colours
         if text.plain == code:
             return list(text.split("\n", allow_blank=True))
-    return [Text(line) for line in code.split("\n")]
+    return list(map(Text, code.split("\n")))
 
 
 def _hang_of(page: Page, line: Text) -> int:
