@@ -114,7 +114,7 @@ def test_a_lint_code(copy: Copy) -> None:
     )
     copy.append("vmapdbg/lint/cost.py", code)
     assert "found because it is there" in copy.run("lint", "--explain", "VD199")
-    for form in ("text", "concise", "json", "github"):
+    for form in ("text", "concise", "json", "github", "sarif"):
         assert "VD199" in copy.run("lint", "after.json", "--select", "VD199", "--format", form, status=1)
     assert "VD199" in copy.run("show", SNIPPET)
     assert copy.run("lint", "after.json", "--ignore", "VD199").count("VD199") == 0
@@ -156,7 +156,7 @@ def test_an_output_format_of_lint(copy: Copy) -> None:
         "        print(f'{finding.code};{finding.line}')\n\n\n"
     )
     copy.replace("vmapdbg/commands/lint.py", "FORMATS: dict", f"{function}FORMATS: dict")
-    copy.replace("vmapdbg/commands/lint.py", '    "github": print_github,\n', '    "table": print_table,\n')
+    copy.replace("vmapdbg/commands/lint.py", '    "sarif": print_sarif,\n', '    "table": print_table,\n')
     printed = copy.run("lint", "before.json", "--format", "table", status=1)
     assert re.search(r"^VD\d+;.+:\d+$", printed, re.MULTILINE)
     copy.run("lint", "before.json", "--format", "table", "-o", "table.csv", status=1)

@@ -95,6 +95,8 @@ def test_remembered_snippet_saved_capture_and_formats(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "capture.json").read_text())["findings"] == document["findings"]
     github = run_tool("lint", "capture.json", "--format", "github", cwd=tmp_path)
     assert github.stdout.startswith("::error file=a.py,line=6,title=VD101 overlapping stores::kernel")
+    sarif = json.loads(run_tool("lint", "capture.json", "--format", "sarif", cwd=tmp_path).stdout)
+    assert sarif["runs"][0]["results"][0]["ruleId"] == "VD101"
     for ignored in (("--ignore", "VD101"), ("--select", "VD105")):
         assert run_tool("lint", "capture.json", *ignored, cwd=tmp_path).returncode == 0
 
@@ -261,7 +263,7 @@ def test_a_file_that_fails_leaves_the_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "form", ["text", *[pytest.param(form, marks=pytest.mark.slow) for form in ("concise", "json", "github")]]
+    "form", ["text", *[pytest.param(form, marks=pytest.mark.slow) for form in ("concise", "json", "github", "sarif")]]
 )
 def test_a_file_has_what_stdout_would(form: str, tmp_path: Path) -> None:
     write_files(tmp_path)
@@ -330,7 +332,7 @@ def test_the_commands_of_the_examples_are_ours(file: Path, key: str) -> None:
         command = main.get_command(main.make_context("vmapdbg", [name]), name)
         assert command is not None
         context = command.make_context(name, [*arguments, "a.py"])
-        assert context.params["form"] in ("concise", "github")
+        assert context.params["form"] in ("concise", "github", "sarif")
 
 
 def test_the_hook_is_whole() -> None:

@@ -138,7 +138,7 @@ REFUSED = {
     ),
     "lint ok.py --select VD101 --ignore VD101": "--select and --ignore leave no code to look for",
     "lint ok.py --format xml": (
-        "Invalid value for '--format': 'xml' is not one of 'text', 'concise', 'json', 'github'"
+        "Invalid value for '--format': 'xml' is not one of 'text', 'concise', 'json', 'github', 'sarif'"
     ),
     "lint --explain VD1": (
         "Invalid value for '--explain': unknown code 'VD1': choose from VD101, VD102, VD103, VD104, VD105, VD106"

@@ -68,6 +68,7 @@ SAVED = {
     "lint.concise": "lint {saved} --format concise --width 80",
     "lint.json": "lint {saved} --format json",
     "lint.github": "lint {saved} --format github",
+    "lint.sarif": "lint {saved} --format sarif",
     "graph.tensor.dot": "graph {saved} --stage tensor -o out.dot",
     "graph.ranges.dot": "graph {saved} --stage ranges -o out.dot",
     "graph.kernels.dot": "graph {saved} --stage kernels -o out.dot",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from vmapdbg.lint.ignores import list_mistakes, split_ignored
 from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Loop, Outside, Range, Reset, Versions, WrongTime
 from vmapdbg.model.store import build_data
 from vmapdbg.model.vocabulary import AccessKind
-from vmapdbg.page.text.lint import dump_github, print_concise, print_explanation, print_text
+from vmapdbg.page.text.lint import dump_github, dump_sarif, print_concise, print_explanation, print_text
 
 SCOPE = (Range("rm1", 3, "LOOP", True),)
 
@@ -388,3 +389,15 @@ def test_github_escapes() -> None:
         "::warning file=a%2Cb%3Ac.py,line=7,title=VD104 redundant work::100%25 more%0Awork - try: try\n"
     )
     assert dump_github([replace(found, line=None)], RULES).startswith("::warning title=")
+
+
+def test_sarif() -> None:
+    found = Finding("VD105", "k", 3, "/x/a b.py:7", "outside", schedule=0, advice="look")
+    run = json.loads(dump_sarif([found, replace(found, line=None)], RULES))["runs"][0]
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == list(CODES)
+    first, second = run["results"]
+    assert run["tool"]["driver"]["rules"][first["ruleIndex"]]["id"] == first["ruleId"] == "VD105"
+    location = first["locations"][0]["physicalLocation"]
+    assert location == {"artifactLocation": {"uri": "file:///x/a%20b.py"}, "region": {"startLine": 7}}
+    assert first["message"]["text"] == "outside. Try: look"
+    assert "locations" not in second

@@ -93,6 +93,13 @@ def print_github(linted: Sequence[Linted]) -> None:
     sys.stdout.write(dump_github(_findings_of(linted), RULES))
 
 
+def print_sarif(linted: Sequence[Linted]) -> None:
+    """Prints SARIF 2.1.0."""
+    from vmapdbg.page.text.lint import dump_sarif
+
+    sys.stdout.write(dump_sarif(_findings_of(linted), RULES))
+
+
 def _findings_of(linted: Sequence[Linted]) -> list[Finding]:
     return [finding for one in linted for finding in one.capture.findings]
 
@@ -102,6 +109,7 @@ FORMATS: dict[str, Callable[[Sequence[Linted]], None]] = {
     "concise": print_concise,
     "json": print_documents,
     "github": print_github,
+    "sarif": print_sarif,
 }
 
 
@@ -137,7 +145,7 @@ def lint(
     Examples:
       vmapdbg lint samples/lost_range.py --patches all,-ambient-ranges
       vmapdbg lint model.py train.py --target metal --select VD101,VD102
-      vmapdbg lint capture.json --format github --output-file lint.txt
+      vmapdbg lint capture.json --format sarif --output-file lint.sarif
       vmapdbg lint --explain VD101
     """
     if explain is not None:

@@ -1,13 +1,16 @@
-"""Findings as text: a block each with the user's line and the kernel's line, one line each, or a summary; and as
-GitHub's workflow commands."""
+"""Findings as text: a block each with the user's line and the kernel's line, one line each, or a summary; and in
+formats of other programs: GitHub's workflow commands, SARIF 2.1.0."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from vmapdbg import __version__
 from vmapdbg.lint import RULES
 from vmapdbg.lint.ignores import find_line
 from vmapdbg.lint.rule import Rule
@@ -140,7 +143,7 @@ def print_run(document: RunDocument, console: Console) -> None:
     page.print()
 
 
-# *** the format of GitHub
+# *** formats of other programs
 
 
 def dump_github(findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
@@ -163,3 +166,45 @@ def _message(text: str) -> str:
 
 def _property(text: str) -> str:
     return _message(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def dump_sarif(findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
+    """Returns a SARIF 2.1.0 log with one run."""
+    driver = {"name": "vmapdbg", "version": __version__, "rules": [_sarif_rule(rule) for rule in rules]}
+    order = [rule.code for rule in rules]
+    results = [_sarif_result(finding, rules[order.index(finding.code)], order) for finding in findings]
+    log = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+    return json.dumps(log, indent=1, ensure_ascii=True) + "\n"
+
+
+def _sarif_rule(rule: Rule) -> dict[str, Any]:
+    first_paragraph, _, _ = rule.explanation.partition("\n\n")
+    return {
+        "id": rule.code,
+        "name": "".join(word.capitalize() for word in rule.name.split()),
+        "shortDescription": {"text": rule.name},
+        "fullDescription": {"text": " ".join(first_paragraph.split())},
+        "help": {"text": rule.explanation.strip()},
+        "defaultConfiguration": {"level": rule.severity},
+    }
+
+
+def _sarif_result(finding: Finding, rule: Rule, order: Sequence[str]) -> dict[str, Any]:
+    text = finding.message + format_known(". Try: {}", finding.advice)
+    result: dict[str, Any] = {
+        "ruleId": finding.code,
+        "ruleIndex": order.index(finding.code),
+        "level": rule.severity,
+        "message": {"text": text},
+        "properties": {"kernel": finding.kernel, "node": finding.node, "schedule": finding.schedule},
+    }
+    file, number = split_place(finding.line or "")
+    if number is not None:
+        uri = Path(file).as_uri() if Path(file).is_absolute() else Path(file).as_posix()
+        location = {"artifactLocation": {"uri": uri}, "region": {"startLine": number}}
+        result["locations"] = [{"physicalLocation": location}]
+    return result
