@@ -51,7 +51,7 @@ def ints(values: Sequence[int], *shape: int) -> Array:
 # *** numbers
 
 
-def test_small_floats_are_read() -> None:
+def test_small_floats_are_read_and_an_array_must_have_its_bytes() -> None:
     bfloat = b"".join(struct.pack("f", x)[2:] for x in (1.0, -2.5, math.inf))
     assert list(decode(Array(bfloat, "bfloat16", (3,)))) == [1.0, -2.5, math.inf]
     # sign, exponent, mantissa: 0 1111 110 is the largest e4m3, 0 1111 111 its NaN
@@ -61,9 +61,6 @@ def test_small_floats_are_read() -> None:
     assert e4m3[4] == -1.0
     e5m2 = decode(Array(bytes([0x3C, 0x7B, 0x01, 0x7C, 0xFC]), "fp8e5m2", (5,))).tolist()
     assert e5m2 == [1.0, 57344.0, 2.0**-16, math.inf, -math.inf]
-
-
-def test_an_array_must_have_its_bytes() -> None:
     with pytest.raises(ValueError, match="8 bytes for float"):
         Array(bytes(8), "float", (3,))
 
@@ -71,22 +68,12 @@ def test_an_array_must_have_its_bytes() -> None:
 # *** comparing
 
 
-def test_integers_are_compared_exactly() -> None:
+def test_integers_and_nan_are_compared_exactly_and_small_floats_next_to_large_ones() -> None:
     found = compare(ints([1, 2, 3]), ints([1, 2, 4]), terms=10**6)
     assert (found.status, found.wrong, found.index, found.got, found.expected) == ("wrong", 1, (2,), 3, 4)
     assert found.tolerance.relative == 0
-
-
-def test_tolerance_grows_with_the_root_of_the_roundings() -> None:
-    one, many = make_tolerance("float", 0, 1.0), make_tolerance("float", 10_000, 1.0)
-    assert one.relative == 16 * 2**-23
-    assert many.relative == (16 + 400) * 2**-23
-    off = 1 + 20 * 2**-23
-    assert compare(floats([off]), floats([1.0]), 0).status == "wrong"
-    assert compare(floats([off]), floats([1.0]), 10_000).status == "close"
-
-
-def test_nan_equals_nan_only_at_its_place() -> None:
+    expected = [1000.0] * 7 + [0.01]
+    assert compare(floats([*expected[:7], 0.02]), floats(expected), 100).wrong == 1
     nan, inf = math.nan, math.inf
     assert compare(floats([nan, 1, inf]), floats([nan, 1, inf]), 0).status == "equal"
     assert compare(floats([1, nan]), floats([nan, 1]), 0).wrong == 2
@@ -99,9 +86,13 @@ def test_nan_equals_nan_only_at_its_place() -> None:
     assert compare(floats([-0.0, 0.0]), floats([0.0, -0.0]), 0).status == "equal"
 
 
-def test_a_small_wrong_element_next_to_large_elements_is_found() -> None:
-    expected = [1000.0] * 7 + [0.01]
-    assert compare(floats([*expected[:7], 0.02]), floats(expected), 100).wrong == 1
+def test_tolerance_grows_with_the_root_of_the_roundings() -> None:
+    one, many = make_tolerance("float", 0, 1.0), make_tolerance("float", 10_000, 1.0)
+    assert one.relative == 16 * 2**-23
+    assert many.relative == (16 + 400) * 2**-23
+    off = 1 + 20 * 2**-23
+    assert compare(floats([off]), floats([1.0]), 0).status == "wrong"
+    assert compare(floats([off]), floats([1.0]), 10_000).status == "close"
 
 
 def moved(exact: list[float], spread: list[float]) -> list[np.ndarray]:
@@ -343,16 +334,8 @@ def test_a_failed_scope_whose_error_is_caught_is_a_finding_unless_a_device_is_mi
     assert [finding.code for finding in findings_of(failed, fixed=False)] == codes
 
 
-def test_a_buffer_that_is_read_wrongly_is_blamed_and_not_the_wrong_buffer() -> None:
-    check = wrong_check()
-    wrong = replace(check.buffers[0], missing=(), reads=(1,), misread=result.Misread(1, ("rm1",), 3, 2, (0,), (2,)))
-    (finding,) = findings_of(replace(check, buffers=(wrong,)))
-    assert finding.node == 1
-    assert "read at other steps of its ambient range rm1: at step 0 it gets what belongs to 2;" in finding.message
-    assert finding.message.endswith("so at 2 of 3 steps")
-
-
-def test_a_read_at_the_wrong_time_has_a_code_of_its_own_and_names_both_kernels() -> None:
+def test_a_wrong_read_is_blamed_and_not_the_wrong_buffer() -> None:
+    # a read at the wrong time has a code of its own and names both kernels
     check = wrong_check()
     read = result.StaleRead(1, is_late=True, writer=0, writer_node=1)
     fault = result.KernelFault("scheduler", is_same=True, stale=(read,))
@@ -365,9 +348,15 @@ def test_a_read_at_the_wrong_time_has_a_code_of_its_own_and_names_both_kernels()
     early = replace(fault, stale=(replace(read, is_late=False, writer=None, writer_node=None),))
     (finding,) = findings_of(replace(check, buffers=(replace(wrong, fault=early),)))
     assert "before another launch writes it, and should after" in finding.message
+    # a read at another step
+    wrong = replace(check.buffers[0], missing=(), reads=(1,), misread=result.Misread(1, ("rm1",), 3, 2, (0,), (2,)))
+    (finding,) = findings_of(replace(check, buffers=(wrong,)))
+    assert finding.node == 1
+    assert "read at other steps of its ambient range rm1: at step 0 it gets what belongs to 2;" in finding.message
+    assert finding.message.endswith("so at 2 of 3 steps")
 
 
-def test_an_input_that_changed_has_a_code_of_its_own() -> None:
+def test_an_overwritten_input_has_a_code_of_its_own_also_in_a_replay() -> None:
     check = wrong_check()
     changed = replace(check.outputs[0], of="input")
     stale = replace(check.outputs[0], number=1, stale=result.StaleValue(0, is_late=True))
@@ -376,10 +365,6 @@ def test_an_input_that_changed_has_a_code_of_its_own() -> None:
     assert (overwritten.code, read.code) == (OVERWRITTEN, STALE_READ)
     assert "it is the value from reading assigned buffer 0 after the write to it" in read.message
     assert "it should be read before the write" in read.message
-
-
-def test_a_replay_that_reads_what_it_has_written_over_has_the_code_of_an_overwritten_input() -> None:
-    check = wrong_check()
     one = replace(check.outputs[0], overwritten=(OverwrittenInput(1),))
     more = replace(one, number=1, overwritten=(OverwrittenInput(0), OverwrittenInput(2), OverwrittenInput(None)))
     replay = replace(check, outputs=(one, more), buffers=(), replay=1)

@@ -1,21 +1,31 @@
-"""The overview of a long run: what it counts, what it ranks, when it is shown, and what a selection leaves."""
+"""The overview of a long run and of a long diff: what it counts and ranks, when it is shown, what is selected."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from captures import long_graph, make_capture, make_kernel, make_node, make_schedule, many_schedules
+from captures import (
+    failed_snippet,
+    long_graph,
+    lost_range,
+    make_capture,
+    make_kernel,
+    make_node,
+    make_schedule,
+    many_schedules,
+)
 from rendered import flatten, print_to_text
 
+from vmapdbg.diff.captures import diff_captures
 from vmapdbg.diff.result import ScheduleDiff
 from vmapdbg.lint import lint_capture
-from vmapdbg.model.capture import Bufferize, Capture, Decision, Measured, Realized, Reason
+from vmapdbg.model.capture import Bufferize, Capture, Decision, Kernel, Measured, Node, Realized, Reason
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import find_distinct, is_line
-from vmapdbg.page.overview import count_lines, count_methods, count_rules, group_kernels, is_long
-from vmapdbg.page.text.run import print_capture, print_overview
-from vmapdbg.page.view import View, select_kernels, select_line
+from vmapdbg.page.overview import count_lines, count_methods, count_rules, group_kernels, is_long, sum_kernels
+from vmapdbg.page.text.run import print_capture, print_diff, print_overview
+from vmapdbg.page.view import View, select_kernels, select_line, select_schedules
 from vmapdbg.page.why import explain
 
 MATMUL = make_kernel("r_64", key="aa", executed_ops=900, bytes=100, lines=("net.py:3",), nodes=(2, 3), outputs=(3,))
@@ -47,8 +57,12 @@ def network() -> Capture:
     return make_capture(first, make_schedule(1, kernels=(replace(MATMUL, launches=3),)))
 
 
+def show(view: View, width: int = 80) -> str:
+    return print_to_text(lambda console: print_overview(view, console, "more"), width)
+
+
 def show_overview(capture: Capture, width: int = 80) -> str:
-    return print_to_text(lambda console: print_overview(View.of_one(capture), console, "more"), width)
+    return show(View.of_one(capture), width)
 
 
 def test_equal_kernels_are_one_and_count_together() -> None:
@@ -61,10 +75,13 @@ def test_equal_kernels_are_one_and_count_together() -> None:
     assert len(group_kernels(View.of_one(make_capture(make_schedule(kernels=(MATMUL, other)))))) == 2
 
 
-def test_a_kernel_counts_for_each_of_its_lines() -> None:
+def test_lines_and_rules_are_counted_with_their_kernels_and_buffers() -> None:
     counted = {row.name: row.after for row in count_lines(View.of_one(network()))}
     assert (counted["net.py:3"].kernels, counted["net.py:3"].ops, counted["net.py:3"].realized) == (4, 2750, 1)
     assert (counted["net.py:9"].kernels, counted["net.py:9"].bytes, counted["net.py:9"].realized) == (1, 700, 2)
+    counts = [row.after for row in count_rules(View.of_one(network()))]
+    counted = [(count.rule, count.nodes, count.kept, count.bytes, count.example) for count in counts]
+    assert counted == [("output", 2, 2, 128, 5), ("ending-ranges", 1, 0, 0, 3)]
 
 
 def test_a_kernel_counts_for_each_method_that_it_computes_a_value_of() -> None:
@@ -88,12 +105,6 @@ def test_a_kernel_counts_for_each_method_that_it_computes_a_value_of() -> None:
     assert "Methods" not in show_overview(network())
 
 
-def test_realized_nodes_are_counted_by_rule_with_what_became_of_their_buffers() -> None:
-    counts = [row.after for row in count_rules(View.of_one(network()))]
-    counted = [(count.rule, count.nodes, count.kept, count.bytes, count.example) for count in counts]
-    assert counted == [("output", 2, 2, 128, 5), ("ending-ranges", 1, 0, 0, 3)]
-
-
 def test_decisions_without_a_rule_are_distinguished_by_their_place() -> None:
     places = [Decision("schedule/indexing.py", line, "f", "return True", ()) for line in (7, 8, 7)]
     nodes = tuple(make_node(n, "ADD", realized=realized("decided-at", at=at)) for n, at in enumerate(places))
@@ -102,17 +113,25 @@ def test_decisions_without_a_rule_are_distinguished_by_their_place() -> None:
     assert "decided at indexing.py:7: return True" in flatten(show_overview(make_capture(make_schedule(nodes=nodes))))
 
 
-def test_the_page_ranks_by_work() -> None:
+def test_the_page_ranks_by_work_unless_times_were_measured() -> None:
     text = show_overview(network())
     assert text.index("r_64") < text.index("E_64")
     assert "2 schedules, 4 kernels (2 distinct), 2,750 ops executed, 1000 B moved" in flatten(text)
     assert "r_64 5 2,700 98% 300 B 30%" in flatten(text)
     assert text.rstrip().endswith("more")
+    slow = replace(MOVE, measured=Measured(2, 0.005, 0.004, 0.006))
+    quick = replace(MATMUL, measured=Measured(3, 0.00002, 0.00001, 0.00003))
+    text = show_overview(make_capture(make_schedule(kernels=(quick, slow))), 120)
+    assert text.index("E_64") < text.index("r_64")
+    assert "5.00 ms" in text
+    assert "20.0 us" in text
+    assert "predicted" not in text
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_no_line_is_wider_than_the_page(width: int) -> None:
     assert max(map(len, show_overview(network(), width).splitlines())) <= width
+    assert max(map(len, show(compare(), width).splitlines())) <= width
 
 
 def test_only_findings_of_the_capture_are_printed() -> None:
@@ -123,16 +142,6 @@ def test_only_findings_of_the_capture_are_printed() -> None:
     found = lint_capture(capture)
     assert [finding.code for finding in found] == ["VD104"]
     assert "VD104 redundant work, 1 times; first: " in flatten(show_overview(replace(capture, findings=found)))
-
-
-def test_measured_times_stand_with_the_kernels_and_rank_them() -> None:
-    slow = replace(MOVE, measured=Measured(2, 0.005, 0.004, 0.006))
-    quick = replace(MATMUL, measured=Measured(3, 0.00002, 0.00001, 0.00003))
-    text = show_overview(make_capture(make_schedule(kernels=(quick, slow))), 120)
-    assert text.index("E_64") < text.index("r_64")
-    assert "5.00 ms" in text
-    assert "20.0 us" in text
-    assert "predicted" not in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
@@ -153,15 +162,12 @@ def test_predicted_and_measured_times_are_next_to_each_other(width: int) -> None
     assert "predicted" not in whole
 
 
-def test_a_long_run_is_one_of_many_programs_or_many_nodes() -> None:
+def test_a_long_run_has_many_programs_or_many_nodes_without_repeated_ones() -> None:
     kernels = tuple(make_kernel(f"E_{n}", key=str(n)) for n in range(13))
     assert is_long(View.of_one(make_capture(make_schedule(kernels=kernels))))
     assert not is_long(View.of_one(make_capture(make_schedule(kernels=kernels[:12]))))
     assert not is_long(View.of_one(make_capture(make_schedule(kernels=kernels[:1] * 500))))
     assert is_long(View.of_one(long_graph()))
-
-
-def test_repeated_kernels_do_not_make_a_run_long() -> None:
     nodes = tuple(make_node(n, "ADD") for n in range(200))
     schedules = [make_schedule(n, kernels=(MATMUL,), nodes=nodes) for n in range(5)]
     assert not is_long(View.of_one(make_capture(*schedules)))
@@ -177,7 +183,7 @@ def test_why_names_equal_schedules_once() -> None:
     assert (asked.schedule, asked.again) == (2, ())
 
 
-def test_a_kernel_is_selected_by_name_or_number() -> None:
+def test_a_kernel_is_selected_by_name_or_number_and_a_line_with_its_nodes() -> None:
     view = View.of_one(network())
     named = select_kernels(view, "r_64", None)
     assert [describe(item) for item in named] == [(0, [0, 2], [2, 3]), (1, [0], [])]
@@ -187,17 +193,13 @@ def test_a_kernel_is_selected_by_name_or_number() -> None:
         select_kernels(view, "0", None)
     with pytest.raises(Failure, match="there is no kernel r_99: r_64, E_64"):
         select_kernels(view, "r_99", None)
+    assert [describe(item) for item in select_line(view, "src/net.py:9", None)] == [(0, [1], [5, 6])]
+    with pytest.raises(Failure, match=r"no node is made at net\.py:90"):
+        select_line(view, "net.py:90", None)
 
 
 def describe(part: ScheduleDiff) -> tuple[int, list[int], list[int]]:
     return part.index, [item.after[0].number for item in part.kernels], [item.after.id for item in part.nodes]
-
-
-def test_a_line_is_selected_with_its_nodes_and_kernels() -> None:
-    view = View.of_one(network())
-    assert [describe(item) for item in select_line(view, "src/net.py:9", None)] == [(0, [1], [5, 6])]
-    with pytest.raises(Failure, match=r"no node is made at net\.py:90"):
-        select_line(view, "net.py:90", None)
 
 
 @pytest.mark.parametrize(
@@ -228,10 +230,166 @@ def test_only_the_selection_is_printed_and_its_source_is_not_folded() -> None:
     assert "E_64" not in shown
     assert " 5  ADD" not in shown
     assert "r_64" not in show("E_64")
-
-
-def test_schedules_that_have_nothing_of_a_selection_are_left_out() -> None:
+    # schedules that have nothing of it are left out
     capture = many_schedules()
     selected = select_kernels(View.of_one(capture), "0", 2)
     shown = print_to_text(lambda console: print_capture(capture, console, selected=selected))
     assert shown.count("== schedule") == 1
+
+
+# *** two runs
+
+LAYERS = 3
+
+
+def kernel(number: int, name: str, key: str, line: str, **changes: int) -> Kernel:
+    source = f"void {name}(float* a) {{\n  *a = {key};\n}}\n"
+    return make_kernel(name, source, key=key, nodes=(number,), outputs=(number,), lines=(line,), **changes)
+
+
+def make_layers(wide: str, ops: int, rule: str, file: str = "net.py") -> Capture:
+    """Layers of two kernels each in one schedule: a wide kernel, and a kernel that never changes."""
+    nodes: list[Node] = []
+    kernels: list[Kernel] = []
+    for layer in range(LAYERS):
+        first, second = 2 * layer, 2 * layer + 1
+        nodes.append(make_node(first, "MUL", arg=str(first), line=f"{file}:3", realized=realized(rule)))
+        nodes.append(make_node(second, "ADD", src=(first,), arg=str(second), line=f"{file}:9", realized=None))
+        kernels.append(kernel(first, f"r_{wide}", wide, f"{file}:3", executed_ops=ops, bytes=100))
+        kernels.append(kernel(second, "E_64", "bb", f"{file}:9", executed_ops=50, bytes=700))
+    return replace(make_capture(make_schedule(nodes=tuple(nodes), kernels=tuple(kernels))), snippet=file)
+
+
+BEFORE, AFTER = make_layers("64", 900, "ending-ranges"), make_layers("16", 300, "output")
+
+
+def compare(before: Capture = BEFORE, after: Capture = AFTER, lines: dict[str, str] | None = None) -> View:
+    return View.of_two(before, after, diff_captures(before, after, same_lines=lines))
+
+
+def test_equal_changes_of_layers_are_one_and_lines_and_rules_are_counted_on_both_sides() -> None:
+    (only,) = group_kernels(compare())
+    assert (only.change.status, len(only.places)) == ("changed", LAYERS)
+    assert (only.before.ops, only.after.ops, only.before.bytes, only.after.bytes) == (2700, 900, 300, 300)
+    assert list(only.lines) == ["net.py:3"]
+    (only,) = count_lines(compare())
+    assert (only.name, only.before.ops, only.after.ops) == ("net.py:3", 2700, 900)
+    counted = {row.why.split(":")[0]: (row.before.nodes, row.after.nodes) for row in count_rules(compare())}
+    assert counted == {"an output of the schedule": (0, 3), "ranges end at it": (3, 0)}
+
+
+def test_the_largest_change_comes_first() -> None:
+    """Of time where both sides were timed, else of work, whichever way it goes."""
+    before = make_schedule(kernels=(kernel(0, "a", "a", "x:1", executed_ops=100), kernel(1, "b", "b", "x:2")))
+    after = make_schedule(kernels=(kernel(0, "a2", "a2", "x:1", executed_ops=110), kernel(1, "b2", "b2", "x:2")))
+    nodes = tuple(make_node(n, "ADD", arg=str(n)) for n in range(2))
+
+    def rank(times: tuple[float, float, float, float] | None) -> list[str]:
+        sides: list[Capture] = []
+        for number, side in enumerate((before, after)):
+            kernels = list(side.kernels)
+            kernels[1] = replace(kernels[1], executed_ops=(900, 300)[number])
+            if times is not None:
+                pair = times[2 * number : 2 * number + 2]
+                kernels = [replace(k, measured=Measured(1, t, t, t)) for k, t in zip(kernels, pair, strict=True)]
+            sides.append(make_capture(replace(side, nodes=nodes, kernels=tuple(kernels))))
+        return [group.change.after[0].kernel.name for group in group_kernels(compare(sides[0], sides[1]))]
+
+    assert rank(None) == ["b2", "a2"]
+    assert rank((1e-3, 1e-3, 9e-3, 1e-3)) == ["a2", "b2"]
+
+
+def test_a_line_that_moved_is_one_line() -> None:
+    after = make_layers("16", 300, "output", "new.py")
+    lines = {"net.py:3": "new.py:3", "net.py:9": "new.py:9"}
+    assert [row.name for row in count_lines(compare(after=after, lines=lines))] == ["new.py:3"]
+    assert len(count_lines(compare(after=after))) == 4
+
+
+def test_the_text_of_two_runs() -> None:
+    text = flatten(show(compare(), 200))
+    assert text.startswith("3 of 6 kernels changed, executed ops 2,850 -> 1,050 (0.37x)")
+    assert "Overview 1 schedule: 1 changed nodes: 3 changed, 3 the same" in text
+    assert "Kernels 1 change, the largest of work first" in text
+    assert "~ r_64 -> r_16 3 2,700 -> 900 (0.33x) 300 B net.py:3" in text
+    assert "~ net.py:3 3 2,700 -> 900 (0.33x) 300 B 3" in text
+    assert "3 -> 0 0 0 B ranges end at it" in text
+    assert text.endswith("more")
+    # a failed side has its captured part
+    text = flatten(show(compare(after=failed_snippet(AFTER.schedules[0]))))
+    assert "RAISED" in text
+    assert "executed ops 2,850 -> 1,050" in text
+
+
+def test_measured_times_are_compared() -> None:
+    """A program was timed over all its launches: the three layers are two programs of six launches each."""
+
+    def time(capture: Capture, seconds: float) -> Capture:
+        kernels = tuple(replace(k, measured=Measured(6, seconds, 0, 1)) for k in capture.schedules[0].kernels)
+        return replace(capture, schedules=(replace(capture.schedules[0], kernels=kernels),))
+
+    timed = compare(time(BEFORE, 0.002), time(AFTER, 0.001))
+    assert sum_kernels(timed.before).seconds == pytest.approx(0.024)
+    text = flatten(show(timed, 160))
+    assert "time in kernels 24.0 ms -> 12.0 ms (0.50x)" in text
+    assert "the largest of time first" in text
+    assert "12.0 ms -> 6.00 ms (0.50x)" in text
+
+
+def many(count: int, source_lines: int = 1) -> View:
+    nodes = tuple(make_node(n, "ADD", arg=str(n)) for n in range(count))
+
+    def side(word: str) -> Capture:
+        source = f"{word}\n" * source_lines
+        kernels = (
+            make_kernel(f"E_{n}", f"{source}{n}", key=f"{word}{n}", nodes=(n,), outputs=(n,)) for n in range(count)
+        )
+        return make_capture(make_schedule(nodes=nodes, kernels=tuple(kernels)))
+
+    return compare(side("old"), side("new"))
+
+
+def test_a_long_diff_has_many_changed_programs_or_nodes_or_much_source() -> None:
+    assert not is_long(many(12))
+    assert is_long(many(13))
+    assert is_long(many(2, source_lines=260))
+    assert not is_long(many(2, source_lines=240))
+    before, after = (
+        make_capture(make_schedule(nodes=tuple(make_node(n, "ADD", ranges=(name,)) for n in range(251))))
+        for name in ("r0", "(r0*2)")
+    )
+    assert is_long(compare(before, after))
+    # what did not change makes no diff longer
+    view = compare(BEFORE, BEFORE)
+    assert not is_long(view)
+    assert len(group_kernels(view, unchanged=True)) == 2
+    assert not group_kernels(view)
+
+
+def test_a_kernel_a_line_or_a_schedule_is_selected_on_either_side() -> None:
+    view = compare()
+    for name in ("r_64", "r_16"):
+        (selected,) = select_kernels(view, name, None)
+        assert len(selected.kernels) == LAYERS
+        assert [item.after.id for item in selected.nodes] == [0, 2, 4]
+    (selected,) = select_kernels(view, "1", 0)
+    assert [change.after[0].kernel.name for change in selected.kernels] == ["E_64"]
+    with pytest.raises(Failure, match="there is no kernel r_99: r_64, r_16, E_64"):
+        select_kernels(view, "r_99", None)
+    (selected,) = select_line(compare(), "net.py:9", None)
+    assert {change.after[0].kernel.name for change in selected.kernels} == {"E_64"}
+    assert [item.after for item in selected.same_nodes] == [1, 3, 5]
+    with pytest.raises(Failure, match=r"no node is made at net\.py:90"):
+        select_line(compare(), "net.py:90", None)
+    assert len(select_schedules(compare(), 0)) == 1
+    with pytest.raises(Failure, match="there is no schedule 7: 1 before, 1 after"):
+        select_schedules(compare(), 7)
+
+
+def test_a_part_names_nodes_as_the_whole_does() -> None:
+    """The sentences contain names of other kernels and nodes."""
+    view = compare(lost_range(fixed=False), lost_range())
+    selected = select_kernels(view, "0", None)
+    text = print_to_text(lambda console: print_diff(view.diff, console, selected=selected))
+    assert "== schedule 0" in text
+    assert "?" not in text

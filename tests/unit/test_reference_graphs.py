@@ -25,6 +25,11 @@ ROOT = Path(__file__).parent.parent.parent
 shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
 
 
+@pytest.fixture
+def made() -> Maker:
+    return Maker()
+
+
 # *** movement
 
 
@@ -45,26 +50,19 @@ def test_movement_is_numpy_s(shape: tuple[int, ...], data: st.DataObject) -> Non
     assert np.array_equal(made.numbers(made.view("flip", source, shape, turned)), np.flip(a, turned))
 
 
-def test_expand_may_add_axes_in_front_and_a_stack_does() -> None:
-    made = Maker()
+def test_axes_in_front_no_axes_and_a_shift_that_a_node_gives(made: Maker) -> None:
     parts = [made.input(count(2, 3, start=first), "float") for first in (0.0, 6.0)]
     stacked = made.add("stack", *parts, shape=(2, 2, 3))
     assert np.array_equal(made.numbers(stacked), count(2, 2, 3))
     wide = made.view("expand", made.input([[1.0], [2.0]], "float"), (3, 2, 4))
     assert made.numbers(wide).tolist() == [[[1.0] * 4, [2.0] * 4]] * 3
     assert made.numbers(wide).strides[0] == 0, "an expanded value is a view"
-
-
-def test_a_scalar_has_no_axes() -> None:
-    made = Maker()
+    # a scalar has no axes
     one = made.view("reshape", made.input([[3.0]], "float"), ())
     assert made.numbers(one).shape == ()
     assert made.numbers(made.view("expand", one, (2,))).tolist() == [3.0, 3.0]
     assert made.numbers(made.reduce("add", made.input([1.0, 2.0], "float"), (0,), keep=False)).item() == 3.0
-
-
-def test_a_shift_that_another_node_gives() -> None:
-    made = Maker()
+    # another node gives the shift
     at = made.op("add", made.const(1, "int"), made.const(1, "int"))
     part = made.view("shrink", made.input(count(5), "float"), (2,), (None,), at)
     assert made.numbers(part).tolist() == [2.0, 3.0]
@@ -87,26 +85,17 @@ def test_reduces_are_numpy_s(shape: tuple[int, ...], data: st.DataObject) -> Non
             assert np.array_equal(found, np.asarray(right).astype(found.dtype))
 
 
-def test_sums_of_floats_are_rounded_once() -> None:
-    made = Maker()
+def test_sums_of_floats_are_rounded_once_integers_wrap_and_nothing_has_a_start(made: Maker) -> None:
     many = made.view("expand", made.input([[0.1]], "float"), (1, 100_000))
     (total,) = made.numbers(made.reduce("add", many, (1,), keep=False))
     assert total == np.float32(float(np.float32(0.1)) * 100_000)
     large = made.input([1e8, *[1.0] * 100, -1e8], "float")
     assert made.numbers(made.reduce("add", large, (0,))).tolist() == [100.0]
-
-
-def test_integers_wrap_in_sums_and_bools_do_not_count() -> None:
-    made = Maker()
     assert made.numbers(made.reduce("add", made.input([200, 100], "uchar"), (0,))).tolist() == [44]
     flags = made.input([[1, 1], [0, 1], [0, 0]], "bool")
     assert made.numbers(made.reduce("add", flags, (1,), False)).tolist() == [True, True, False]
     assert made.numbers(made.reduce("mul", flags, (1,), False)).tolist() == [True, False, False]
     assert made.numbers(made.reduce("max", flags, (1,), False)).tolist() == [True, True, False]
-
-
-def test_reduces_of_nothing() -> None:
-    made = Maker()
     none = made.view("shrink", made.input([1.0, 2.0], "float"), (0,), (1,))
     assert made.numbers(made.reduce("add", none, (0,))).tolist() == [0.0]
     assert made.numbers(made.reduce("mul", none, (0,))).tolist() == [1.0]
@@ -156,16 +145,12 @@ def test_a_product_that_is_only_summed_up_is_never_made(dtype: str, monkeypatch:
     assert "more than 19 MB" in str(asked)
 
 
-def test_a_product_in_half_that_is_summed_in_float() -> None:
+def test_products_of_halves_are_summed_in_float_and_of_large_integers_exactly() -> None:
     made, chance = Maker(), np.random.default_rng(3)
     a = chance.standard_normal((4, 50)).astype(np.float16)
     b = chance.standard_normal((50, 3)).astype(np.float16)
     _, total = matmul(made, made.input(a, "half"), made.input(b, "half"), cast="float")
     assert np.allclose(made.numbers(total), a.astype(float) @ b.astype(float), rtol=1e-5, atol=1e-5)
-
-
-def test_large_integers_are_multiplied_exactly() -> None:
-    made = Maker()
     product = made.op("mul", made.input([2**62, 3], "long"), made.input([3, 2**61], "long"))
     total = made.numbers(made.reduce("add", product, (0,)))
     assert total.tolist() == [(3 * 2**62 + 3 * 2**61 + 2**63) % 2**64 - 2**63]
@@ -183,10 +168,7 @@ def test_an_element_taken_by_a_mask() -> None:
     assert np.array_equal(made.numbers(taken), table[[5, 0, 3]])
     others = made.reduce("add", made.op("where", mask, zero, value), (1,), keep=False)
     assert np.array_equal(made.numbers(others), table.sum(0) - table[[5, 0, 3]])
-
-
-def test_a_mask_over_values_that_are_not_finite() -> None:
-    made = Maker()
+    # what is not taken may be infinite
     mask = made.input([1, 0], "bool")
     chosen = made.op("where", mask, made.input([2.0, np.inf], "float"), made.const(0.0, "float", (2,)))
     assert made.numbers(made.reduce("add", chosen, (0,))).tolist() == [2.0]
@@ -257,8 +239,7 @@ def test_a_write_to_a_view_of_a_buffer() -> None:
     assert np.array_equal(made.numbers(buffer), a)
 
 
-def test_a_write_through_a_bitcast_is_read_through_it() -> None:
-    made = Maker()
+def test_a_write_through_a_bitcast_is_read_through_it(made: Maker) -> None:
     memory = made.graph.add(OpNode("buffer", "float", (2,)))
     made.graph.inputs[memory] = (made.keep(np.array([1.0, 2.0]), "float"),)
     bits = made.op("bitcast", memory, dtype="uint")
@@ -268,10 +249,16 @@ def test_a_write_through_a_bitcast_is_read_through_it() -> None:
     assert made.numbers(after).tolist() == [0x40800000, 0x3F800000]
     seen = made.graph.add(OpNode("after", "float", (2,), (memory, stored)))
     assert made.numbers(seen).tolist() == [4.0, 1.0]
+    # an assignment to known memory
+    buffer = made.input([1.0, 2.0], "float")
+    seen = made.op("bitcast", buffer, dtype="uint")
+    written = made.op("assign", seen, made.input([0x40800000, 0x40400000], "uint"))
+    assert made.numbers(made.view("after", buffer, (2,), None, written)).tolist() == [4.0, 3.0]
+    # what is read through the same eyes has the bits that were written
+    assert made.numbers(made.view("after", seen, (2,), None, written)).tolist() == [0x40800000, 0x40400000]
 
 
-def test_writes_one_after_the_other() -> None:
-    made = Maker()
+def test_writes_one_after_the_other(made: Maker) -> None:
     buffer = made.input([0.0] * 4, "float")
     first = made.op("store", buffer, made.const(1.0, "float", (4,)))
     once = made.view("after", buffer, (4,), None, first)
@@ -283,18 +270,7 @@ def test_writes_one_after_the_other() -> None:
     assert made.numbers(once).tolist() == [1.0] * 4
 
 
-def test_a_write_through_other_eyes() -> None:
-    made = Maker()
-    buffer = made.input([1.0, 2.0], "float")
-    seen = made.op("bitcast", buffer, dtype="uint")
-    written = made.op("assign", seen, made.input([0x40800000, 0x40400000], "uint"))
-    assert made.numbers(made.view("after", buffer, (2,), None, written)).tolist() == [4.0, 3.0]
-    # what is read through the same eyes has the bits that were written
-    assert made.numbers(made.view("after", seen, (2,), None, written)).tolist() == [0x40800000, 0x40400000]
-
-
-def test_new_memory_need_not_be_known_where_it_is_written_whole() -> None:
-    made = Maker()
+def test_new_memory_need_not_be_known_where_it_is_written_whole(made: Maker) -> None:
     memory = made.graph.add(OpNode("buffer", "float", (4,)))
     seen = made.view("reshape", memory, (2, 2))
     whole = made.op("store", seen, made.input([[1.0, 2.0], [3.0, 4.0]], "float"))
@@ -310,16 +286,6 @@ def test_new_memory_need_not_be_known_where_it_is_written_whole() -> None:
 # *** step ranges
 
 
-def test_a_scope_is_an_axis_more() -> None:
-    made, a = Maker(), count(3, 4)
-    made.graph.ranges[7] = 3
-    inner = made.graph.add(OpNode("vmapin", "float", (4,), (made.input(a, "float"),), (7, None)))
-    scaled = made.op("mul", made.reduce("add", inner, (0,)), made.const(2.0, "float", (1,)))
-    assert made.value(scaled).ranges == (7,)
-    outer = made.graph.add(OpNode("vmapout", "float", (1, 3), (scaled,), (None, 7)))
-    assert np.array_equal(made.numbers(outer), 2 * a.sum(1)[None])
-
-
 def test_scopes_in_each_other() -> None:
     made, a, b = Maker(), count(2, 5), count(3, 5)
     made.graph.ranges.update({1: 2, 2: 3})
@@ -332,8 +298,7 @@ def test_scopes_in_each_other() -> None:
     assert np.array_equal(made.numbers(outer), (a @ b.T).T)
 
 
-def test_a_value_that_does_not_depend_on_its_scope() -> None:
-    made = Maker()
+def test_a_value_without_its_scope_and_a_reduce_over_a_step_range(made: Maker) -> None:
     made.graph.ranges[1] = 3
     outer = made.graph.add(OpNode("vmapout", "float", (3, 2), (made.input([1.0, 2.0], "float"),), (1, None)))
     assert made.numbers(outer).tolist() == [[1.0, 2.0]] * 3
@@ -341,10 +306,6 @@ def test_a_value_that_does_not_depend_on_its_scope() -> None:
     part = made.view("shrink", made.input(count(6), "float"), (2,), (None,), step)
     rows = made.graph.add(OpNode("vmapout", "float", (3, 2), (part,), (1, None)))
     assert made.numbers(rows).tolist() == [[0.0, 1.0], [1.0, 2.0], [2.0, 3.0]]
-
-
-def test_a_reduce_over_a_step_range() -> None:
-    made = Maker()
     made.graph.ranges[4] = 3
     step = made.op("cast", made.graph.add(OpNode("step", "int", (), (), (4, 3))), dtype="float")
     total = made.graph.add(OpNode("reduce", "float", (), (step,), ("add", (), True, (4,))))
@@ -353,8 +314,7 @@ def test_a_reduce_over_a_step_range() -> None:
     assert made.numbers(same).item() == 15.0
 
 
-def test_devices() -> None:
-    made = Maker()
+def test_devices(made: Maker) -> None:
     made.graph.ranges[DEVICES] = 2
     shards = made.sharded([[[1.0, 2.0]], [[3.0, 4.0]]], "float")
     whole = made.graph.add(OpNode("shards", "float", (2, 2), (shards,), 0))
@@ -373,8 +333,7 @@ def test_devices() -> None:
 # *** what it says of itself
 
 
-def test_an_op_that_is_not_known_and_an_input_that_is_not_there() -> None:
-    made = Maker()
+def test_an_op_an_input_or_a_shape_that_is_not_known_is_not_compared(made: Maker) -> None:
     strange = made.op("wmma", made.const(1.0, "float"))
     read = made.op("add", strange, made.const(1.0, "float"))
     known = made.op("add", made.const(2.0, "float"), made.const(1.0, "float"))
@@ -385,11 +344,17 @@ def test_an_op_that_is_not_known_and_an_input_that_is_not_there() -> None:
     lost = made.graph.add(OpNode("buffer", "float", (2,)))
     with pytest.raises(Unknown, match="not known"):
         made.value(lost)
+    # a release may take a UOp that is made by hand for another one: the others are still compared
+    maker = Maker()
+    source = maker.input(np.ones((3, 2)), "float")
+    odd = maker.graph.add(OpNode("reduce", "float", (), (source,), ("add", (), True, ())))
+    found = ReferenceValues(maker.graph, maker.contents.__getitem__).evaluate([odd, source])
+    assert found[0] == "the reference makes a value of shape (3, 2) of it, where tinygrad says ()"
+    assert not isinstance(found[1], str)
 
 
-def test_values_are_freed_after_their_last_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_are_freed_after_their_last_reader(monkeypatch: pytest.MonkeyPatch, made: Maker) -> None:
     monkeypatch.setattr(evaluate, "ROOM", 16_000)
-    made = Maker()
     chain = made.input(count(1000), "float")
     for _ in range(50):
         chain = made.op("add", chain, chain)
@@ -398,8 +363,7 @@ def test_values_are_freed_after_their_last_reader(monkeypatch: pytest.MonkeyPatc
     assert not isinstance(found, Unknown), str(found)
 
 
-def test_a_computed_value_is_not_computed_again() -> None:
-    made = Maker()
+def test_a_computed_value_is_not_computed_again(made: Maker) -> None:
     source = made.input(count(3), "float")
     first = made.op("add", source, source)
     second = made.op("add", first, first)
@@ -411,8 +375,7 @@ def test_a_computed_value_is_not_computed_again() -> None:
     assert found.numbers.tolist() == [0.0, 4.0, 8.0]
 
 
-def test_in_double_nothing_is_rounded_and_with_a_seed_it_moves() -> None:
-    made = Maker()
+def test_in_double_nothing_is_rounded_and_with_a_seed_it_moves(made: Maker) -> None:
     third = made.op("fdiv", made.input([1.0], "half"), made.input([3.0], "half"))
     assert made.numbers(third).item() == np.float16(1 / 3)
     assert made.value(third, InDouble(made.graph)).numbers.item() == 1 / 3
@@ -420,17 +383,7 @@ def test_in_double_nothing_is_rounded_and_with_a_seed_it_moves() -> None:
     assert all(0 < abs(number - 1 / 3) < 2 * EPSILON["half"] for number in moved)
 
 
-def test_bits_of_random_numbers_are_the_same_in_double() -> None:
-    made = Maker()
-    bits = made.input([0x3F8CCCCD], "uint")
-    number = made.op("bitcast", bits, dtype="float")
-    less = made.op("sub", number, made.const(1.0, "float", (1,)))
-    right = made.numbers(less)
-    assert np.allclose(made.value(less, InDouble(made.graph, 1)).numbers, right, rtol=1e-6)
-
-
-def test_bits_of_a_number_that_was_rounded_move_by_its_rounding() -> None:
-    made = Maker()
+def test_bits_of_a_rounded_number_move_by_its_rounding_and_others_stay(made: Maker) -> None:
     total = made.reduce("add", made.input(count(1, 100), "float"), (1,))
     bits = made.op("bitcast", total, dtype="int")
     right = made.numbers(bits).item()
@@ -439,10 +392,14 @@ def test_bits_of_a_number_that_was_rounded_move_by_its_rounding() -> None:
     assert all(5 <= abs(number - right) <= 20 for number in moved)
     seen = made.op("bitcast", made.input([1.5], "float"), dtype="int")
     assert made.value(seen, InDouble(made.graph, 1)).numbers.item() == 0x3FC00000
+    bits = made.input([0x3F8CCCCD], "uint")
+    number = made.op("bitcast", bits, dtype="float")
+    less = made.op("sub", number, made.const(1.0, "float", (1,)))
+    right = made.numbers(less)
+    assert np.allclose(made.value(less, InDouble(made.graph, 1)).numbers, right, rtol=1e-6)
 
 
-def test_roundings_are_counted_in_units_of_their_dtype() -> None:
-    made = Maker()
+def test_roundings_are_counted_in_units_of_their_dtype(made: Maker) -> None:
     _, total = matmul(made, made.input(count(2, 100), "float"), made.input(count(100, 2), "float"))
     assert count_roundings(made.graph)[total] == 101
     coarse = made.op("add", made.input([1.0], "half"), made.input([1.0], "half"))
@@ -468,13 +425,3 @@ def test_it_imports_no_tinygrad() -> None:
         f"vmapdbg.reference.{file.stem}" for file in files if file.stem != "__init__"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
-
-
-def test_a_value_that_is_larger_than_tinygrad_says_is_not_compared() -> None:
-    """A release may take a UOp that is made by hand for another one: the others are still compared."""
-    maker = Maker()
-    source = maker.input(np.ones((3, 2)), "float")
-    odd = maker.graph.add(OpNode("reduce", "float", (), (source,), ("add", (), True, ())))
-    found = ReferenceValues(maker.graph, maker.contents.__getitem__).evaluate([odd, source])
-    assert found[0] == "the reference makes a value of shape (3, 2) of it, where tinygrad says ()"
-    assert not isinstance(found[1], str)

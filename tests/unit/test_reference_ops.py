@@ -21,6 +21,11 @@ SIGNED = {"char": 8, "short": 16, "int": 32, "long": 64}
 UNSIGNED = {"uchar": 8, "ushort": 16, "uint": 32, "ulong": 64}
 
 
+@pytest.fixture
+def made() -> Maker:
+    return Maker()
+
+
 def wrap(number: int, dtype: str) -> int:
     """Returns an integer, wrapped to a dtype."""
     bits = {**SIGNED, **UNSIGNED}[dtype]
@@ -64,44 +69,38 @@ def samples(dtype: str) -> list[int]:
 
 @pytest.mark.parametrize("dtype", [*SIGNED, *UNSIGNED])
 @pytest.mark.parametrize("op", INTEGER_OPS)
-def test_integers_are_python_s_wrapped_around(op: str, dtype: str) -> None:
+def test_integers_are_python_s_wrapped_around(op: str, dtype: str, made: Maker) -> None:
     pairs = [(x, y) for x in samples(dtype) for y in samples(dtype)]
-    made = Maker()
     x, y = (made.input(np.array(side, dtype=object), dtype) for side in zip(*pairs, strict=True))
     value = made.value(made.op(op, x, y))
-    undefined = np.zeros(len(pairs), bool) if value.undefined is None else value.undefined
     is_division = op in {"cdiv", "cmod", "floordiv", "floormod"}
     for i, (one, other) in enumerate(pairs):
         has_none = is_division and (other == 0 or (dtype in SIGNED and (one, other) == (limits(dtype)[0], -1)))
-        assert undefined[i] == has_none, (one, other)
+        assert value.mask[i] == has_none, (one, other)
         if not has_none:
             assert value.numbers[i] == wrap(INTEGER_OPS[op](one, other), dtype), (one, other)
 
 
 @pytest.mark.parametrize("dtype", [*SIGNED, *UNSIGNED])
-def test_shifts_by_the_width_or_more_are_undefined(dtype: str) -> None:
+def test_shifts_by_the_width_or_more_are_undefined(dtype: str, made: Maker) -> None:
     bits = {**SIGNED, **UNSIGNED}[dtype]
-    made = Maker()
     x = made.input([3] * (bits + 2), dtype)
     y = made.input(range(bits + 2), dtype)
     for op, right in (("shl", lambda n: 3 << n), ("shr", lambda n: 3 >> n)):
         value = made.value(made.op(op, x, y))
-        assert value.undefined is not None
-        assert value.undefined.tolist() == [n >= bits for n in range(bits + 2)]
+        assert value.mask.tolist() == [n >= bits for n in range(bits + 2)]
         assert value.numbers[:bits].tolist() == [wrap(right(n), dtype) for n in range(bits)]
 
 
 @pytest.mark.parametrize("dtype", ["int", "float", "bool"])
-def test_comparisons(dtype: str) -> None:
-    made = Maker()
+def test_comparisons(dtype: str, made: Maker) -> None:
     x, y = made.input([0, 1, 1, 0], dtype), made.input([1, 0, 1, 0], dtype)
     assert made.numbers(made.op("lt", x, y, dtype="bool")).tolist() == [True, False, False, False]
     assert made.numbers(made.op("ne", x, y, dtype="bool")).tolist() == [True, True, False, False]
     assert made.numbers(made.op("eq", x, y, dtype="bool")).tolist() == [False, False, True, True]
 
 
-def test_bools() -> None:
-    made = Maker()
+def test_bools(made: Maker) -> None:
     x, y = made.input([0, 1, 1, 0], "bool"), made.input([1, 0, 1, 0], "bool")
     expected = {"add": [1, 1, 1, 0], "mul": [0, 0, 1, 0], "max": [1, 1, 1, 0], "xor": [1, 1, 0, 0], "sub": [1, 1, 0, 0]}
     for op, right in expected.items():
@@ -160,11 +159,10 @@ def test_nan_and_values_that_are_too_large(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("op", ["add", "sub", "mul", "fdiv"])
-def test_each_float_op_is_rounded_once_to_its_dtype(op: str, dtype: str) -> None:
+def test_each_float_op_is_rounded_once_to_its_dtype(op: str, dtype: str, made: Maker) -> None:
     chance = np.random.default_rng(7)
     x = decode(encode(chance.uniform(-3, 3, 200), dtype)).astype(np.float64)
     y = decode(encode(chance.uniform(1, 3, 200), dtype)).astype(np.float64)
-    made = Maker()
     found = made.numbers(made.op(op, made.input(x, dtype), made.input(y, dtype)))
     exact: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
         "add": lambda a, b: a + b,
@@ -191,9 +189,8 @@ def test_each_float_op_is_rounded_once_to_its_dtype(op: str, dtype: str) -> None
         ("neg", lambda x: -x),
     ],
 )
-def test_float_functions(op: str, right: Callable[[float], float], dtype: str) -> None:
+def test_float_functions(op: str, right: Callable[[float], float], dtype: str, made: Maker) -> None:
     x = decode(encode([0.25, 0.5, 1.0, 1.25, 1.75, 2.0, 3.5], dtype)).astype(np.float64)
-    made = Maker()
     found = made.numbers(made.op(op, made.input(x, dtype)))
     expected = decode(encode([right(number) for number in x.tolist()], dtype))
     # numpy may be off by one in the last place, as everybody is
@@ -209,75 +206,62 @@ def test_a_float_function_of_integers_is_computed_in_floats(op: str, right: Call
         assert np.allclose(found, [right(number) for number in (1, 3, 7)], rtol=2e-7, atol=0)
 
 
-def test_functions_where_they_have_no_number() -> None:
-    made = Maker()
+def test_the_logarithm_of_a_negative_number_whose_reciprocal_is_infinite_is_undefined() -> None:
+    """tinygrad's own logarithm takes it for -0.0, whose logarithm is minus infinity."""
+    for dtype, tiny, small in (("float", -1e-40, -1e-37), ("bfloat16", -1e-40, -1e-37), ("double", -5e-324, -1e-300)):
+        made = Maker()
+        log = made.value(made.op("log2", made.input([tiny, small, -0.0, -tiny], dtype)))
+        assert log.mask.tolist() == [True, False, False, False]
+        assert math.isnan(log.numbers[1])
+        assert log.numbers[2] == -math.inf
+        assert math.isfinite(log.numbers[3])
+
+
+def test_functions_that_have_no_number(made: Maker) -> None:
+    """tinygrad takes `x * 0` for zero, and rewrites the gradient of a sigmoid so that nothing in it is infinite."""
+    x, y = made.input([math.inf, math.nan, 2.0], "float"), made.input([0.0, 0.0, 3.0], "float")
+    product = made.value(made.op("mul", x, y))
+    assert product.mask.tolist() == [True, False, False]
+    root = made.value(made.op("sqrt", made.input([-1.0], "float")))
+    assert root.undefined is None
     x = made.input([-1.0, 0.0], "float")
     assert np.isnan(made.numbers(made.op("sqrt", x))[0])
     assert made.numbers(made.op("reciprocal", x)).tolist() == [-1.0, math.inf]
     log = made.numbers(made.op("log2", x))
     assert np.isnan(log[0])
     assert log[1] == -math.inf
-
-
-def test_the_logarithm_of_a_negative_number_whose_reciprocal_is_infinite_is_undefined() -> None:
-    """tinygrad's own logarithm takes it for -0.0, whose logarithm is minus infinity."""
-    for dtype, tiny, small in (("float", -1e-40, -1e-37), ("bfloat16", -1e-40, -1e-37), ("double", -5e-324, -1e-300)):
-        made = Maker()
-        log = made.value(made.op("log2", made.input([tiny, small, -0.0, -tiny], dtype)))
-        assert log.undefined is not None
-        assert log.undefined.tolist() == [True, False, False, False]
-        assert math.isnan(log.numbers[1])
-        assert log.numbers[2] == -math.inf
-        assert math.isfinite(log.numbers[3])
-
-
-def test_a_nan_that_an_infinity_makes_is_undefined() -> None:
-    """tinygrad takes `x * 0` for zero, and rewrites the gradient of a sigmoid so that nothing in it is infinite."""
-    made = Maker()
-    x, y = made.input([math.inf, math.nan, 2.0], "float"), made.input([0.0, 0.0, 3.0], "float")
-    product = made.value(made.op("mul", x, y))
-    assert product.undefined is not None
-    assert product.undefined.tolist() == [True, False, False]
-    root = made.value(made.op("sqrt", made.input([-1.0], "float")))
-    assert root.undefined is None
-
-
-def test_the_largest_of_a_nan_is_not_compared() -> None:
-    made = Maker()
     largest = made.value(made.op("max", made.input([1.0, math.nan], "float"), made.input([2.0, 3.0], "float")))
     assert largest.numbers[0] == 2.0
-    assert largest.undefined is not None
-    assert largest.undefined.tolist() == [False, True]
+    assert largest.mask.tolist() == [False, True]
 
 
 @pytest.mark.parametrize("dtype", [*SIGNED, *UNSIGNED])
-def test_a_float_that_no_integer_is_near_is_undefined(dtype: str) -> None:
+def test_a_float_that_no_integer_is_near_is_undefined(dtype: str, made: Maker) -> None:
     smallest, largest = limits(dtype)
     numbers = [0.0, 1.9, -0.9, -1.9, 3e38, -3e38, math.nan, math.inf, float(largest), float(largest) * 2.1]
-    made = Maker()
     value = made.value(made.op("cast", made.input(numbers, "double"), dtype=dtype))
-    undefined = np.zeros(len(numbers), bool) if value.undefined is None else value.undefined
-    for number, got, is_undefined in zip(numbers, value.numbers, undefined, strict=True):
+    for number, got, is_undefined in zip(numbers, value.numbers, value.mask, strict=True):
         fits = math.isfinite(number) and smallest <= int(number) <= largest
         assert is_undefined == (not fits), number
         assert not fits or got == int(number)
 
 
-def test_casts() -> None:
-    made = Maker()
+def test_casts_and_constants_wrap_and_round(made: Maker) -> None:
     whole = made.input([300, -1, 0, 2**31 - 1], "int")
     assert made.numbers(made.op("cast", whole, dtype="uchar")).tolist() == [44, 255, 0, 255]
     assert made.numbers(made.op("cast", whole, dtype="bool")).tolist() == [True, True, False, True]
     assert made.numbers(made.op("cast", whole, dtype="float")).tolist() == [300.0, -1.0, 0.0, 2.0**31]
     assert made.numbers(made.op("cast", made.input([70000.0, 1.0], "float"), dtype="half")).tolist() == [math.inf, 1.0]
     beyond = made.value(made.op("cast", made.input([1000.0, 2.0], "float"), dtype="fp8e4m3"))
-    assert beyond.undefined is not None
-    assert beyond.undefined.tolist() == [True, False]
+    assert beyond.mask.tolist() == [True, False]
     assert made.numbers(made.op("cast", made.input([0.5, 0.0, math.nan], "float"), dtype="bool")).tolist() == [1, 0, 1]
+    assert made.numbers(made.const(-1, "uint", (2,))).tolist() == [2**32 - 1] * 2
+    assert made.numbers(made.const(2049.0, "half")).item() == 2048.0
+    assert made.numbers(made.const(True, "bool")).item() is True
+    assert made.numbers(made.const(-math.inf, "float")).item() == -math.inf
 
 
-def test_bits() -> None:
-    made = Maker()
+def test_bits(made: Maker) -> None:
     one = made.op("bitcast", made.input([1.0, -2.0], "float"), dtype="uint")
     assert made.numbers(one).tolist() == [0x3F800000, 0xC0000000]
     assert made.numbers(made.op("bitcast", one, dtype="float")).tolist() == [1.0, -2.0]
@@ -288,29 +272,21 @@ def test_bits() -> None:
     assert made.numbers(wide).tobytes() == struct.pack("<II", 0x01020304, 5)
 
 
-def test_chosen_and_unchosen_values() -> None:
-    made = Maker()
-    condition = made.input([1, 0, 1], "bool")
-    quotient = made.op("cdiv", made.input([8, 8, 8], "int"), made.input([0, 0, 2], "int"))
-    value = made.value(made.op("where", condition, quotient, made.input([1, 2, 3], "int")))
-    assert value.undefined is not None
-    assert value.undefined.tolist() == [True, False, False]
-    assert value.numbers[1:].tolist() == [2, 4]
-
-
-def test_undefined_elements_travel() -> None:
-    made = Maker()
+def test_undefined_elements_travel_and_are_chosen(made: Maker) -> None:
     quotient = made.op("cdiv", made.input([8, 8, 8, 8], "int"), made.input([2, 0, 2, 2], "int"))
     moved = made.view("flip", made.view("reshape", quotient, (2, 2)), (2, 2), (1,))
     total = made.value(made.reduce("add", made.op("add", moved, moved), (1,)))
-    assert total.undefined is not None
-    assert total.undefined.tolist() == [[True], [False]]
+    assert total.mask.tolist() == [[True], [False]]
     assert total.numbers[1].tolist() == [16]
+    condition = made.input([1, 0, 1], "bool")
+    quotient = made.op("cdiv", made.input([8, 8, 8], "int"), made.input([0, 0, 2], "int"))
+    value = made.value(made.op("where", condition, quotient, made.input([1, 2, 3], "int")))
+    assert value.mask.tolist() == [True, False, False]
+    assert value.numbers[1:].tolist() == [2, 4]
 
 
-def test_threefry_is_that_of_its_paper() -> None:
+def test_threefry_is_that_of_its_paper(made: Maker) -> None:
     """The known answers of Random123 for Threefry-2x32 with 20 rounds."""
-    made = Maker()
     counters = np.array([0, 2**64 - 1, 0x85A308D3_243F6A88], np.uint64)
     keys = np.array([0, 2**64 - 1, 0x03707344_13198A2E], np.uint64)
     found = made.numbers(made.op("threefry", made.input(counters, "ulong"), made.input(keys, "ulong"))).tolist()
@@ -318,17 +294,12 @@ def test_threefry_is_that_of_its_paper() -> None:
     assert found == [low | high << 32 for low, high in expected]
 
 
-def test_powers() -> None:
-    made = Maker()
+def test_powers_and_a_product_with_a_sum(made: Maker) -> None:
     found = made.numbers(made.op("pow", made.input([2.0, 9.0, -2.0], "float"), made.input([3.0, 0.5, 2.0], "float")))
     assert found.tolist() == [8.0, 3.0, 4.0]
     value = made.value(made.op("pow", made.input([2, 3], "int"), made.input([5, -1], "int")))
     assert value.undefined is not None
     assert value.numbers[0] == 32
-
-
-def test_a_product_and_a_sum() -> None:
-    made = Maker()
     sources = (made.input([2.0, 3.0], "float"), made.input([5.0, 7.0], "float"), made.input([1.0, 1.0], "float"))
     assert made.numbers(made.op("mulacc", *sources)).tolist() == [11.0, 22.0]
 
@@ -337,11 +308,3 @@ def test_every_op_is_looked_at() -> None:
     floats = "shl shr lt ne eq fdiv neg sqrt sin exp2 log2 reciprocal trunc"
     here = {*INTEGER_OPS, *floats.split()}
     assert set(FUNCTIONS) - here == {"where", "pow", "threefry", "mulacc"}
-
-
-def test_a_constant_wraps_and_rounds() -> None:
-    made = Maker()
-    assert made.numbers(made.const(-1, "uint", (2,))).tolist() == [2**32 - 1] * 2
-    assert made.numbers(made.const(2049.0, "half")).item() == 2048.0
-    assert made.numbers(made.const(True, "bool")).item() is True
-    assert made.numbers(made.const(-math.inf, "float")).item() == -math.inf
