@@ -55,11 +55,14 @@ def test_a_contiguous_that_is_added_is_all_that_is_added() -> None:
     assert list_lone(compare(STORED, PLAIN)) == (["CONTIGUOUS"], [])
 
 
-def test_another_op_in_the_middle_leaves_later_nodes_paired() -> None:
+def test_an_edit_near_the_inputs_leaves_later_nodes_and_the_schedule_paired() -> None:
     other = softmax_like((INPUTS[0], make_node(1, "SQRT", src=(0,), line="a.py:2")))
     diff = compare(PLAIN, other)
     assert list_lone(diff) == (["NEG"], ["SQRT"])
     assert [(item.after.op, item.changed) for item in diff.nodes] == [("EXP2", ("src",))]
+    before = make_schedule(nodes=PLAIN)
+    after = make_schedule(nodes=(replace(PLAIN[0], dtype="half"), *PLAIN[1:]))
+    assert match_schedules([before], [after]) == [(0, 0)]
 
 
 def test_nodes_between_two_edits_stay_paired() -> None:
@@ -109,12 +112,6 @@ def test_edits_are_paired_one_with_one(capture: Capture, seed: int) -> None:
         assert len({*found.values(), *known.values()}) == len(found) + len(known)
         back = match_rest(after, before, {twin: node for node, twin in known.items()}, {})
         assert len(back) == len(found)
-
-
-def test_an_edit_near_the_inputs_leaves_the_schedule_a_pair() -> None:
-    before = make_schedule(nodes=PLAIN)
-    after = make_schedule(nodes=(replace(PLAIN[0], dtype="half"), *PLAIN[1:]))
-    assert match_schedules([before], [after]) == [(0, 0)]
 
 
 # *** lines

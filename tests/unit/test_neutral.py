@@ -147,13 +147,22 @@ def realize_sum(closed: tuple[str, ...], **changes: Any) -> tuple[Capture, Captu
     return before, make(new_sum(realized=new), bufferizes=(bufferize(5, closed, **changes),))
 
 
-def test_a_buffer_has_its_twin_and_an_output_needs_none() -> None:
+def test_a_buffer_has_its_twin_of_the_same_size_and_an_output_needs_none() -> None:
     diff, schedule = compare(*realize_sum(("r2",)))
     assert diff.is_empty
     (item,) = schedule.bufferizes
     assert item.before is not None
     assert item.after is not None
     assert (item.before.closed_ranges, item.after.closed_ranges) == (("r2", "0"), ("r2",))
+    # another size is a change
+    _, schedule = compare(*realize_sum(("r2",), size=24, bytes=192))
+    (item,) = schedule.bufferizes
+    assert item.changed == ("size", "bytes")
+    # how large it would have been depends on whether the value was broadcast before it or behind it
+    before, after = realize_sum(("r2",), outcome="removed", size=24, bytes=192)
+    removed = [replace(item, outcome="removed") for item in before.schedules[0].bufferizes[:1]]
+    gone = replace(before, schedules=(replace(before.schedules[0], bufferizes=tuple(removed)),))
+    assert compare(gone, after)[0].is_empty
 
 
 def test_another_line_of_a_rule_is_not_a_change_but_another_rule_is() -> None:
@@ -165,20 +174,6 @@ def test_another_line_of_a_rule_is_not_a_change_but_another_rule_is() -> None:
     sides = [make(old_sum(), bufferizes=(item,)) for item in made]
     assert diff_captures(sides[0], replace(sides[1], versions=NEW)).is_empty
     assert not diff_captures(sides[0], replace(sides[2], versions=NEW)).is_empty
-
-
-def test_another_size_is_a_change() -> None:
-    _, schedule = compare(*realize_sum(("r2",), size=24, bytes=192))
-    (item,) = schedule.bufferizes
-    assert item.changed == ("size", "bytes")
-
-
-def test_a_removed_buffer_may_have_been_of_any_size() -> None:
-    """How large it would have been depends on whether the value was broadcast before it or behind it."""
-    before, after = realize_sum(("r2",), outcome="removed", size=24, bytes=192)
-    removed = [replace(item, outcome="removed") for item in before.schedules[0].bufferizes[:1]]
-    gone = replace(before, schedules=(replace(before.schedules[0], bufferizes=tuple(removed)),))
-    assert compare(gone, after)[0].is_empty
 
 
 # *** one thing at a time

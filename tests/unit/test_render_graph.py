@@ -57,13 +57,17 @@ def test_svg_leads_to_why(tmp_path: Path) -> None:
         assert word in tip
 
 
-def test_scope_has_its_range_size_and_kind(tmp_path: Path) -> None:
+def test_a_scope_has_its_range_and_readers_of_a_realized_node_read_its_buffer(tmp_path: Path) -> None:
     data = draw_data(lost_range(), tmp_path)
     (cluster,) = data["clusters"]
     assert cluster["title"] == "vmap rm1 = 3, LOOP"
     inside = {node["id"] for node in data["nodes"] if node["scope"] == cluster["id"]}
     assert {"node4", "node18", "node24"} <= inside, "from VMAPIN to VMAPOUT"
     assert not {"node2", "node3"} & inside
+    edges = {(edge["tail"], edge["head"]) for edge in data["edges"]}
+    assert ("node18", "bufferize18") in edges
+    assert ("bufferize18", "node20") in edges
+    assert ("node18", "node20") not in edges
 
 
 def test_nested_scopes_are_nested(tmp_path: Path) -> None:
@@ -94,13 +98,6 @@ def test_buffer_that_loses_a_range_is_loud(tmp_path: Path) -> None:
     assert "rm1 NOT closed" in text_of(draw_svg(lost_range(fixed=False), tmp_path)["bufferize18"])
 
 
-def test_readers_of_a_realized_node_read_its_buffer(tmp_path: Path) -> None:
-    edges = {(edge["tail"], edge["head"]) for edge in draw_data(lost_range(), tmp_path)["edges"]}
-    assert ("node18", "bufferize18") in edges
-    assert ("bufferize18", "node20") in edges
-    assert ("node18", "node20") not in edges
-
-
 def test_baseline_is_laid_under(tmp_path: Path) -> None:
     data = draw_data(lost_range(), tmp_path, other=lost_range(fixed=False))
     nodes = nodes_of(data)
@@ -109,6 +106,10 @@ def test_baseline_is_laid_under(tmp_path: Path) -> None:
     assert nodes["node18"]["mark"] == "common"
     assert any(line.startswith("- BUFFERIZE") for line in nodes["beforebufferize18"]["lines"])
     assert any(line.startswith("+ BUFFERIZE") for line in nodes["bufferize18"]["lines"])
+    # the same capture on both sides shows no change
+    for stage in ("tensor", "kernels", "ranges"):
+        data = draw_data(lost_range(), tmp_path, other=lost_range(), stage=stage)
+        assert {part["mark"] for part in (*data["nodes"], *data["edges"])} == {"common"}
 
 
 def test_changed_decision_and_node_of_one_side_only(tmp_path: Path) -> None:
@@ -123,13 +124,7 @@ def test_changed_decision_and_node_of_one_side_only(tmp_path: Path) -> None:
     draw_svg(after, tmp_path, other=before)
 
 
-def test_same_capture_on_both_sides_shows_no_change(tmp_path: Path) -> None:
-    for stage in ("tensor", "kernels", "ranges"):
-        data = draw_data(lost_range(), tmp_path, other=lost_range(), stage=stage)
-        assert {part["mark"] for part in (*data["nodes"], *data["edges"])} == {"common"}
-
-
-def test_kernels_and_their_buffers(tmp_path: Path) -> None:
+def test_kernels_and_their_buffers_and_which_of_them_changed(tmp_path: Path) -> None:
     data = draw_data(lost_range(), tmp_path, stage="kernels")
     nodes = nodes_of(data)
     assert nodes["kernel0"]["lines"][0] == "#0 r_3_2_2_2"
@@ -137,9 +132,6 @@ def test_kernels_and_their_buffers(tmp_path: Path) -> None:
     edges = {(edge["tail"], edge["head"]) for edge in data["edges"]}
     assert {("buffer2", "kernel0"), ("kernel0", "buffer18"), ("buffer18", "kernel1")} <= edges
     assert ("kernel1", "buffer24") in edges
-
-
-def test_changed_kernel_is_removed_and_added(tmp_path: Path) -> None:
     before = lost_range(fixed=False)
     schedule = before.schedules[0]
     changed = replace(schedule, kernels=(schedule.kernels[0], lost_range().schedules[0].kernels[1]))
@@ -150,16 +142,13 @@ def test_changed_kernel_is_removed_and_added(tmp_path: Path) -> None:
     assert (marks["buffer18"], marks["beforebuffer18"], marks["buffer2"]) == ("added", "removed", "common")
 
 
-def test_range_table_has_a_line_a_node(tmp_path: Path) -> None:
+def test_range_table_has_a_line_a_node_that_begins_at_one_place(tmp_path: Path) -> None:
     parts = draw_svg(lost_range(), tmp_path, stage="ranges")
     row = text_of(parts["node18"]).replace("\u00a0", " ")
     assert row.startswith("18")
     for word in ("ADD", "(2,)", "r2", "rm1*", "ending-ranges", "(rm1, r2) 48 B kept", "#0", ":15"):
         assert word in row
-
-
-def test_rows_of_the_range_map_begin_at_one_place(tmp_path: Path) -> None:
-    """Wide letters, of which Graphviz counts the bytes, do not move a row to the left."""
+    # wide letters, of which Graphviz counts the bytes, do not move a row to the left
     nodes = (make_node(0, "BUFFER", line="\u6a21\u578b.py:1"), make_node(1, "ADD", src=(0,), line="a.py:1"))
     parts = draw_svg(make_capture(make_schedule(nodes=nodes)), tmp_path, stage="ranges")
     starts = {line.get("x") for name in ("head", "node0", "node1") for line in parts[name].iter(f"{SVG}text")}
@@ -215,16 +204,13 @@ def test_more_than_one_can_look_at_is_cut(tmp_path: Path) -> None:
     assert (tmp_path / "a.svg").read_text().count('class="node"') == 901
 
 
-def test_around_and_depth(tmp_path: Path) -> None:
+def test_around_and_depth_and_what_the_notes_add_up_to(tmp_path: Path) -> None:
     near = set(nodes_of(draw_data(lost_range(), tmp_path, around=18, depth=1)))
     assert near == {"node7", "node11", "node18", "bufferize18", "node20"}
     assert set(nodes_of(draw_data(lost_range(), tmp_path, around=18, depth=0))) == {"node18", "bufferize18"}
     assert "node24" in nodes_of(draw_data(lost_range(), tmp_path, depth=1))
     notes = write_graph(lost_range(), tmp_path / "a.json", around=18, depth=1)
     assert any("further away not drawn" in note for note in notes)
-
-
-def test_notes_add_up(tmp_path: Path) -> None:
     (note,) = write_graph(lost_range(), tmp_path / "a.json")
     data = json.loads((tmp_path / "a.json").read_text())
     count = len(lost_range().schedules[0].nodes)

@@ -129,13 +129,10 @@ def test_ids_of_graphviz_do_not_collide_with_node_ids() -> None:
     assert read_lines(find(root, "node1")) == ["1 ADD"]
 
 
-def test_ranks_survive_a_circle() -> None:
+def test_ranks_survive_a_circle_and_every_kind_is_in_the_source() -> None:
     graph = make_graph(
         GraphNode("a", "op", ("a",)), GraphNode("b", "op", ("b",)), edges=(GraphEdge("a", "b"), GraphEdge("b", "a"))
     )
     assert set(model.measure_ranks(graph)) == {"a", "b"}
-
-
-def test_every_kind_is_in_the_dot_source() -> None:
     for kind in ("op", "vmapin", "kept", "removed", "repeat", "index", "input", "kernel"):
         assert f"id={kind}" in write_dot(make_graph(GraphNode(kind, kind, ("a",))))

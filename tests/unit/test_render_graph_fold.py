@@ -130,16 +130,13 @@ def draw_layers(nodes: list[Node]) -> Graph:
     return graph
 
 
-def test_repeated_layers_are_drawn_once() -> None:
+def test_repeated_layers_are_drawn_once_and_so_are_layers_of_a_gradient() -> None:
     graph = draw_layers(layers(10))
     (repeat,) = [node for node in graph.nodes if node.kind == "repeat"]
     assert repeat.lines == ("layers 2-10: the same as layer 1", "27 nodes, 4 to 30")
     assert len([node for node in graph.nodes if node.kind == "reduce"]) == 1
     # the weights of the folded layers are folded with them; the weight of the first layer is drawn
     assert len([node for node in graph.nodes if node.kind == "input"]) == 2
-
-
-def test_layers_of_a_gradient_are_folded_too() -> None:
     nodes = layers(10)
     for _ in range(8):
         last = nodes[-1].id
@@ -250,7 +247,7 @@ def inside(gathered: Folded) -> list[list[int]]:
     return sorted([int(name[1:]) for name in names] for names in gathered.contents.values())
 
 
-def test_updates_of_parameters_are_one_box() -> None:
+def test_updates_of_parameters_are_one_box_and_so_are_buffers_with_the_same_readers() -> None:
     """Six times a gradient, its update and the buffer that it is written to."""
     kinds = ["loss"] + ["gradient", "update", "buffer"] * 6
     edges = [(0, 1 + 3 * n) for n in range(6)]
@@ -258,27 +255,21 @@ def test_updates_of_parameters_are_one_box() -> None:
     gathered = gather(make_graph(kinds, edges), 8)
     assert [node.lines[0] for node in gathered.graph.nodes] == ["0 loss", "18 nodes, 6 times"]
     assert [(edge.tail, edge.head) for edge in gathered.graph.edges] == [("n0", "n17")]
-
-
-def test_kernels_that_read_each_other_are_not_gathered() -> None:
-    """Layers that are alike follow each other: they are not next to each other."""
-    kinds = ["layer"] * 6
-    gathered = gather(make_graph(kinds, [(n, n + 1) for n in range(5)]), 6)
-    assert gathered.contents == {}
-
-
-def test_buffers_are_alike_where_the_same_boxes_read_them() -> None:
     kinds = ["buffer"] * 6 + ["one", "two"]
     gathered = gather(make_graph(kinds, [(n, 6 + n // 3) for n in range(6)]), 8)
     assert inside(gathered) == [[0, 1, 2], [3, 4, 5]]
 
 
-def test_a_chain_is_joined_in_parts_that_are_about_as_long() -> None:
+def test_a_chain_is_joined_in_parts_of_one_length_and_equal_kernels_of_it_are_not() -> None:
     gathered = gather(make_graph([str(n // 8) for n in range(32)], [(n, n + 1) for n in range(31)]), 8)
     assert len(gathered.graph.nodes) == 8
     assert {len(names) for names in gathered.contents.values()} == {4}
     places = [{number // 8 for number in numbers} for numbers in inside(gathered)]
     assert set(map(len, places)) == {1}, "first what is of one place"
+    # layers that are alike follow each other: they are not next to each other
+    kinds = ["layer"] * 6
+    gathered = gather(make_graph(kinds, [(n, n + 1) for n in range(5)]), 6)
+    assert gathered.contents == {}
 
 
 def test_nodes_with_findings_stay_alone() -> None:
