@@ -1,4 +1,4 @@
-"""The report of one run: what is in the page, that a user's names stay text, and where the page is written."""
+"""The report of one run and of two: what is in the page, that a user's names stay text, where the page is written."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from captures import (
+    NEW,
     OLD,
     failed_snippet,
     long_graph,
@@ -24,8 +25,13 @@ from captures import (
     sum_and_add,
 )
 from click.testing import CliRunner
+from diff_captures import draw_capture, mutate_capture
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from vmapdbg.commands.cli import main
+from vmapdbg.diff.captures import diff_captures
+from vmapdbg.diff.pairing import match_lines
 from vmapdbg.model.capture import Access, BufferArg, Capture, Finding, Measured, Realized, SnippetError
 from vmapdbg.model.store import save_capture
 from vmapdbg.page.format import list_places
@@ -91,12 +97,10 @@ def with_second(**changes: Any) -> Capture:
 SOURCE = SourceFile("net.py", OLD)
 
 
-def test_page_loads_nothing_and_runs_only_its_own_script() -> None:
+@pytest.mark.parametrize("sides", [1, 2])
+def test_page_loads_nothing_and_runs_only_its_own_script(sides: int) -> None:
     """A page of another person's capture is opened from disk: it must load nothing and run nothing else."""
-    check_loads_nothing(render(make_program(), SOURCE))
-
-
-def check_loads_nothing(text: str) -> None:
+    text = render(make_program(), SOURCE) if sides == 1 else render_diff()
     page = Page(text)
     policy = page.find("meta", **{"http-equiv": "Content-Security-Policy"})[0]["content"] or ""
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
@@ -107,8 +111,23 @@ def check_loads_nothing(text: str) -> None:
     assert "http" not in re.sub(r"http-equiv|<script>.*?</script>", "", text, flags=re.S)
 
 
-def check_names_are_text(text: str) -> None:
-    """Checks a page of a capture whose names are all EVIL."""
+def make_evil(name: str) -> Capture:
+    """A capture whose names are all EVIL; some of them end in `name`."""
+    finding = Finding("VD101", EVIL, 3, f"{EVIL}:{3 + len(name)}", EVIL, 0, 0, 1, EVIL)
+    kernel = make_kernel(EVIL + name, f"{EVIL}{name}\n", nodes=(3,), outputs=(3,), lines=(f"{EVIL}:3",))
+    why = Realized((0,), EVIL + name, EVIL)  # type: ignore[arg-type]
+    node = make_node(3, EVIL + name, arg=EVIL, dtype=EVIL, line=f"{EVIL}:3", realized=why, method=EVIL)
+    schedule = make_schedule(nodes=(node,), kernels=(kernel,))
+    return make_capture(schedule, snippet=EVIL + name, findings=(finding,), missing=(EVIL,))
+
+
+@pytest.mark.parametrize("sides", [1, 2])
+def test_what_a_user_names_is_text(sides: int) -> None:
+    before, after = make_evil(""), make_evil("bb")
+    files = [SourceFile(EVIL, f"\n\n{EVIL}", EVIL)], [SourceFile(EVIL, f"\n{EVIL}\n", EVIL)]
+    found = diff_captures(before, after, (EVIL, EVIL + "x"), names=(EVIL, EVIL + "y"))
+    view = View.of_one(before) if sides == 1 else View.of_two(before, after, found)
+    text = render_report(view, files[1], EVIL, files[0] if sides == 2 else ())
     page = Page(text)
     assert not page.find("img")
     assert "{{ 7*7 }}" in page.text
@@ -117,22 +136,10 @@ def check_names_are_text(text: str) -> None:
     assert len(re.findall("<!--", text)) == 0
     assert not set(text) & set("\x00\x1b\u202e\ud800")
     text.encode("utf-8")
-
-
-def test_what_a_user_names_is_text() -> None:
-    finding = Finding("VD101", EVIL, 3, f"{EVIL}:3", EVIL, 0, 0, 1, EVIL)
-    kernel = make_kernel(EVIL, f"{EVIL}\n", nodes=(3,), outputs=(3,), lines=(f"{EVIL}:3",))
-    why = Realized((0,), EVIL, EVIL)  # type: ignore[arg-type]
-    node = make_node(3, EVIL, arg=EVIL, dtype=EVIL, line=f"{EVIL}:3", realized=why, method=EVIL)
-    made = make_capture(
-        make_schedule(nodes=(node,), kernels=(kernel,)), snippet=EVIL, findings=(finding,), missing=(EVIL,)
-    )
-    text = render_report(View.of_one(made), [SourceFile(EVIL, "\n\n" + EVIL, EVIL)], EVIL)
-    check_names_are_text(text)
     assert read_data(text)["kernels"][0][0].startswith("</script>")
 
 
-def test_lines_kernels_and_nodes_are_linked() -> None:
+def test_lines_kernels_and_nodes_are_linked_with_their_cost_and_reasons() -> None:
     text = render(make_program(), SOURCE)
     data, page = read_data(text), Page(text)
     assert [line[0] for line in data["lines"]] == ["net.py:3", "net.py:4"]
@@ -142,6 +149,14 @@ def test_lines_kernels_and_nodes_are_linked() -> None:
     assert {"0", "1"} == {row["data-line"] for row in page.find("tr", **{"class": "has"})}
     boxes = [a for tag, a in page.elements if tag == "g" and "box" in (a.get("class") or "").split()]
     assert {box.get("data-kernels") or box.get("data-node") for box in boxes} == {"0", "1", "0:3", "0:5"}
+    title, steps = data["nodes"]["0:3"][4:]
+    assert data["texts"][title].startswith("node 3 REDUCE")
+    assert [data["texts"][step[0]] for step in steps] == ["read by", "ranges", "realized", "kernel"]
+    assert data["texts"][steps[-1][1]] == "r_64 #0 computes it and writes its buffer"
+    row = text[text.index('<tr class="has" data-line="0">') : text.index('<tr class="has" data-line="1">')]
+    said = " ".join(Page(row).text.split())
+    assert said.startswith("3 90% 25% x = (a * b).sum()")
+    assert "1 realized: ranges end at it: a reduce, or a reader with loops of its own node 3" in said
 
 
 def test_line_of_a_kernel_is_linked_where_the_capture_says_so() -> None:
@@ -154,14 +169,6 @@ def test_line_of_a_kernel_is_linked_where_the_capture_says_so() -> None:
     assert Page(render(two, SOURCE)).find("code", role="button") == []
 
 
-def test_cost_and_reasons_are_next_to_a_line() -> None:
-    text = render(make_program(), SOURCE)
-    row = text[text.index('<tr class="has" data-line="0">') : text.index('<tr class="has" data-line="1">')]
-    said = " ".join(Page(row).text.split())
-    assert said.startswith("3 90% 25% x = (a * b).sum()")
-    assert "1 realized: ranges end at it: a reduce, or a reader with loops of its own node 3" in said
-
-
 def test_methods_stand_with_what_they_come_to_and_where_they_are_called() -> None:
     made = make_program()
     nodes = tuple(replace(node, method="sum" if node.line == "net.py:3" else None) for node in made.schedules[0].nodes)
@@ -169,14 +176,6 @@ def test_methods_stand_with_what_they_come_to_and_where_they_are_called() -> Non
     said = " ".join(Page(text).text.split())
     assert "sum 1 900 90% 100 B 25% 1 net.py:3" in said
     assert "called at" not in render(made, SOURCE)
-
-
-def test_why_is_that_of_the_command() -> None:
-    data = read_data(render(make_program(), SOURCE))
-    title, steps = data["nodes"]["0:3"][4:]
-    assert data["texts"][title].startswith("node 3 REDUCE")
-    assert [data["texts"][step[0]] for step in steps] == ["read by", "ranges", "realized", "kernel"]
-    assert data["texts"][steps[-1][1]] == "r_64 #0 computes it and writes its buffer"
 
 
 def test_findings_stand_at_line_kernel_and_on_top() -> None:
@@ -196,15 +195,12 @@ def test_equal_kernels_are_one() -> None:
     assert "50 kernels, 1 program " in " ".join(page.text.split())
 
 
-def test_times_are_shown_where_they_were_measured() -> None:
+def test_times_that_were_measured_are_shown_and_predicted_times_next_to_them() -> None:
     text = render(with_second(measured=Measured(2, 3e-6, 3e-6, 4e-6)), SOURCE)
     assert "longest first" in text
     assert "3.00 us" in text
     assert read_data(text)["kernels"][0][0] == "E_64"
     assert not Page(text).find("span", **{"class": "num predicted"})
-
-
-def test_the_predicted_time_is_a_column_next_to_the_measured_time_and_in_the_kernel() -> None:
     page = Page(render(with_second(measured=Measured(2, 3e-6, 3e-6, 4e-6), predicted=2.5e-6), SOURCE))
     # the title and two kernels; only one was timed
     assert len(page.find("span", **{"class": "num predicted"})) == 3
@@ -225,22 +221,17 @@ def test_every_capture_has_a_page(capture: Capture) -> None:
 # *** the user's source
 
 
-def test_sources_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "a.py"
-    path.write_text("x = 1\n")
-    missing, there = f"{tmp_path}/b.py:2", f"{path}:1"
-    files = {Path(file.name).name: file for file in read_sources([missing, there], str(path))}
-    assert files["a.py"] == SourceFile(str(path), "x = 1\n")
-    assert files["b.py"].text is None
-    assert "not here" in files["b.py"].note
-
-
-def test_a_file_that_is_newer_than_the_capture_is_marked(tmp_path: Path) -> None:
+def test_sources_are_read_and_marked_if_they_are_newer_than_the_capture(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text("x = 1\n")
     os.utime(path, (200, 200))
     assert "changed since" in read_sources([f"{path}:1"], "", saved_at=100)[0].note
     assert read_sources([f"{path}:1"], "", saved_at=300)[0].note == ""
+    missing, there = f"{tmp_path}/b.py:2", f"{path}:1"
+    files = {Path(file.name).name: file for file in read_sources([missing, there], str(path))}
+    assert files["a.py"] == SourceFile(str(path), "x = 1\n")
+    assert files["b.py"].text is None
+    assert "not here" in files["b.py"].note
 
 
 def test_a_saved_capture_cannot_ask_for_any_file(tmp_path: Path) -> None:
@@ -255,13 +246,10 @@ def view_file(file: SourceFile) -> SourceView:
     return view
 
 
-def test_lines_that_a_file_no_longer_has_are_kept() -> None:
+def test_a_long_file_is_cut_and_lines_that_it_no_longer_has_are_kept() -> None:
     assert list_places(make_program()) == ["net.py:3", "net.py:4"]
     view = view_file(SourceFile("net.py", "one line\n"))
     assert [note.line for note in view.unplaced] == ["net.py:3", "net.py:4"]
-
-
-def test_a_long_file_is_cut_to_what_made_something() -> None:
     view = view_file(SourceFile("net.py", "\n".join(f"x{n}" for n in range(1000))))
     assert [line.number for line in view.lines] == list(range(1, 17))
 
@@ -322,3 +310,120 @@ def test_if_boxes_cannot_be_joined_the_boxes_with_the_most_work_are_drawn() -> N
     faults = tuple(Finding("VD101", f"k{n}", None, "net.py:3", "lost", 0, n) for n in range(200))
     text = render(make_capture(make_schedule(nodes=nodes, kernels=kernels), snippet="net.py", findings=faults), SOURCE)
     assert "only the 160 of 400 boxes with the most work are drawn" in text
+
+
+# *** two runs
+
+LINES = match_lines(OLD, NEW, ("old.py", "new.py"))
+BEFORE, AFTER = sum_and_add("old.py", 3, "1.0f", 900), sum_and_add("new.py", 4, "2.0f", 300)
+
+
+def render_diff(before: Capture = BEFORE, after: Capture = AFTER, *files: SourceFile) -> str:
+    comparison = View.of_two(before, after, diff_captures(before, after, same_lines=LINES))
+    left, right = files or (SourceFile("old.py", OLD), SourceFile("new.py", NEW))
+    return render_report(comparison, [right], files_before=[left])
+
+
+def test_a_diff_has_its_changes_first_and_both_sides_of_totals_lines_and_source() -> None:
+    text = render_diff()
+    assert [kernel[0] for kernel in read_data(text)["kernels"]] == ["r_64", "E_64"]
+    rows = re.findall(r'<details class="kernel (\S+)"', text)
+    assert rows == ["changed", "unchanged"]
+    page = Page(text)
+    assert "1 change, the largest first" in page.text
+    # lines that moved are one row with both numbers, an edited one is removed and added
+    rows = [a for a in page.find("tr") if "data-line" in a or (a.get("class") or "") in ("added", "removed", "same")]
+    kinds = [(a.get("class") or "").split()[-2:] for a in rows if "data-line" in a]
+    assert kinds == [["added", "moved"], ["has", "same"]]
+    assert [a.get("class") for a in rows].count("removed") == 1
+    text = " ".join(page.text.split())
+    assert "900 → 300 (0.33x)" in text
+    assert "executed ops 1,000 → 400 (0.40x)" in text
+    assert "before old.py" in text
+    assert "after new.py" in text
+    assert len(page.find("span", **{"class": "mk"})) == 2
+    assert "1.0f +data0[1]" in text.replace("1.0f+", "1.0f +")
+    assert len(page.find("div", **{"class": "pair"})) == 1
+
+
+def test_lines_kernels_and_nodes_of_two_sides_are_linked() -> None:
+    text = render_diff()
+    data = read_data(text)
+    numbers = {line[1]: number for number, line in enumerate(data["lines"])}
+    assert set(numbers) == {"new.py:4", "new.py:5"}
+    assert [kernel[1] for kernel in data["kernels"]] == [[numbers["new.py:4"]], [numbers["new.py:5"]]]
+    first, second = (numbers["new.py:4"], [0]), (numbers["new.py:5"], [1])
+    nodes = {key: (node[1], node[2]) for key, node in data["nodes"].items()}
+    assert nodes == {"0:2": first, "0:3": first, "0:5": second}
+    boxes = [a for tag, a in Page(text).elements if tag == "g" and "box" in (a.get("class") or "").split()]
+    # both sides are drawn
+    assert sorted(box.get("data-kernels") or "" for box in boxes if box.get("data-kernels")) == ["0", "0", "1", "1"]
+    assert sum("changed" in (box.get("class") or "").split() for box in boxes) == 2
+
+
+def test_nodes_of_the_two_sides_are_distinguished() -> None:
+    extra = make_node(9, "CONTIGUOUS", src=(3,), line="old.py:3", realized=Realized((0,), "always", ""))
+    schedule = BEFORE.schedules[0]
+    kernels = (replace(schedule.kernels[0], nodes=(2, 3, 9), outputs=(9,)), schedule.kernels[1])
+    before = replace(BEFORE, schedules=(replace(schedule, nodes=(*schedule.nodes, extra), kernels=kernels),))
+    nodes = read_data(render_diff(before))["nodes"]
+    assert "b0:9" in nodes
+    assert "0:9" not in nodes
+
+
+def test_source_of_a_fused_kernel_stands_beside_that_of_its_parts() -> None:
+    """As `diff` has it: equal lines are next to each other, whichever part they are from."""
+    schedule = BEFORE.schedules[0]
+    head, *body, end = schedule.kernels[0].source.splitlines(keepends=True)
+    source = "".join([head.replace("r_64", "rE_64"), *body, "  int more = 2;\n", end])
+    kernel = replace(schedule.kernels[0], name="rE_64", nodes=(2, 3, 5), outputs=(5,), key="rE", source=source)
+    page = render_diff(BEFORE, replace(BEFORE, schedules=(replace(schedule, kernels=(kernel,)),)))
+    rows = re.findall(r'<div class="pair( same)?">(.*?)</div>', page)
+    texts = [(same, [Page(part).text.strip() for part in re.findall(r"<code.*?</code>", row)]) for same, row in rows]
+    assert ("", ["// #0 r_64", ""]) in texts
+    assert (" same", ["data0[0] = 1.0f+data0[1];"] * 2) in texts
+    assert ("", ["", "int more = 2;"]) in texts
+    assert ("", ["// #1 E_64", ""]) in texts
+
+
+def test_findings_that_are_new_or_gone_stand_on_top_and_at_their_line() -> None:
+    gone = replace(BEFORE, findings=(Finding("VD104", "r_64", 3, "old.py:3", "much work", 0, 0, 1, ""),))
+    new = replace(AFTER, findings=(Finding("VD101", "r_64", 3, "new.py:5", "lost", 0, 0, 1, ""),))
+    text = " ".join(Page(render_diff(gone, new)).text.split())
+    assert "Findings: 1 gone, 1 new" in text
+    assert "no more VD104: much work" in text
+    assert "new: VD101 lost" in text
+
+
+@settings(max_examples=5, deadline=None)
+@given(draw_capture(), st.integers(0, 10**6))
+def test_every_diff_has_a_page(capture: Capture, seed: int) -> None:
+    render_diff(capture, mutate_capture(capture, seed))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (lost_range(fixed=False), lost_range()),
+        (lost_range(), failed_snippet()),
+        (failed_snippet(), failed_snippet()),
+        (make_capture(), long_graph()),
+    ],
+    ids=["fixed", "failed", "both-failed", "from-nothing"],
+)
+def test_any_sides_have_a_page(before: Capture, after: Capture) -> None:
+    data = read_data(render_diff(before, after))
+    for _, lines, title, _ in data["kernels"]:
+        assert all(0 <= line < len(data["lines"]) for line in lines)
+        assert 0 <= title < len(data["texts"])
+
+
+def test_two_saved_captures_are_written_as_a_page(tmp_path: Path) -> None:
+    for name, capture in (("a.json", BEFORE), ("b.json", AFTER)):
+        save_capture(capture, tmp_path / name)
+    output = tmp_path / "report.html"
+    done = CliRunner().invoke(main, ["diff", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "-o", str(output)])
+    assert done.exit_code == 0, done.output
+    text = Page(output.read_text("utf-8")).text
+    assert "a.json" in text
+    assert "this file is not here" in text
