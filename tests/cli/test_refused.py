@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tool import ROOT, run_command
+from tool import ROOT, run_command, run_tool
 
 NOTEBOOK = "a.ipynb is a notebook: jupyter nbconvert --to script a.ipynb makes a Python file of it"
 TWO_SNIPPETS = "-c CODE is the snippet, and ok.py is another one: give one of them"
@@ -196,3 +196,18 @@ def test_it_is_one_line_before_anything_runs(typed: str, tmp_path: Path) -> None
     assert done.stderr.count("\n") == 1
     after = {path: path.is_file() and path.read_bytes() for path in tmp_path.iterdir() if path.name != ".vmapdbg"}
     assert after == before
+
+
+@pytest.mark.parametrize("typed", ["lint -o run.html", "report -o run.html", "bisect --reduce -o run.html"])
+def test_the_snippet_of_the_last_show_is_not_overwritten(typed: str, tmp_path: Path) -> None:
+    (tmp_path / "run.html").write_text("", encoding="utf-8")
+    run_tool("show", "run.html", cwd=tmp_path)
+    done = run_tool(*typed.split(), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "vmapdbg: cannot write run.html: it is the snippet\n")
+    assert (tmp_path / "run.html").read_text(encoding="utf-8") == ""
+
+
+def test_the_capture_of_a_graph_is_not_overwritten(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "tests" / "golden" / "lost_range_after.json", tmp_path / "all.json")
+    done = run_tool("graph", "all.json", "-o", "all.json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "vmapdbg: cannot write all.json: it is the snippet\n")

@@ -10,8 +10,8 @@ import click
 
 from vmapdbg.bisect import DEFAULT_RUNS, KERNEL_COUNT, KINDS
 from vmapdbg.commands.shared import console, jobs, options
+from vmapdbg.commands.shared.work_folder import check_target
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import check_output
 
 
 def read_kind(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -88,7 +88,7 @@ def bisect(
     if output is not None:
         if not with_snippet:
             raise Failure("-o is the file for --reduce")
-        check_output(output, snippet)
+        check_target(output, snippet)
     if decisions and (span is not None or with_snippet):
         raise Failure("--decisions goes with neither --commits nor --reduce")
     if baseline is not None and not decisions:

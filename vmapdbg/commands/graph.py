@@ -9,6 +9,7 @@ import click
 
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.runs import make_sides
+from vmapdbg.commands.shared.work_folder import check_target
 from vmapdbg.model.vocabulary import StageName
 
 
@@ -51,6 +52,7 @@ def graph(
 
     # before the snippet runs
     check_path(output)
+    check_target(output, snippet)
     other = None
     if with_baseline:
         pair = make_sides(snippet, baseline, given)

@@ -14,11 +14,12 @@ import click
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.runs import run_with_baseline
 from vmapdbg.commands.shared.settings import find_settings
+from vmapdbg.commands.shared.work_folder import check_target
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
 from vmapdbg.model.capture import SCHEMA, Capture, Finding
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import StoreError, check_output, load_capture, write_output
+from vmapdbg.model.store import StoreError, load_capture, write_output
 from vmapdbg.model.wording import format_plural
 
 CODES_TYPE = options.NamesType("code", CODES, str.upper)
@@ -179,12 +180,11 @@ def write_linted(form: str, linted: Sequence[Linted], output: Path | None) -> No
 
 def check_files(snippets: Sequence[str], output: Path | None) -> None:
     """Raises Failure, before anything runs, if a snippet cannot be run or the output cannot be written."""
-    for snippet in (None, *snippets):
+    for snippet in snippets or (None,):
         if output is not None:
-            check_output(output, snippet)
-        if snippet is None or snippet == "-":
-            continue
-        jobs.check_snippet(snippet)
+            check_target(output, snippet)
+        if snippet is not None and snippet != "-":
+            jobs.check_snippet(snippet)
 
 
 def lint_file(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from vmapdbg.commands.shared import console, jobs, options
-from vmapdbg.model.store import check_output, write_output
+from vmapdbg.commands.shared.work_folder import check_target
+from vmapdbg.model.store import write_output
 
 if TYPE_CHECKING:
     from vmapdbg.page.view import View
@@ -47,7 +48,7 @@ def report(snippet: str | None, output: Path, given: options.JobOptions) -> None
 
 def check_page(output: Path, snippet: str | None) -> None:
     """Raises Failure if a page cannot be written to a path, or the path is the snippet."""
-    check_output(output, snippet, _ENDINGS)
+    check_target(output, snippet, _ENDINGS)
 
 
 def write_report(view: View, output: Path, saved: Sequence[str]) -> None:

@@ -150,7 +150,7 @@ def run_and_lint(program: Program, output: Path | None) -> int:
     from vmapdbg.page.text.lint import print_run
 
     if output is not None:
-        check_output(output)
+        check_output(output, program.job.snippet)
     target = program.job.target
     with tempfile.TemporaryDirectory(prefix="vmapdbg-lint-") as folder:
         status = program.collect("lint", Path(folder), target=target)

@@ -77,7 +77,7 @@ class RunChecker:
         self.read_news()
         if self.waiting:
             name = self.waiting.pop(0)
-            evidence = self.load(name)
+            evidence = self.load(name, len(self.waiting))
             # what a failed schedule should have computed is only needed for the report
             if evidence.failed is None:
                 self.report(name, self.compare(evidence))
@@ -87,7 +87,10 @@ class RunChecker:
             return True
         return False
 
-    def load(self, name: str) -> Evidence:
+    def load(self, name: str, left: int) -> Evidence:
+        """Returns the evidence of the schedule that is compared next; `left` schedules follow it."""
+        number = len(self.done) + 1
+        write_atomically(self.request.progress, f"schedule {number} of {number + left}")
         return pickle.loads((self.folder.path / name).read_bytes())
 
     def report(self, name: str, check: ScheduleCheck) -> None:
@@ -130,12 +133,9 @@ class RunChecker:
     def finish(self) -> None:
         """Compares the rest."""
         self.read_news()
-        names = [file.name for file in self.folder.find_files()]
-        for name in names:
-            if name in self.done:
-                continue
-            write_atomically(self.request.progress, f"schedule {len(self.done) + 1} of {len(names)}")
-            evidence = self.load(name)
+        names = [file.name for file in self.folder.find_files() if file.name not in self.done]
+        for place, name in enumerate(names, 1):
+            evidence = self.load(name, len(names) - place)
             check = self.compare(evidence)
             if evidence.failed is not None:
                 check = replace(check, stock_runs=self.try_stock(evidence))

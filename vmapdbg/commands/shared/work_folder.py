@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from vmapdbg.install.job import Job, dump_record, load_job
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.store import StoreError, write_atomically
+from vmapdbg.model.store import StoreError, check_output, write_atomically
 
 FOLDER = Path(".vmapdbg")
 _STDIN = "-"
@@ -39,6 +40,15 @@ def recall_job() -> Job:
         return load_job((FOLDER / "last.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError):
         raise Failure("no SNIPPET given, and none is remembered here: run vmapdbg show SNIPPET first") from None
+
+
+def check_target(output: Path, snippet: str | None, endings: Sequence[str] = ()) -> None:
+    """Raises Failure, before anything runs, if a file cannot be written, has none of the `endings`, or is the snippet;
+    without a snippet, the snippet of the last show."""
+    if snippet is None:
+        with contextlib.suppress(Failure):
+            snippet = recall_job().snippet
+    check_output(output, snippet, endings)
 
 
 # *** code from -c or stdin
