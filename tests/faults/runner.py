@@ -93,8 +93,8 @@ def run(names: list[str]) -> None:
     # what a fault is planted with needs tinygrad, and tinygrad needs the overlay
     from tests.faults.table import FAULTS
 
-    for fault in FAULTS:
-        if names and fault.name not in names:
+    for name, fault in FAULTS.items():
+        if names and name not in names:
             continue
         healthy = laboratory.capture(fault.snippet, fault.target)
         with pytest.MonkeyPatch.context() as patch:
@@ -105,7 +105,7 @@ def run(names: list[str]) -> None:
         told = [f for f in findings if f.code in fault.codes]
         right = [f.line == place and (not fault.op or find_op(broken, f) == fault.op) for f in findings]
         row = {
-            "name": fault.name,
+            "name": name,
             "what": fault.what,
             "codes": fault.codes,
             "unseen": fault.unseen,

@@ -1,4 +1,4 @@
-"""The faults, one a row. `python -m bench.faults` prints what the tool finds of them."""
+"""The faults by their names. `python -m bench.faults` prints what the tool finds of them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ from tests.faults.plants import Plant
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault.
-
-    `plant` breaks the scheduler of this process. `snippet` is the program; the node on its line `# here` has the fault,
-    and its kernels are rendered for `target`. Lint must report one of `codes` for that line, and for a node with that
-    `op` if it is given. Without codes lint cannot see the fault, and `unseen` says why. `wrong_values`: whether the
-    program gives other values (for `check`); otherwise the fault stops the program, or makes it slow.
+    """`plant` breaks the scheduler of this process. `snippet` is the program; the node on its line `# here` has the
+    fault, and its kernels are rendered for `target`. Lint must report one of `codes` for that line, and for a node
+    with that `op` if it is given. Without codes lint cannot see the fault, and `unseen` says why. `wrong_values`:
+    whether the program gives other values (for `check`); otherwise the fault stops the program, or makes it slow.
     """
 
-    name: str
     what: str
     snippet: str
     plant: Plant
@@ -34,63 +31,52 @@ class Fault:
 
 _VALUES = "every address is right, only the values are wrong"
 
-FAULTS: tuple[Fault, ...] = (
+FAULTS: dict[str, Fault] = {
     # *** ranges of a vmap scope
-    Fault(
-        "ambient-not-closed",
+    "ambient-not-closed": Fault(
         "ambient ranges left out of BUFFERIZE and INDEX",
         snippets.SCOPE,
         plants.without_patches("ambient-ranges"),
         ("VD101",),
         op="CONTIGUOUS",
     ),
-    Fault(
-        "ambient-not-closed-outer",
-        "the same, in an OUTER scope",
-        snippets.OUTER_SCOPE,
-        plants.without_patches("ambient-ranges"),
-        ("VD101",),
+    "ambient-not-closed-outer": Fault(
+        "the same, in an OUTER scope", snippets.OUTER_SCOPE, plants.without_patches("ambient-ranges"), ("VD101",)
     ),
-    Fault(
-        "ambient-not-indexed",
+    "ambient-not-indexed": Fault(
         "ambient range left out of INDEX: the reader takes the first row",
         snippets.SCOPE,
         plants.change_bufferize(plants.read_first_row),
         unseen=_VALUES,
     ),
-    Fault(
-        "ambient-wrong-order",
+    "ambient-wrong-order": Fault(
         "ambient ranges of INDEX in another order than those of BUFFERIZE",
         snippets.NESTED,
         plants.change_bufferize(plants.swap_ambient_in_index),
         ("VD105",),
         op="CONTIGUOUS",
     ),
-    Fault(
-        "ambient-wrong-order-square",
+    "ambient-wrong-order-square": Fault(
         "the same, where both ranges have the same size",
         snippets.SQUARE_NESTED,
         plants.change_bufferize(plants.swap_ambient_in_index),
         unseen=_VALUES,
     ),
-    Fault(
-        "nested-range-dropped",
+    "nested-range-dropped": Fault(
         "of two ambient ranges the first is not closed",
         snippets.NESTED,
         plants.change_bufferize(plants.drop_first_ambient),
         ("VD101",),
         op="CONTIGUOUS",
     ),
-    Fault(
-        "first-source-only",
+    "first-source-only": Fault(
         "the ambient ranges of a node are those of its first source",
         snippets.NESTED,
         plants.without_patches("nested-ranges"),
         ("VD101",),
         op="CONTIGUOUS",
     ),
-    Fault(
-        "range-closed-twice",
+    "range-closed-twice": Fault(
         "an ambient range is closed twice: the buffer has one axis too many",
         snippets.SCOPE,
         plants.change_bufferize(plants.close_ambient_twice),
@@ -98,16 +84,14 @@ FAULTS: tuple[Fault, ...] = (
         op="CONTIGUOUS",
         wrong_values=False,
     ),
-    Fault(
-        "range-not-closed",
+    "range-not-closed": Fault(
         "no patch closes the range of the scope",
         snippets.SCOPE,
         plants.without_patches("ambient-ranges", "close-ranges"),
         ("VD107",),
         wrong_values=False,
     ),
-    Fault(
-        "close-forgotten",
+    "close-forgotten": Fault(
         "close_ranges closes nothing",
         snippets.SCOPE,
         lambda patch: (plants.without_patches("ambient-ranges")(patch), plants.leave_open(patch))[0],
@@ -115,8 +99,7 @@ FAULTS: tuple[Fault, ...] = (
         op="CONTIGUOUS",
         wrong_values=False,
     ),
-    Fault(
-        "close-last-forgotten",
+    "close-last-forgotten": Fault(
         "the END of a store lacks its last range",
         snippets.COPY,
         plants.change_stored(plants.end_one_less),
@@ -124,23 +107,20 @@ FAULTS: tuple[Fault, ...] = (
         wrong_values=False,
     ),
     # *** input ranges of movement ops
-    Fault(
-        "permute-not-inverted",
+    "permute-not-inverted": Fault(
         "PERMUTE takes its argument for its inverse",
         snippets.PERMUTE,
         plants.change_movement(Ops.PERMUTE, lambda shape, arg, rngs: tuple(rngs[p] for p in arg)),
         ("VD105",),
         op="PERMUTE",
     ),
-    Fault(
-        "permute-not-inverted-square",
+    "permute-not-inverted-square": Fault(
         "the same on a square: two ranges swapped",
         snippets.SQUARE,
         plants.change_movement(Ops.PERMUTE, lambda shape, arg, rngs: rngs),
         unseen=_VALUES,
     ),
-    Fault(
-        "pad-without-valid",
+    "pad-without-valid": Fault(
         "the valid of a PAD is dropped",
         snippets.PAD,
         plants.change_movement(
@@ -149,8 +129,7 @@ FAULTS: tuple[Fault, ...] = (
         ("VD105",),
         op="PAD",
     ),
-    Fault(
-        "pad-off-by-one",
+    "pad-off-by-one": Fault(
         "the valid of a PAD lets one element too many through",
         snippets.PAD,
         plants.change_movement(
@@ -163,8 +142,7 @@ FAULTS: tuple[Fault, ...] = (
         ("VD105",),
         op="PAD",
     ),
-    Fault(
-        "shrink-off-by-one",
+    "shrink-off-by-one": Fault(
         "SHRINK starts one element later",
         snippets.SHRINK,
         plants.change_movement(
@@ -173,8 +151,7 @@ FAULTS: tuple[Fault, ...] = (
         ("VD105",),
         op="SHRINK",
     ),
-    Fault(
-        "flip-off-by-one",
+    "flip-off-by-one": Fault(
         "FLIP counts down from the size",
         snippets.FLIP,
         plants.change_movement(
@@ -184,16 +161,14 @@ FAULTS: tuple[Fault, ...] = (
         ("VD105",),
         op="FLIP",
     ),
-    Fault(
-        "expand-keeps-range",
+    "expand-keeps-range": Fault(
         "EXPAND reads its one element with the range of the larger axis",
         snippets.EXPAND,
         plants.change_movement(Ops.EXPAND, lambda shape, arg, rngs: rngs),
         ("VD105",),
         op="EXPAND",
     ),
-    Fault(
-        "reshape-as-is",
+    "reshape-as-is": Fault(
         "RESHAPE hands the ranges on as they are",
         snippets.RESHAPE,
         plants.change_movement(Ops.RESHAPE, lambda shape, arg, rngs: rngs if len(rngs) == len(shape) else rngs[:1]),
@@ -201,8 +176,7 @@ FAULTS: tuple[Fault, ...] = (
         op="RESHAPE",
     ),
     # *** reduces
-    Fault(
-        "reduce-other-range",
+    "reduce-other-range": Fault(
         "a reduce ends a range that its value does not have, and not the one it has",
         snippets.REDUCE,
         plants.change_input_ranges(Ops.REDUCE_AXIS, plants.reduce_other_axis),
@@ -210,123 +184,103 @@ FAULTS: tuple[Fault, ...] = (
         op="REDUCE_AXIS",
         wrong_values=False,
     ),
-    Fault(
-        "reduce-other-axis",
+    "reduce-other-axis": Fault(
         "a reduce runs over the other axis",
         snippets.REDUCE,
         plants.change_kernels(plants.change_load(plants.swap_ranges)),
         ("VD105",),
     ),
-    Fault(
-        "reduce-other-axis-square",
+    "reduce-other-axis-square": Fault(
         "the same on a square",
         snippets.SQUARE_REDUCE,
         plants.change_kernels(plants.change_load(plants.swap_ranges)),
         unseen=_VALUES,
     ),
-    Fault(
-        "first-consumer-wins",
+    "first-consumer-wins": Fault(
         "two readers ask for different ranges, and the first gets its way",
         snippets.TWO_READERS,
         plants.first_consumer_wins,
         unseen=_VALUES,
     ),
-    Fault(
-        "reduce-too-short",
+    "reduce-too-short": Fault(
         "a reduce leaves out the last element",
         snippets.REDUCE,
         plants.change_kernels(plants.resize_range(-1, plants.AxisType.REDUCE)),
         unseen=_VALUES,
     ),
     # *** buffers and stores
-    Fault(
-        "buffer-too-short",
-        "a buffer is one element short",
-        snippets.COPY,
-        plants.change_stored(plants.shorten_buffer),
-        ("VD105",),
+    "buffer-too-short": Fault(
+        "a buffer is one element short", snippets.COPY, plants.change_stored(plants.shorten_buffer), ("VD105",)
     ),
-    Fault(
-        "store-stride-too-small",
+    "store-stride-too-small": Fault(
         "a stride of a store is one too small",
         snippets.COPY,
         plants.change_kernels(plants.change_address(plants.change_stride(-1))),
         ("VD101", "VD106"),
     ),
-    Fault(
-        "store-stride-too-large",
+    "store-stride-too-large": Fault(
         "a stride of a store is one too large",
         snippets.COPY,
         plants.change_kernels(plants.change_address(plants.change_stride(1))),
         ("VD105",),
     ),
-    Fault(
-        "store-ranges-swapped",
+    "store-ranges-swapped": Fault(
         "two ranges of a store's address are swapped",
         snippets.COPY,
         plants.change_kernels(plants.change_address(plants.swap_ranges)),
         ("VD105",),
     ),
-    Fault(
-        "store-shifted",
+    "store-shifted": Fault(
         "a store writes one element further",
         snippets.COPY,
         plants.change_kernels(plants.change_address(lambda address: address + 1)),
         ("VD105",),
     ),
-    Fault(
-        "store-range-lost",
+    "store-range-lost": Fault(
         "a store's address lacks a range",
         snippets.COPY,
         plants.change_kernels(plants.change_address(plants.lose_range)),
         ("VD101",),
     ),
-    Fault(
-        "loop-too-short",
+    "loop-too-short": Fault(
         "a loop of a kernel ends one step early",
         snippets.COPY,
         plants.change_kernels(plants.resize_range(-1)),
         ("VD106",),
     ),
-    Fault(
-        "loop-too-long",
+    "loop-too-long": Fault(
         "a loop of a kernel runs one step more",
         snippets.COPY,
         plants.change_kernels(plants.resize_range(1)),
         ("VD105", "VD101"),
     ),
-    Fault(
-        "load-stride-too-large",
+    "load-stride-too-large": Fault(
         "a stride of a load is one too large",
         snippets.TWO,
         plants.change_kernels(plants.change_load(plants.change_stride(1))),
         ("VD105",),
     ),
-    Fault(
-        "load-range-lost",
+    "load-range-lost": Fault(
         "a load's address lacks a range: one row is read again and again",
         snippets.TWO,
         plants.change_kernels(plants.change_load(plants.lose_range)),
         unseen=_VALUES,
     ),
-    Fault(
-        "alias",
+    "alias": Fault(
         "a kernel reads the buffer that it writes",
         snippets.SQUARE,
         plants.change_kernels(plants.read_own_output),
         unseen=_VALUES,
     ),
     # *** fusion
-    Fault(
-        "bufferize-removed",
+    "bufferize-removed": Fault(
         "the cost function removes a BUFFERIZE that many elements read",
         snippets.MATMUL,
         plants.remove_every_bufferize,
         ("VD104",),
         wrong_values=False,
     ),
-    Fault(
-        "no-ending-ranges",
+    "no-ending-ranges": Fault(
         "the realize point where ranges end is gone: a reduce runs for each element that reads it",
         snippets.BROADCAST,
         plants.no_ending_ranges,
@@ -334,8 +288,7 @@ FAULTS: tuple[Fault, ...] = (
         target="metal",
         wrong_values=False,
     ),
-    Fault(
-        "parallelism-lost",
+    "parallelism-lost": Fault(
         "a kernel is not split over threads",
         snippets.BROADCAST,
         plants.one_thread,
@@ -343,8 +296,7 @@ FAULTS: tuple[Fault, ...] = (
         target="metal",
         wrong_values=False,
     ),
-    Fault(
-        "guard-never-refuses",
+    "guard-never-refuses": Fault(
         "every realize point falls that fuse-broadcast can take away, whatever it costs",
         snippets.FEED_FORWARD,
         plants.guard_never_refuses,
@@ -352,8 +304,7 @@ FAULTS: tuple[Fault, ...] = (
         target="metal",
         wrong_values=False,
     ),
-    Fault(
-        "local-too-large",
+    "local-too-large": Fault(
         "a buffer is kept in LOCAL memory, whatever its size",
         snippets.WIDE,
         plants.partial_realize,
@@ -361,8 +312,7 @@ FAULTS: tuple[Fault, ...] = (
         target="metal",
         wrong_values=False,
     ),
-    Fault(
-        "group-not-counted",
+    "group-not-counted": Fault(
         "the memory of a GROUP reduce is not counted",
         snippets.GROUP,
         plants.forget_group_memory,
@@ -370,8 +320,7 @@ FAULTS: tuple[Fault, ...] = (
         target="metal",
         wrong_values=False,
     ),
-    Fault(
-        "group-gate-dropped",
+    "group-gate-dropped": Fault(
         "every thread of a group stores the result of a GROUP reduce",
         snippets.GROUP,
         plants.change_lowered(plants.drop_gates),
@@ -379,16 +328,11 @@ FAULTS: tuple[Fault, ...] = (
         target="metal",
         wrong_values=False,
     ),
-    Fault(
-        "barrier-removed",
+    "barrier-removed": Fault(
         "no BARRIER between the stores to LOCAL memory and the loads of other threads",
         snippets.GROUP,
         plants.change_lowered(plants.drop_barriers),
         unseen="lint does not look at the order of threads",
         target="metal",
     ),
-)
-
-
-def find_fault(name: str) -> Fault:
-    return next(fault for fault in FAULTS if fault.name == name)
+}

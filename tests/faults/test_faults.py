@@ -15,8 +15,8 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 # without tinygrad in this process: the names alone
 TABLE = (ROOT / "tests" / "faults" / "table.py").read_text(encoding="utf-8")
-NAMES = re.findall(r'    Fault\(\n        "([a-z-]+)",', TABLE)
-UNSEEN = [name for name in NAMES if re.search(rf'"{name}",(?:(?!\n    Fault)[\s\S])*?\n        unseen=', TABLE)]
+NAMES = re.findall(r'    "([a-z-]+)": Fault\(', TABLE)
+UNSEEN = [name for name in NAMES if re.search(rf'"{name}": Fault(?:(?!: Fault)[\s\S])*?\bunseen=', TABLE)]
 DOCS = (ROOT / "docs" / "lint.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"<!-- fault: (\S+) -->\n```\n(.*?)\n```", DOCS, re.DOTALL)
 # tinygrad counts the kernels of one name in a process

@@ -55,11 +55,11 @@ def run(folder: Path, names: list[str]) -> None:
     lazy = runner.schedule_lazy
     # check runs what the snippet leaves lazy
     runner.schedule_lazy = lambda values, realize: lazy(values, realize=True)
-    for fault in FAULTS:
+    for name, fault in FAULTS.items():
         # what is planted for another target does not run here
-        if not fault.wrong_values or fault.target != "c" or (names and fault.name not in names):
+        if not fault.wrong_values or fault.target != "c" or (names and name not in names):
             continue
-        collector.folder.path = folder / fault.name
+        collector.folder.path = folder / name
         collector.folder.path.mkdir()
         (collector.folder.path / "blobs").symlink_to(folder / "blobs")
         with pytest.MonkeyPatch.context() as patch:
@@ -67,7 +67,7 @@ def run(folder: Path, names: list[str]) -> None:
             fault.plant(patch)
             capture = laboratory.capture(fault.snippet, fault.target)
         line = find_line(fault.snippet).removeprefix(f"{FILE}:")
-        row = {"name": fault.name, "what": fault.what, "op": fault.op, "line": line, "capture": capture}
+        row = {"name": name, "what": fault.what, "op": fault.op, "line": line, "capture": capture}
         print(json.dumps(row, default=list_fields), flush=True)
 
 
