@@ -10,7 +10,7 @@ import numpy as np
 
 from .avoid import NO_END, NO_END_OF_LOADS, NO_LOOP_ORDER
 from .evaluate import Trace, evaluate
-from .op_parts import Array
+from .ops import Array
 from .program import Program, derived_results, has_derivative
 from .source import to_source, to_stock_source
 from .worker import serve

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .op_parts import Array
-from .ops import OPS
+from .ops import OPS, Array
 from .program import Apply, Body, Derive, Input, Invalid, Map, Program, Step, args_of, outs_of
 
 

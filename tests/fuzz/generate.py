@@ -9,8 +9,7 @@ import numpy as np
 from .avoid import DERIVED, NONE, REPEATED, Traits, is_safe, traits_after
 from .draw import Draw
 from .evaluate import check_value, evaluate, input_value, put_elements, take_element
-from .op_parts import Array, Op
-from .ops import OPS
+from .ops import OPS, Array, Op
 from .program import (
     Apply,
     Body,

@@ -7,7 +7,7 @@ import math
 from tests.fuzz.draw import Draw
 from tests.fuzz.hunt.plan import Ending, Kind, Plan, Statement, keep_used
 from tests.fuzz.hunt.pool import FLOATS, LARGEST, NUMPY, Drawn, NothingFits, Pool
-from tests.fuzz.hunt.table import MAKERS
+from tests.fuzz.hunt.statements import MAKERS
 
 _TABLE = [maker for maker, weight in MAKERS.items() for _ in range(weight)]
 SIZES = ((2, 3), (2, 3, 4), (1, 2, 3), (3, 5), (4, 4, 6), (7, 11), (2, 16), (1, 33))
