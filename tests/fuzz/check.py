@@ -100,7 +100,7 @@ class Runner:
         if outcome.failed and judge(*self.ask(to_source(program), plain=True), want, is_loose(trace)).kind == OK:
             return Outcome(CODEGEN, f"{outcome.kind}: {outcome.detail}")
         if outcome.failed and not has_derivative(program):
-            kind, answer = self.ask(to_stock_source(program, lazy=True), stock=True)
+            kind, answer = self.ask(to_stock_source(program), stock=True)
             if judge(kind, answer, want, loose=is_loose(trace)).same_as(outcome):
                 return Outcome(STOCK, f"{outcome.kind}: {outcome.detail}")
         return outcome

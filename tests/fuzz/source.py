@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .evaluate import Trace, evaluate
 from .ops import OPS
-from .program import Apply, Body, Derive, Input, Map, Program, all_steps, bodies
+from .program import Apply, Body, Derive, Input, Map, Program, all_steps
 
 INDENT = "    "
 
@@ -14,26 +14,14 @@ def to_source(program: Program) -> str:
     return Writer(program, evaluate(program)[1], stock=False).snippet()
 
 
-def to_stock_source(program: Program, lazy: bool = False) -> str:
-    """The same program with a loop over single elements for each scope, for stock.py to run.
-
-    If nothing is differentiated, each element is realized by itself, except with `lazy`.
-    """
-    writer = Writer(program, evaluate(program)[1], stock=True)
-    if lazy:
-        writer.lazy = {id(body) for body, _ in bodies(program.body)}
-    return writer.snippet()
+def to_stock_source(program: Program) -> str:
+    """The same program with a loop over single elements for each scope, for stock.py to run."""
+    return Writer(program, evaluate(program)[1], stock=True).snippet()
 
 
 class Writer:
     def __init__(self, program: Program, trace: Trace, stock: bool):
         self.program, self.trace, self.stock = program, trace, stock
-        # a derivative in a body, around it or below it needs a graph: no element is realized by itself there
-        self.lazy: set[int] = set()
-        for body, around in bodies(program.body):
-            chain = [id(b) for b in (body, *around)]
-            if any(isinstance(s, Derive) for s in body.steps):
-                self.lazy.update(chain, (id(b) for b, _ in bodies(body)))
 
     def snippet(self) -> str:
         p = self.program
@@ -57,7 +45,7 @@ class Writer:
         maps = [s for s in steps if isinstance(s, Map)]
         lines = ["import numpy as np", "from tinygrad import Tensor, TinyJit, UOp, dtypes"]
         if self.stock:
-            return [*lines, "from stock import loop, stock_jvp, unroll"]
+            return [*lines, "from stock import stock_jvp, unroll"]
         functions = [
             *(["jvp_of"] if any(isinstance(s, Derive) and s.kind == "jvp" for s in steps) else []),
             *(["vmap"] if any(m.method != "vargs" for m in maps) else []),
@@ -95,7 +83,7 @@ class Writer:
             elif isinstance(step, Derive):
                 lines.append(f"{indent}{step.out} = {self.derivative(step)}")
             else:
-                lines += self.map(step, indent, lazy=id(body) in self.lazy)
+                lines += self.map(step, indent)
         return lines
 
     def derivative(self, step: Derive) -> str:
@@ -103,15 +91,14 @@ class Writer:
             return f"{step.y}.square().sum().gradient({step.x}, materialize_grads=True)[0]"
         return f"{'stock_jvp' if self.stock else 'jvp_of'}({step.y}, {step.x}, {step.x} * 0.7 + 0.2)"
 
-    def map(self, step: Map, indent: str, lazy: bool) -> list[str]:
+    def map(self, step: Map, indent: str) -> list[str]:
         f = f"f_{step.outs[0]}"
         lines = [f"{indent}def {f}({', '.join(step.body.params)}):", *self.body(step.body, indent + INDENT)]
         lines.append(f"{indent}{INDENT}return {', '.join(step.body.results)}")
         outs = ", ".join(step.outs)
         if self.stock:
-            what = "unroll" if lazy else "loop"
             call = (
-                f"{what}({f}, {step.sizes}, {step.in_axes}, {step.out_axes}, {len(step.outs)})({', '.join(step.args)})"
+                f"unroll({f}, {step.sizes}, {step.in_axes}, {step.out_axes}, {len(step.outs)})({', '.join(step.args)})"
             )
             return [*lines, f"{indent}{outs} = {call}"]
         if step.method == "vargs":

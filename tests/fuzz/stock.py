@@ -12,32 +12,8 @@ from tinygrad import Tensor
 Axes = tuple[tuple[int | None, ...], ...]
 
 
-def loop(fn: Callable[..., Any], sizes: tuple[int, ...], in_axes: Axes, out_axes: Axes, count: int) -> Callable:
-    """`fn` on each element, each result realized by itself and stacked with numpy."""
-
-    def wrapped(*xs: Tensor) -> Any:
-        arrays = [x.numpy() for x in xs]
-        rows = []
-        for at in itertools.product(*[range(s) for s in sizes]):
-            picked = [
-                Tensor(np.asarray(v[index_of(axes, at, v.ndim)]), dtype=x.dtype)
-                for v, x, axes in zip(arrays, xs, in_axes, strict=True)
-            ]
-            rows.append([y.numpy() for y in as_tuple(fn(*picked), count)])
-        outs = []
-        for i, axes in enumerate(out_axes):
-            if axes == (None,):
-                outs.append(Tensor(rows[0][i]))
-                continue
-            stacked = np.stack([row[i] for row in rows]).reshape(*sizes, *rows[0][i].shape)
-            outs.append(Tensor(np.moveaxis(stacked, range(len(sizes)), [a for a in axes if a is not None]).copy()))
-        return outs[0] if count == 1 else tuple(outs)
-
-    return wrapped
-
-
 def unroll(fn: Callable[..., Any], sizes: tuple[int, ...], in_axes: Axes, out_axes: Axes, count: int) -> Callable:
-    """As `loop`, but lazy: a derivative can be taken through it."""
+    """`fn` on each element, all of it lazy: a derivative can be taken through it."""
 
     def wrapped(*xs: Tensor) -> Any:
         rows = []

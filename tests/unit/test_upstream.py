@@ -156,10 +156,9 @@ class RecordedBench(Bench):
 def test_stocks_outcome_of_a_file_is_kept_for_every_lane(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Both lanes run test_ops.py, which takes minutes: the second one takes over the outcome of the first."""
     monkeypatch.setattr(lane, "ROOT", tmp_path)
-    bench = RecordedBench(tmp_path, tmp_path, 2, 60)
-    first = lane.run_stock(bench, ["test/a.py", "test/b.py"], fresh=False)
+    bench = RecordedBench(tmp_path, tmp_path, 2)
+    first = lane.run_stock(bench, ["test/a.py", "test/b.py"])
     assert list(first.tests) == ["test/a.py::test", "test/b.py::test"]
-    second = lane.run_stock(bench, ["test/b.py", "test/c.py"], fresh=False)
+    second = lane.run_stock(bench, ["test/b.py", "test/c.py"])
     assert list(second.tests) == ["test/b.py::test", "test/c.py::test"]
-    lane.run_stock(bench, ["test/b.py"], fresh=True)
-    assert bench.asked == [["test/a.py", "test/b.py"], ["test/c.py"], ["test/b.py"]]
+    assert bench.asked == [["test/a.py", "test/b.py"], ["test/c.py"]]

@@ -33,7 +33,6 @@ from tests.upstream.compare import (
 from tests.upstream.fetch import FetchError, fetch_upstream
 from tests.upstream.sides import Bench, RunError, Side
 from vmapdbg.install.overlay import TINYGRAD_VERSION
-from vmapdbg.install.patches import PatchError, parse_patches
 from vmapdbg.install.targets import TARGETS
 from vmapdbg.lint import RULES
 
@@ -66,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     try:
         return compare_fusion(options) if options.fusion else compare_sides(options)
-    except (FetchError, RunError, TableError, PatchError) as error:
+    except (FetchError, RunError, TableError) as error:
         print(f"tests.upstream: {error}", file=sys.stderr)
         return 2
 
@@ -76,35 +75,41 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--files", nargs="+", default=FILES, metavar="FILE", help="files of upstream's test folder")
     add("-n", dest="workers", type=int, default=2, help="pytest-xdist workers (default 2)")
-    add("--patches", default=VMAP_PATCHES, metavar="SPEC", help="patches of the overlay (default those of vmap)")
     add("--fusion", action="store_true", help="compare what fuse-broadcast changes with fewer_kernels.toml")
     add("--write", action="store_true", help="with --fusion: write fewer_kernels.toml anew")
-    add("--timeout", type=float, default=1200, metavar="S", help="seconds for one side (default 1200)")
     add("--lint", action="store_true", help="lint each kernel of the overlay side; a fault that it finds is a failure")
     add("--target", choices=TARGETS, default="c", help="with --lint: what kernels are rendered for (default c)")
-    add("--fresh", action="store_true", help="run stock again, even if its outcome is cached")
     return parser.parse_args(arguments)
 
 
 def compare_sides(options: argparse.Namespace) -> int:
-    parse_patches(options.patches)
     listed = read_listed(Path(__file__).parent / "differences.toml")
-    upstream = fetch_upstream(CACHE_DIR, TINYGRAD_VERSION)
-    files = choose_files(options.files, upstream)
-    bench = Bench(upstream, CACHE_DIR, options.workers, options.timeout)
-    paths = [f"test/{file}" for file in files]
-    stock = run_stock(bench, paths, options.fresh)
-    print_side("stock", stock)
-    check_stock(stock)
-    side = Side("overlay", options.patches)
+    bench, files, stock = run_stock_side(options, options.files)
+    side = Side("overlay", VMAP_PATCHES)
     findings = CACHE_DIR / "findings.json" if options.lint else None
-    overlay = bench.run(replace(side, lint=findings, target=options.target), paths)
-    print_side(f"overlay (patches {options.patches})", overlay)
+    overlay = run_overlay_side(bench, replace(side, lint=findings, target=options.target), files)
     false_findings = 0 if findings is None else print_findings(findings, options.target)
     stock, overlay = rerun_differing(bench, side, stock, overlay)
     verdict = judge(find_differences(stock, overlay), listed, files)
     print_verdict(verdict, stock, overlay)
     return 1 if verdict.failed or false_findings else 0
+
+
+def run_stock_side(options: argparse.Namespace, wanted: Sequence[str]) -> tuple[Bench, list[str], SideResult]:
+    """Returns the bench, the wanted files that can run, and stock's outcome of them."""
+    upstream = fetch_upstream(CACHE_DIR, TINYGRAD_VERSION)
+    files = choose_files(wanted, upstream)
+    bench = Bench(upstream, CACHE_DIR, options.workers)
+    stock = run_stock(bench, [f"test/{file}" for file in files])
+    print_side("stock", stock)
+    check_stock(stock)
+    return bench, files, stock
+
+
+def run_overlay_side(bench: Bench, side: Side, files: Sequence[str]) -> SideResult:
+    result = bench.run(side, [f"test/{file}" for file in files])
+    print_side(f"overlay (patches {side.patches})", result)
+    return result
 
 
 def print_findings(file: Path, target: str) -> int:
@@ -142,16 +147,8 @@ def drop_true(faults: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def compare_fusion(options: argparse.Namespace) -> int:
     """`--fusion`: what fuse-broadcast changes is what fewer_kernels.toml lists."""
     table = Path(__file__).parent / "fewer_kernels.toml"
-    upstream = fetch_upstream(CACHE_DIR, TINYGRAD_VERSION)
-    files = choose_files([fusion.COUNTS, fusion.VALUES], upstream)
-    bench = Bench(upstream, CACHE_DIR, options.workers, options.timeout)
-    side = Side("fusion", fusion.PATCHES)
-    paths = [f"test/{file}" for file in files]
-    stock = run_stock(bench, paths, options.fresh)
-    print_side("stock", stock)
-    check_stock(stock)
-    fused = bench.run(side, paths)
-    print_side(f"overlay (patches {fusion.PATCHES})", fused)
+    bench, files, stock = run_stock_side(options, [fusion.COUNTS, fusion.VALUES])
+    fused = run_overlay_side(bench, Side("fusion", fusion.PATCHES), files)
     counts, others = fusion.find_counts(stock, fused)
     if options.write:
         table.write_text(fusion.format_counts(counts))
@@ -182,10 +179,10 @@ def choose_files(wanted: Sequence[str], upstream: Path) -> list[str]:
     return chosen
 
 
-def run_stock(bench: Bench, paths: list[str], fresh: bool) -> SideResult:
+def run_stock(bench: Bench, paths: list[str]) -> SideResult:
     """Returns stock's outcome, of each file from the cache if nothing changed that can change it."""
     kept = {path: bench.stock_cache_file([path]) for path in paths}
-    missing = [path for path, file in kept.items() if fresh or not file.is_file()]
+    missing = [path for path, file in kept.items() if not file.is_file()]
     for path in paths:
         if path not in missing:
             print(f"stock: outcome of an earlier run of {path} ({kept[path].relative_to(ROOT)})")
