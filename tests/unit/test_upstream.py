@@ -1,5 +1,5 @@
-"""`python -m tests.upstream` is strict: it fails for a difference that is not listed, and for a listed difference that
-is gone. In the lane of fusion, fewer kernels are listed with both counts.
+"""`python -m tests.upstream` is strict: it fails for any difference. The lane of fusion lists fewer kernels with both
+counts.
 
 If one of these fails, CI may pass although the overlay breaks programs that work on stock tinygrad.
 """
@@ -16,11 +16,10 @@ import pytest
 
 from tests.upstream import __main__ as lane
 from tests.upstream import compare, fetch
-from tests.upstream.compare import Listed, SideResult, TableError, TestResult
-from tests.upstream.fusion import Counts, compare_counts, find_counts, format_counts, read_counts
+from tests.upstream.compare import SideResult, TestResult
+from tests.upstream.fusion import Counts, TableError, compare_counts, find_counts, format_counts, read_counts
 from tests.upstream.sides import Bench, Side
 
-UPSTREAM = Path(__file__).parents[1] / "upstream"
 ONE, TWO = (f"test/test_schedule.py::TestSchedule::test_{name}" for name in ("one", "two"))
 
 
@@ -30,49 +29,23 @@ def side(outcome: str = "passed", key: str | None = "k", test: str = ONE) -> Sid
 
 PASSED, FAILED = side(), side("failed")
 BOTH = SideResult({**PASSED.tests, **side(test=TWO).tests})
-LISTED = Listed(ONE, "outcome", "meant", "passed", "failed")
-NOT_RUN = Listed("test/test_ops.py::TestOps::test_add", "outcome", "meant", "passed", "failed")
 
-# stock, overlay, the list -> differences that are not listed (kind and test), listed differences, stale entries
-VERDICTS: dict[str, tuple[SideResult, SideResult, list[Listed], tuple[list[tuple[str, str]], int, int]]] = {
-    "equal": (PASSED, PASSED, [], ([], 0, 0)),
-    "no network, on either side": (FAILED, FAILED, [], ([], 0, 0)),
-    "another outcome": (PASSED, FAILED, [], ([("outcome", ONE)], 0, 0)),
-    "a fixed test": (FAILED, PASSED, [], ([("outcome", ONE)], 0, 0)),
-    "missing on the overlay": (BOTH, PASSED, [], ([("outcome", TWO)], 0, 0)),
-    "missing on stock": (PASSED, BOTH, [], ([("outcome", TWO)], 0, 0)),
-    "other kernels": (PASSED, side(key="other"), [], ([("schedules", ONE)], 0, 0)),
-    "listed": (PASSED, FAILED, [LISTED], ([], 1, 0)),
-    "listed with another outcome": (PASSED, side("skipped", None), [LISTED], ([("outcome", ONE)], 0, 1)),
-    "a listed difference is gone": (PASSED, PASSED, [LISTED], ([], 0, 1)),
-    "listed for a file that did not run": (PASSED, PASSED, [NOT_RUN], ([], 0, 0)),
+# stock, overlay -> the differences: kind and test
+DIFFERENCES: dict[str, tuple[SideResult, SideResult, list[tuple[str, str]]]] = {
+    "equal": (PASSED, PASSED, []),
+    "no network, on either side": (FAILED, FAILED, []),
+    "another outcome": (PASSED, FAILED, [("outcome", ONE)]),
+    "a fixed test": (FAILED, PASSED, [("outcome", ONE)]),
+    "missing on the overlay": (BOTH, PASSED, [("outcome", TWO)]),
+    "missing on stock": (PASSED, BOTH, [("outcome", TWO)]),
+    "other kernels": (PASSED, side(key="other"), [("schedules", ONE)]),
 }
 
 
-@pytest.mark.parametrize("case", VERDICTS)
-def test_a_difference_fails_unless_it_is_listed(case: str) -> None:
-    stock, overlay, listed, (unlisted, known, stale) = VERDICTS[case]
-    verdict = compare.judge(compare.find_differences(stock, overlay), listed, ["test_schedule.py"])
-    assert [(found.kind, found.test) for found in verdict.unlisted] == unlisted
-    assert (len(verdict.listed), len(verdict.stale), verdict.failed) == (known, stale, len(unlisted) + stale)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f'[[outcome]]\ntest = "{ONE}"\nstock = "passed"\noverlay = "failed"\n',
-        f'[[outcome]]\ntest = "{ONE}"\nstock = "passed"\noverlay = "failed"\nreason = " "\n',
-        f'[[schedules]]\ntest = "{ONE}"\nreason = "meant"\nstock = "passed"\n',
-        '[[other]]\ntest = "x"\n',
-        "[[outcome\n",
-    ],
-)
-def test_a_table_without_reason_or_with_more_is_refused(tmp_path: Path, text: str) -> None:
-    compare.read_listed(UPSTREAM / "differences.toml")
-    table = tmp_path / "differences.toml"
-    table.write_text(text)
-    with pytest.raises(TableError, match=r"differences\.toml"):
-        compare.read_listed(table)
+@pytest.mark.parametrize("case", DIFFERENCES)
+def test_another_outcome_and_other_kernels_are_differences(case: str) -> None:
+    stock, overlay, expected = DIFFERENCES[case]
+    assert [(found.kind, found.test) for found in compare.find_differences(stock, overlay)] == expected
 
 
 def test_result_survives_the_cache() -> None:

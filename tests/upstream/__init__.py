@@ -5,7 +5,7 @@
 
     fetch.py           tinygrad's sdist from the package index -> its test folder, in .cache/upstream
     sides.py           one run of pytest, on stock or on the overlay -> SideResult
-    compare.py         (SideResult, SideResult, listed differences) -> Verdict
-    differences.toml   the differences that are meant, each with its reason
+    compare.py         (SideResult, SideResult) -> the differences
+    fusion.py          the differences that fuse-broadcast makes, as fewer_kernels.toml lists them
     plugin/            the pytest plugin that both runs load: outcomes, AST keys, what runs in each worker
 """

@@ -19,17 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.upstream import fusion
-from tests.upstream.compare import (
-    SCHEDULES,
-    Difference,
-    SideResult,
-    TableError,
-    TestResult,
-    Verdict,
-    find_differences,
-    judge,
-    read_listed,
-)
+from tests.upstream.compare import SCHEDULES, Difference, SideResult, TestResult, find_differences
 from tests.upstream.fetch import FetchError, fetch_upstream
 from tests.upstream.sides import Bench, RunError, Side
 from vmapdbg.install.overlay import TINYGRAD_VERSION
@@ -65,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     try:
         return compare_fusion(options) if options.fusion else compare_sides(options)
-    except (FetchError, RunError, TableError) as error:
+    except (FetchError, RunError, fusion.TableError) as error:
         print(f"tests.upstream: {error}", file=sys.stderr)
         return 2
 
@@ -83,16 +73,15 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def compare_sides(options: argparse.Namespace) -> int:
-    listed = read_listed(Path(__file__).parent / "differences.toml")
     bench, files, stock = run_stock_side(options, options.files)
     side = Side("overlay", VMAP_PATCHES)
     findings = CACHE_DIR / "findings.json" if options.lint else None
     overlay = run_overlay_side(bench, replace(side, lint=findings, target=options.target), files)
     false_findings = 0 if findings is None else print_findings(findings, options.target)
     stock, overlay = rerun_differing(bench, side, stock, overlay)
-    verdict = judge(find_differences(stock, overlay), listed, files)
-    print_verdict(verdict, stock, overlay)
-    return 1 if verdict.failed or false_findings else 0
+    differences = find_differences(stock, overlay)
+    print_differences(differences, stock, overlay)
+    return 1 if differences or false_findings else 0
 
 
 def run_stock_side(options: argparse.Namespace, wanted: Sequence[str]) -> tuple[Bench, list[str], SideResult]:
@@ -156,7 +145,7 @@ def compare_fusion(options: argparse.Namespace) -> int:
     for line in wrong:
         print("DIFFERENT", line)
     for difference in others:
-        print_difference("DIFFERENT", difference)
+        print_difference(difference)
     print(f"{len(counts)} tests of {fusion.COUNTS} have other kernels, none of them more than stock")
     print(f"tests.upstream --fusion: {len(wrong) + len(others)} differences that are not listed")
     return 1 if wrong or others else 0
@@ -252,24 +241,19 @@ def sum_schedules(tests: Iterable[TestResult]) -> tuple[int, int]:
     return sum(test.schedules for test in results), sum(test.kernels for test in results)
 
 
-def print_verdict(verdict: Verdict, stock: SideResult, overlay: SideResult) -> None:
-    for difference in verdict.unlisted:
-        print_difference("DIFFERENT", difference)
-    for difference in verdict.listed:
-        print_difference("listed", difference)
-    for entry in verdict.stale:
-        print(f"STALE {entry.test}: differences.toml lists a difference in {entry.kind} that is not there")
+def print_differences(differences: Sequence[Difference], stock: SideResult, overlay: SideResult) -> None:
+    for difference in differences:
+        print_difference(difference)
     names = stock.tests.keys() | overlay.tests.keys()
-    differing = {difference.test for difference in verdict.unlisted + verdict.listed}
+    differing = {difference.test for difference in differences}
     schedules, kernels = sum_schedules(test for name, test in overlay.tests.items() if name not in differing)
     print(f"compared: {len(names)} tests; {schedules} schedules with {kernels} kernels are alike by AST key")
-    unlisted = len({difference.test for difference in verdict.unlisted})
-    print(f"tests.upstream: {len(names) - unlisted} passed, {unlisted + len(verdict.stale)} failed")
+    print(f"tests.upstream: {len(names) - len(differing)} passed, {len(differing)} failed")
 
 
-def print_difference(label: str, difference: Difference) -> None:
+def print_difference(difference: Difference) -> None:
     what = "scheduled" if difference.kind == SCHEDULES else "outcome"
-    print(f"{label} {difference.test}: {what}: stock {difference.stock}, overlay {difference.overlay}")
+    print(f"DIFFERENT {difference.test}: {what}: stock {difference.stock}, overlay {difference.overlay}")
     for line in difference.message.splitlines():
         print(f"    {line}")
 
