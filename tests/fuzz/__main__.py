@@ -13,7 +13,7 @@ import time
 from collections import Counter
 
 from .check import CODEGEN, STOCK, Outcome, Runner
-from .draw import RecordedDraw, SeededDraw, shrink
+from .draw import Draw, SeededDraw, shrink
 from .generate import generate
 from .program import Invalid, Program
 from .source import to_source
@@ -64,7 +64,7 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def report(draw: RecordedDraw, outcome: Outcome, runner: Runner, name: str) -> None:
+def report(draw: Draw, outcome: Outcome, runner: Runner, name: str) -> None:
     print(f"\n{name}: {outcome.kind}: {first_line(outcome.detail)}; making it smaller", file=sys.stderr, flush=True)
 
     def fails_alike(program: Program) -> bool:

@@ -22,6 +22,8 @@ OK, WRONG, CRASH, HANG, REFUSED, UNKNOWN = "ok", "wrong values", "crash", "hang"
 STOCK = "stock fails too"  # the same program without scopes fails in the same way
 CODEGEN = "right without codegen's optimizations"  # which are stock's
 FAILURES = (WRONG, CRASH, HANG)
+# a worker that has served many programs holds their caches
+PROGRAMS_EACH = 400
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ class Outcome:
 class Runner:
     """A worker process that is started again after a hang or a crash of the interpreter."""
 
-    def __init__(self, timeout: float = 60, programs_each: int = 400):
-        self.timeout, self.programs_each = timeout, programs_each
+    def __init__(self, timeout: float = 60):
+        self.timeout = timeout
         self.context = multiprocessing.get_context("spawn")
         self.process: Any = None
         self.served = 0
@@ -67,14 +69,13 @@ class Runner:
             self.process.join()
             self.process = None
 
-    def ask(self, source: str, stock: bool = False, plain: bool = False) -> tuple[str, Any]:
-        # a worker that has served many programs holds their caches
-        if self.served >= self.programs_each:
+    def ask(self, source: str, plain: bool = False) -> tuple[str, Any]:
+        if self.served >= PROGRAMS_EACH:
             self.stop()
         if self.process is None:
             self.start()
         self.served += 1
-        self.connection.send((source, stock, plain))
+        self.connection.send((source, plain))
         try:
             if self.connection.poll(self.timeout):
                 return self.connection.recv()
@@ -88,7 +89,7 @@ class Runner:
         """Raises Invalid for what is not a program."""
         want, trace = evaluate(program)
         if has_derivative(program):
-            kind, theirs = self.ask(to_stock_source(program), stock=True)
+            kind, theirs = self.ask(to_stock_source(program))
             if kind != "ok":
                 return Outcome(UNKNOWN, f"{kind}: {theirs[0]}", theirs[1])
             # what does not depend on a derivative numpy knows, and numpy has no faults of its own
@@ -100,7 +101,7 @@ class Runner:
         if outcome.failed and judge(*self.ask(to_source(program), plain=True), want, is_loose(trace)).kind == OK:
             return Outcome(CODEGEN, f"{outcome.kind}: {outcome.detail}")
         if outcome.failed and not has_derivative(program):
-            kind, answer = self.ask(to_stock_source(program), stock=True)
+            kind, answer = self.ask(to_stock_source(program))
             if judge(kind, answer, want, loose=is_loose(trace)).same_as(outcome):
                 return Outcome(STOCK, f"{outcome.kind}: {outcome.detail}")
         return outcome

@@ -11,20 +11,7 @@ P = TypeVar("P")
 
 
 class Draw:
-    """Makes choices. A derived class says what the next integer is."""
-
-    def integer(self, low: int, high: int) -> int:
-        raise NotImplementedError
-
-    def choice(self, items: Sequence[Any]) -> Any:
-        return items[self.integer(0, len(items) - 1)]
-
-    def chance(self, percent: int) -> bool:
-        return self.integer(0, 99) >= 100 - percent
-
-
-class RecordedDraw(Draw):
-    """Keeps its choices in `made`, each as a number from 0 on."""
+    """Makes choices, and keeps them in `made`, each as a number from 0 on."""
 
     def __init__(self) -> None:
         self.made: list[int] = []
@@ -37,8 +24,14 @@ class RecordedDraw(Draw):
         self.made.append(self.next(high - low + 1))
         return low + self.made[-1]
 
+    def choice(self, items: Sequence[Any]) -> Any:
+        return items[self.integer(0, len(items) - 1)]
 
-class SeededDraw(RecordedDraw):
+    def chance(self, percent: int) -> bool:
+        raise NotImplementedError
+
+
+class SeededDraw(Draw):
     """Makes the same choices for the same seed."""
 
     def __init__(self, seed: Any):
@@ -53,7 +46,7 @@ class SeededDraw(RecordedDraw):
         return self.made[-1] == 1
 
 
-class RepeatedDraw(RecordedDraw):
+class RepeatedDraw(Draw):
     """Repeats choices. A choice that is too large becomes the largest possible, and a missing choice becomes 0."""
 
     def __init__(self, choices: Sequence[int]):
@@ -68,11 +61,7 @@ class RepeatedDraw(RecordedDraw):
 
 
 def shrink(
-    draw: RecordedDraw,
-    generate: Callable[[Draw], P],
-    fails: Callable[[P], bool],
-    refused: type[Exception],
-    seconds: float,
+    draw: Draw, generate: Callable[[Draw], P], fails: Callable[[P], bool], refused: type[Exception], seconds: float
 ) -> P:
     """Returns the smallest program for which `fails` holds that is found in this time. `draw` made the choices of the
     first program; `generate` raises `refused` if choices give no program."""

@@ -123,11 +123,15 @@ def check_map(step: Map, env: dict[str, Array], open_ids: dict[int, None]) -> No
 
 
 def take_element(x: Array, axes: tuple[int | None, ...], at: tuple[int, ...]) -> Array:
-    index: list[Any] = [slice(None)] * x.ndim
+    return np.asarray(x[index_of(axes, at, x.ndim)])
+
+
+def index_of(axes: tuple[int | None, ...], at: tuple[int, ...], ndim: int) -> tuple[Any, ...]:
+    index: list[Any] = [slice(None)] * ndim
     for axis, i in zip(axes, at, strict=True):
         if axis is not None:
             index[axis] = i
-    return np.asarray(x[tuple(index)])
+    return tuple(index)
 
 
 def batch_places(axes: tuple[int | None, ...], inner_ndim: int) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ from .program import (
     all_steps,
     args_of,
     free_names,
+    outs_of,
     used_program,
 )
 
@@ -272,7 +273,7 @@ class Generator:
         """Gives the map its results and their axes."""
         d = self.draw
         outs, out_axes = [], []
-        within = {*step.body.params, *(o for s in step.body.steps for o in names_of(s))}
+        within = {*step.body.params, *(o for s in step.body.steps for o in outs_of(s))}
         free = frozenset().union(*[self.depends[n] for n in (*step.args, *free_names(step.body))])
         found = []
         for name in step.body.results:
@@ -298,18 +299,8 @@ class Generator:
             is_spread = len(self.batches[name] & mine) < len(step.sizes)
             traits = self.traits[name] | (REPEATED if is_spread else NONE)
             self.know(out, whole, depends, self.batches[name] - mine, traits)
-        scope.steps.append(
-            Map(tuple(outs), step.args, step.in_axes, tuple(out_axes), step.body, step.sizes, *tail(step))
-        )
+        scope.steps.append(replace(step, outs=tuple(outs), out_axes=tuple(out_axes)))
         scope.names += outs
-
-
-def tail(step: Map) -> tuple[str, str, tuple[int, ...]]:
-    return step.axis_type, step.method, step.axis_ids
-
-
-def names_of(step: Step) -> tuple[str, ...]:
-    return step.outs if isinstance(step, Map) else (step.out,)
 
 
 WEIGHTED = {

@@ -45,7 +45,7 @@ class Writer:
         maps = [s for s in steps if isinstance(s, Map)]
         lines = ["import numpy as np", "from tinygrad import Tensor, TinyJit, UOp, dtypes"]
         if self.stock:
-            return [*lines, "from stock import stock_jvp, unroll"]
+            return [*lines, "from tests.fuzz.stock import stock_jvp, unroll"]
         functions = [
             *(["jvp_of"] if any(isinstance(s, Derive) and s.kind == "jvp" for s in steps) else []),
             *(["vmap"] if any(m.method != "vargs" for m in maps) else []),

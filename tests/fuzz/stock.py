@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from tinygrad import Tensor
 
+from .evaluate import index_of
+
 Axes = tuple[tuple[int | None, ...], ...]
 
 
@@ -51,14 +53,6 @@ def permutation(ndim: int, places: list[int]) -> list[int]:
         order[place] = i
     rest = iter(range(len(places), ndim))
     return [next(rest) if o is None else o for o in order]
-
-
-def index_of(axes: tuple[int | None, ...], at: tuple[int, ...], ndim: int) -> tuple[Any, ...]:
-    index: list[Any] = [slice(None)] * ndim
-    for axis, i in zip(axes, at, strict=True):
-        if axis is not None:
-            index[axis] = i
-    return tuple(index)
 
 
 def as_tuple(y: Any, count: int) -> tuple[Any, ...]:

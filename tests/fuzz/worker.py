@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import sys
 import threading
 import traceback
 from multiprocessing.connection import wait
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 
-def run(source: str, stock: bool = False, plain: bool = False) -> list[np.ndarray[Any, Any]]:
+def run(source: str, plain: bool) -> list[np.ndarray[Any, Any]]:
     """Runs a snippet, returns its results. `plain` is without the optimizations of codegen."""
     from tinygrad.helpers import Context
 
-    if stock and str(Path(__file__).parent) not in sys.path:
-        sys.path.insert(0, str(Path(__file__).parent))
     source = source.rsplit("for result in results:", 1)[0]
     space: dict[str, Any] = {"__name__": "program"}
     with Context(NOOPT=int(plain)):
@@ -28,7 +24,7 @@ def run(source: str, stock: bool = False, plain: bool = False) -> list[np.ndarra
 
 
 def serve(connection: Any) -> None:
-    """Takes (source, stock, plain) and answers ("ok", arrays) or (the exception's name, its message and traceback)."""
+    """Takes (source, plain) and answers ("ok", arrays) or (the exception's name, its message and traceback)."""
     from vmapdbg.install.overlay import install
     from vmapdbg.install.patches import format_patches, parse_patches
 

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.fuzz.draw import RecordedDraw, SeededDraw, shrink
+from tests.fuzz.draw import Draw, SeededDraw, shrink
 from tests.fuzz.hunt.draw import draw_plan
 from tests.fuzz.hunt.finds import MOST_ALIKE, Find, add_find, describe, merge, name_cause, name_group, read_finds
 from tests.fuzz.hunt.plan import Plan, write_program
@@ -128,7 +128,7 @@ class Hunt:
             outcomes[name] = Outcome("differs", "the other releases print other numbers", (), outcomes[name].printed)
         return outcomes
 
-    def keep(self, draw: RecordedDraw, name: str, outcome: Outcome, number: int) -> dict[str, str]:
+    def keep(self, draw: Draw, name: str, outcome: Outcome, number: int) -> dict[str, str]:
         """Makes a program small that fails on one tinygrad, and saves it. Returns its result on each tinygrad."""
 
         def fails(candidate: Plan) -> bool:
