@@ -91,7 +91,7 @@ def test_every_kernel_is_in_the_diff_and_the_same_input_gives_the_same_bytes(cap
         assert shown == set(range(len(capture.schedules[schedule.before].kernels)))
 
 
-def test_a_lost_range_is_found() -> None:
+def test_a_lost_range_is_found_whether_a_loop_or_an_outer_range() -> None:
     diff = diff_captures(lost_range(fixed=False), lost_range())
     assert diff.before.patches["ambient-ranges"] is False
     schedule = diff.schedules[0]
@@ -101,9 +101,6 @@ def test_a_lost_range_is_found() -> None:
     assert changed[0].changed == ("closed_ranges", "ambient", "size", "bytes")
     assert [item.status for item in schedule.kernels] == ["changed", "changed"]
     assert schedule.nodes == ()
-
-
-def test_an_outer_range_that_stays_open_is_lost_like_a_loop() -> None:
     schedule = make_schedule(
         nodes=(make_node(1, "ADD", ambient=("rm1",)),),
         ranges=(Range("rm1", 3, "OUTER", True),),
@@ -118,12 +115,21 @@ def test_an_outer_range_that_stays_open_is_lost_like_a_loop() -> None:
 READ_TWICE = (make_node(0, "BUFFER"), make_node(1, "EXPAND", src=(0,)))
 
 
-def test_a_realize_decision_that_changed_has_both_reasons() -> None:
+def test_another_decision_another_rule_and_another_kind_of_range_are_changes() -> None:
     why = Realized((0,), "ending-ranges", "r0 ends at EXPAND 1")
     nodes = (*READ_TWICE, make_node(2, "ADD", src=(0,), realized=why))
     after = (*nodes[:2], replace(nodes[2], realized=None))
     (change,) = diff_captures(schedule_of(*nodes), schedule_of(*after)).schedules[0].nodes
     assert (change.changed, change.before.realized, change.after.realized) == (("realized",), why, None)
+    kept = Bufferize(1, ("r0",), (), 4, 16, "GLOBAL", "kept", "")
+    reasons = (Reason("many-buffers", numbers={"buffers": 4}), Reason("reduce-reads-buffer", numbers={"reduces": 1}))
+    diff = diff_pair(schedule_of(*READ_TWICE, bufferizes=(replace(kept, decided=reason),)) for reason in reasons)
+    assert [item.changed for item in diff.schedules[0].bufferizes] == [("reason",)]
+    node = make_node(0, "ADD", ranges=("r0",))
+    sides = [schedule_of(node, ranges=(Range("r0", 4, kind, False),)) for kind in ("LOOP", "REDUCE")]
+    diff = diff_pair(sides).schedules[0]
+    assert [item.changed for item in diff.nodes] == [("in_ranges", "out_ranges")]
+    assert [item.name for item in diff.added_ranges] == ["r0"]
 
 
 def test_reasons_that_name_other_numbers_or_no_operands_are_not_a_change() -> None:
@@ -166,28 +172,19 @@ def test_another_operand_is_another_reason(other: Reason) -> None:
     assert [item.changed for item in diff_captures(*sides).schedules[0].nodes] == [("realized",)]
 
 
-def test_a_buffer_that_is_kept_by_another_rule_is_reported() -> None:
-    kept = Bufferize(1, ("r0",), (), 4, 16, "GLOBAL", "kept", "")
-    reasons = (Reason("many-buffers", numbers={"buffers": 4}), Reason("reduce-reads-buffer", numbers={"reduces": 1}))
-    diff = diff_pair(schedule_of(*READ_TWICE, bufferizes=(replace(kept, decided=reason),)) for reason in reasons)
-    assert [item.changed for item in diff.schedules[0].bufferizes] == [("reason",)]
-
-
-def test_equal_nodes_are_distinguished_by_their_readers() -> None:
+def test_equal_nodes_are_distinguished_by_their_readers_and_then_by_their_order() -> None:
     sides = []
     for first, second in ((0, 1), (1, 0)):
         buffers = (make_node(first, "BUFFER"), make_node(second, "BUFFER"))
         nodes = (*buffers, make_node(2, "NEG", src=(first,)), make_node(3, "EXP2", src=(second,)))
         sides.append(make_schedule(nodes=nodes))
     assert match_nodes(*sides) == {0: 1, 1: 0, 2: 2, 3: 3}
-
-
-def test_a_range_of_another_kind_is_a_change() -> None:
-    node = make_node(0, "ADD", ranges=("r0",))
-    sides = [schedule_of(node, ranges=(Range("r0", 4, kind, False),)) for kind in ("LOOP", "REDUCE")]
-    diff = diff_pair(sides).schedules[0]
-    assert [item.changed for item in diff.nodes] == [("in_ranges", "out_ranges")]
-    assert [item.name for item in diff.added_ranges] == ["r0"]
+    # else they match in order, whatever their ids
+    before = [make_node(0, "BUFFER"), make_node(1, "ADD", src=(0,)), make_node(2, "ADD", src=(0,))]
+    after = [make_node(5, "BUFFER"), make_node(6, "ADD", src=(5,)), make_node(9, "ADD", src=(5,))]
+    assert match_nodes(make_schedule(nodes=tuple(before)), make_schedule(nodes=tuple(after))) == {0: 5, 1: 6, 2: 9}
+    other = make_schedule(nodes=(make_node(0, "BUFFER", (3,)),))
+    assert match_nodes(make_schedule(nodes=tuple(before)), other) == {}
 
 
 # *** schedules

@@ -118,17 +118,14 @@ def test_another_reduce_is_another_node(field: str, value: str) -> None:
     assert (2 in match_nodes(before, after)) == (field == "dtype")
 
 
-def test_a_realized_node_keeps_its_name() -> None:
+def test_a_realized_node_keeps_its_name_and_the_reason_may_name_other_readers() -> None:
     ends = Realized((0,), "ending-ranges", "r1 ends at ADD 9", (Reason("ending-ranges", (9,), ("r1",)),))
     diff, schedule = compare(make(old_sum()), make(new_sum(realized=ends)))
     (change,) = schedule.nodes
     assert (change.before.op, change.after.op, change.changed) == ("REDUCE_AXIS", "REDUCE", ("realized",))
     assert change.after.realized == ends
     assert not diff.is_empty
-
-
-def test_the_same_reason_for_other_readers_is_not_a_change() -> None:
-    """r1 ends at the EXPAND, or at what broadcasts in its place, and on another line of tinygrad's source."""
+    # r1 ends at the EXPAND, or at what broadcasts in its place, and on another line of tinygrad's source
     old = Realized((0, 1), "ending-ranges", "", (Reason("ending-ranges", (3,), ("r1",), at=at(240)),))
     new = Realized((0,), "ending-ranges", "", (Reason("ending-ranges", (9,), ("r1",), at=at(278)),))
     assert compare(make(old_sum(realized=old)), make(new_sum(realized=new)))[0].is_empty

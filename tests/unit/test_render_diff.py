@@ -185,7 +185,13 @@ def test_text_of_the_user_is_neither_markup_nor_an_escape() -> None:
     assert "+ [b]\\u202e" in output
 
 
-def test_the_same_change_of_a_second_schedule_is_one_line() -> None:
+def test_long_lists_of_nodes_and_equal_changes_of_schedules_are_cut_to_a_line() -> None:
+    (schedule,) = long_graph().schedules
+    nodes = list(schedule.nodes)
+    nodes[1::2] = [replace(node, in_ranges=(f"(r0*{node.id})",), out_ranges=("r0",)) for node in nodes[1::2]]
+    diff = diff_captures(make_capture(schedule), make_capture(replace(schedule, nodes=tuple(nodes))))
+    assert "more rows not shown: --all shows them" in render(diff)
+    assert "more rows not shown" not in render(diff, show_all=True)
     sides = []
     for fixed in (False, True):
         (schedule,) = lost_range(fixed=fixed).schedules
@@ -193,15 +199,6 @@ def test_the_same_change_of_a_second_schedule_is_one_line() -> None:
     output = render(diff_pair(sides))
     assert "~ schedules 1, 2  the changes of schedule 0 again" in output
     assert output.count("Source") == 1
-
-
-def test_a_long_list_of_nodes_is_cut_with_a_line_that_says_so() -> None:
-    (schedule,) = long_graph().schedules
-    nodes = list(schedule.nodes)
-    nodes[1::2] = [replace(node, in_ranges=(f"(r0*{node.id})",), out_ranges=("r0",)) for node in nodes[1::2]]
-    diff = diff_captures(make_capture(schedule), make_capture(replace(schedule, nodes=tuple(nodes))))
-    assert "more rows not shown: --all shows them" in render(diff)
-    assert "more rows not shown" not in render(diff, show_all=True)
 
 
 def test_a_section_that_is_registered_once_is_in_show_and_diff(monkeypatch: pytest.MonkeyPatch) -> None:

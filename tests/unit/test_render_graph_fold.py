@@ -16,7 +16,6 @@ from captures import lost_range, make_capture, make_node, make_schedule, trainin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vmapdbg.diff.nodes import match_nodes
 from vmapdbg.model.capture import Bufferize, Node, Realized
 from vmapdbg.model.vocabulary import Outcome, StageName
 from vmapdbg.page.graph.fold import Box, Folded, Look, fold_graph, name_far_sources
@@ -62,7 +61,7 @@ def check_no_circle(graph: Graph) -> None:
     assert all(place[edge.tail] < place[edge.head] for edge in graph.edges)
 
 
-def test_movement_ops_join_to_the_last() -> None:
+def test_movement_ops_join_to_the_last_and_constants_are_named_by_their_readers() -> None:
     nodes = [
         make_node(0, "BUFFER"),
         make_node(1, "RESHAPE", src=(0,)),
@@ -73,6 +72,18 @@ def test_movement_ops_join_to_the_last() -> None:
     folding = fold(nodes)
     assert keys(folding) == [["0"], ["1", "2", "3"], ["4"]]
     assert folding.folded == {"joined": 2}
+    nodes = [
+        make_node(0, "BUFFER"),
+        make_node(1, "CONST", (), arg="2.5"),
+        make_node(2, "EXPAND", src=(1,)),
+        make_node(3, "MUL", src=(0, 2)),
+    ]
+    folding = fold(nodes)
+    assert keys(folding) == [["0"], ["3"]]
+    assert folding.groups[1].constants == ["2.5"]
+    assert folding.folded == {"constants": 2}
+    # a constant that is the output is drawn
+    assert keys(fold([make_node(0, "CONST", (), arg="1")])) == [["0"]]
 
 
 @pytest.mark.parametrize("why", ["two readers", "realized", "kept", "other scope"])
@@ -87,21 +98,6 @@ def test_a_movement_op_with_a_finding_is_not_folded_into_an_edge(why: str) -> No
     ]
     folding = fold(nodes, 0, *([keep(1)] if why == "kept" else []))
     assert ["1"] in keys(folding)
-
-
-def test_constants_are_named_by_their_readers() -> None:
-    nodes = [
-        make_node(0, "BUFFER"),
-        make_node(1, "CONST", (), arg="2.5"),
-        make_node(2, "EXPAND", src=(1,)),
-        make_node(3, "MUL", src=(0, 2)),
-    ]
-    folding = fold(nodes)
-    assert keys(folding) == [["0"], ["3"]]
-    assert folding.groups[1].constants == ["2.5"]
-    assert folding.folded == {"constants": 2}
-    # a constant that is the output is drawn
-    assert keys(fold([make_node(0, "CONST", (), arg="1")])) == [["0"]]
 
 
 def test_index_arithmetic_is_one_node() -> None:
@@ -210,14 +206,6 @@ def test_sums_of_a_real_graph(level: int) -> None:
     check_sums(fold(list(schedule.nodes), level, *schedule.bufferizes), len(schedule.nodes))
 
 
-def test_equal_nodes_match_in_order_whatever_their_ids() -> None:
-    before = [make_node(0, "BUFFER"), make_node(1, "ADD", src=(0,)), make_node(2, "ADD", src=(0,))]
-    after = [make_node(5, "BUFFER"), make_node(6, "ADD", src=(5,)), make_node(9, "ADD", src=(5,))]
-    assert match_nodes(make_schedule(nodes=tuple(before)), make_schedule(nodes=tuple(after))) == {0: 5, 1: 6, 2: 9}
-    other = make_schedule(nodes=(make_node(0, "BUFFER", (3,)),))
-    assert match_nodes(make_schedule(nodes=tuple(before)), other) == {}
-
-
 # *** boxes of boxes
 
 
@@ -272,15 +260,12 @@ def test_a_chain_is_joined_in_parts_of_one_length_and_equal_kernels_of_it_are_no
     assert gathered.contents == {}
 
 
-def test_nodes_with_findings_stay_alone() -> None:
+def test_nodes_with_findings_stay_alone_and_a_far_arrow_is_named_by_its_target() -> None:
     graph = make_graph(["alone" if n == 5 else "op" for n in range(12)], [(n, n + 1) for n in range(11)])
     added = replace(graph, nodes=tuple(replace(n, mark="added") if n.id == "n9" else n for n in graph.nodes))
     found = inside(gather(added, 2))
     assert not any({5, 9} & set(numbers) for numbers in found)
     assert [numbers for numbers in found if len(numbers) > 1] == [[0, 1, 2, 3, 4], [6, 7, 8], [10, 11]]
-
-
-def test_a_far_arrow_is_named_by_its_target() -> None:
     graph = make_graph(["op"] * 9, [*((n, n + 1) for n in range(8)), (0, 8), (1, 8), (6, 8)])
     far = name_far_sources(graph)
     assert len(far.edges) == len(graph.edges) - 2
