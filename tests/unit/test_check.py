@@ -95,64 +95,45 @@ def test_tolerance_grows_with_the_root_of_the_roundings() -> None:
     assert compare(floats([off]), floats([1.0]), 10_000).status == "close"
 
 
-def moved(exact: list[float], spread: list[float]) -> list[np.ndarray]:
-    """Returns values in double precision, and the same moved by `spread`."""
-    return [np.array(exact), np.add(exact, spread)]
+def excuse(
+    got: Sequence[float], expected: Sequence[float], exact: Sequence[float], spread: Sequence[float], terms: int = 4
+) -> Comparison:
+    """Excuses what rounding explains: `exact` has the values in double precision, `spread` how far each moves."""
+    found = compare(floats(got), floats(expected), terms)
+    assert found.status == "wrong"
+    return excuse_rounding(floats(got), floats(expected), found, [np.array(exact), np.add(exact, spread)])
 
 
 def test_rounding_and_wrong_values_are_distinguished() -> None:
     """What is left of two large numbers: both runs are off by as much as the inputs round."""
-    got, expected = floats([3e-5, 1.0]), floats([-2e-5, 1.0])
-    found = compare(got, expected, 4)
-    assert found.status == "wrong"
-    rounding = moved(exact=[0.0, 1.0], spread=[1e-5, 1e-7])
-    assert excuse_rounding(got, expected, found, rounding).status == "rounding"
-    worse = floats([3e-5, 1.5])
-    again = excuse_rounding(worse, expected, compare(worse, expected, 4), rounding)
+    assert excuse([3e-5, 1.0], [-2e-5, 1.0], [0.0, 1.0], [1e-5, 1e-7]).status == "rounding"
+    again = excuse([3e-5, 1.5], [-2e-5, 1.0], [0.0, 1.0], [1e-5, 1e-7])
     assert (again.status, again.wrong, again.index) == ("wrong", 1, (1,))
 
 
 def test_an_element_that_moved_little_by_chance_is_taken_to_move_as_others_do() -> None:
-    got, expected = floats([3e-5, 1.0, 2.0]), floats([0.0, 1.0, 2.0])
-    found = compare(got, expected, 4)
-    assert found.status == "wrong"
-    moved_by_chance = moved(exact=[0.0, 1.0, 2.0], spread=[1e-9, 5e-6, 6e-6])
-    assert excuse_rounding(got, expected, found, moved_by_chance).status == "rounding"
-    moved_little = moved(exact=[0.0, 1.0, 2.0], spread=[1e-9, 1e-9, 6e-6])
-    assert excuse_rounding(got, expected, found, moved_little).status == "wrong"
+    got, expected = [3e-5, 1.0, 2.0], [0.0, 1.0, 2.0]
+    assert excuse(got, expected, expected, [1e-9, 5e-6, 6e-6]).status == "rounding"
+    assert excuse(got, expected, expected, [1e-9, 1e-9, 6e-6]).status == "wrong"
 
 
 def test_an_element_is_taken_to_move_by_the_share_of_its_value_that_others_do() -> None:
     """After an exp of sums each moves by the same share, whatever its size: 26 elements of a softmax were wrong."""
-    expected = floats([1.0, 1e-3, 1e-4, 1e-5])
-    spread = [1e-8, 2e-8, 2e-9, 2e-10]
-    exact = [1.0, 1e-3, 1e-4, 1e-5]
-    rounding = moved(exact=exact, spread=spread)
-
-    def judge(largest: float) -> str:
-        got = floats([largest, 1e-3, 1e-4, 1e-5])
-        return excuse_rounding(got, expected, compare(got, expected, 0), rounding).status
-
-    assert compare(floats([1.0 + 1.2e-4]), floats([1.0]), 0).status == "wrong"
-    assert judge(1.0 + 6e-5) == "rounding"
-    assert judge(1.0 + 1.2e-4) == "wrong"
+    exact, spread = [1.0, 1e-3, 1e-4, 1e-5], [1e-8, 2e-8, 2e-9, 2e-10]
+    assert excuse([1.0 + 6e-5, *exact[1:]], exact, exact, spread, 0).status == "rounding"
+    assert excuse([1.0 + 1.2e-4, *exact[1:]], exact, exact, spread, 0).status == "wrong"
     # however much the others move: they may be what is left of larger numbers
-    rounding = moved(exact=exact, spread=[1e-8, 1e-6, 1e-4, 1e-5])
-    assert judge(1.001) == "wrong"
+    assert excuse([1.001, *exact[1:]], exact, exact, [1e-8, 1e-6, 1e-4, 1e-5], 0).status == "wrong"
 
 
 def test_a_value_that_is_right_where_a_step_to_the_expected_one_is_too_large_is_excused() -> None:
     """The gradient of a sigmoid is 0 * inf where its exp is too large, and tinygrad computes it without that."""
-    got, expected = floats([0.0, 1.0]), floats([math.nan, math.inf])
-    found = compare(got, expected, 4)
-    assert found.status == "wrong"
-    assert excuse_rounding(got, expected, found, moved([1e-174, 1.0], [0.0, 0.0])).status == "rounding"
-    assert excuse_rounding(got, expected, found, moved([1e-30, 1.0], [0.0, 0.0])).wrong == 1
-    assert excuse_rounding(got, expected, found, moved([math.nan, math.inf], [0.0, 0.0])).wrong == 2
+    got, expected = [0.0, 1.0], [math.nan, math.inf]
+    assert excuse(got, expected, [1e-174, 1.0], [0.0, 0.0]).status == "rounding"
+    assert excuse(got, expected, [1e-30, 1.0], [0.0, 0.0]).wrong == 1
+    assert excuse(got, expected, [math.nan, math.inf], [0.0, 0.0]).wrong == 2
     # NaN is never excused
-    got, expected = floats([math.nan]), floats([1.0])
-    found = compare(got, expected, 4)
-    assert excuse_rounding(got, expected, found, moved([1.0], [1e30])).status == "wrong"
+    assert excuse([math.nan], [1.0], [1.0], [1e30]).status == "wrong"
 
 
 @given(st.lists(st.floats(width=32), min_size=1, max_size=20))

@@ -280,23 +280,19 @@ def test_equal_changes_of_layers_are_one_and_lines_and_rules_are_counted_on_both
 
 def test_the_largest_change_comes_first() -> None:
     """Of time where both sides were timed, else of work, whichever way it goes."""
-    before = make_schedule(kernels=(kernel(0, "a", "a", "x:1", executed_ops=100), kernel(1, "b", "b", "x:2")))
-    after = make_schedule(kernels=(kernel(0, "a2", "a2", "x:1", executed_ops=110), kernel(1, "b2", "b2", "x:2")))
     nodes = tuple(make_node(n, "ADD", arg=str(n)) for n in range(2))
 
-    def rank(times: tuple[float, float, float, float] | None) -> list[str]:
-        sides: list[Capture] = []
-        for number, side in enumerate((before, after)):
-            kernels = list(side.kernels)
-            kernels[1] = replace(kernels[1], executed_ops=(900, 300)[number])
-            if times is not None:
-                pair = times[2 * number : 2 * number + 2]
-                kernels = [replace(k, measured=Measured(1, t, t, t)) for k, t in zip(kernels, pair, strict=True)]
-            sides.append(make_capture(replace(side, nodes=nodes, kernels=tuple(kernels))))
-        return [group.change.after[0].kernel.name for group in group_kernels(compare(sides[0], sides[1]))]
+    def make_side(word: str, ops: tuple[int, int], times: tuple[float, ...]) -> Capture:
+        kernels = [kernel(n, name + word, name + word, f"x:{n}", executed_ops=ops[n]) for n, name in enumerate("ab")]
+        measured = [replace(k, measured=Measured(1, t, t, t)) for k, t in zip(kernels, times, strict=False)]
+        return make_capture(make_schedule(nodes=nodes, kernels=(*measured, *kernels[len(times) :])))
 
-    assert rank(None) == ["b2", "a2"]
-    assert rank((1e-3, 1e-3, 9e-3, 1e-3)) == ["a2", "b2"]
+    def rank(times_before: tuple[float, ...], times_after: tuple[float, ...]) -> list[str]:
+        view = compare(make_side("", (100, 900), times_before), make_side("2", (110, 300), times_after))
+        return [group.change.after[0].kernel.name for group in group_kernels(view)]
+
+    assert rank((), ()) == ["b2", "a2"]
+    assert rank((1e-3, 1e-3), (9e-3, 1e-3)) == ["a2", "b2"]
 
 
 def test_a_line_that_moved_is_one_line() -> None:
