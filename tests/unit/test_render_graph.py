@@ -55,15 +55,6 @@ def tooltip_of(part: ET.Element) -> str:
     return next((link.get(TITLE, "") for link in part.iter(f"{SVG}a")), "")
 
 
-def test_svg_leads_to_why(tmp_path: Path) -> None:
-    """The id in the picture and the tooltip are what `vmapdbg why 18` wants to know."""
-    parts = draw_svg(lost_range(), tmp_path)
-    assert text_of(parts["node18"]).startswith("18 ADD")
-    tip = tooltip_of(parts["node18"])
-    for word in ("ADD", "(2,)", "r2", "rm1*", "ending-ranges", "r1 of REDUCE_AXIS 23", "samples/lost_range.py:15"):
-        assert word in tip
-
-
 def test_a_scope_has_its_range_and_readers_of_a_realized_node_read_its_buffer(tmp_path: Path) -> None:
     data = draw_data(lost_range(), tmp_path)
     (cluster,) = data["clusters"]
@@ -94,7 +85,7 @@ def test_nested_scopes_are_nested(tmp_path: Path) -> None:
     assert [nodes_of(data)[name]["scope"] for name in ("node3", "node4")] == [inner["id"], outer["id"]]
 
 
-def test_buffer_that_loses_a_range_is_loud(tmp_path: Path) -> None:
+def test_svg_leads_to_why_and_a_buffer_that_loses_a_range_is_loud(tmp_path: Path) -> None:
     """The fault of seed 000 must be seen at a glance."""
     bad = nodes_of(draw_data(lost_range(fixed=False), tmp_path))["bufferize18"]
     assert bad["alert"]
@@ -103,6 +94,12 @@ def test_buffer_that_loses_a_range_is_loud(tmp_path: Path) -> None:
     assert not good["alert"]
     assert good["lines"][0] == "BUFFERIZE (rm1*, r2)"
     assert "rm1 NOT closed" in text_of(draw_svg(lost_range(fixed=False), tmp_path)["bufferize18"])
+    # the id in the picture and the tooltip are what `vmapdbg why 18` wants to know
+    parts = draw_svg(lost_range(), tmp_path)
+    assert text_of(parts["node18"]).startswith("18 ADD")
+    tip = tooltip_of(parts["node18"])
+    for word in ("ADD", "(2,)", "r2", "rm1*", "ending-ranges", "r1 of REDUCE_AXIS 23", "samples/lost_range.py:15"):
+        assert word in tip
 
 
 def test_baseline_is_laid_under(tmp_path: Path) -> None:

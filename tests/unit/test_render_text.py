@@ -136,7 +136,7 @@ def test_the_range_map_says_op_shape_ranges_ambient_decision_and_line() -> None:
     assert NUMBERS.findall(rows) == ["24", "23", "22", "21", "20", "18", "11", "10", "8", "7", "6", "5", "4", "3", "2"]
 
 
-def test_at_60_columns_the_shape_moves_below_and_nothing_is_lost() -> None:
+def test_what_is_too_wide_for_the_range_map_moves_below_or_is_folded_and_nothing_is_lost() -> None:
     node = make_node(
         3,
         "REDUCE_AXIS",
@@ -151,9 +151,6 @@ def test_at_60_columns_the_shape_moves_below_and_nothing_is_lost() -> None:
     assert ":3" in rows
     assert "rm1*" in rows
     assert "-> r0, 0, r1, r2, r3, 0, 0, 0" in flatten(rows)
-
-
-def test_an_endless_range_expression_is_folded_and_not_cut() -> None:
     expression = "+".join(f"r{number}*{number}" for number in range(80))
     schedule = make_schedule(nodes=(make_node(1, "PAD", ranges=(expression,)),))
     for width in WIDTHS:

@@ -221,7 +221,7 @@ def test_every_capture_has_a_page(capture: Capture) -> None:
 # *** the user's source
 
 
-def test_sources_are_read_and_marked_if_they_are_newer_than_the_capture(tmp_path: Path) -> None:
+def test_sources_are_read_and_marked_if_they_are_newer_but_no_other_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text("x = 1\n")
     os.utime(path, (200, 200))
@@ -232,10 +232,7 @@ def test_sources_are_read_and_marked_if_they_are_newer_than_the_capture(tmp_path
     assert files["a.py"] == SourceFile(str(path), "x = 1\n")
     assert files["b.py"].text is None
     assert "not here" in files["b.py"].note
-
-
-def test_a_saved_capture_cannot_ask_for_any_file(tmp_path: Path) -> None:
-    """It may be from another person, and the page may be sent on: a secret file must not be in it."""
+    # it may be from another person, and the page may be sent on: a secret file must not be in it
     secret = tmp_path / "id_rsa"
     secret.write_text("secret")
     assert read_sources([f"{secret}:1"], "", saved_at=300)[0].text is None
@@ -264,17 +261,21 @@ def test_lines_of_source_stay_as_they_are(text: str) -> None:
 # *** the command
 
 
-def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(main, ["report", *arguments])
-    return result.exit_code, result.output
-
-
-def test_a_saved_capture_is_written_as_a_page(tmp_path: Path) -> None:
+def test_saved_captures_are_written_as_a_page(tmp_path: Path) -> None:
     saved, page = tmp_path / "run.json", tmp_path / "run.html"
     save_capture(make_program(), saved)
-    assert run(str(saved), "-o", str(page)) == (0, f"vmapdbg: wrote {page}\n")
+    done = CliRunner().invoke(main, ["report", str(saved), "-o", str(page)])
+    assert (done.exit_code, done.output) == (0, f"vmapdbg: wrote {page}\n")
     assert page.read_text().startswith("<!doctype html>")
     assert stat.S_IMODE(page.stat().st_mode) & 0o400
+    for name, capture in (("a.json", BEFORE), ("b.json", AFTER)):
+        save_capture(capture, tmp_path / name)
+    output = tmp_path / "report.html"
+    done = CliRunner().invoke(main, ["diff", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "-o", str(output)])
+    assert done.exit_code == 0, done.output
+    text = Page(output.read_text("utf-8")).text
+    assert "a.json" in text
+    assert "this file is not here" in text
 
 
 def test_a_kernel_without_a_program_says_so() -> None:
@@ -416,14 +417,3 @@ def test_any_sides_have_a_page(before: Capture, after: Capture) -> None:
     for _, lines, title, _ in data["kernels"]:
         assert all(0 <= line < len(data["lines"]) for line in lines)
         assert 0 <= title < len(data["texts"])
-
-
-def test_two_saved_captures_are_written_as_a_page(tmp_path: Path) -> None:
-    for name, capture in (("a.json", BEFORE), ("b.json", AFTER)):
-        save_capture(capture, tmp_path / name)
-    output = tmp_path / "report.html"
-    done = CliRunner().invoke(main, ["diff", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "-o", str(output)])
-    assert done.exit_code == 0, done.output
-    text = Page(output.read_text("utf-8")).text
-    assert "a.json" in text
-    assert "this file is not here" in text
