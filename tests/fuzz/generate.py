@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from .avoid import DERIVED, NONE, REPEATED, Traits, is_safe, traits_after
 from .draw import Draw
 from .evaluate import check_value, evaluate, input_value, put_elements, take_element
 from .ops import OPS, Array, Op
@@ -25,6 +24,49 @@ from .program import (
     outs_of,
     used_program,
 )
+
+# *** what random programs avoid: stock tinygrad 0.12.0 gets it wrong without any scope
+#
+# A value has traits and passes them on to its readers; some ops are not drawn for a value with a trait.
+# - divided: a condition on a quotient is wrong if it is padded twice in one kernel, as in
+#   `(x / y > z).where(x, z).cumsum(0)`
+# - repeated, then mixed: a reduce of all axes counts too often if a repeated axis is merged with another or padded,
+#   as in `x.unsqueeze(1).expand(2, 3, 2).flatten(1, 2).sum()`
+# Places in ops.py and source.py that avoid one form of an op say why there.
+
+Traits = frozenset[str]
+
+NONE: Traits = frozenset()
+DIVIDED: Traits = frozenset({"divided"})
+REPEATED: Traits = frozenset({"repeated"})
+# a gradient divides by the number of the largest, and repeats what a sum made one
+DERIVED = DIVIDED | REPEATED
+
+DIVIDES = {"recip", "softmax", "normalize", "tanh"}
+CONDITIONS = {"above", "select", "where", "relu", "index_tensor", "argmax"}
+REPEATS = {"repeat"}
+MERGES = {"flatten", "merge", "split", "cat_flat", "outer", "pad", "cat", "twice", "stack", "roll"}
+SUMS = {"sum", "sum_all", "sum_keep", "mean", "prod", "cumsum", "normalize", "deviation", "softmax", "times_sum"}
+SUMS |= {"stack_sums", "matmul"}
+
+
+def is_safe(op: str, traits: Traits) -> bool:
+    if op in CONDITIONS and "divided" in traits:
+        return False
+    return not (op in SUMS and "mixed" in traits)
+
+
+def traits_after(op: str, traits: Traits) -> Traits:
+    if op in DIVIDES:
+        traits |= DIVIDED
+    if op in MERGES and "repeated" in traits:
+        traits |= {"mixed"}
+    if op in REPEATS:
+        traits |= REPEATED
+    return traits
+
+
+# *** the generator
 
 
 def generate(draw: Draw, largest: int = 36) -> Program:
@@ -55,7 +97,7 @@ class Generator:
         self.values: dict[str, Array] = {}
         self.depends: dict[str, frozenset[str]] = {}  # all ancestors of a value, and the value itself
         self.batches: dict[str, frozenset[int]] = {}  # the maps that it has an element of
-        self.traits: dict[str, Traits] = {}  # what stock tinygrad goes wrong on (avoid.py)
+        self.traits: dict[str, Traits] = {}  # what stock tinygrad goes wrong on
         self.count = 0
         self.maps = 0
 

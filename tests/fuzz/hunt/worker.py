@@ -21,10 +21,10 @@ import signal
 import sys
 import tempfile
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from tests.fuzz.hunt.runner import Outcome
 from vmapdbg.check.result import OutputCheck
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.evidence import EvidenceFolder
@@ -67,15 +67,6 @@ def find_error(said: IO[bytes]) -> str:
     return errors[0][:200] if errors else "no error is told"
 
 
-@dataclass
-class Found:
-    """What is wrong with one realize, or with the whole program."""
-
-    kind: str  # wrong, crash, refused, ok
-    detail: str = ""
-    trace: tuple[str, ...] = ()  # file:function of tinygrad's frames, innermost last
-
-
 class World:
     """tinygrad as it is here, looked at."""
 
@@ -90,25 +81,18 @@ class World:
         assert self.mode.collector is not None
 
     def try_program(self, source: str) -> dict[str, Any]:
+        collector = self.mode.collector
         with tempfile.TemporaryDirectory() as folder:
-            evidence = self.start(Path(folder))
+            evidence = collector.folder = collector.replays.folder = EvidenceFolder(Path(folder))
             found, printed = self.run(source)
             if found.kind == "ok":
                 found = self.judge(evidence)
-            self.forget()
+            collector.replays.captured.clear()
+            self.mode.recorder.forget()
+            gc.collect()
         return {"kind": found.kind, "detail": found.detail, "trace": found.trace, "printed": printed}
 
-    def start(self, path: Path) -> EvidenceFolder:
-        collector = self.mode.collector
-        evidence = collector.folder = collector.replays.folder = EvidenceFolder(path)
-        return evidence
-
-    def forget(self) -> None:
-        self.mode.collector.replays.captured.clear()
-        self.mode.recorder.forget()
-        gc.collect()
-
-    def run(self, source: str) -> tuple[Found, str]:
+    def run(self, source: str) -> tuple[Outcome, str]:
         # each program starts as in a process of its own
         names: dict[str, Any] = {"__name__": "__main__"}
         printed = io.StringIO()
@@ -119,13 +103,13 @@ class World:
         except AssertionError as error:
             if "Not equal" in str(error):
                 kind = "replay" if "replay" in str(error) else "differs"
-                return Found(kind, " ".join(str(error).split())[:300]), printed.getvalue()
+                return Outcome(kind, " ".join(str(error).split())[:300]), printed.getvalue()
             return self.explain(error), printed.getvalue()
         except BaseException as error:
             return self.explain(error), printed.getvalue()
-        return Found("ok"), printed.getvalue()
+        return Outcome("ok"), printed.getvalue()
 
-    def explain(self, error: BaseException) -> Found:
+    def explain(self, error: BaseException) -> Outcome:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(str(self.tinygrad))]
         places = [f"{os.path.relpath(f.filename, self.tinygrad)}:{f.name}" for f in frames]
         # what tinygrad says when a Tensor is asked for what cannot be, before anything is scheduled
@@ -133,16 +117,16 @@ class World:
         is_refused = all(place.split("/")[0].split(":")[0] in in_front for place in places)
         # there is nothing to replay
         kind = "refused" if is_refused or type(error).__name__ == "JitError" else "crash"
-        return Found(kind, f"{type(error).__name__}: {str(error)[:300]}", tuple(places[-6:]))
+        return Outcome(kind, f"{type(error).__name__}: {str(error)[:300]}", tuple(places[-6:]))
 
-    def judge(self, evidence: EvidenceFolder) -> Found:
+    def judge(self, evidence: EvidenceFolder) -> Outcome:
         for file in evidence.find_files():
             checked = ScheduleChecker(pickle.loads(file.read_bytes()), evidence).check()
             if checked.wrong:
                 first = checked.wrong[0]
                 replay = "" if checked.replay is None else f", replay {checked.replay}"
-                return Found("wrong", f"{checked.line}{replay}: {describe(first)}")
-        return Found("ok")
+                return Outcome("wrong", f"{checked.line}{replay}: {describe(first)}")
+        return Outcome("ok")
 
 
 def describe(output: OutputCheck) -> str:
