@@ -30,7 +30,7 @@ def main() -> int:
         return hunt(sys.argv[2:])
     args = parse_arguments()
     runner, counts, found = Runner(args.timeout), Counter[str](), 0
-    began = reported = time.monotonic()
+    began = time.monotonic()
     number = 0
     while time.monotonic() - began < args.seconds and number < args.programs and found < MOST_FAILURES:
         draw = SeededDraw((args.seed, number))
@@ -47,11 +47,8 @@ def main() -> int:
                 found += 1
                 report(draw, outcome, runner, f"seed{args.seed}_{number}")
         number += 1
-        if time.monotonic() - reported > 15:
-            reported = time.monotonic()
-            say_progress(counts, reported - began)
     runner.stop()
-    say_progress(counts, time.monotonic() - began)
+    print_counts(counts, time.monotonic() - began)
     return 1 if found else 0
 
 
@@ -84,7 +81,7 @@ def first_line(text: str) -> str:
     return text.strip().split("\n")[0][:200]
 
 
-def say_progress(counts: Counter[str], seconds: float) -> None:
+def print_counts(counts: Counter[str], seconds: float) -> None:
     total = sum(counts.values()) - counts["not drawn"]
     listed = ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
     print(f"{seconds:6.0f} s: {total} programs, {total / seconds:.1f} a second: {listed}", file=sys.stderr, flush=True)

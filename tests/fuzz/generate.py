@@ -1,4 +1,4 @@
-"""Draws random programs. Where the choices come from is a `Draw`: a seed, or hypothesis."""
+"""Draws random programs. Where the choices come from is a `Draw`."""
 
 from __future__ import annotations
 
