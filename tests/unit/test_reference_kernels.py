@@ -113,14 +113,11 @@ def test_a_read_outside_of_a_buffer_is_undefined_and_a_write_refused() -> None:
         made.run()
 
 
-def test_of_a_lost_loop_the_last_step_stays() -> None:
+def test_of_a_lost_loop_the_last_step_stays_and_so_do_unwritten_elements() -> None:
     made = KernelMaker(np.zeros(2), np.arange(6.0))
     i, j = made.loop(0, 3), made.loop(1, 2)
     made.store(j, made.load(1, made.place((i, 2), (j, 1))))
     assert made.written() == [4, 5]
-
-
-def test_unwritten_elements_stay() -> None:
     made = KernelMaker(np.full(4, 9.0), np.arange(4.0))
     i = made.loop(0, 4)
     gate = made.add("lt", i, made.number(2), dtype="bool")
@@ -143,11 +140,14 @@ def test_a_buffer_inside_of_the_kernel() -> None:
     assert made.written() == expected.ravel().tolist()
 
 
-def test_a_reduce_over_a_loop_that_its_value_does_not_have() -> None:
+def test_a_reduce_over_a_loop_that_its_value_does_not_have_changes_no_contents() -> None:
     made = KernelMaker(np.zeros(2), [1.0, 2.0])
     i, _ = made.loop(1, 2), made.loop(0, 5)
+    before = {number: array.tobytes() for number, array in made.memory.items()}
     made.store(i, made.add("reduce", made.load(1, i), arg=("add", (), True, (0,))))
     assert made.written() == [5, 10]
+    assert {number: array.tobytes() for number, array in made.memory.items()} == before
+    assert before[0] == bytes(8)
 
 
 def test_a_buffer_that_is_read_where_it_is_not_written_is_refused() -> None:
@@ -163,16 +163,6 @@ def test_a_buffer_that_is_read_where_it_is_not_written_is_refused() -> None:
     made.store(i, made.load(0, turned))
     with pytest.raises(Unknown, match="depends on the order"):
         made.run()
-
-
-def test_contents_are_not_changed() -> None:
-    made = KernelMaker(np.zeros(2), [1.0, 2.0])
-    i = made.loop(0, 2)
-    before = {number: array.tobytes() for number, array in made.memory.items()}
-    made.store(i, made.load(1, i))
-    made.run()
-    assert {number: array.tobytes() for number, array in made.memory.items()} == before
-    assert before[0] == bytes(8)
 
 
 # *** graphs between the tensor graph and the kernels
