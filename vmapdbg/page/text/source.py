@@ -1,9 +1,12 @@
-"""The source of kernels as text, highlighted: each program once, and of two runs each change once."""
+"""The source of kernels as text, highlighted and folded between tokens: each program once, and of two runs each
+change once."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from rich.cells import cell_len, set_cell_size
 from rich.syntax import Syntax
 from rich.text import Text
 
@@ -22,6 +25,10 @@ _LEAST_SAME = 0.25
 _THEME = "ansi_dark"
 _MORE_INDENT = 4
 _CONTEXT = 3
+# A fold is at the last space if that leaves less than a third of the line empty.
+_FULL_ENOUGH = 2 / 3
+# What a fold must not cut: an identifier or number, an operator, a string, a run of spaces.
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[\w.$@%]+|\s+|->|<<=?|>>=?|[-+*/<>=!&|]=|&&|\|\||\+\+|--|::|//|/\*|\*/|.')
 _SIGN_STYLES = {" ": ("", ""), "-": (BEFORE, "bold reverse red"), "+": (AFTER, "bold reverse green")}
 """The style of a sign, and of the changes inside a line."""
 
@@ -83,7 +90,7 @@ def _print_kernel(view: ScheduleView, side: KernelSide) -> None:
         codes = marks.setdefault(found.source_line, [])
         codes.append(found.code)
     for number, line in enumerate(lines, start=1):
-        page.add(line, hang=_hang_of(page, line))
+        page.lines += _fold_line(line, page.width)
         if number in marks:
             indent = len(line.plain) - len(line.plain.lstrip())
             page.add((f"^ {', '.join(marks[number])}", ALERT), indent=min(indent, page.width // 2))
@@ -152,10 +159,36 @@ def _colour(page: Page, code: str, target: str) -> list[Text]:
     return list(map(Text, code.split("\n")))
 
 
-def _hang_of(page: Page, line: Text) -> int:
-    """Returns how far the rest of a folded line is indented: further than its beginning."""
+def _fold_line(line: Text, width: int) -> list[Text]:
+    """Returns a line of source, folded between tokens and indented further if it is wider than `width`."""
+    if line.cell_len <= width:
+        return [line]
     indent = len(line.plain) - len(line.plain.lstrip())
-    return min(indent + _MORE_INDENT, page.width // 2)
+    hang = min(indent + _MORE_INDENT, width // 2)
+    first, *rest = line.divide(_list_cuts(line.plain, width, hang))
+    return [first, *(Text(" " * hang) + piece[len(piece.plain) - len(piece.plain.lstrip()) :] for piece in rest)]
+
+
+def _list_cuts(line: str, width: int, hang: int) -> list[int]:
+    """Returns the offsets to cut at: after a space near the end of the line, else before the token that does not fit.
+
+    A token wider than a whole line is cut where the line ends.
+    """
+    cuts: list[int] = []
+    start, space, room = 0, 0, width
+    for match in _TOKEN.finditer(line):
+        end = match.end()
+        while cell_len(line[start:end]) > room and not match[0].isspace():
+            cut = match.start()
+            if space > start and cell_len(line[start:space]) > room * _FULL_ENOUGH:
+                cut = space
+            elif cut <= start:
+                cut = start + max(len(set_cell_size(line[start:end], room).rstrip()), 1)
+            cuts.append(cut)
+            start, room = cut, width - hang
+        if match[0].isspace():
+            space = end
+    return cuts
 
 
 # *** two sides
@@ -199,11 +232,12 @@ def _add_line(page: Page, sign: str, line: Text | None, marks: Sequence[MarkedSp
     style, marked = _SIGN_STYLES[sign]
     for mark in marks:
         line.stylize(marked, *mark)
-    for text in page.wrap((sign, style), " ", line, hang=2 + _hang_of(page, line)):
-        page.lines.append(text)
+    for text in _fold_line(line, page.width - 2):
+        page.lines.append(Text.assemble((sign, style), " ", text))
+        sign = " "
         carets = [" "] * len(text)
         for span in text.spans:
             if marks and span.style == marked:
                 carets[span.start : span.end] = "^" * (min(span.end, len(text)) - span.start)
         if "^" in carets:
-            page.lines.append(Text("".join(carets).rstrip(), style=CHANGED))
+            page.lines.append(Text("  " + "".join(carets).rstrip(), style=CHANGED))
