@@ -8,18 +8,19 @@ from pathlib import Path
 
 import click
 
-from vmapdbg.bisect import DEFAULT_RUNS, KERNEL_COUNT, KINDS
+from vmapdbg.bisect import DEFAULT_RUNS, KERNEL_COUNT, KINDS, MEASURES
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.work_folder import check_target
 from vmapdbg.model.failure import Failure
 
 
 def read_kind(_: click.Context, __: click.Parameter, value: str) -> str:
-    """Returns a kind of outcome, or a number of kernels: `12 kernels` distinguishes runs with 12 kernels from all
-    others. Raises BadParameter."""
+    """Returns a kind of outcome, what is measured, or a number of kernels: `12 kernels` distinguishes runs with 12
+    kernels from all others. Raises BadParameter."""
     kind = " ".join(value.split())
-    if kind not in KINDS and KERNEL_COUNT.fullmatch(kind) is None:
-        raise click.BadParameter(f"{kind!r} is none of {', '.join(KINDS)} and no count such as '12 kernels'")
+    known = (*KINDS, *MEASURES)
+    if kind not in known and KERNEL_COUNT.fullmatch(kind) is None:
+        raise click.BadParameter(f"{kind!r} is none of {', '.join(known)} and no count such as '12 kernels'")
     return kind
 
 
@@ -32,7 +33,8 @@ def read_kind(_: click.Context, __: click.Parameter, value: str) -> str:
     callback=read_kind,
     default="values",
     show_default=True,
-    help=f"What distinguishes outcomes: {', '.join(KINDS)}, or a count: '12 kernels'.",
+    help=f"What distinguishes outcomes: {', '.join(KINDS)}, or a count: '12 kernels'; with --commits also"
+    f" {', '.join(MEASURES)}.",
 )
 @click.option("--commits", "span", metavar="GOOD..BAD", help="Find the commit of tinygrad that changed the outcome.")
 @click.option("--decisions", is_flag=True, help="Find the single decision of the scheduler that makes it right.")
@@ -66,23 +68,30 @@ def bisect(
     these are more than --runs, the search is by halves. It is not assumed that more patches are better.
 
     With --commits, SNIPPET runs on commits of the checkout that you are in, or that --tinygrad names. The search ends
-    at the first commit with another outcome than GOOD, and prints what this commit changed in the schedules.
+    at the first commit with another outcome than GOOD, and prints what this commit changed in the schedules. Kernels
+    are compared by what they store. --by time, ops, bytes and memory measure each commit, with BEAM held at 0, and
+    both ends several times: a difference within their noise is no difference.
 
     With --decisions, SNIPPET runs on tinygrad as it is, with single decisions of the scheduler changed: a node becomes
     a buffer, or a realize point is left out. The right outcome is the outcome if every node becomes a buffer, or the
     outcome of --baseline. The search prints what the decision changes in the schedules.
 
+    With --reduce and a tinygrad as it is, a program that raises, hangs, or has wrong values (see `check`) is reduced.
+
     Without SNIPPET: the snippet of the last show.
 
     \b
-    Exit codes: 0 nothing changes the outcome, 1 something does, 2 usage.
+    Exit codes: 0 nothing changes the outcome, 1 something does, 2 usage. With --reduce, 1 too if there is a fault
+    and no smaller file shows it; each file is run and judged before it is written.
 
     \b
     Examples:
       vmapdbg bisect samples/lost_range.py
       vmapdbg bisect samples/unclosed_range.py --by crash
       vmapdbg bisect train.py --reduce -o small.py
+      vmapdbg bisect train.py --reduce -o small.py --tinygrad 0.14.0
       vmapdbg bisect softmax.py --commits v0.13.0..master --by "3 kernels"
+      vmapdbg bisect train.py --commits v0.13.0..master --by memory
       vmapdbg bisect softmax.py --decisions --tinygrad 0.14.0
     """
     if output is not None:
@@ -93,6 +102,8 @@ def bisect(
         raise Failure("--decisions goes with neither --commits nor --reduce")
     if baseline is not None and not decisions:
         raise Failure("--baseline is for --decisions")
+    if kind in MEASURES and span is None:
+        raise Failure(f"--by {kind} is for --commits")
     if kind == "findings" and with_snippet:
         raise Failure("--reduce is for --by values, kernels and crash: a finding names its node")
     if span is not None and with_snippet:

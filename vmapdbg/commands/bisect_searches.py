@@ -3,19 +3,23 @@ graph of the snippet."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import click
 
+from vmapdbg.bisect import MEASURES
+from vmapdbg.bisect.measure import COUNTED_RUNS, TIMED_RUNS, Measurements, measure
 from vmapdbg.bisect.outcome import RUNS_WELL, Outcomes, describe_end, find_wrong_schedule
 from vmapdbg.bisect.search import (
     Choices,
+    CommitSearch,
     DecisionSearch,
     DecisionSearcher,
     Reduced,
@@ -26,17 +30,18 @@ from vmapdbg.bisect.search import (
 )
 from vmapdbg.commands.check import check_job
 from vmapdbg.commands.shared import console, jobs
-from vmapdbg.commands.shared.children import ask_child, run_job, run_many
-from vmapdbg.commands.shared.runs import baseline_of
+from vmapdbg.commands.shared.children import ask_child, run_job, run_many, run_quietly
+from vmapdbg.commands.shared.runs import baseline_of, run_in_turns
 from vmapdbg.diff.captures import diff_captures
 from vmapdbg.diff.values import estimate_terms
-from vmapdbg.install.job import Job, ReduceRequest, Run
+from vmapdbg.install.job import GRAPHS_ARE_REDUCED, Job, ReduceRequest, Run
 from vmapdbg.install.patches import Patches, spell_patches
 from vmapdbg.install.trees import commit_of, describe_commit, list_commits, parse_name, repository_of
 from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import count_kernels
 from vmapdbg.model.store import write_output
+from vmapdbg.model.wording import format_known
 from vmapdbg.page import documents
 from vmapdbg.page.text.bisect import print_bisect, print_decisions, print_history
 
@@ -48,14 +53,20 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
     """Runs the job with sets of its patches, and prints what changes its `kind` of outcome. Returns the exit code. With
     `seconds` the snippet is reduced for at most this long, and written to `output` (None: stdout).
 
-    The output of the snippet is not shown. Raises Failure if the snippet needs patches that cannot be switched.
+    The output of the snippet is not shown. A tinygrad as it is has no patches: then the snippet is only reduced. Raises
+    Failure if nothing is left to do.
     """
-    if job.patches is None:
+    given = job.patches or frozenset[str]()
+    if job.patches is None and kind == "kernels":
+        raise Failure(
+            "without patches, --reduce is for --by values and crash: the kernels of one run differ from nothing"
+        )
+    if job.patches is None and seconds is None:
         raise Failure(
             "this tinygrad is observed, without patches: --commits GOOD..BAD looks for a commit, --decisions for a"
-            " decision of its scheduler"
+            " decision of its scheduler, --reduce for a smaller program with the same fault"
         )
-    sets = 2 ** len(job.patches)
+    sets = 2 ** len(given)
     # a search by halves ends its last round
     most = str(sets) if sets <= budget else f"about {budget}"
     console.say(f"running {job.snippet} up to {most} times, with all that it does")
@@ -64,10 +75,11 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
         count = console.count_runs(progress)
 
         def ask(sets: Sequence[Patches]) -> list[str]:
-            runs = run_many([replace(job, patches=patches, values=True) for patches in sets], count)
-            return list(map(outcomes.sort_in, runs))
+            tried = [replace(job, patches=None if job.patches is None else patches) for patches in sets]
+            chosen = [replace(one, values=True) for one in tried]
+            return [outcomes.sort_in(*pair) for pair in zip(run_many(chosen, count), map(repeat, chosen), strict=True)]
 
-        search = search_patches(job.patches, ask, budget)
+        search = search_patches(given, ask, budget)
     reduced = None
     if seconds is not None:
         reduced = reduce_job(job, kind, search, describe_end(outcomes.runs[0]), seconds)
@@ -86,11 +98,16 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
             reduced=reduced,
         )
         console.print_json(document)
-    else:
+    elif job.patches is not None:
         print_bisect(job.snippet, kind, search, outcomes.known, console.make_console())
     if reduced is not None:
         write_reduced(reduced, output, as_json)
-    return int(not search.is_uniform)
+    return int(not search.is_uniform or (reduced is not None and reduced.is_lost))
+
+
+def repeat(job: Job) -> Callable[[], Run]:
+    """Returns what runs a job once more."""
+    return functools.partial(run_quietly, job)
 
 
 def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
@@ -125,14 +142,15 @@ def reduce_job(job: Job, kind: str, search: Search, end: str, seconds: float) ->
         differ = "How it ends differs" if kind == "crash" else f"Its {kind} differ"
         fault = f"{differ} with {names}."
     elif end != RUNS_WELL:
-        fault = f"It ends with {end.partition(':')[0]}, with each set of patches that was tried."
+        fault = f"It ends with {end.partition(':')[0]}{_name_tried(job)}."
     elif kind == "values":
-        fault = "Its values are not those of the numpy reference, with each set of patches that was tried."
+        fault = f"Its values are not those of the numpy reference{_name_tried(job)}."
     else:
         return Reduced(None, f"all sets of patches are alike by {kind}")
     # the child fills in the counts
     head = f"Reduced from {job.snippet}, schedule {{schedule}}: {{before}} nodes to {{after}}, {{tried}} graphs tried."
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
+        (Path(evidence) / GRAPHS_ARE_REDUCED).touch()
         capture = run_job(job, subprocess.DEVNULL, subprocess.DEVNULL, evidence)
         request = ReduceRequest(
             job=job,
@@ -143,18 +161,25 @@ def reduce_job(job: Job, kind: str, search: Search, end: str, seconds: float) ->
             hang=job.timeout or _HANG,
             comment=f"{head}\n{fault}",
             # values must differ as much as in the search, which compares whole schedules
-            terms=tuple(map(estimate_terms, capture.schedules)),
+            terms=tuple(estimate_terms(capture.schedules)),
         )
         with console.show_progress(f"reducing {job.snippet}") as progress:
             text, _ = ask_child(request, None, "the reduction", None, progress)
         found = json.loads(text)
         if "text" not in found:
-            return Reduced(None, found["reason"])
+            is_lost = found.get("is_lost") or other is not None or end != RUNS_WELL or has_wrong_values(job)
+            return Reduced(None, found["reason"], is_lost=is_lost)
         file = Path(evidence) / "reduced.py"
         file.write_text(found["text"], encoding="utf-8")
         if not shows_fault(file, job, other, kind, end):
-            return Reduced(None, "the reduced graph shows it, but the file written from it does not")
+            return Reduced(None, "the reduced graph shows it, but the file written from it does not", is_lost=True)
         return Reduced(reason=None, **found)
+
+
+def _name_tried(job: Job) -> str:
+    if job.patches is not None:
+        return ", with each set of patches that was tried"
+    return f" on tinygrad {job.tree}" if job.tree else ", on tinygrad as it is"
 
 
 def shows_fault(file: Path, job: Job, other: Job | None, kind: str, end: str) -> bool:
@@ -169,7 +194,11 @@ def shows_fault(file: Path, job: Job, other: Job | None, kind: str, end: str) ->
     new_end = describe_end(runs[0])
     if end != RUNS_WELL or new_end != RUNS_WELL:
         return new_end.partition(":")[0] == end.partition(":")[0]
-    _, report, _ = check_job(chosen[0])
+    return has_wrong_values(chosen[0])
+
+
+def has_wrong_values(job: Job) -> bool:
+    _, report, _ = check_job(job)
     return any(check.wrong for check in report.schedules)
 
 
@@ -217,16 +246,18 @@ class DecisionRunner:
 
     def ask(self, sets: Sequence[Choices]) -> list[str]:
         """Returns the name of the outcome of each set."""
-        return list(map(self.outcomes.sort_in, self.run(sets)))
+        again = [repeat(replace(self.job, choices=tuple(sorted(choices)))) for choices in sets]
+        return [self.outcomes.sort_in(*pair) for pair in zip(self.run(sets), again, strict=True)]
 
     def run_reference(self, job: Job) -> Run:
-        """Runs the job whose outcome is right, twice. Raises Failure if it fails or its two runs differ."""
+        """Runs the job whose outcome is right, twice. Raises Failure if it fails or its two runs have nothing in
+        common."""
         one, other = run_many([job, job])
         if describe_end(one) != RUNS_WELL:
             ended = describe_end(one)
             raise Failure(f"the reference for the right outcome fails ({ended}): choose another with --baseline")
-        if self.outcomes.sort_in(one) != self.outcomes.sort_in(other):
-            raise Failure("two runs of the same program differ: fix its seed (Tensor.manual_seed) first")
+        for run in (one, other):
+            self.outcomes.sort_in(run, lambda: other)
         return one
 
 
@@ -325,25 +356,24 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
     """
     top = repository_of(parse_name(job.tree or ".").path)
     line = list_span(top, span)
-    outcomes, runs = Outcomes(kind, jobs.findings_of), dict[str, Run]()
     with console.show_progress(f"bisecting {job.snippet}") as progress:
 
-        def ask(commits: Sequence[str]) -> list[str | None]:
-            progress(f"{len(runs)} of {len(line)} commits tried, now {' '.join(c[:9] for c in commits)}")
-            trees = [replace(job, tree=f"{top}@{commit}", patches=None, values=True) for commit in commits]
-            runs.update(zip(commits, run_many(trees), strict=True))
-            return [name_outcome(runs[commit], outcomes) for commit in commits]
+        def report(commits: Sequence[str], turn: str = "") -> None:
+            names = " ".join(c[:9] for c in commits)
+            progress(f"{len(runner.runs)} of {len(line)} commits tried, now {names}{format_known(', {}', turn)}")
 
+        runner = (CommitMeasurer if kind in MEASURES else CommitRunner)(job, top, kind, report)
         try:
-            search = search_commits(line, ask, os.cpu_count() or 1)
+            search = search_commits(line, runner.ask, runner.width)
         except ValueError as end:
             commit = str(end)
-            ended = describe_end(runs[commit])
+            ended = describe_end(runner.runs[commit])
             raise Failure(f"{commit[:12]} is an end of {span}, and cannot be run: {ended}") from None
-    changes = None
-    if search.first is not None and search.before is not None:
-        before, after = (jobs.add_findings(runs[commit].capture) for commit in (search.before, search.first))
-        changes = diff_captures(before, after, None)
+        search = runner.drop_noise(search)
+        changes = None
+        if search.first is not None and search.before is not None:
+            before, after = map(jobs.add_findings, runner.capture_both(search.before, search.first))
+            changes = diff_captures(before, after, None)
     tried = [commit for commit in search.commits if commit in search.outcomes]
     history = documents.History(
         schema=SCHEMA,
@@ -351,16 +381,93 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
         snippet=job.snippet,
         by=kind,
         commits=len(search.commits) - 1,
-        outcomes=tuple(outcomes.known),
-        tried=tuple(documents.CommitTrial(describe_commit(top, commit), search.outcomes[commit]) for commit in tried),
+        outcomes=tuple(runner.outcomes.known),
+        tried=tuple(
+            documents.CommitTrial(describe_commit(top, commit), search.outcomes[commit], runner.numbers.get(commit))
+            for commit in tried
+        ),
         suspects=tuple(describe_commit(top, commit) for commit in search.suspects),
         changes=changes,
+        floor=runner.floor,
     )
     if as_json:
         console.print_json(history)
     else:
         print_history(history, console.make_console())
     return int(bool(history.suspects))
+
+
+class CommitRunner:
+    """Runs a job on commits, and sorts their runs into outcomes. `report` is told which commits run now."""
+
+    width = os.cpu_count() or 1
+
+    def __init__(self, job: Job, top: Path, kind: str, report: Callable[..., None]) -> None:
+        self.job, self.top, self.kind, self.report = replace(job, patches=None, values=True), top, kind, report
+        self.outcomes = Outcomes(kind, jobs.findings_of)
+        self.runs: dict[str, Run] = {}
+        self.numbers: dict[str, float] = {}
+        self.floor: float | None = None
+
+    def job_of(self, commit: str) -> Job:
+        return replace(self.job, tree=f"{self.top}@{commit}")
+
+    def ask(self, commits: Sequence[str]) -> list[str | None]:
+        """Returns the name of the outcome of each commit, None if it cannot be run."""
+        self.report(commits)
+        self.runs.update(zip(commits, run_many(list(map(self.job_of, commits))), strict=True))
+        again = {commit: repeat(self.job_of(commit)) for commit in commits}
+        return [name_outcome(self.runs[commit], self.outcomes, again[commit]) for commit in commits]
+
+    def drop_noise(self, search: CommitSearch) -> CommitSearch:
+        """Returns the search without suspects if their change is noise."""
+        return search
+
+    def capture_both(self, before: str, after: str) -> list[Capture]:
+        """Returns the captures of two commits that ran."""
+        return [self.runs[commit].capture for commit in (before, after)]
+
+
+class CommitMeasurer(CommitRunner):
+    """Measures commits instead: each is as the first or as the last commit, whichever is nearer.
+
+    A commit is timed several times, the ends in turns and nothing beside them. Ends are counted twice.
+    """
+
+    def __init__(self, job: Job, top: Path, kind: str, report: Callable[..., None]) -> None:
+        super().__init__(job, top, kind, report)
+        self.is_timed = kind == "time"
+        self.width = 1 if self.is_timed else self.width
+        self.job = replace(self.job, values=False, times=self.is_timed, measured=kind)
+        self.measurements = Measurements()
+        self.numbers, self.floor = self.measurements.numbers, 0.0
+
+    def ask(self, commits: Sequence[str]) -> list[str | None]:
+        self.report(commits)
+        turns = TIMED_RUNS if self.is_timed else 1 if self.runs else COUNTED_RUNS
+        trees = list(map(self.job_of, commits))
+        if self.is_timed:
+            found = run_in_turns(trees, turns, lambda turn: self.report(commits, turn))
+        else:
+            ran = run_many(trees * turns)
+            found = [ran[i :: len(trees)] for i in range(len(trees))]
+        for commit, runs in zip(commits, found, strict=True):
+            self.runs[commit] = runs[-1]
+            self.measurements.add(commit, measure(self.kind, runs))
+        self.floor = self.measurements.floor
+        return list(map(self.measurements.name, commits))
+
+    def drop_noise(self, search: CommitSearch) -> CommitSearch:
+        if search.first is None or search.before is None:
+            return search
+        is_step = self.measurements.differ(self.numbers[search.before], self.numbers[search.first])
+        return search if is_step else replace(search, suspects=())
+
+    def capture_both(self, before: str, after: str) -> list[Capture]:
+        if self.kind != "memory":
+            return super().capture_both(before, after)
+        # nothing was recorded
+        return [run.capture for run in run_many([replace(self.job_of(c), measured="") for c in (before, after)])]
 
 
 def list_span(top: Path, span: str) -> list[str]:
@@ -374,7 +481,7 @@ def list_span(top: Path, span: str) -> list[str]:
     return [commit_of(top, good), *commits]
 
 
-def name_outcome(run: Run, outcomes: Outcomes) -> str | None:
+def name_outcome(run: Run, outcomes: Outcomes, again: Callable[[], Run]) -> str | None:
     """Returns the name of a run's outcome, None if it has none: then the commit is skipped.
 
     A snippet that fails before its first schedule says nothing about values, kernels or findings.
@@ -383,4 +490,4 @@ def name_outcome(run: Run, outcomes: Outcomes) -> str | None:
     failed_at_once = capture.error is not None and not capture.schedules
     if failed_at_once and outcomes.kind != "crash":
         return None
-    return outcomes.sort_in(run)
+    return outcomes.sort_in(run, again)

@@ -13,7 +13,7 @@ import click
 
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.children import ChildDied, import_meanwhile, run_job, started_child
-from vmapdbg.install.job import CheckRequest, Job
+from vmapdbg.install.job import SCHEDULE_FILES, CheckRequest, Job
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.store import build_data, read_lines
 
@@ -33,9 +33,10 @@ def refuse_oracle(context: click.Context, option: click.Parameter, value: str | 
 @options.snippet
 @click.option("--oracle", hidden=True, callback=refuse_oracle, expose_value=False)
 @options.json("Print the findings and comparisons as one JSON document.")
+@options.strict
 @options.of_job
 @console.display_options
-def check(snippet: str | None, as_json: bool, given: options.JobOptions) -> None:
+def check(snippet: str | None, as_json: bool, strict: bool, given: options.JobOptions) -> None:
     """Run SNIPPET and compare each value with what its graph should give.
 
     The snippet runs once. Its graphs and inputs go to a process without tinygrad, which computes them by numpy.
@@ -44,7 +45,7 @@ def check(snippet: str | None, as_json: bool, given: options.JobOptions) -> None
     that made it. Without SNIPPET: the snippet of the last show.
 
     \b
-    Exit codes: 0 all right, 1 a value is wrong, 2 usage, 3 the snippet failed, 4 a child hung or died.
+    Exit codes: 0 nothing wrong was found, 1 a value is wrong, 2 usage, 3 the snippet failed, 4 a child hung or died.
 
     \b
     Examples:
@@ -56,14 +57,14 @@ def check(snippet: str | None, as_json: bool, given: options.JobOptions) -> None
     capture, report, ended = check_job(job)
     from vmapdbg.page.check_sentences import make_findings
 
-    capture = replace(capture, findings=make_findings(capture, report))
+    capture, account = replace(capture, findings=make_findings(capture, report)), report.settle(capture)
     if as_json:
         from vmapdbg.page.check_sentences import add_pattern_sentences
         from vmapdbg.page.documents import CheckDocument, make_document
 
         schedules = add_pattern_sentences(report).schedules
         document = make_document(
-            CheckDocument, capture, schedules=schedules, findings=capture.findings, left=report.left
+            CheckDocument, capture, schedules=schedules, findings=capture.findings, left=report.left, account=account
         )
         console.print_json(document)
     elif capture.schedules:
@@ -75,7 +76,7 @@ def check(snippet: str | None, as_json: bool, given: options.JobOptions) -> None
     if ended is not None:
         raise ended
     console.end_after(capture)
-    if capture.findings:
+    if capture.findings or (strict and not account.is_balanced):
         sys.exit(1)
 
 
@@ -97,7 +98,7 @@ def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
         with console.show_progress(f"comparing {job.snippet} with {_REFERENCE}") as progress:
             child.request.over.touch()
             text, ended = child.answer(f"the comparison with {_REFERENCE}", job.timeout, progress)
-        files = list(Path(evidence).glob("schedule-*.pickle"))
+        files = list(Path(evidence).glob(SCHEDULE_FILES))
     report = read_report(text, len(files))
     if report.left and ended is None:
         ended = ChildDied(f"the comparison with {_REFERENCE} ended before it was done")
@@ -110,5 +111,5 @@ def read_report(text: str, count: int) -> CheckReport:
     from vmapdbg.check.result import CheckReport, ScheduleCheck
 
     checks = [build_data(ScheduleCheck, data) for data in read_lines(text)]
-    last = {(check.schedule, check.replay or 0): check for check in checks}
+    last = {(check.schedule, -1 if check.replay is None else check.replay): check for check in checks}
     return CheckReport(tuple(last[key] for key in sorted(last)), count - len(last))

@@ -10,7 +10,7 @@ import click
 
 from vmapdbg.commands.report import check_page, write_report
 from vmapdbg.commands.shared import console, jobs, options
-from vmapdbg.commands.shared.runs import make_sides
+from vmapdbg.commands.shared.runs import compare_sides, make_sides
 from vmapdbg.model.failure import EXIT_USAGE, Failure
 from vmapdbg.model.wording import join_first
 
@@ -118,10 +118,9 @@ def compare_inputs(
     sides = make_sides(snippet, baseline or None, given, old)
     if given.times:
         console.report_untimed(sides.before, sides.after)
-    from vmapdbg.diff.captures import diff_captures
     from vmapdbg.page.view import View
 
-    found = diff_captures(sides.before, sides.after, sides.printed, sides.names, sides.same_lines)
+    found = compare_sides(sides)
     view = View.of_two(sides.before, sides.after, found)
     if output is not None:
         write_report(view, output, [found.before.name, found.after.name])

@@ -48,11 +48,11 @@ def graph(
       vmapdbg graph samples/lost_range.py -o kernels.svg --stage kernels
       vmapdbg graph -o change.svg --diff --around 48 --depth 3
     """
-    from vmapdbg.page.graph.write import check_path, write_graph
+    from vmapdbg.page.graph.write import ENDINGS, find_format, write_graph
 
     # before the snippet runs
-    check_path(output)
-    check_target(output, snippet)
+    check_target(output, snippet, ENDINGS)
+    find_format(output)
     other = None
     if with_baseline:
         pair = make_sides(snippet, baseline, given)

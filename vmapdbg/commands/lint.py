@@ -15,6 +15,7 @@ from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.runs import run_with_baseline
 from vmapdbg.commands.shared.settings import find_settings
 from vmapdbg.commands.shared.work_folder import check_target
+from vmapdbg.install.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
 from vmapdbg.model.capture import SCHEMA, Capture, Finding
@@ -43,6 +44,15 @@ class Linted:
     @property
     def exit_code(self) -> int:
         return console.exit_code_of(self.capture) or int(bool(self.capture.findings))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A job or a saved capture, the saved baseline of a saved capture, and the codes to look for."""
+
+    what: Job | Capture
+    before: Capture | None
+    codes: Sequence[str]
 
 
 # *** formats: each function prints what was found in some files
@@ -156,7 +166,9 @@ def lint(
     if given.code is not None and len(names) > 1:
         raise Failure("-c CODE is the snippet: it takes no files")
     check_files(snippets, output)
-    linted = [lint_file(name, baseline, select, ignore, given) for name in names]
+    # all of them are known before the first one runs: a refusal loses no findings
+    subjects = [find_subject(name, baseline, given, select, ignore) for name in names]
+    linted = [lint_subject(subject, baseline) for subject in subjects]
     if len(linted) > 1 or not linted[0].is_dead:
         write_linted(form, linted, output)
     sys.exit(max(one.exit_code for one in linted))
@@ -187,30 +199,39 @@ def check_files(snippets: Sequence[str], output: Path | None) -> None:
             jobs.check_snippet(snippet)
 
 
-def lint_file(
+def find_subject(
     name: str | None,
     baseline: str | None,
+    given: options.JobOptions,
     select: tuple[str, ...] | None,
     ignore: tuple[str, ...] | None,
-    given: options.JobOptions,
-) -> Linted:
-    """Returns what lint finds in a file; None is the snippet of the last show. Raises Failure."""
-    job, before = None, None
-    if not jobs.is_saved(name):
-        job = jobs.make_job(name, given)
-        name = job.snippet
-    codes = find_settings(name).choose_codes(select, ignore)
-    if not codes:
-        raise Failure("--select and --ignore leave no code to look for")
-    if job is None:
-        capture = jobs.load_saved(name, given)
+) -> Subject:
+    """Returns what to lint in a file; None is the snippet of the last show. Raises Failure."""
+    what: Job | Capture
+    before = None
+    if jobs.is_saved(name):
+        what = jobs.load_saved(name, given)
         if baseline is not None:
             if not jobs.is_saved(baseline):
                 raise Failure("a saved capture needs a saved baseline: --baseline FILE.json")
             before = load_capture(baseline)
-        if any(kernel.accesses is None for kernel in capture.kernels):
+        if any(kernel.accesses is None for kernel in what.kernels):
             missing = "has no facts about memory: VD101, VD105 and VD106 find nothing"
             console.say(f"{name} was made by an older vmapdbg and {missing}")
+    else:
+        what = jobs.make_job(name, given)
+        name = what.snippet
+    codes = find_settings(name).choose_codes(select, ignore)
+    if not codes:
+        raise Failure("--select and --ignore leave no code to look for")
+    return Subject(what, before, codes)
+
+
+def lint_subject(subject: Subject, baseline: str | None) -> Linted:
+    """Returns what lint finds; runs a job, and its baseline if a code needs it."""
+    job, before, codes = subject.what, subject.before, subject.codes
+    if isinstance(job, Capture):
+        capture = job
     elif not NEED_BASELINE.intersection(codes) or (baseline is None and not job.patches):
         # an observed tinygrad has no default baseline
         capture = jobs.capture_job(job)

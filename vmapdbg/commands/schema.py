@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
-_FILES = {file.stem: file for file in sorted((Path(__file__).parents[1] / "schemas").iterdir())}
+from vmapdbg.model.store import SCHEMAS
+
+_FILES = {file.stem: file for file in sorted(SCHEMAS.iterdir())}
 
 
 @click.command()

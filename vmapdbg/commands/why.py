@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--schedule", type=click.IntRange(min=0), help="Look only at this schedule.")
 @click.option("--value", is_flag=True, help="Follow the outputs that SUBJECT feeds through the scheduler's passes.")
 @options.json("With --value: print one JSON document.")
+@options.strict
 @options.of_job
 @console.display_options
 def why(
@@ -38,6 +39,7 @@ def why(
     schedule: int | None,
     value: bool,
     as_json: bool,
+    strict: bool,
     given: options.JobOptions,
 ) -> None:
     """Explain every decision about SUBJECT: a node's number, a kernel's name, or a line such as model.py:12.
@@ -58,14 +60,14 @@ def why(
       vmapdbg why 48 --value
       vmapdbg why --value samples/lost_range.py --patches all,-ambient-ranges,-fuse-broadcast
     """
-    if as_json and not value:
-        raise click.UsageError("--json is for --value")
+    if (as_json or strict) and not value:
+        raise click.UsageError(f"{'--json' if as_json else '--strict'} is for --value")
     if snippet is None and subject is not None and (subject == "-" or subject.endswith((".py", ".json"))):
         subject, snippet = None, subject
     if value:
         if jobs.is_saved(snippet):
             raise Failure("--value runs the snippet: a saved capture has no values")
-        print_values(jobs.make_job(snippet, given), subject, schedule, as_json)
+        print_values(jobs.make_job(snippet, given), subject, schedule, as_json, strict)
         return
     capture = jobs.load_or_run(snippet, given)
     if capture.schedules:
@@ -94,23 +96,26 @@ def print_decisions(capture: Capture, subject: str | None, schedule: int | None)
 # *** --value
 
 
-def print_values(job: Job, subject: str | None, schedule: int | None, as_json: bool) -> None:
+def print_values(job: Job, subject: str | None, schedule: int | None, as_json: bool, strict: bool) -> None:
     """Follows the values of a job, prints them, and ends with the exit code: 1 if a value is wrong."""
     capture, report = follow_job(job, subject, schedule)
     if subject is not None and capture.schedules:
         report = choose_outputs(capture, report, subject, schedule)
+    account = report.settle(capture.account, is_part=subject is not None or schedule is not None)
     if as_json:
         from vmapdbg.page.documents import ValueDocument, make_document
 
-        console.print_json(make_document(ValueDocument, capture, schedules=report.schedules, stopped=report.stopped))
+        schedules, stopped = report.schedules, report.stopped
+        document = make_document(ValueDocument, capture, schedules=schedules, stopped=stopped, account=account)
+        console.print_json(document)
     elif capture.schedules:
         from vmapdbg.page.text.why import print_value_paths
 
-        print_value_paths(capture, report, console.make_console())
+        print_value_paths(capture, report, account, console.make_console())
     else:
         console.report_no_schedule(capture)
     console.end_after(capture)
-    if report.is_wrong:
+    if report.is_wrong or (strict and not account.is_balanced):
         sys.exit(1)
 
 
@@ -153,7 +158,8 @@ def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule
         nodes = wanted.get(path.schedule, set())
         chosen = [o for o in path.outputs if o.node is not None and nodes & {o.node, *index.find_sources([o.node])}]
         if chosen or (nodes and path.reason is not None):
-            paths.append(replace(path, outputs=tuple(chosen)))
+            asked = path.asked if path.reason is not None else sum(o.of == "output" for o in chosen)
+            paths.append(replace(path, outputs=tuple(chosen), asked=asked))
     if not paths:
         raise Failure(f"{subject} feeds no output that can be followed: name a node that does, or none for all outputs")
     return replace(report, schedules=tuple(paths))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vmapdbg.model import vocabulary
+from vmapdbg.model.account import Account
 from vmapdbg.model.crash import Crash
 
 SCHEMA: Literal[1] = 1
@@ -404,7 +405,9 @@ class Capture:
     """Everything that is known about one run of a snippet.
 
     `mode` is `overlay` (tinygrad 0.12.0 with the overlay and its patches) or `observe` (any tinygrad, nothing
-    replaced). `missing` has a sentence for each part that could not be observed.
+    replaced). `missing` has a sentence for each part that could not be observed. `peak_bytes` is the most memory that
+    tinygrad had allocated at a time, None if it was not measured (`bisect --by memory`). `account` compares what
+    happened with what the capture has; None if it was not counted.
     """
 
     schema: Literal[1]
@@ -418,6 +421,8 @@ class Capture:
     findings: tuple[Finding, ...]
     mode: vocabulary.Mode = "overlay"
     missing: tuple[str, ...] = ()
+    peak_bytes: int | None = None
+    account: Account | None = None
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

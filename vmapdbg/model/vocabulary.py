@@ -116,6 +116,7 @@ Rule = Open[
         "constant",
         "buffer-limit",
         "schedule-failed",
+        "not-followed",
     ]
 ]
 """The rule of a `Reason`, and its operands."""
@@ -134,6 +135,8 @@ ChangeStatus = Literal["unchanged", "changed", "only-before", "only-after"]
 KernelStatus = Literal["unchanged", "changed", "only-before", "only-after", "fused-from", "split-into"]
 MatchedBy = Literal["", "outputs", "nodes", "key", "source", "similarity"]
 ValueStatus = Literal["equal", "close", "different", "unknown"]
+PairedBy = Literal["", "line", "order", "graph", "alike"]
+ValueLeft = Literal["", "one-side", "not-paired", "output-count", "not-read", "not-deterministic"]
 
 # *** a diff of two saved runs
 
@@ -178,3 +181,5 @@ EdgeKind = Literal["data", "kept", "removed", "reference"]
 
 OutcomeKind = Literal["values", "kernels", "findings", "crash"]
 """How `bisect` compares outcomes."""
+MeasureKind = Literal["time", "ops", "bytes", "memory"]
+"""What `bisect --commits` measures."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -10,7 +11,7 @@ from vmapdbg.check import findings, result
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
-from vmapdbg.page.sentences import describe_crash, describe_expected, describe_left_out
+from vmapdbg.page.sentences import describe_crash, describe_expected, describe_left_out, describe_unwritten
 
 _Compared = TypeVar("_Compared", result.OutputCheck, result.BufferCheck)
 
@@ -26,13 +27,21 @@ class Sentence(NamedTuple):
 
 STOCK_RUNS = "stock tinygrad computes its graph"
 NOT_WRITTEN = "no kernel writes to it: the scheduler lost the assign"
+NOT_CAPTURED = (
+    "TinyJit did not capture the assign: the function requests it and does not realize it, so no replay runs it"
+)
 
 WRONG_ITEM = "its kernels write what the graph asks for: `Tensor.__setitem__` makes a wrong graph"
 
 
 def name_check(check: result.ScheduleCheck) -> str:
     """Returns `schedule 3`, or `schedule 3, replay 2 by TinyJit`."""
-    return f"schedule {check.schedule}{format_known(', replay {} by TinyJit', check.replay)}"
+    return f"schedule {check.schedule}{format_known(', {}', name_replay(check.replay))}"
+
+
+def name_replay(number: int | None) -> str | None:
+    """Returns `replay 2 by TinyJit`; None for what is no replay."""
+    return "the call that TinyJit captured" if number == 0 else format_known("replay {} by TinyJit", number) or None
 
 
 def name_node(node: Node | None, id: int) -> str:
@@ -54,6 +63,10 @@ def name_output(output: result.OutputCheck) -> str:
     return _OUTPUTS.get(output.of, "output {}").format(output.number)
 
 
+_PROMOTED = (
+    "it is C's integer promotion: C computes with integers smaller than an int as int, and the code casts the result "
+    "to a larger dtype before it was made small again"
+)
 _RIGHT = "the kernel as scheduled computes it right"
 _RENDERED = "the renderer, the compiler or the machine made the fault"
 
@@ -80,18 +93,28 @@ def describe_maker(fault: result.KernelFault) -> str:
     return "the kernel as scheduled computes wrong values, too, but others: the scheduler made a fault"
 
 
+_STALE = "a stale reader: it was made before the write, is computed after it, and reads what the write left"
+_DOCUMENTED = (
+    "tinygrad documents this: test_lazy_sum_between_writes in its test/backend/test_setitem.py says that lazy sums "
+    "should capture the state at the time they were created, and that this is broken"
+)
+
+
 def explain_value(output: result.OutputCheck) -> list[str]:
     """Returns sentences about when a wrong value was read, if that is known."""
     sentences: list[str] = []
     stale = output.stale
-    if stale is not None:
+    if stale is not None and stale.kind == "stale reader":
+        sentences += [_STALE, _DOCUMENTED]
+    elif stale is not None:
         was, should = "before", "after"
         if stale.is_late:
             was, should = should, was
+        name = format_known("an {}: ", stale.kind)
         buffer = "an assigned buffer"
         if stale.buffer is not None:
             buffer = f"assigned buffer {stale.buffer}"
-        read = f"it is the value from reading {buffer} {was} the write to it"
+        read = f"{name}it is the value from reading {buffer} {was} the write to it"
         sentences.append(f"{read}; it should be read {should} the write")
     if output.overwritten:
         numbers = [one.number for one in output.overwritten]
@@ -147,8 +170,9 @@ def explain_output(index: ScheduleIndex, check: result.ScheduleCheck, output: re
         return [Sentence(text, node and node.line)]
     sentences = explain_value(output)
     if output.is_written is False:
-        sentences.append(NOT_WRITTEN)
-    return list(map(Sentence, sentences))
+        sentences.append(NOT_WRITTEN if check.replay is None else NOT_CAPTURED)
+    lines = output.stale.lines if output.stale is not None else ()
+    return [Sentence(text, line) for text, line in itertools.zip_longest(sentences, lines[: len(sentences)])]
 
 
 def explain_buffer(index: ScheduleIndex, check: result.ScheduleCheck, buffer: result.BufferCheck) -> Iterator[Sentence]:
@@ -170,6 +194,8 @@ def explain_buffer(index: ScheduleIndex, check: result.ScheduleCheck, buffer: re
         yield Sentence(describe_stale(index, stale, buffer.kernel))
     if buffer.fault is not None:
         yield Sentence(describe_maker(buffer.fault), is_cause=False)
+        if buffer.fault.is_promoted:
+            yield Sentence(_PROMOTED)
 
 
 def describe_misread(misread: result.Misread, node: Node | None) -> str:
@@ -215,10 +241,12 @@ def add_messages(found: findings.ProgramCheck) -> findings.ProgramCheck:
 
 def _explain_finding(found: findings.ProgramFinding) -> list[str]:
     output = found.output
+    if found.unwritten is not None:
+        return [describe_unwritten(found.unwritten)]
     if output is None:
         return describe_endless(found)
     # `output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0 (PATTERN)`
-    name = f"{format_known('replay {} by TinyJit: ', found.replay)}{name_output(output)}"
+    name = f"{format_known('{}: ', name_replay(found.replay))}{name_output(output)}"
     return [f"{name} {output.shape} {output.dtype}: {describe_wrong(output.comparison)}", *explain_value(output)]
 
 
@@ -231,8 +259,8 @@ def describe_endless(call: findings.ProgramFinding | result.ScheduleCheck) -> li
 
 
 def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding, ...]:
-    """Returns a finding for each wrong output, lost write and cut gradient, and for each schedule that ends the
-    snippet, or that fails only with the patches."""
+    """Returns a finding for each wrong output, lost write, cut gradient and read of memory that was never written, and
+    for each schedule that ends the snippet, or that fails only with the patches."""
     found: list[Finding] = []
     for check in report.schedules:
         code = findings.failure_code_of(capture, check)
@@ -244,6 +272,9 @@ def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding
         for cut in check.cut:
             message = describe_left_out(cut)
             found.append(_make_finding(capture, check, findings.CUT_GRADIENT, message, line=cut.line))
+        for read in check.unwritten:
+            message = f"{name_check(check)}: {describe_unwritten(read)}"
+            found.append(_make_finding(capture, check, findings.NEVER_WRITTEN, message))
         found += [_make_wrong(capture, check, output) for output in check.wrong]
     return tuple(found)
 

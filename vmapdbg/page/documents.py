@@ -21,8 +21,10 @@ from vmapdbg.check.findings import ProgramCheck
 from vmapdbg.check.result import ScheduleCheck, SchedulePath
 from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.install.job import Choice
+from vmapdbg.model.account import Account
 from vmapdbg.model.capture import SCHEMA, Capture, Finding, Schedule, SnippetError, Versions
 from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.store import SCHEMAS
 from vmapdbg.page.graph.model import Graph
 from vmapdbg.suite.compare import SuiteDiff
 
@@ -49,12 +51,14 @@ class Envelope(Document):
 @dataclass(frozen=True)
 class CheckDocument(Envelope):
     """What `vmapdbg check --json` prints: the head of the capture, how each schedule compares, and the findings.
-    `left` counts the schedules that were not compared because the comparison was stopped."""
+    `left` counts the schedules that were not compared because the comparison was stopped. `account` compares what
+    happened in the run with what was compared."""
 
     kind: Literal["check"]
     schedules: tuple[ScheduleCheck, ...]
     findings: tuple[Finding, ...]
     left: int = 0
+    account: Account | None = None
 
 
 @dataclass(frozen=True)
@@ -70,11 +74,13 @@ class LintDocument(Envelope):
 @dataclass(frozen=True)
 class ValueDocument(Envelope):
     """What `vmapdbg why --value --json` prints: the head of the capture, and each schedule with its outputs after each
-    pass of the scheduler. `stopped`: the user stopped it before all schedules were evaluated."""
+    pass of the scheduler. `stopped`: the user stopped it before all schedules were evaluated. `account` compares the
+    outputs of the run, or of the part that was asked for, with those that were followed."""
 
     kind: Literal["why-value"]
     schedules: tuple[SchedulePath, ...]
     stopped: bool
+    account: Account | None = None
 
 
 E = TypeVar("E", bound=Envelope)
@@ -161,10 +167,11 @@ class BisectDocument(Document):
 @dataclass(frozen=True)
 class CommitTrial:
     """A commit (short hash, date, subject) that the snippet was run on, and the name of the outcome; None if it
-    could not be run."""
+    could not be run. `number` is what was measured, in seconds, ops or bytes."""
 
     commit: str
     outcome: str | None
+    number: float | None = None
 
 
 @dataclass(frozen=True)
@@ -173,7 +180,8 @@ class History(Document):
     to choose from; `tried` are in the order of the history.
 
     `suspects` are the commits that changed the outcome: one, or several where those in between could not be run; none
-    where nothing changed. `changes` compares the schedules of the last of them with those before the first.
+    where nothing changed. `changes` compares the schedules of the last of them with those before the first. `floor` is
+    the noise of what was measured, found by several runs of both ends; None if outcomes were compared.
     """
 
     kind: Literal["bisect-commits"]
@@ -184,6 +192,7 @@ class History(Document):
     tried: tuple[CommitTrial, ...]
     suspects: tuple[str, ...]
     changes: CaptureDiff | None
+    floor: float | None = None
 
 
 # *** vmapdbg bisect --decisions --json
@@ -273,7 +282,6 @@ DOCUMENTS: dict[str, type] = {
 
 # *** schemas
 
-FOLDER = Path(__file__).parent.parent / "schemas"
 _PLAIN: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}
 
 
@@ -336,11 +344,11 @@ def dump_schema(kind: str, document: type) -> str:
 
 def schema_file(kind: str) -> Path:
     """Returns the file with the shipped schema of a kind of document."""
-    return FOLDER / f"{kind}.json"
+    return SCHEMAS / f"{kind}.json"
 
 
 def main() -> None:
-    FOLDER.mkdir(exist_ok=True)
+    SCHEMAS.mkdir(exist_ok=True)
     for kind, document in DOCUMENTS.items():
         schema_file(kind).write_text(dump_schema(kind, document), encoding="utf-8")
         sys.stdout.write(f"{schema_file(kind)}\n")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from vmapdbg.check.result import CutGradient, ExpectedOutput, LostWrite
+from vmapdbg.check.result import CutGradient, ExpectedOutput, LostWrite, UnwrittenRead
 from vmapdbg.model.capture import Bufferize, Capture, Decision, Node, Realized, Reason, Schedule, SnippetError, Unsplit
 from vmapdbg.model.crash import Crash, RewriteStep, SharedLoop
 from vmapdbg.model.schedule_index import index_of
@@ -269,6 +269,7 @@ _SENTENCES: dict[str, str | Say] = {
     "buffer-limit": "added later: its reader reads as many buffers as the device allows in one kernel",
     "folded": "no buffer is needed: its reader uses the same index, or its value is a constant",
     "schedule-failed": "the schedule failed before its buffers were made",
+    "not-followed": "what became of it was not seen",
 }
 
 _MEANINGS = {
@@ -380,6 +381,15 @@ def describe_expected(expected: ExpectedOutput) -> str:
     return f"output {expected.number}{shape} {expected.dtype} should be {first or 'empty'}{more}"
 
 
+def describe_unwritten(read: UnwrittenRead) -> str:
+    """Returns `it reads a buffer of 6 float that no kernel wrote: ...`."""
+    made = format_known(" at {}", read.line)
+    return (
+        f"it reads a buffer of {read.size:,} {read.dtype} that no kernel wrote: TinyJit captured the schedule{made} "
+        "that makes it, and its kernels write to other memory"
+    )
+
+
 def describe_left_out(left: LostWrite | CutGradient) -> str:
     """Returns what tinygrad leaves out: `a write of (2, 4) to a buffer of 16 float is in no schedule, ...: it is lost`,
     `the gradient of a tensor (2,) float is zero, although ...`."""
@@ -390,3 +400,19 @@ def describe_left_out(left: LostWrite | CutGradient) -> str:
         f"the gradient of a tensor {format_shape(left.shape)} {left.dtype} is zero, although the value depends on it: "
         "only through an ASSIGN (assign, clone), which tinygrad's gradient does not go through"
     )
+
+
+_LEFT: Mapping[str, str] = {
+    "one-side": "its schedule is on one side only",
+    "not-paired": "its schedule is paired with one that is only alike",
+    "not-read": "a side is a file without values",
+    "not-deterministic": "not deterministic: two runs of before have other values",
+    "output-count": "the other side has another number of outputs",
+    "no-values": "no values were kept",
+    "replays": "values of replays are not kept",
+}
+
+
+def describe_left(left: str) -> str:
+    """Returns why a value is not compared."""
+    return _LEFT.get(left, left)

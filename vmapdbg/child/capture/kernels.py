@@ -11,6 +11,7 @@ from vmapdbg.child.capture.order import MemoryOrder, find_order
 from vmapdbg.child.capture.view import PassView, largest_of, size_of, sizes_of, values_of
 from vmapdbg.child.failures.diagnose import KnownNodes, explain_error
 from vmapdbg.child.failures.endless import EndlessRewrite
+from vmapdbg.child.listen.guard import leaving_out
 from vmapdbg.child.listen.records import Launch, UOp
 from vmapdbg.child.listen.rendering import CompiledKernel, RendererMissing, compile_kernel
 from vmapdbg.child.program.accesses import find_accesses, find_resets
@@ -37,7 +38,8 @@ class KernelBuilder:
         self.writers = Counter(launch.buffers[:1] for launch in view.launches)
         self.order = MemoryOrder()
         if not view.is_brief:
-            self.order = find_order(view)
+            with leaving_out("the order of kernels"):
+                self.order = find_order(view)
 
     def build_all(self) -> Iterator[model.Kernel]:
         """Yields the compute kernels in the order of the schedule."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from vmapdbg.child.capture.view import PassView, values_of
 from vmapdbg.child.listen.records import Launch, UOp, number_kernels
-from vmapdbg.child.listen.releases import find_under
+from vmapdbg.child.listen.releases import device_of, find_under
 from vmapdbg.model.capture import WrongTime
 
 _WRITES = frozenset({"ASSIGN", "STORE"})
@@ -69,7 +69,7 @@ class _OrderFinder:
             if u.op.name in _UNKNOWN:
                 raise Unclear
             if u.op.name in _LEAVES:
-                if isinstance(u.device, tuple):
+                if isinstance(device_of(u), tuple):
                     raise Unclear
                 self.leaves[_memory_key(u)] = u
             elif u.op.name in _WRITES:

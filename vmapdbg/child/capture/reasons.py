@@ -33,7 +33,8 @@ def explain_realized(view: PassView, node: UOp) -> Realized | None:
     if not decisions and not is_forced:
         return None
     reasons = [_explain_decision(view, node, decided) for decided in decisions]
-    every_axis = tuple(range(len(node.shape)))
+    # on some commits a STORE has no shape
+    every_axis = tuple(range(len(node._shape or ())))
     if is_forced:
         return Realized(every_axis, FORCED, "", (Reason(FORCED), *reasons))
     # each time the pass lists all axes so far
@@ -112,9 +113,9 @@ def _find_disagreement(view: PassView, node: UOp, decided: RealizeDecision) -> t
     """Returns the first axis of the decision, or the first ambient range, on which the consumers disagree, and
     (consumer, range it asks for) for each consumer. Without such an axis there are no consumers."""
     consumers, range_map = view.passed.consumers.get(node, ()), view.passed.range_map
-    if view.passed.scope_ranges:
+    axes, ambient = decided.decision.find_value("differ"), decided.decision.find_value("batch_differs")
+    if view.passed.scope_ranges and axes is not None:
         # loops that differed are one RANGE by now, so they cannot be compared again: our pass names the axis
-        axes, ambient = decided.decision.find_value("differ"), decided.decision.find_value("batch_differs")
         if axes and (decided.axes is None or axes[0] in decided.axes):
             return axes[0], [(c, range_map[c][0][axes[0]]) for c in consumers if c in range_map]
         if ambient and not axes:

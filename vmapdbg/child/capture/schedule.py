@@ -6,13 +6,16 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from vmapdbg.child.capture.kernels import KernelBuilder
 from vmapdbg.child.capture.reasons import FORCED, UNKNOWN, explain_realized
 from vmapdbg.child.capture.view import PassView, largest_of, list_nodes, size_of, sizes_of
+from vmapdbg.child.listen.guard import leave_out
 from vmapdbg.child.listen.records import BufferRecord, DecisionRecord, PassRecord, ScheduleRecord, UOp, find_passes
 from vmapdbg.child.listen.releases import stage_op
+from vmapdbg.child.listen.rendering import RendererMissing
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.install.job import Choice
 from vmapdbg.model import capture as model
@@ -37,9 +40,16 @@ def build_schedules(
     """
     built: dict[int, model.Schedule] = {}
     for passed in find_passes(asked):
-        view = PassView(passed, is_brief)
-        kernels = tuple(KernelBuilder(view, target, keeps_failed).build_all())
-        built[id(passed)] = _build_schedule(view, kernels)
+        try:
+            view = PassView(passed, is_brief)
+            kernels = tuple(KernelBuilder(view, target, keeps_failed).build_all())
+            built[id(passed)] = _build_schedule(view, kernels)
+        except RendererMissing:
+            raise
+        except Exception as error:
+            if not keeps_failed:
+                raise
+            leave_out("a schedule", error)
     schedules: list[model.Schedule] = []
     for index, one in enumerate(asked):
         made = built.get(id(one.passed), _REFUSED)
@@ -54,7 +64,8 @@ def build_schedules(
 
 def _build_schedule(view: PassView, kernels: tuple[model.Kernel, ...]) -> model.Schedule:
     passed, ids = view.passed, view.ids
-    ambient = passed.ambient.items()
+    # derived if the pass has no map of its own
+    ambient = (passed.ambient if passed.vmap_map is None else passed.vmap_map).items()
     return model.Schedule(
         index=0,
         line=None,
@@ -185,9 +196,9 @@ def _build_bufferize(view: PassView, made: BufferRecord) -> model.Bufferize:
     buffer = made.stage
     size = math.prod(map(largest_of, buffer.shape))
     # a buffer has its ambient ranges before the ranges of its axes
-    ambient = view.passed.ambient.get(made.node, ())
-    if buffer.arg.addrspace.name != "GLOBAL" or buffer.src[1 : 1 + len(ambient)] != ambient:
-        ambient = ()
+    ambient = set(view.passed.ambient.get(made.node, ()))
+    if buffer.arg.addrspace.name != "GLOBAL":
+        ambient = set[UOp]()
     outcome: Outcome = "removed"
     outside: tuple[model.Outside, ...] = ()
     if made.stored:
@@ -198,7 +209,7 @@ def _build_bufferize(view: PassView, made: BufferRecord) -> model.Bufferize:
     return model.Bufferize(
         node=view.ids[made.node],
         closed_ranges=view.render_all(buffer.src[1:]),
-        ambient=view.render_all(ambient),
+        ambient=view.render_all(takewhile(ambient.__contains__, buffer.src[1:])),
         size=size,
         bytes=size * buffer.dtype.itemsize,
         addrspace=buffer.arg.addrspace.name,
@@ -213,8 +224,9 @@ def _build_bufferize(view: PassView, made: BufferRecord) -> model.Bufferize:
 def _explain_outcome(view: PassView, buffer: BufferRecord) -> Reason:
     """Returns the rule that kept or removed a BUFFERIZE, with its numbers."""
     passed = view.passed
-    if not passed.kernels and not buffer.stored:
-        return Reason("schedule-failed")
+    if passed.end != "scheduled" and not buffer.stored and "removed" not in buffer.verdicts:
+        is_too_early = passed.end == "failed" and not any(made.stored for made in passed.buffers)
+        return Reason("schedule-failed" if is_too_early else "not-followed")
     if buffer.stored and buffer.node in passed.forced:
         return Reason(FORCED)
     # the last verdict that agrees with the buffer's fate

@@ -26,9 +26,11 @@ from vmapdbg.model.ops import STAGE_OPS
 
 RETURNED = "__vmapdbg_returned__"
 Function = ast.FunctionDef | ast.Lambda
-Kind = Literal["realizes", "rule", "stores", "makes"]
+Kind = Literal["realizes", "rule", "stores", "makes", "places", "returns"]
 # the kinds of functions that report all of their answers
-RULES: frozenset[Kind] = frozenset({"rule", "stores"})
+RULES: frozenset[Kind] = frozenset({"rule", "stores", "returns"})
+# methods that make memory
+_MAKES_MEMORY = frozenset({"bufferize", "store", "after", "contiguous"})
 # names whose attributes are constants: they say nothing about the case
 _CONSTANT_BASES = frozenset({"Ops", "GroupOp", "dtypes", "AddrSpace", "AxisType"})
 _LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
@@ -50,7 +52,10 @@ def find_deciding(tree: ast.Module) -> dict[Function, Kind]:
       is the function or calls it;
     - it *stores* buffers: such a rule that calls `.store(...)`;
     - it *makes* buffers later: any other rule that calls `.bufferize(...)`. It runs for every node, so only its answers
-      are looked at, not its tests.
+      are looked at, not its tests;
+    - it *places* buffers: any other function that calls `.bufferize(...)`;
+    - it *returns* memory: any other rule that calls `.store(...)`, `.after(...)` or `.contiguous()`. What it returns
+      says whether it decides.
     """
     statements = [s for top in tree.body for s in (top, *(top.body if isinstance(top, ast.ClassDef) else ()))]
     functions = {s.name: s for s in statements if isinstance(s, ast.FunctionDef)}
@@ -67,20 +72,42 @@ def find_deciding(tree: ast.Module) -> dict[Function, Kind]:
         if has_map and isinstance(action, ast.Lambda) and (_writes_realize_map(action) or set(called) & set(found)):
             found[action] = "realizes"
         elif _names_stage(pattern):
-            for function in called:
-                found.setdefault(function, "stores" if "store" in attributes[function.name] else "rule")
-            if isinstance(action, ast.Lambda):
-                match action.body:
-                    case ast.Call(ast.Name(name)) if name in functions:
-                        # it only calls such a function
-                        pass
-                    case _:
-                        found[action] = "rule"
+            _add_rules(found, action, called, functions, attributes)
         else:
             for function in called:
-                if "bufferize" in attributes[function.name]:
-                    found.setdefault(function, "makes")
+                kind = _kind_of_other_rule(attributes[function.name])
+                if kind is not None:
+                    found.setdefault(function, kind)
+    for name, function in functions.items():
+        if "bufferize" in attributes[name]:
+            found.setdefault(function, "places")
     return found
+
+
+def _add_rules(
+    found: dict[Function, Kind],
+    action: ast.expr,
+    called: list[ast.FunctionDef],
+    functions: dict[str, ast.FunctionDef],
+    attributes: dict[str, set[str]],
+) -> None:
+    """Adds the functions of a rule about buffers, or its lambda."""
+    for function in called:
+        found.setdefault(function, "stores" if "store" in attributes[function.name] else "rule")
+    if isinstance(action, ast.Lambda):
+        match action.body:
+            case ast.Call(ast.Name(name)) if name in functions:
+                # it only calls such a function
+                pass
+            case _:
+                found[action] = "rule"
+
+
+def _kind_of_other_rule(attributes: set[str]) -> Kind | None:
+    """Returns the kind of a function that is the action of a rule whose pattern does not name the buffer op."""
+    if "bufferize" in attributes:
+        return "makes"
+    return "returns" if _MAKES_MEMORY & attributes else None
 
 
 def _list_rules(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -226,6 +253,8 @@ def rewrite_function(function: Function, kind: Kind) -> Deciding:
         first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
         deciding = Deciding(function.name, kind, first)
         deciding.rewrite(function.body, (), in_loop=False)
+        if kind == "places":
+            _PlaceKeeper().visit(function)
         if kind in RULES and not isinstance(function.body[-1], (ast.Return, ast.Raise)):
             # a rule without an answer leaves the buffer as it is
             last = ast.Constant(None, lineno=function.end_lineno or function.lineno, col_offset=0)
@@ -279,9 +308,23 @@ class PartKeeper(ast.NodeTransformer):
         return is_read and not any(isinstance(n, ast.Name) and n.id in self.excluded for n in nodes)
 
 
+class _PlaceKeeper(ast.NodeTransformer):
+    """Has each `.bufferize(...)` of a function reported."""
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        is_place = isinstance(node.func, ast.Attribute) and node.func.attr == "bufferize"
+        return _returned(node, node) if is_place else node
+
+
 def _returned(value: ast.expr, at: ast.AST) -> ast.expr:
     call = ast.Call(ast.Name(RETURNED, ast.Load()), [ast.Constant(getattr(at, "lineno", 0)), value], [])
     return ast.copy_location(call, value)
+
+
+def has_deciding(filename: str) -> bool:
+    """Returns whether an instrumented module has deciding functions."""
+    return bool(_known[filename])
 
 
 # *** a decision, from the frame of the function that makes it
@@ -293,6 +336,12 @@ def deciding_of(frame: FrameType | None) -> Deciding | None:
         return None
     code = frame.f_code
     return _known.get(code.co_filename, {}).get((code.co_firstlineno, code.co_name))
+
+
+def places_buffers(frame: FrameType) -> bool:
+    """Returns whether the function of a frame places buffers by itself, and not as a rule."""
+    function = deciding_of(frame)
+    return function is not None and function.kind == "places"
 
 
 def read_decision(frame: FrameType, line: int) -> DecisionRecord:

@@ -13,14 +13,15 @@ from itertools import islice
 from types import CodeType, ModuleType
 from typing import Any
 
-from vmapdbg.child.listen.decisions import RETURNED, instrument
-from vmapdbg.child.listen.launches import Watched
+from vmapdbg.child.listen.decisions import RETURNED, has_deciding, instrument
+from vmapdbg.child.listen.guard import Watched, leaving_out, put_after, put_around, report_to
+from vmapdbg.child.listen.launches import SCHEDULE_MAKERS, jit_class
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.user_lines import set_internal_folders
 from vmapdbg.install.overlay import OVERLAY_PACKAGE, get_state, is_installed, overlay_dir, tinygrad_finder
 
 # the modules whose functions decide: theirs and ours
-_DECIDING = ("tinygrad.schedule.indexing", "tinygrad.schedule.rangeify")
+_DECIDING = "tinygrad.schedule."
 _OVERLAY_DECIDING = f"{OVERLAY_PACKAGE}.schedule.indexing"
 _OVERLAY_GRAPH, _OVERLAY_SCOPES = f"{OVERLAY_PACKAGE}._func.graph", f"{OVERLAY_PACKAGE}.schedule._scopes"
 # UOps that tinygrad makes in these functions are followed, or belong to no line of the user. The first function of a
@@ -35,39 +36,34 @@ _NO_DECISION = frozenset({"DEBUG", "DEBUG_RANGEIFY", "VIZ", "SPEC", "PROFILE", "
 _ELSEWHERE = ("tinygrad.runtime", "tinygrad.renderer", "tinygrad.nn", "tinygrad.apps", "tinygrad.viz", "tinygrad.llm")
 
 
-def start(recorder: Recorder, tensor_ready: Callable[[ModuleType], object] = lambda module: None) -> None:
-    """Has a recorder record every schedule of this process from here on, with the overlay or without. `tensor_ready` is
-    called with the module `tinygrad.tensor`, right after that ran. Raises RuntimeError if tinygrad is imported already.
+def start(
+    recorder: Recorder, tensor_ready: Callable[[ModuleType], object] = lambda module: None, records: bool = True
+) -> None:
+    """Has a recorder record every schedule of this process from here on, with the overlay or without, unless `records`
+    is false. `tensor_ready` is called with the module `tinygrad.tensor`, right after that ran. Raises RuntimeError if
+    tinygrad is imported already.
     """
     if "tinygrad" in sys.modules:
         raise RuntimeError("tinygrad is imported already: what it decides cannot be observed any more")
     # `Tensor.realize` is wrapped with code of the overlay's folder, with the overlay or without
     set_internal_folders(str(overlay_dir()))
-    tinygrad_finder().listener = _Hooks(recorder, tensor_ready)
+    report_to(recorder.missing)
+    tinygrad_finder().listener = _Hooks(recorder, tensor_ready) if records else _NoHooks(tensor_ready)
     if is_installed():
         get_state().observer = recorder
 
 
-def put_around(owner: Any, name: str, around: Callable[..., Any]) -> None:
-    """Replaces a function of a module or a method of a class by `around`, which gets it and its arguments."""
-    stock = vars(owner)[name]
+class _NoHooks:
+    """Waits for `tinygrad.tensor`, and changes nothing."""
 
-    @functools.wraps(stock)
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        return around(stock, *args, **kwargs)
+    def __init__(self, tensor_ready: Callable[[ModuleType], object]) -> None:
+        self.ready = tensor_ready
 
-    setattr(owner, name, watched)
+    def wants(self, name: str) -> bool:
+        return name == "tinygrad.tensor"
 
-
-def put_after(owner: Any, name: str, report: Callable[..., object]) -> None:
-    """Calls `report` after each call of a function or method, with its result and its arguments."""
-
-    def around(stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        result = stock(*args, **kwargs)
-        report(result, *args)
-        return result
-
-    put_around(owner, name, around)
+    def compile(self, *_: object) -> None:
+        return None
 
 
 class _Hooks:
@@ -88,7 +84,12 @@ class _Hooks:
             "create_schedule": (self._watch_created, "the kernels of a schedule"),
             "schedule_cache": (self._watch_cache, "what came out of the schedule cache"),
             "compute_gradient": (self._watch_gradient, ""),
+            "GlobalCounters": (self._watch_counters, ""),
+            "CapturedJit": (self._watch_jit, ""),
+            "Tensor": (lambda module: put_around(module.Tensor, "realize", recorder.tally.on_realize, "what ran"), ""),
         }
+        for name in SCHEDULE_MAKERS:
+            self._hooks[name] = (functools.partial(self._watch_maker, name), "")
 
     # *** imports
 
@@ -101,13 +102,18 @@ class _Hooks:
     def compile(self, module: ModuleType, loader: Loader) -> CodeType | None:
         """Returns the code of a deciding module whose functions keep what they see; None for any other module."""
         file = module.__file__
-        if module.__name__ not in (*_DECIDING, _OVERLAY_DECIDING) or file is None or not hasattr(loader, "get_data"):
+        decides = module.__name__ == _OVERLAY_DECIDING or module.__name__.startswith(_DECIDING)
+        if not decides or file is None or not hasattr(loader, "get_data"):
             return None
         # a rule is frozen with the globals that it names, so ours must be there before the module runs
         setattr(module, RETURNED, self.recorder.returned)
         source: Any = loader
-        # compiled each time: a .pyc of the changed module would be loaded by the next process that imports tinygrad
-        return compile(instrument(source.get_data(file), file), file, "exec", dont_inherit=True)
+        with leaving_out("reasons of the scheduler"):
+            # compiled each time: a .pyc of the changed module would be loaded by the next process that imports tinygrad
+            tree = instrument(source.get_data(file), file)
+            if has_deciding(file):
+                return compile(tree, file, "exec", dont_inherit=True)
+        return None
 
     def ready(self, module: ModuleType) -> None:
         """Puts on every hook whose name this module defines. It ran and is patched; no importer sees it yet."""
@@ -123,19 +129,40 @@ class _Hooks:
         # the module that defines a name runs to its end before others import the name
         new = vars(module).keys() - self._put
         for name in new & self._hooks.keys():
-            self._hooks[name][0](module)
+            hook, part = self._hooks[name]
+            with self.recorder.leaving_out(part or name):
+                hook(module)
         for name in new & set(_INTERNAL):
             around = functools.partial(self._on_internal, is_first=name in _FIRST, is_lowering=name in _LOWERING)
-            put_around(module, name, around)
+            put_around(module, name, around, "user's lines")
         self._put |= new & {*self._hooks, *_INTERNAL}
         if module.__name__ == "tinygrad.tensor":
             for name, (_, part) in self._hooks.items():
                 if part and name not in self._put:
                     self.recorder.leave_out(part, f"this tinygrad has no {name}")
-            self.recorder.lines.begin()
+            with self.recorder.leaving_out("user's lines"):
+                self.recorder.lines.begin()
             self.tensor_ready(module)
 
     # *** what is watched
+
+    def _watch_counters(self, module: Any) -> None:
+        self.recorder.tally.counters = module.GlobalCounters
+        put_around(module.GlobalCounters, "reset", self.recorder.tally.on_reset, "what ran")
+
+    def _watch_jit(self, module: Any) -> None:
+        put_around(jit_class(module), "__call__", self.recorder.tally.on_call, "what ran")
+        put_around(module.CapturedJit, "__call__", self.recorder.tally.on_replay, "what ran")
+
+    def _watch_maker(self, name: str, module: Any) -> None:
+        def on_schedule(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            try:
+                return self.recorder.tally.on_schedule(make, *args, **kwargs)
+            except BaseException:
+                self.recorder.schedule_failed()
+                raise
+
+        put_around(module, name, on_schedule, "what ran")
 
     def _watch_making(self, module: ModuleType) -> None:
         set_internal_folders(os.path.dirname(os.path.dirname(os.path.abspath(module.__file__ or ""))))
@@ -151,19 +178,19 @@ class _Hooks:
 
     def _watch_gradient(self, module: Any) -> None:
         lines = self.recorder.lines
-        module.pm_gradient = Watched(module.pm_gradient, lines.holding_gradient)
+        module.pm_gradient = Watched(module.pm_gradient, lines.holding_gradient, "lines of gradients")
 
         def on_gradient(compute: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             # no line makes the sums of gradients
             with lines.holding(None):
                 return compute(*args, **kwargs)
 
-        put_around(module, "compute_gradient", on_gradient)
+        put_around(module, "compute_gradient", on_gradient, "lines of gradients")
 
     def _watch_rewrites(self, module: Any) -> None:
         for name in ("unified_rewrite", "walk_rewrite"):
             if hasattr(module.RewriteContext, name):
-                put_around(module.RewriteContext, name, self._on_rewrite)
+                put_around(module.RewriteContext, name, self._on_rewrite, "what the rewrites made")
 
     def _on_rewrite(self, rewrite: Callable[..., Any], context: Any, root: Any) -> Any:
         before = len(context.replace)
@@ -172,11 +199,12 @@ class _Hooks:
         if self._quiet and not self._lowering and not self.recorder.is_paused:
             # 0.12 goes through a graph node by node, in one context for all
             added = islice(reversed(context.replace.items()), len(context.replace) - before)
-            self.recorder.rewritten(dict(reversed(list(added))))
+            self.recorder.rewritten(dict(reversed(list(added))), root, getattr(context, "bpm_cache", {}))
         return result
 
     def _watch_context(self, module: Any) -> None:
-        put_after(module.IndexingContext, "__init__", lambda _, context, *args: self.recorder.context_made(context))
+        made, part = self.recorder.context_made, "reasons of realized nodes"
+        put_after(module.IndexingContext, "__init__", lambda _, context, *args: made(context), part)
 
     def _watch_pass(self, module: ModuleType) -> None:
         # ours reports its pass itself, when it has put its scopes in order
@@ -189,17 +217,18 @@ class _Hooks:
             self.recorder.pass_ends()
             return result
 
-        put_around(module, "run_rangeify", on_pass)
-        put_around(module, "run_rangeify", self._on_internal)
+        put_around(module, "run_rangeify", on_pass, "ranges")
+        put_around(module, "run_rangeify", self._on_internal, "user's lines")
 
     def _watch_created(self, module: ModuleType) -> None:
         # the switches that the scheduler's modules look at; the key of the schedule cache has none of them
-        for name in sys.modules.keys() & set(_DECIDING):
+        for name in [name for name in sys.modules if name.startswith(_DECIDING)]:
             for switch, value in vars(sys.modules[name]).items():
                 if type(value).__name__.lstrip("_") == "ContextVar" and switch not in _NO_DECISION:
                     self.recorder.switches[switch] = value
         report = self.recorder.schedule_created
-        put_after(module, "create_schedule", lambda created, graph, *args: report(graph, created))
+        part = "the kernels of a schedule"
+        put_after(module, "create_schedule", lambda created, graph, *args: report(graph, created), part)
 
     def _watch_cache(self, module: Any) -> None:
         recorder = self.recorder
@@ -207,7 +236,8 @@ class _Hooks:
         class WatchedCache(dict[Any, Any]):
             def get(self, key: Any, default: Any = None) -> Any:
                 found = super().get(key, default)
-                recorder.schedule_asked(key, found is not None)
+                with leaving_out("the schedules"):
+                    recorder.schedule_asked(key, found is not None)
                 return found
 
         module.schedule_cache = WatchedCache(module.schedule_cache)

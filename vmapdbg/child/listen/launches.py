@@ -6,12 +6,16 @@ Launches are ExecItems with Buffers (0.12), or the CALLs of a LINEAR with UOps (
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Protocol
 
+from vmapdbg.child.listen.guard import Watched
+
 UOp = Any
+SCHEDULE_MAKERS = ("create_linear_with_vars", "complete_create_schedule_with_vars")
+"""The function that makes a schedule for `Tensor.realize`: its name from 0.13 on, and in 0.12."""
 # the variable with another value on each device of a sharded tensor
 _DEVICE_NUMBER = "_device_num"
 
@@ -24,23 +28,6 @@ class PlannedLaunch:
     ast: UOp
     variables: Mapping[str, int] = field(default_factory=dict)
     is_repeated: bool = False
-
-
-class Watched:
-    """A PatternMatcher or a program of tinygrad. For the `rewrite` of a matcher and for a run of a program, `around` is
-    called with the stock function and the arguments."""
-
-    def __init__(self, stock: Any, around: Callable[..., Any]):
-        self._stock, self._around = stock, around
-
-    def rewrite(self, *arguments: Any, **options: Any) -> Any:
-        return self._around(self._stock.rewrite, *arguments, **options)
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return self._around(self._stock, *arguments, **options)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stock, name)
 
 
 class LaunchWatcher(Protocol):
@@ -71,23 +58,24 @@ def watch_launches(changes: Any, tensor_module: ModuleType, watcher: LaunchWatch
 
 def watch_schedules(changes: Any, tensor_module: ModuleType, around: Callable[..., Any]) -> None:
     """Calls `around` with the function that makes a schedule for `Tensor.realize`, and with its graph."""
-    names = ("create_linear_with_vars", "complete_create_schedule_with_vars")
-    name = next((name for name in names if hasattr(tensor_module, name)), names[0])
+    name = next((name for name in SCHEDULE_MAKERS if hasattr(tensor_module, name)), SCHEDULE_MAKERS[0])
     changes.wrap(tensor_module, name, around, "big_sink")
 
 
-def _jit_class() -> Any:
-    """Returns the class of TinyJit's objects: in 0.14 TinyJit is a function."""
-    from tinygrad.engine import jit
-
+def jit_class(jit: Any) -> Any:
+    """Returns the class of TinyJit's objects, from its module: in 0.14 TinyJit is a function."""
     return getattr(jit, "_TinyJit", jit.TinyJit)
 
 
-def watch_replays(changes: Any, on_call: Callable[..., Any], on_replay: Callable[..., Any]) -> None:
-    """Calls `on_call` around each call of a TinyJit, `on_replay` around each replay of what it captured."""
+def watch_replays(
+    changes: Any, on_call: Callable[..., Any], on_prepare: Callable[..., Any], on_replay: Callable[..., Any]
+) -> None:
+    """Calls `on_call` around each call of a TinyJit, `on_prepare` in it when it realizes its inputs, and `on_replay`
+    around each replay of what it captured."""
     from tinygrad.engine import jit
 
-    changes.wrap(_jit_class(), "__call__", on_call, "self", "args", "kwargs")
+    changes.wrap(jit, "_prepare_jit_inputs", on_prepare, "args", "kwargs")
+    changes.wrap(jit_class(jit), "__call__", on_call, "self", "args", "kwargs")
     parameters = inspect.signature(jit.CapturedJit.__call__).parameters
     given = next((name for name in parameters if name.startswith("input_")), "input_buffers")
     changes.wrap(jit.CapturedJit, "__call__", on_replay, "self", given, "var_vals")
@@ -95,8 +83,17 @@ def watch_replays(changes: Any, on_call: Callable[..., Any], on_replay: Callable
 
 def watch_captures(changes: Any, around: Callable[..., Any]) -> None:
     """Calls `around` with the function that keeps the schedule of a captured call, to run it later (0.13 on)."""
-    if hasattr(_jit_class(), "add_linear"):
-        changes.wrap(_jit_class(), "add_linear", around, "self", "linear", "var_vals")
+    from tinygrad.engine import jit
+
+    if hasattr(jit_class(jit), "add_linear"):
+        changes.wrap(jit_class(jit), "add_linear", around, "self", "linear", "var_vals")
+
+
+def watch_replacements(changes: Any, tensor_module: ModuleType, around: Callable[..., Any]) -> None:
+    """Calls `around` with the function that gives the live Tensors BUFFERs in the place of the values to compute."""
+    found = getattr(tensor_module, "_apply_map_to_tensors", None)
+    if found is not None:
+        changes.wrap(tensor_module, "_apply_map_to_tensors", around, *inspect.signature(found).parameters)
 
 
 class _ExecItems:
@@ -150,13 +147,15 @@ class _Calls:
         # the number of the next launch of the schedule that runs, None if no schedule runs
         self.next: int | None = None
         self.resolve: Callable[..., list[UOp]] = changes.expect(realize, "resolve_params", "call", "inputs")
-        run_parameters = ("linear", "var_vals", "input_uops", "update_stats", "jit", "wait")
-        changes.wrap(tensor_module, "run_linear", self.on_linear, *run_parameters)
+        # what follows these has changed often
+        parameters = inspect.signature(realize.run_linear).parameters
+        first = ("linear", "var_vals")
+        changes.wrap(tensor_module, "run_linear", self.on_linear, *first, *[p for p in parameters if p not in first])
         # the evidence and the copy of the process may both watch
         kind: type = PatternMatcher
         if isinstance(realize.pm_exec, Watched):
             kind = Watched
-        changes.replace_value(realize, "pm_exec", kind, lambda stock: Watched(stock, self.on_call))
+        changes.replace_value(realize, "pm_exec", kind, lambda stock: Watched(stock, self.on_call, "launches"))
 
     def on_linear(self, run: Callable[..., Any], linear: UOp, var_vals: Any = None, *rest: Any, **options: Any) -> Any:
         known = dict(var_vals or {})
@@ -196,9 +195,18 @@ def _linear_of(program: Any) -> Sequence[UOp]:
     return next((part.src for part in getattr(program, "src", ()) if part.op.name == "LINEAR"), ())
 
 
-def buffer_of(given: Any) -> Any:
-    """Returns the buffer of an input of TinyJit, which is a buffer or its UOp."""
-    return getattr(given, "buffer", given)
+def list_arguments(arguments: Sequence[Any], options: Mapping[str, Any]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yields (path, value) for what a function is called with: (0,) and (name,) for an argument, and for an item of a
+    list, tuple or dict, at any depth, its index or key behind."""
+    for key, value in (*enumerate(arguments), *options.items()):
+        if isinstance(value, (list, tuple)):
+            found = list_arguments(value, {})
+        elif isinstance(value, dict):
+            found = list_arguments((), value)
+        else:
+            found = [((), value)]
+        for path, item in found:
+            yield (key, *path), item
 
 
 def list_written(linear: UOp) -> list[UOp]:
@@ -211,7 +219,24 @@ def used_buffers_of(captured: Any) -> set[UOp] | None:
     linear = getattr(captured, "linear", None)
     if linear is None:
         return None
-    return {u for u in linear.toposort() if u.op.name == "BUFFER"}
+    arguments = (argument for call in _list_calls(linear) for argument in call.src[1:])
+    return {u for argument in arguments for u in argument.toposort() if u.op.name == "BUFFER"}
+
+
+def _list_calls(linear: UOp) -> Iterator[UOp]:
+    """Yields the CALLs of a LINEAR, and the CALLs that a graph launches together."""
+    for call in linear.src:
+        yield call
+        if call.src[0].op.name == "CUSTOM_FUNCTION":
+            yield from _list_calls(call.src[0].src[0])
+
+
+def list_memory(captured: Any) -> list[Any]:
+    """Returns the buffers that a CapturedJit uses, without its inputs."""
+    used = used_buffers_of(captured)
+    if used is not None:
+        return [u.buffer for u in used]
+    return [buffer for item in captured.jit_cache for buffer in item.bufs if buffer is not None]
 
 
 def runs_captured_now() -> bool:

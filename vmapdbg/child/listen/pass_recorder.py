@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import Any
 
 from vmapdbg.child.listen.decisions import deciding_of, list_operands, read_decision
+from vmapdbg.child.listen.guard import reports
 from vmapdbg.child.listen.records import BufferRecord, PassRecord, RealizeDecision, UOp, Verdict
 from vmapdbg.child.listen.releases import find_under, kernel_of, list_launches, memory_of, stage_op
 
@@ -19,30 +19,14 @@ Axes = list[int] | None
 _WRAPS = frozenset({"RESHAPE", "PERMUTE", "EXPAND", "SHRINK", "PAD", "FLIP", "INDEX", "CAST", "AFTER"})
 
 
-def guarded(report: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a method add a line to `missing` for any error: the user's program must not fail because it is observed."""
-
-    @functools.wraps(report)
-    def taken(recorder: Any, *args: Any) -> Any:
-        try:
-            return report(recorder, *args)
-        except Exception as error:
-            line = f"{report.__name__.strip('_')} was not observed: {type(error).__name__}: {str(error)[:200]}"
-            if line not in recorder.missing:
-                recorder.missing.append(line)
-            return None
-
-    return taken
-
-
 class PassRecorder:
     """Fills in the record of a pass, from its start until its kernels are launches.
 
     `origin` maps what the rewrites made (values, stores, at the end kernels) to its node of the tensor graph.
     """
 
-    def __init__(self, record: PassRecord, missing: list[str]) -> None:
-        self.record, self.missing = record, missing
+    def __init__(self, record: PassRecord) -> None:
+        self.record = record
         self.origin: dict[UOp, UOp] = {u: u for u in record.toposort}
         # id of a buffer's options -> these, held so that the id stays theirs, and its record: the options go with a
         # buffer through every rewrite
@@ -52,13 +36,13 @@ class PassRecorder:
 
     # *** realized nodes
 
-    @guarded
+    @reports("reasons of realized nodes")
     def node_put(self, node: UOp, axes: Axes, frame: FrameType) -> None:
         decision = read_decision(frame, frame.f_lineno)
         listed = tuple(axes) if axes is not None else None
         self.record.realized.setdefault(node, []).append(RealizeDecision(listed, decision))
 
-    @guarded
+    @reports("reasons of realized nodes")
     def node_taken(self, node: UOp, frame: FrameType) -> None:
         # a rule may take a node out again; applying the pass takes out each STORE that is done
         if deciding_of(frame) is not None:
@@ -77,7 +61,7 @@ class PassRecorder:
         self.record.buffers.append(record)
         self._know(record.stage, record)
 
-    @guarded
+    @reports("what rules decided about buffers")
     def rule_answered(self, frame: FrameType, line: int, answer: UOp | None) -> bool:
         """A rule about buffers answers. Returns whether the answer would remove a buffer that is forced."""
         function = deciding_of(frame)
@@ -85,6 +69,10 @@ class PassRecorder:
             return False
         if function.kind == "makes":
             self._note_made(frame, line, answer)
+            return False
+        if function.kind in ("places", "returns"):
+            if self.record.is_derived and answer is not None:
+                self._note_placed(function.kind, frame, line, answer)
             return False
         operands = list(list_operands(frame).values())
         known = next(((u, record) for u in operands if (record := self.buffer_of(u)) is not None), None)
@@ -139,6 +127,36 @@ class PassRecorder:
             if store.op.name == "STORE":
                 self.origin[store] = record.node
 
+    def _note_placed(self, kind: str, frame: FrameType, line: int, answer: UOp) -> None:
+        """Notes the node whose value a function of an unknown scheduler has put in memory."""
+        if kind == "places":
+            placed = answer.src[0].replace(tag=None)
+        else:
+            placed = next((u for u in list_operands(frame).values() if u.op.name == "STORE"), None)
+            if answer.op.name != "END":
+                return
+        node = self.origin.get(placed)
+        if node is not None:
+            self.record.realized.setdefault(node, []).append(RealizeDecision(None, read_decision(frame, line)))
+
+    @reports("ranges")
+    def note_ranges(self, asked: Mapping[UOp, UOp | None]) -> None:
+        """Notes the ranges of nodes of an unknown scheduler: an INDEX on a node has its ranges, and what a rule makes
+        of it has an INDEX on its source."""
+        if not self.record.is_derived:
+            return
+        for u, made in asked.items():
+            is_index = u.op.name == "INDEX"
+            node = self.origin.get(u.src[0] if is_index else u)
+            if node is None or made is None or not (is_index or node.op.name in {"STORE", "REDUCE"}):
+                continue
+            outs = u.src[1:] if is_index else ()
+            value = find_under(made, {"END"})
+            indices = [s for s in (value, *value.src) if s.op.name == "INDEX"]
+            if indices and len(outs) == len(node._shape or ()) * is_index:
+                # a STORE has its value last
+                self.record.range_map.setdefault(node, (indices[-1].src[1:], outs))
+
     def _note_made(self, frame: FrameType, line: int, answer: UOp | None) -> None:
         """Notes the buffers that a rule put between an op and its sources."""
         before = next(iter(list_operands(frame).values()), None)
@@ -156,7 +174,7 @@ class PassRecorder:
 
     # *** rewrites
 
-    @guarded
+    @reports("what the rewrites made")
     def rewritten(self, replaced: Mapping[UOp, UOp]) -> None:
         """A rewrite is done: `replaced` maps each UOp it went through to its replacement."""
         origin = self.origin
@@ -165,8 +183,15 @@ class PassRecorder:
         for old, new in replaced.items():
             if old.op is stage:
                 # when the pass makes a buffer, its source is still the node itself
-                if self.buffer_of(old) is None and old.src[0] in self.record.toposort:
-                    self._add_buffer(BufferRecord(old.src[0], new if new.op is stage else old))
+                node = old.src[0]
+                if self.record.is_derived:
+                    node = origin.get(node, origin.get(old))
+                known, ranged = self.buffer_of(old), find_under(new, {"RESHAPE"})
+                if known is None and node in self.record.toposort:
+                    self._add_buffer(BufferRecord(node, new if new.op is stage else old))
+                elif known is not None and self.record.is_derived and ranged.op is stage and not known.stage.src[1:]:
+                    # it was placed before there were ranges
+                    known.stage = ranged
             elif old.op is end and old not in origin and old.src[0] in origin:
                 origin[old] = origin[old.src[0]]
             if old is not new and old in origin and new not in origin:
@@ -175,7 +200,7 @@ class PassRecorder:
             record.node = origin.get(source)
         self._unplaced = [(record, source) for record, source in self._unplaced if record.node is None]
 
-    @guarded
+    @reports("the kernels of a schedule")
     def end(self, graph: UOp, created: Any) -> None:
         """Notes the launches that the graph of kernels became."""
         # AST -> the memory it writes -> node: layers of a network are one AST
@@ -235,6 +260,22 @@ class RecordingMap(dict[Any, Any]):
 def _written_memory(arguments: Sequence[UOp]) -> UOp | None:
     """Returns the memory that a kernel writes: its first argument's; None if there are no arguments."""
     return None if not arguments else memory_of(arguments[0])
+
+
+def find_ambient(toposort: Iterable[UOp], scope_ranges: frozenset[UOp]) -> dict[UOp, tuple[UOp, ...]]:
+    """Maps each node to the RANGEs of scopes that its value depends on, in the order of their loops.
+
+    They are the union over its sources, without the RANGEs that end at the node. `UOp.ranges` says the same only if
+    this tinygrad ends the RANGEs of a VMAPOUT.
+    """
+    found: dict[UOp, tuple[UOp, ...]] = {}
+    for u in toposort if scope_ranges else ():
+        inside = {r for s in u.src for r in found.get(s, ())}
+        ended = u.src[1:] if u.op.name == "VMAPOUT" else u.ended_ranges
+        inside = inside.union(scope_ranges.intersection(u.src)).difference(*(r.ranges for r in ended))
+        if inside:
+            found[u] = tuple(sorted(inside, key=lambda r: r.arg))
+    return found
 
 
 def is_outside_kernels(uop: UOp) -> bool:

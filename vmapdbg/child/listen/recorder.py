@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from vmapdbg.child.listen.pass_recorder import PassRecorder, RecordingMap, guarded, is_outside_kernels
-from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, UOp, Verdict
+from vmapdbg.child.listen.decisions import places_buffers
+from vmapdbg.child.listen.guard import reports
+from vmapdbg.child.listen.pass_recorder import PassRecorder, RecordingMap, find_ambient, is_outside_kernels
+from vmapdbg.child.listen.records import SCOPES, PassRecord, ScheduleRecord, UOp, Verdict
+from vmapdbg.child.listen.releases import is_whole
+from vmapdbg.child.listen.tally import Tally
 from vmapdbg.child.listen.user_lines import UserLines, find_user_line
 from vmapdbg.install.overlay import OverlayError
 
@@ -31,10 +35,13 @@ class Recorder:
         # with the overlay a part that cannot be observed is an error: the release is known
         self.is_strict = False
         self.lines = UserLines()
+        self.tally = Tally(lambda: len(self.schedules))
         # the scheduler's switches, each with a `value`
         self.switches: dict[str, Any] = {}
         self._by_key: dict[bytes, PassRecord] = {}
         self._pass: PassRecorder | None = None
+        # the last graph of a schedule whose pass did not begin yet
+        self._graph: UOp = None
         self._unsplit: dict[UOp, Any] = {}
         # nothing is recorded but the user's lines, as while the overlay only tries something out
         self.is_paused = False
@@ -55,8 +62,12 @@ class Recorder:
         """Leaves out a part if a hook in the block does not fit. Raises OverlayError if the recorder is strict."""
         try:
             yield
+        except OverlayError:
+            raise
         except ImportError as unknown:
             self.leave_out(part, unknown)
+        except Exception as error:
+            self.leave_out(part, f"{type(error).__name__}: {error}")
 
     @property
     def origin(self) -> Mapping[UOp, UOp]:
@@ -73,7 +84,7 @@ class Recorder:
 
     # *** what the hooks report
 
-    @guarded
+    @reports("the schedules")
     def schedule_asked(self, key: bytes, cached: bool) -> None:
         """tinygrad looked a schedule up in its cache."""
         if self.is_paused:
@@ -87,39 +98,59 @@ class Recorder:
             now, then = self._read_settings(), schedule.passed.settings
             schedule.not_in_key = {name: (then.get(name), v) for name, v in now.items() if then.get(name) != v}
 
-    def stock_pass_starts(self, tsink: UOp) -> None:
+    def _derive_pass(self, graph: UOp) -> None:
+        """Begins a pass whose function is not known, on the graph from which ranges are made."""
+        self._graph = None
+        if graph is not None:
+            self.stock_pass_starts(graph, is_derived=True)
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether a schedule was asked for and its pass did not begin yet."""
+        if self.is_paused or not self.schedules:
+            return False
+        return not self.schedules[-1].cached and self.schedules[-1].passed is None
+
+    def stock_pass_starts(self, tsink: UOp, is_derived: bool = False) -> None:
         """The rangeify pass of stock tinygrad runs on the graph of `tsink`."""
         toposort = tsink.toposort(is_outside_kernels)
+        scope_ranges = frozenset(r for u in toposort if u.op.name in SCOPES for r in u.src[1:] if r.op.name == "RANGE")
         consumers: dict[UOp, dict[UOp, None]] = {u: {} for u in toposort}
         for consumer in toposort:
             for source in consumer.src:
                 if source in consumers:
                     consumers[source][consumer] = None
-        self._begin(PassRecord(tsink, toposort, consumers))
+        self._begin(PassRecord(tsink, toposort, consumers, scope_ranges=scope_ranges, is_derived=is_derived))
 
-    @guarded
+    @reports("the schedules")
     def _begin(self, passed: PassRecord) -> None:
         """A pass starts: it belongs to the schedule that was asked for last."""
         if self.is_paused:
             return
+        if self._pass is not None and self._pass.record.is_derived:
+            # the function of the pass is known after all
+            self.schedules[-1].passed = None
         passed.settings = self._read_settings()
+        passed.ambient = find_ambient(passed.toposort, passed.scope_ranges)
         passed.origins = self.lines.find_origins(passed.toposort, passed.consumers)
         if not self.schedules or self.schedules[-1].cached or self.schedules[-1].passed is not None:
             # with its cache switched off, tinygrad does not look a schedule up
             self.schedules.append(ScheduleRecord(find_user_line(), b""))
         self.schedules[-1].passed = passed
         self._by_key[self.schedules[-1].key] = passed
-        self._pass = PassRecorder(passed, self.missing)
+        self._pass = PassRecorder(passed)
         missing = self.choose(passed, len(self.schedules) - 1)
         if missing is not None:
             self.missing.append(missing)
 
-    @guarded
+    @reports("reasons of realized nodes")
     def context_made(self, context: Any) -> None:
         """The pass made its IndexingContext: its realize map is replaced by a map that reports each change."""
         if self.current is not None:
             context.realize_map = RecordingMap(self.current)
             self.current.record.range_map = context.range_map
+            # of the overlay, or of a tinygrad with scopes of its own
+            self.current.record.vmap_map = getattr(context, "vmap_map", None)
 
     def pass_ends(self) -> None:
         """The rangeify pass is done: its buffers are made, and none is removed yet."""
@@ -130,27 +161,45 @@ class Recorder:
     def returned(self, line: int, answer: Any) -> Any:
         """A rule about buffers returns `answer` on this line. Returns the answer, or None if the answer would remove a
         buffer that is forced."""
+        if self.current is None and self._is_open and places_buffers(sys._getframe(1)):
+            self._derive_pass(self._graph)
         if self.current is not None and self.current.rule_answered(sys._getframe(1), line, answer):
             return None
         return answer
 
-    @guarded
-    def rewritten(self, replaced: Mapping[UOp, UOp]) -> None:
-        """A rewrite is done: `replaced` maps each UOp it went through to its replacement."""
+    @reports("what the rewrites made")
+    def rewritten(self, replaced: Mapping[UOp, UOp], root: UOp, asked: Mapping[UOp, UOp | None]) -> None:
+        """A rewrite of the graph of `root` is done: `replaced` maps each UOp it went through to its replacement,
+        `asked` each UOp to what the first rule for it made."""
+        if self._is_open and is_whole(root):
+            made = replaced.get(root, root)
+            if _has_ranges(made) and not _has_ranges(root):
+                self._derive_pass(root)
+            else:
+                self._graph = made
         if self.current is not None:
             self.current.rewritten(replaced)
+            self.current.note_ranges(asked)
         else:
             self.lines.follow(replaced)
 
     def schedule_created(self, graph: UOp, created: Any) -> None:
         """The graph of kernels became a list of launches."""
+        if self.current is None and self._is_open:
+            self._derive_pass(self._graph)
         if self.current is not None:
+            self.current.record.end = "scheduled"
             self.current.end(graph, created)
             self._pass = None
 
+    def schedule_failed(self) -> None:
+        """tinygrad raised while it made a schedule."""
+        if self.current is not None:
+            self.current.record.end = "failed"
+
     # *** what the overlay reports: only what it alone knows
 
-    @guarded
+    @reports("the schedules")
     def pass_starts(
         self,
         tsink: UOp,
@@ -159,9 +208,9 @@ class Recorder:
         context: Any,
         scope_ranges: frozenset[UOp],
     ) -> None:
-        """The rangeify pass runs on the graph of `tsink`. `context` is its IndexingContext, with the ambient ranges of
-        each node as `vmap_map`; `scope_ranges` are the RANGEs of vmap scopes."""
-        passed = PassRecord(tsink, toposort, consumers, ambient=context.vmap_map, scope_ranges=scope_ranges)
+        """The rangeify pass runs on the graph of `tsink`. `context` is its IndexingContext; `scope_ranges` are the
+        RANGEs of vmap scopes."""
+        passed = PassRecord(tsink, toposort, consumers, scope_ranges=scope_ranges)
         passed.unsplit, self._unsplit = self._unsplit, {}
         self._begin(passed)
         self.context_made(context)
@@ -188,7 +237,7 @@ class Recorder:
         # tinygrad looks again at the two parts of a reduce: the first report is about the reduce that stock splits
         self._unsplit.setdefault(reduce, whole)
 
-    @guarded
+    @reports("what the overlay decided about buffers")
     def removal_decided(self, buffer: UOp, index: UOp, result: UOp | None, rule: str, numbers: dict[str, Any]) -> None:
         """A rule of the overlay decided about `buffer`, a BUFFERIZE, for its reader `index`, in place of stock's cost
         function or with the same answer. `result` takes its place, None if it is kept."""
@@ -198,9 +247,13 @@ class Recorder:
         outcome = "removed" if result is not None else "kept"
         record.verdicts[outcome] = Verdict(buffer, index, None, rule, dict(numbers))
 
-    @guarded
+    @reports("the ranges that a store closes")
     def store_closed(self, buffer: UOp, stored: UOp) -> None:
         """The GLOBAL BUFFERIZE `buffer` became a store, and the RANGEs that it closes are closed."""
         if self.current is not None and (record := self.current.buffer_of(buffer)) is not None:
             record.left_open = tuple(stored.ranges)
             self.current.note_stores(record, stored)
+
+
+def _has_ranges(root: UOp) -> bool:
+    return any(u.op.name == "RANGE" for u in root.toposort(is_outside_kernels))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from vmapdbg.model.capture import Condition, Decision, Output
 
 UOp = Any
+SCOPES = frozenset({"VMAPIN", "VMAPOUT"})
 OVERLAY = "overlay"
 """The first part of the file of a decision of our pass."""
 
@@ -106,6 +107,15 @@ def group_launches(launches: Sequence[Launch]) -> list[list[int]]:
     return list(groups.values())
 
 
+def count_launches(passed: PassRecord | None) -> int:
+    """Returns how often the kernels and copies of a schedule run, on all of their devices."""
+    count = 0
+    for launch in passed.kernels if passed is not None else ():
+        device = launch.buffers[0].device if launch.buffers else None
+        count += launch.count * (len(device) if isinstance(device, tuple) else 1)
+    return count
+
+
 def number_kernels(launches: Sequence[Launch]) -> list[int | None]:
     """Returns for each launch the number of its compute kernel, None for a copy."""
     found: list[int | None] = [None] * len(launches)
@@ -118,7 +128,9 @@ def number_kernels(launches: Sequence[Launch]) -> list[int | None]:
 
 @dataclass
 class PassRecord:
-    """One run of the rangeify pass and what followed. `settings` are the scheduler's switches at that time."""
+    """One run of the rangeify pass and what followed. `settings` are the scheduler's switches at that time. If it
+    `is_derived`, no function of the scheduler is known: all is read off the rewrites of the graph and their rules.
+    `end` says whether its kernels are known (`scheduled`), or tinygrad raised before; "" if neither was seen."""
 
     tsink: UOp
     toposort: dict[UOp, None]
@@ -127,17 +139,21 @@ class PassRecord:
     realized: dict[UOp, list[RealizeDecision]] = field(default_factory=dict)
     buffers: list[BufferRecord] = field(default_factory=list)
     kernels: list[Launch] = field(default_factory=list)
+    end: Literal["", "scheduled", "failed"] = ""
     # BUFFER or PARAM UOp -> the node it holds
     held: dict[UOp, UOp] = field(default_factory=dict)
     # node -> user's line and method, its own or its neighbours'
     origins: dict[UOp, Origin] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    is_derived: bool = False
     # decided by the job, not by tinygrad: put in as realize points, and let go
     forced: frozenset[UOp] = frozenset()
     released: frozenset[UOp] = frozenset()
-    # reported by the overlay; empty for stock tinygrad
-    ambient: dict[UOp, tuple[UOp, ...]] = field(default_factory=dict)
+    # the RANGEs of vmap scopes, and node -> the RANGEs of scopes that its value depends on
     scope_ranges: frozenset[UOp] = frozenset()
+    ambient: dict[UOp, tuple[UOp, ...]] = field(default_factory=dict)
+    # the pass's own map of ambient ranges; None if it has no such map
+    vmap_map: dict[UOp, tuple[UOp, ...]] | None = None
     # a loop over a scope's RANGE while the pass ran -> that RANGE
     loops: dict[UOp, UOp] = field(default_factory=dict)
     # node -> why a fusion was refused there: its `patch`, `rule` and `numbers`

@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-from collections.abc import Container, Iterable, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 from vmapdbg.child.listen.records import Launch, UOp
+from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import STAGE_OPS
 
 # the base of a tensor with nothing left to compute
 _COMPUTED = frozenset({"BUFFER", "CONST", "BUFFER_VIEW", "MSTACK", "PARAM", "AFTER"})
+_VIEWS = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "BITCAST", "DETACH", "AFTER", "ASSIGN"})
 _MEMORY = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW"})
 
 
@@ -49,6 +52,15 @@ def is_computed(tensor: Any) -> bool:
     return tensor.uop.base.op.name in _COMPUTED or tensor.uop.is_realized
 
 
+def is_complete(tensor: Any) -> bool:
+    """Whether `Tensor.realize` has nothing to do for a tensor."""
+    u = tensor.uop
+    if getattr(u, "is_virtual", False) or u.device is None:
+        return True
+    ask = getattr(u, "has_buffer_identity", None) or u.is_contiguous
+    return ask()
+
+
 def list_launches(created: Any) -> list[Launch]:
     """Returns the launches of what `create_schedule` returned, in order: ExecItems (0.12), or CALLs of a LINEAR."""
     if isinstance(created, tuple):
@@ -62,7 +74,7 @@ def list_launches(created: Any) -> list[Launch]:
             # a graph of tensors, as an all-reduce is in 0.13: it gets a schedule of its own next
             continue
         # from 0.14 on a SINK that stores what it loads from another device becomes a COPY when the schedule is made
-        devices = {buffer.device for buffer in buffers if buffer.device is not None}
+        devices = {device for buffer in buffers if (device := device_of(buffer)) is not None}
         launches.append(Launch(ast, tuple(buffers), ast.op.name == "SINK" and len(devices) <= 1))
     return launches
 
@@ -76,11 +88,41 @@ def kernel_of(uop: UOp) -> tuple[UOp, tuple[UOp, ...]] | None:
     return None
 
 
+def device_of(u: UOp) -> Any:
+    """Returns the device of a UOp, or those it is spread over; None if it has none, as a variable has."""
+    try:
+        return u.device
+    except AssertionError:
+        return None
+
+
 def find_under(u: UOp, ops: Container[str]) -> UOp:
     """Returns the UOp under some ops, along their first sources."""
     while u.op.name in ops and u.src:
         u = u.src[0]
     return u
+
+
+def buffer_under(view: UOp) -> UOp | None:
+    """Returns the BUFFER under a view, None if the view is over something else."""
+    found = find_under(view, _VIEWS)
+    return found if found.op.name == "BUFFER" else None
+
+
+def list_writes(nodes: Iterable[UOp]) -> Iterator[tuple[UOp, UOp]]:
+    """Yields (BUFFER, write) for each write of a graph to a BUFFER."""
+    for u in nodes:
+        if u.op.name in {"ASSIGN", "STORE"} and (buffer := buffer_under(u.src[0])) is not None:
+            yield buffer, u
+
+
+def find_assigned(roots: Iterable[UOp], nodes: Iterable[UOp]) -> set[UOp]:
+    """Returns the BUFFERs that the graph of some tensors assigns to, without those that several writes change and that
+    are all of a tensor: they are compared as this output. In 0.14 a variable gets its value by a write, too."""
+    writes = Counter(buffer for buffer, _ in list_writes(nodes))
+    whole = {find_under(root, {"RESHAPE", "AFTER", "ASSIGN"}) for root in roots}
+    found = {u for u, count in writes.items() if count == 1 or u not in whole}
+    return {u for u in found if not getattr(u, "is_variable", False)}
 
 
 def memory_of(pointer: UOp) -> UOp:
@@ -91,6 +133,16 @@ def memory_of(pointer: UOp) -> UOp:
 
 
 # *** UOps
+
+INDICES = frozenset({"index", "weakint"})
+"""The dtypes of indices, which are no values of the program."""
+
+
+def is_whole(root: UOp) -> bool:
+    """Returns whether a UOp is the root of a graph of values; a simplification of indices has a root of indices."""
+    if root.op.name != "SINK" or not root.src:
+        return False
+    return any(name_dtype(u.dtype) not in INDICES for u in root.src)
 
 
 def first_element(buffer: UOp, is_stored: bool) -> UOp:
@@ -115,5 +167,6 @@ def find_inputs(scheduled: UOp, leaves: Iterable[UOp]) -> dict[UOp, UOp]:
     from tinygrad.uop.ops import graph_rewrite
 
     replaced: dict[UOp, UOp] = {}
-    graph_rewrite(scheduled, pm_pre_sched_cache, ctx=(replaced, {}))
+    # later it counts, too
+    graph_rewrite(scheduled, pm_pre_sched_cache, ctx=(replaced, {}, [0], [0]))
     return {new: old for old, new in replaced.items()}

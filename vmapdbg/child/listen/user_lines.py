@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from vmapdbg.child.listen.guard import leave_out
 from vmapdbg.child.listen.records import Origin, UOp
 
 _INTERNAL: list[str] = [os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep]
@@ -117,9 +118,12 @@ class UserLines:
 
         def noting(cls: Any, *args: Any, **kwargs: Any) -> UOp:
             made = make(cls, *args, **kwargs)
-            attributes = made.__dict__
-            if _ORIGIN not in attributes:
-                attributes[_ORIGIN] = self._find()
+            try:
+                attributes = made.__dict__
+                if _ORIGIN not in attributes:
+                    attributes[_ORIGIN] = self._find()
+            except Exception as error:
+                leave_out("user's lines", error)
             return made
 
         return noting

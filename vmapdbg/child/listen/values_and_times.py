@@ -1,5 +1,5 @@
 """What a run of a snippet gives: the values of the tensors that it realizes, so that two runs can be compared, and how
-long each kernel takes, by the device's own clock."""
+long each kernel takes, by the device's own clock, and how much memory tinygrad has."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import functools
 import hashlib
 import importlib
 import math
+import os
 import struct
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from vmapdbg.child.listen.launches import Watched
+from vmapdbg.child.listen.guard import Watched, watching
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import Launch, ScheduleRecord, find_passes
 from vmapdbg.child.memory import name_dtype, read_buffer
-from vmapdbg.install.overlay import OVERLAY_PACKAGE, load_patching
+from vmapdbg.install.overlay import OVERLAY_PACKAGE, tinygrad_finder
 from vmapdbg.model.capture import Capture, Kernel, Measured, Output
 
 SAMPLE = 1024
@@ -41,8 +43,42 @@ def note_values(tensor_module: ModuleType, recorder: Recorder) -> None:
             recorder.schedules[-1].outputs += filter(None, map(read_output, (tensor, *others)))
         return result
 
-    with load_patching().Changes("values of realized tensors") as changes:
+    with watching("values of realized tensors") as changes:
         changes.wrap(tensor_module.Tensor, "realize", noting, "self", "lst", "do_update_stats")
+
+
+SEED = 0
+
+
+def fix_seeds() -> None:
+    """Gives `random` and numpy a fixed seed as soon as the program imports them, so that two runs of it have the same
+    data. A program that sets its own seed keeps it."""
+    finder = tinygrad_finder()
+    seeded: dict[str, Callable[[ModuleType], None]] = {
+        "random": _seed_random,
+        "numpy.random.bit_generator": _seed_numpy,
+    }
+    finder.patches = {**finder.patches, **seeded}
+    for name, seed in seeded.items():
+        if name in sys.modules:
+            seed(sys.modules[name])
+
+
+def _seed_random(module: ModuleType) -> None:
+    module.seed(SEED)
+
+
+def _seed_numpy(module: ModuleType) -> None:
+    """Replaces the source of numpy's default seeds: `RandomState()`, `default_rng()` and the functions of
+    `numpy.random` all take them from there."""
+    import random
+
+    module.__dict__["randbits"] = random.Random(SEED).getrandbits
+
+
+def seed_tensors(tensor_module: ModuleType) -> None:
+    """Gives the Tensors' random numbers a fixed seed: tinygrad's own is the time."""
+    tensor_module.Tensor.manual_seed(SEED)
 
 
 def read_output(tensor: Any) -> Output | None:
@@ -95,7 +131,7 @@ class Stopwatch:
         """Waits for every launch and times it, from the import of tinygrad on. Raises UnknownShape."""
         from tinygrad.engine import realize
 
-        with load_patching().Changes("times of kernels") as changes:
+        with watching("times of kernels") as changes:
             if hasattr(realize, "CompiledRunner"):
                 # 0.12
                 changes.wrap(realize.CompiledRunner, "__call__", self.on_runner, "self", "rawbufs", "var_vals", "wait")
@@ -113,7 +149,7 @@ class Stopwatch:
         source = next((u.arg for u in program.src if u.op.name == "SOURCE"), None)
         if source is None:
             return run
-        return Watched(run, functools.partial(self.on_program, source))
+        return Watched(run, functools.partial(self.on_program, source), "times of kernels")
 
     def on_program(self, source: str, run: Callable[..., Any], *buffers: Any, **options: Any) -> float | None:
         return self.note(source, run(*buffers, **options | {"wait": True}))
@@ -141,6 +177,42 @@ class Stopwatch:
 
         schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)
         return replace(capture, schedules=tuple(schedules))
+
+
+# *** what `bisect` measures
+
+
+class Peak:
+    """The most `bytes` that tinygrad had allocated at a time, on all devices together, by its own counter; None if it
+    is not watched."""
+
+    def __init__(self) -> None:
+        self.bytes: int | None = None
+
+    def watch(self) -> None:
+        """Looks at the counter after each allocation: nothing else lets it grow."""
+        from tinygrad.device import Buffer
+        from tinygrad.helpers import GlobalCounters
+
+        def noting(allocate: Callable[..., Any], *args: Any, **options: Any) -> Any:
+            allocated = allocate(*args, **options)
+            self.bytes = max(self.bytes or 0, GlobalCounters.mem_used)
+            return allocated
+
+        with watching("allocated memory") as changes:
+            changes.wrap(Buffer, "allocate", noting, "self", "opaque", "external_ptr")
+        self.bytes = GlobalCounters.mem_used
+
+
+def hold_beam() -> None:
+    """Keeps BEAM at 0, whatever the environment and `Context` say: what a search finds differs from run to run, and is
+    kept in a cache."""
+    from tinygrad.helpers import BEAM
+
+    # a captured TinyJit reads it from the environment
+    os.environ["JITBEAM"] = "0"
+    held = property(lambda beam: 0, lambda beam, value: None)
+    BEAM.__class__ = type("HeldBeam", (type(BEAM),), {"value": held})
 
 
 def predict(launched: Launch) -> float | None:

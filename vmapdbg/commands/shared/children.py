@@ -145,6 +145,9 @@ def started_child(
         # another interpreter does not have vmapdbg installed
         python = [request.job.python, str(BOOTSTRAP_DIR / "child.py")]
     environment = dict(os.environ)
+    if request.job.is_compared:
+        # values are compared with another run's: sets must have the same order
+        environment.setdefault("PYTHONHASHSEED", "0")
     if one_thread:
         environment = {**_ONE_THREAD, **environment}
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:

@@ -39,7 +39,9 @@ def report_no_schedule(capture: Capture) -> None:
 
 
 def report_death(capture: Capture) -> None:
-    """If the child died after it had captured something, says how."""
+    """Says what could not be observed and, if the child died after it had captured something, how."""
+    for line in capture.missing:
+        say_once(line)
     if capture.error is not None and capture.error.type == "ChildDied":
         say(capture.error.message)
 

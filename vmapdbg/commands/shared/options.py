@@ -50,7 +50,7 @@ class NamesType(click.ParamType[Any]):
         self.convert_name = convert_name
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        names = tuple(self.convert_name(name.strip()) for name in str(value).split(",") if name)
+        names = tuple(self.convert_name(name.strip()) for name in str(value).split(","))
         for name in names:
             if name not in self.known:
                 self.fail(f"unknown {self.noun} {name!r}: choose from {', '.join(self.known)}", param, ctx)
@@ -92,6 +92,9 @@ snippet = click.argument("snippet", required=False, type=FILE)
 times = click.option(
     "--time", "times", is_flag=True, default=None, help="Also run what stays lazy, and time every launch."
 )
+
+
+strict = click.option("--strict", is_flag=True, help="Exit with 1 if anything that happened is left over.")
 
 
 def json(help_text: str) -> Decorator:

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vmapdbg.commands.shared.children import import_meanwhile, run_many, run_quietly
-from vmapdbg.commands.shared.console import say, show_progress
+from vmapdbg.commands.shared.console import Progress, say, show_progress
 from vmapdbg.commands.shared.jobs import add_findings, check_snippet, fetch_tree, is_saved, load_saved, make_job
 from vmapdbg.commands.shared.options import JobOptions
 from vmapdbg.install.job import Job, Run
@@ -19,6 +20,9 @@ from vmapdbg.model.capture import Capture, Kernel, Measured
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import find_times
 from vmapdbg.model.store import load_capture
+
+if TYPE_CHECKING:
+    from vmapdbg.diff.result import CaptureDiff
 
 # what compares two captures and prints the result; the last one imports numpy
 _IMPORTS = ("vmapdbg.diff", "vmapdbg.page.text.run", "vmapdbg.values.numbers")
@@ -33,13 +37,14 @@ _TIMED_RUNS = 3
 class Sides:
     """Before and after. `printed` is what the snippet printed in both runs, None if one side was not run. `names` are
     the files of saved captures, empty for a run. `same_lines` maps lines of before to lines of after if their snippets
-    are two files."""
+    are two files. `unchanged` is the job of before if both sides were run."""
 
     before: Capture
     after: Capture
     printed: tuple[str, str] | None = None
     names: tuple[str, str] = ("", "")
     same_lines: dict[str, str] = field(default_factory=dict[str, str])
+    unchanged: Job | None = None
 
 
 def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, old: str | None = None) -> Sides:
@@ -62,14 +67,33 @@ def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, old
     if old is not None:
         # before the runs, because the user may edit the files meanwhile
         same_lines = match_snippets(old, job.snippet)
-        before, after = run_both(replace(job, snippet=old), job)
+        unchanged = replace(job, snippet=old)
+        before, after = run_both(unchanged, job)
     else:
         baseline = baseline or choose_baseline(job)
+        unchanged = None if is_saved(baseline) else baseline_of(job, baseline)
         before, after = run_with_baseline(job, baseline)
     captures = add_findings(before.capture), add_findings(after.capture)
     if is_saved(baseline):
         return Sides(*captures, names=(baseline, ""))
-    return Sides(*captures, (before.printed, after.printed), same_lines=same_lines)
+    return Sides(*captures, (before.printed, after.printed), same_lines=same_lines, unchanged=unchanged)
+
+
+def compare_sides(sides: Sides) -> CaptureDiff:
+    """Compares two sides. If their values differ, before is run again: what differs between two runs of it is no
+    change."""
+    from vmapdbg.diff.captures import diff_captures, leave_unstable
+
+    found = diff_captures(sides.before, sides.after, sides.printed, sides.names, sides.same_lines)
+    job, printed = sides.unchanged, found.printed
+    if job is None or sides.printed is None or printed is None or (found.values != "different" and printed.equal):
+        return found
+    with show_progress(f"running {job.snippet} once more, because values differ"):
+        again = run_quietly(replace(job, times=False))
+    repeated = diff_captures(sides.before, again.capture)
+    if repeated.is_empty and again.printed == sides.printed[0]:
+        return found
+    return leave_unstable(found, repeated, (*sides.printed, again.printed))
 
 
 def match_snippets(old: str, new: str) -> dict[str, str]:
@@ -157,14 +181,19 @@ def run_timed(jobs: Sequence[Job], name: str) -> list[Run]:
     A job that fails is not run again. `name` is what messages call the jobs.
     """
     say(f"running {name}, {_TIMED_RUNS} times each, in turns")
-    runs_of_jobs: list[list[Run]] = [[] for _ in jobs]
     with show_progress(f"timing {name}") as progress:
-        for turn in range(_TIMED_RUNS):
-            for runs, job in zip(runs_of_jobs, jobs, strict=True):
-                progress(f"turn {turn + 1} of {_TIMED_RUNS}")
-                if all(run.capture.error is None for run in runs):
-                    runs.append(run_quietly(job))
-    return list(map(_join_runs, runs_of_jobs))
+        return list(map(_join_runs, run_in_turns(jobs, _TIMED_RUNS, progress)))
+
+
+def run_in_turns(jobs: Sequence[Job], turns: int, progress: Progress) -> list[list[Run]]:
+    """Runs jobs several times, one after the other and in turn. A job that fails is not run again."""
+    runs_of_jobs: list[list[Run]] = [[] for _ in jobs]
+    for turn in range(turns):
+        for runs, job in zip(runs_of_jobs, jobs, strict=True):
+            progress(f"turn {turn + 1} of {turns}")
+            if all(run.capture.error is None for run in runs):
+                runs.append(run_quietly(job))
+    return runs_of_jobs
 
 
 def _join_runs(runs: Sequence[Run]) -> Run:

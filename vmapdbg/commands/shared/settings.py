@@ -94,6 +94,9 @@ def _build(table: Any, file: Path) -> Settings:
     for key, value in cast("Mapping[str, Any]", table).items():
         if key not in types:
             raise Failure(f"{file}: unknown key {key!r} in {_TABLE}: choose from {', '.join(types)}")
+        if value == [] and isinstance(types[key], options.NamesType):
+            given[key] = ()
+            continue
         # a list is what an option takes with commas
         text = str(value)
         if isinstance(value, list):

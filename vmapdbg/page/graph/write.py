@@ -27,7 +27,8 @@ from vmapdbg.page.graph.model import (
     measure_steps,
 )
 
-FORMATS = (*PICTURES, "dot", "json")
+ENDINGS = tuple(f".{name}" for name in (*PICTURES, "dot", "json"))
+"""Of the files that a graph can be written to."""
 _TIME_LIMIT = 12.0
 _DEPTH = 3
 _SMALL_PART = 40
@@ -47,14 +48,15 @@ def write_graph(
 ) -> list[str]:
     """Draws one schedule of `capture` to `path` and returns notes for the user, one line each.
 
-    The ending of `path` chooses the format (FORMATS). `other` is the baseline, drawn under it. `around` keeps the nodes
+    The ending of `path` chooses the format (ENDINGS). `other` is the baseline, drawn under it. `around` keeps the nodes
     at most `depth` edges from a node; `depth` alone keeps the nodes near the outputs. `fold` from 0 to 4 says how much
     to fold; by default a picture is folded until a reader can look at it. If the layout takes more than `_TIME_LIMIT`
     seconds, only a part is drawn. The command line checks `depth` and `fold`. Raises GraphError, or StoreError if the
     file cannot be written; an existing file is then unchanged.
     """
     target = Path(path)
-    kind = check_path(target)
+    check_output(target, endings=ENDINGS)
+    kind = find_format(target)
     after, notes = _choose_schedule(capture, schedule)
     if around is not None and around not in after.index.nodes:
         raise GraphError(f"there is no node {around} in schedule {after.schedule.index}")
@@ -75,9 +77,8 @@ def write_graph(
     return notes
 
 
-def check_path(path: Path) -> str:
-    """Returns the format of a file. Raises StoreError if it is not in FORMATS, or the file cannot be written."""
-    check_output(path, endings=[f".{name}" for name in FORMATS])
+def find_format(path: Path) -> str:
+    """Returns the format of a file with one of ENDINGS. Raises GraphError if nothing here can draw it."""
     kind = path.suffix.lower().removeprefix(".")
     if kind in PICTURES:
         check_format(kind)

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from xml.etree import ElementTree
 
 from vmapdbg.diff.result import ScheduleDiff
@@ -49,18 +49,17 @@ _MARKS = {
 
 @dataclass
 class DrawingPart:
-    """A whole schedule, or the inside of a box of the part with the number `outer`, as a graph and as SVG.
+    """A whole schedule, or the inside of a box of the part with the number `outer`, as SVG.
 
     `note` says what is folded or left out, or why the SVG is empty. `opens` has for a box the number of the part inside
     it, and `hidden` its kernels.
     """
 
-    title: str
-    graph: Graph
     note: str
-    outer: int
-    opens: dict[str, int]
-    hidden: dict[str, list[str]]
+    title: str = ""
+    outer: int = 0
+    opens: dict[str, int] = field(default_factory=dict[str, int])
+    hidden: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     svg: str = ""
 
 
@@ -153,16 +152,16 @@ class _Drawer:
     def draw(self, index: int) -> list[DrawingPart]:
         """Returns the parts of the schedule with an index, the whole first."""
         drawn = DrawnSchedule(self.capture, next(each for each in self.capture.schedules if each.index == index))
-        parts = [DrawingPart("", Graph("kernels", "", (), (), (), (), {}, {}), "", 0, {}, {})]
+        plan = _Plan(drawn)
         try:
-            parts = _Plan(drawn).plan(build_kernel_graph(DrawnPair.of_one(drawn), 0, ""))
-            made = draw_dots([write_dot(self._label_nodes(part.graph, drawn)) for part in parts], "svg", _SECONDS)
+            parts = plan.plan(build_kernel_graph(DrawnPair.of_one(drawn), 0, ""))
+            made = draw_dots([write_dot(self._label_nodes(graph, drawn)) for graph in plan.graphs], "svg", _SECONDS)
         except GraphError as error:
-            return [replace(parts[0], note=str(error))]
+            return [DrawingPart(str(error))]
         except TooSlow:
-            return [replace(parts[0], note=f"not drawn: the layout took more than {_SECONDS:g} seconds")]
-        for part, svg in zip(parts, made, strict=True):
-            part.svg = clean_svg(svg.decode(), self._list_attributes(part, index))
+            return [DrawingPart(f"not drawn: the layout took more than {_SECONDS:g} seconds")]
+        for part, graph, svg in zip(parts, plan.graphs, made, strict=True):
+            part.svg = clean_svg(svg.decode(), self._list_attributes(part, graph, index))
         return parts
 
     def _label_nodes(self, graph: Graph, drawn: DrawnSchedule) -> Graph:
@@ -186,10 +185,10 @@ class _Drawer:
             line += f"  {format_bytes(made.bytes)}"
         return [line]
 
-    def _list_attributes(self, part: DrawingPart, index: int) -> dict[str, dict[str, str]]:
+    def _list_attributes(self, part: DrawingPart, graph: Graph, index: int) -> dict[str, dict[str, str]]:
         """Returns the SVG attributes of each box: its classes, its text for a screen reader, and its links."""
         found: dict[str, dict[str, str]] = {}
-        for node in part.graph.nodes:
+        for node in graph.nodes:
             classes, names, said = ["box", node.kind], [], f"buffer {node.lines[0]}"
             if node.kind == "kernel":
                 names, said = [node.id], f"kernel {node.lines[0]}"
@@ -218,10 +217,11 @@ class _Drawer:
 
 
 class _Plan:
-    """Folds the graph of a schedule, then the inside of its boxes."""
+    """Folds the graph of a schedule, then the inside of its boxes. `graphs` has what each part draws."""
 
     def __init__(self, drawn: DrawnSchedule) -> None:
         self.drawn = drawn
+        self.graphs: list[Graph] = []
         # the inside of a box, by its id and kind: a box has the id of one of its nodes
         self.contents: dict[tuple[str, str], Graph] = {}
 
@@ -230,7 +230,7 @@ class _Plan:
         parts = [self._fold("all", graph, 0)]
         left = _MOST_INSIDE
         for outer, part in enumerate(parts):
-            for node in part.graph.nodes:
+            for node in self.graphs[outer].nodes:
                 inner = self.contents.get((node.id, node.kind))
                 if node.kind not in _OPENED or inner is None or len(inner.nodes) > left:
                     continue
@@ -259,7 +259,8 @@ class _Plan:
             folded = keep_nodes(folded, {node.id for node in heaviest})
         shown = {node.id for node in folded.nodes if node.kind == "kernel"}
         hidden = {node.id: self._list_hidden(node, shown) for node in folded.nodes if node.kind in _OPENED}
-        return DrawingPart(title, folded, "; ".join(notes), outer, {}, hidden)
+        self.graphs.append(folded)
+        return DrawingPart("; ".join(notes), title, outer, hidden=hidden)
 
     def _list_hidden(self, box: GraphNode, shown: Collection[str]) -> list[str]:
         """Returns the kernels of a box that are not drawn."""

@@ -10,8 +10,8 @@ from vmapdbg.bisect.outcome import NamedOutcome
 from vmapdbg.bisect.search import FoundSets, Search
 from vmapdbg.install.patches import spell_patches
 from vmapdbg.model.wording import format_known, format_plural, join_first
-from vmapdbg.page.documents import Decided, DecisionsDocument, DecisionTrial, History
-from vmapdbg.page.format import format_shape
+from vmapdbg.page.documents import CommitTrial, Decided, DecisionsDocument, DecisionTrial, History
+from vmapdbg.page.format import format_bytes, format_count, format_seconds, format_shape
 from vmapdbg.page.text.layout import Page, Piece
 from vmapdbg.page.text.run import print_diff
 
@@ -80,15 +80,19 @@ def print_history(history: History, console: Console) -> None:
     page = Page(console)
     runs = f"{format_plural(len(history.tried), 'run')} of {format_plural(history.commits + 1, 'commit')}"
     outcomes = [(outcome.name, outcome.summary, "") for outcome in history.outcomes]
-    _add_head(page, history.snippet, f"{runs}, by {history.by}", outcomes)
+    head = f"{runs}, by {history.by}"
+    if history.floor is not None:
+        noise = _format_number(history, history.floor)
+        head = f"{len(history.tried)} of {history.commits + 1} commits, by {history.by}, BEAM held at 0, noise {noise}"
+    _add_head(page, history.snippet, head, outcomes)
     page.add()
     page.add(("tried, the oldest first", "dim"))
-    _add_runs(page, [(trial.outcome or "-", trial.commit, "") for trial in history.tried])
+    _add_runs(page, [(trial.outcome or "-", trial.commit, _note_number(history, trial)) for trial in history.tried])
     if any(trial.outcome is None for trial in history.tried):
         page.add(("- could not be run", "dim"), indent=2)
     page.add()
     if not history.suspects:
-        page.add(("no commit changed the outcome", "bold"))
+        page.add((_explain_nobody(history), "bold"))
     elif len(history.suspects) == 1:
         page.add("the first commit with another outcome: ", (history.suspects[0], "bold green"))
     else:
@@ -98,6 +102,28 @@ def print_history(history: History, console: Console) -> None:
     page.print()
     if history.changes is not None:
         print_diff(history.changes, console)
+
+
+def _format_number(history: History, number: float) -> str:
+    if history.by == "time":
+        return format_seconds(number)
+    return format_count(int(number)) if history.by == "ops" else format_bytes(int(number))
+
+
+def _note_number(history: History, trial: CommitTrial) -> str:
+    return "" if trial.number is None else f"  {_format_number(history, trial.number)}"
+
+
+def _explain_nobody(history: History) -> str:
+    good, bad = history.tried[0].number, history.tried[-1].number
+    if history.floor is None or good is None or bad is None:
+        return "no commit changed the outcome"
+    if good == bad:
+        return f"no commit: {_format_number(history, good)} at both ends"
+    ends = f"{_format_number(history, good)} at the first, {_format_number(history, bad)} at the last"
+    if abs(good - bad) <= history.floor:
+        return f"no commit: within noise ({ends})"
+    return f"no single commit: each step is within noise ({ends})"
 
 
 # *** decisions

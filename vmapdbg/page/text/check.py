@@ -13,8 +13,15 @@ from vmapdbg.model.capture import Capture, Node
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page import check_sentences as say
+from vmapdbg.page.claims import CHECKED, claim, claim_right, say_left
 from vmapdbg.page.format import Places, format_shape
-from vmapdbg.page.sentences import describe_crash, describe_error, describe_expected, describe_left_out
+from vmapdbg.page.sentences import (
+    describe_crash,
+    describe_error,
+    describe_expected,
+    describe_left_out,
+    describe_unwritten,
+)
 from vmapdbg.page.text.layout import ALERT, Page, Piece
 
 _MOST_TESTS = 3
@@ -22,6 +29,8 @@ _MOST_REASONS = 12
 _FINDINGS = {
     findings.OVERWRITTEN: "overwritten input",
     findings.LIVE_CHANGED: "overwritten tensor",
+    findings.NEVER_WRITTEN: "read but never written",
+    findings.LOST_WRITE: "lost write",
     findings.NOT_CHOSEN: "written outside of the index",
     findings.STALE_READ: "read at the wrong time",
 }
@@ -37,30 +46,28 @@ def print_check(capture: Capture, report: CheckReport, console: Console) -> None
     _print_verdict(page, capture, report)
     _print_graph_error(page, capture)
     for check in report.schedules:
-        if check.wrong or check.unchecked or check.failed or check.lost or check.cut:
+        is_left = any(left.count for left in check.left)
+        if check.wrong or is_left or check.failed or check.lost or check.cut or check.unwritten:
             page.add()
             _print_schedule(page, capture, check)
     page.print()
 
 
 def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
+    account = report.settle(capture)
     outputs = [output for check in report.schedules for output in check.outputs]
     wrong = sum(output.comparison.status == "wrong" for output in outputs)
     failed = sum(check.failed is not None for check in report.schedules)
     lost = sum(len(check.lost) for check in report.schedules)
+    verdict = claim(CHECKED, account)
     if wrong:
         verdict = (f"{wrong} of {format_plural(len(outputs), 'output')} wrong", ALERT)
-    elif not outputs:
-        verdict = ("nothing was compared", "bold yellow")
-    else:
-        so_far = " so far" if report.left else ""
-        verdict = (f"{format_plural(len(outputs), 'output')}, all right{so_far}", "bold green")
     head: list[Piece] = [(capture.snippet, "bold"), "  ", verdict]
     if lost:
         head.append((f", {format_plural(lost, 'write')} lost", ALERT))
     if failed:
         head.append((f", {format_plural(failed, 'schedule')} failed", ALERT))
-    page.add(*head)
+    page.add(*head, (say_left(CHECKED, account.left), "yellow"))
     if report.left:
         total = format_plural(len(report.schedules) + report.left, "schedule")
         page.add((f"stopped: {report.left} of {total} not compared", "yellow"), indent=2)
@@ -94,6 +101,8 @@ def _print_schedule(page: Page, capture: Capture, check: ScheduleCheck) -> None:
             page.add(say.STOCK_RUNS, indent=2)
     for left in (*check.lost, *check.cut):
         page.add((describe_left_out(left), ALERT), page.place(left.line), indent=2)
+    for read in check.unwritten:
+        page.add((describe_unwritten(read), ALERT), indent=2)
     for output in check.wrong:
         _print_output(page, capture, check, output)
     # the buffers between the kernels of a replay are not kept
@@ -240,15 +249,14 @@ def _print_counts(page: Page, document: findings.ProgramCheck) -> None:
     compared = f"{document.compared:,} of {format_plural(document.schedules, 'schedule')} compared"
     if document.replays:
         compared += f", {document.replays_compared:,} of {format_plural(document.replays, 'replay')}"
-    values = format_plural(document.values, "value")
-    verdict = (f"{values}, all right", "bold green")
+    values, is_whole = format_plural(document.values, "value"), document.compared == document.schedules
+    is_balanced = is_whole and document.replays_compared == document.replays and not document.unchecked
+    verdict = claim_right(document.values, is_balanced)
     found = (*document.findings, *document.endless)
     if found:
         tests = {test for finding in found for test in finding.tests}
         count = f"{format_plural(len(found), 'finding')} in {format_plural(len(tests), 'test')}"
         verdict = (f"{count} ({values})", ALERT)
-    elif not document.values:
-        verdict = ("nothing was compared", "bold yellow")
     page.add("vmapdbg check: ", verdict, f"; {compared}")
     reasons = list(document.unchecked.items())
     for reason, count in reasons[:_MOST_REASONS]:

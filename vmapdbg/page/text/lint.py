@@ -14,9 +14,11 @@ from vmapdbg import __version__
 from vmapdbg.lint import RULES
 from vmapdbg.lint.ignores import find_line
 from vmapdbg.lint.rule import Rule
+from vmapdbg.model.account import Account, Left
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import count_kernels, index_of
 from vmapdbg.model.wording import format_known, format_plural, split_place
+from vmapdbg.page.claims import LINTED, account_of_shown, claim_clean, say_left
 from vmapdbg.page.format import Places
 from vmapdbg.page.text.layout import ALERT, Page, escape_unsafe
 
@@ -61,7 +63,8 @@ def print_explanation(code: str, title: str, severity: str, explanation: str, co
 
 def _print_headline(page: Page, capture: Capture, ignored: int) -> None:
     kernels = count_kernels(capture.schedules)
-    found, about = _count_findings(len(capture.findings)), f" in {format_plural(kernels, 'kernel')}"
+    account = account_of_shown(capture)
+    found, about = _count_findings(len(capture.findings), account), f" in {format_plural(kernels, 'kernel')}"
     if not kernels and not capture.findings:
         found, about = ("no kernels to check", ALERT), ": the snippet created no schedule"
         if capture.schedules:
@@ -71,13 +74,13 @@ def _print_headline(page: Page, capture: Capture, ignored: int) -> None:
         about += f", patches off: {off}"
     if ignored:
         about += f", {ignored} ignored by comments"
-    page.add((capture.snippet, "bold"), "  ", found, about)
+    page.add((capture.snippet, "bold"), "  ", found, about, (say_left(LINTED, account.left), "yellow"))
 
 
-def _count_findings(count: int) -> tuple[str, str]:
+def _count_findings(count: int, account: Account) -> tuple[str, str]:
     """Returns the number of findings, and its style."""
     if not count:
-        return "no finding", "bold green"
+        return claim_clean(account)
     return format_plural(count, "finding"), ALERT
 
 
@@ -139,7 +142,10 @@ def print_run(document: RunDocument, console: Console) -> None:
         counts += f", {document.ignored} ignored by comments"
     if document.undecided:
         counts += f" ({document.undecided:,} kernels have an address that is unknown)"
-    page.add("vmapdbg lint: ", _count_findings(len(document.findings)), counts)
+    left = [Left("schedules", count, reason) for reason, count in document.failed.items()]
+    left.append(Left("kernels", document.undecided, "an address is unknown"))
+    account = Account({"kernels": document.kernels}, left=tuple(one for one in left if one.count))
+    page.add("vmapdbg lint: ", _count_findings(len(document.findings), account), counts)
     page.print()
 
 

@@ -13,7 +13,7 @@ from vmapdbg.model.schedule_index import group_equal
 from vmapdbg.model.wording import count_shown, format_known, format_plural, inflect, join_first
 from vmapdbg.page.format import format_ids, format_shape, join_change
 from vmapdbg.page.sentences import say_realized
-from vmapdbg.page.text.layout import AFTER, BEFORE, NOTE, Cell, Piece, Row
+from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, NOTE, Cell, Piece, Row
 from vmapdbg.page.text.view import VMAP, ScheduleView
 
 # A graph with at most this many nodes (noise not counted) is shown whole.
@@ -277,7 +277,7 @@ def print_vmap_map(view: ScheduleView) -> None:
         view.page.head("vmap_map", f"{title} changed; * ambient range")
         groups.sort(key=lambda group: -max(item.after for item in group))
     elif groups:
-        view.page.head("vmap_map", f"{title} with ambient ranges")
+        view.page.head("vmap_map", f"{title} with ambient ranges{_name_patch_off(view)}")
         groups.sort(key=lambda group: (len(group[0].ranges_after), group[0].ranges_after))
     elif not view.is_pair:
         view.page.head("vmap_map", "empty" + _explain_empty(view))
@@ -300,9 +300,33 @@ def print_vmap_map(view: ScheduleView) -> None:
         ]
         rows.append(Row(cells))
     view.page.table(rows)
+    if groups and not view.is_pair:
+        _print_lacking(view)
+
+
+def _print_lacking(view: ScheduleView) -> None:
+    """Names the ranges that the pass's own map lacks: it has fewer for a node than the node's value depends on."""
+    entries = {entry.node: set(entry.ranges) for entry in view.schedule.vmap_map}
+    lacking: dict[int, set[str]] = {}
+    for node in view.schedule.nodes:
+        lacking[node.id] = set(node.ambient) - entries.get(node.id, set())
+    names = ", ".join(sorted(set[str]().union(*lacking.values())))
+    if names:
+        ids = format_ids(number for number, ranges in lacking.items() if ranges)
+        view.page.add((f"!! it lacks {names}, on which nodes {ids} depend", ALERT), indent=2, hang=3)
 
 
 def _explain_empty(view: ScheduleView) -> str:
     if all(node.op != "VMAPIN" for node in view.schedule.nodes):
         return ": no VMAPIN in this graph"
-    return " although the graph has a VMAPIN"
+    if view.run.capture is not None and view.run.capture.mode == "observe":
+        return " although the graph has a VMAPIN: this tinygrad has a vmap_map of its own, with no node in it"
+    return " although the graph has a VMAPIN" + _name_patch_off(view)
+
+
+def _name_patch_off(view: ScheduleView) -> str:
+    """Says whether the patch is off with which buffers have ambient ranges."""
+    capture = view.run.capture
+    if capture is None or capture.patches.get("ambient-ranges", True):
+        return ""
+    return " (patch ambient-ranges is off)"

@@ -16,9 +16,11 @@ from vmapdbg.install.patches import Patch
 from vmapdbg.model.capture import Capture, SnippetError
 from vmapdbg.model.schedule_index import count_kernels, find_distinct, group_equal
 from vmapdbg.model.wording import format_known, format_plural, inflect, shorten_commit
+from vmapdbg.page.claims import CHECKED as DIFFED
+from vmapdbg.page.claims import SHOWN, account_of_shown, claim_same, claim_values, say_idle, say_left, say_shown
 from vmapdbg.page.format import Places, format_ids, label_patches
 from vmapdbg.page.sections import SECTIONS
-from vmapdbg.page.sentences import describe_crash
+from vmapdbg.page.sentences import describe_crash, describe_left
 from vmapdbg.page.text import view as views
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Page, Piece, Row
 from vmapdbg.page.text.overview import add_overview
@@ -139,10 +141,12 @@ def _print_brief(run: views.RunView, items: Sequence[tuple[ScheduleDiff, str]]) 
 
 def _print_header(capture: Capture, page: Page) -> None:
     kernels = count_kernels(capture.schedules)
-    summary = f"{format_plural(len(capture.schedules), 'schedule')}, {format_plural(kernels, 'kernel')}"
+    summary = f"{say_shown(capture)}{format_plural(len(capture.schedules), 'schedule')}"
+    summary += f", {format_plural(kernels, 'kernel')}"
     if capture.findings:
         summary += f", {format_plural(len(capture.findings), 'finding')}"
-    page.add((capture.snippet, "bold"), f"  {summary}", hang=12)
+    left = say_left(SHOWN, account_of_shown(capture).left)
+    page.add((capture.snippet, "bold"), f"  {summary}", (left, "yellow"), hang=12)
     for label, fact in _list_facts(capture, page.places):
         page.add((f"{label:<12}", "dim"), fact, hang=12)
     why = "the snippet computed no tensor"
@@ -167,8 +171,6 @@ def _list_facts(capture: Capture, places: Places) -> Iterator[tuple[str, Piece]]
         names = dict.fromkeys(filter(None, (versions.tinygrad, versions.tree, versions.commit)))
         where = format_known("  {}", ", ".join([*names][1:]))
         yield "tinygrad", f"{versions.tinygrad}, observed (nothing replaced){where}"
-        for sentence in capture.missing:
-            yield "missing", (sentence, "bold yellow")
     else:
         states = {True: list[str](), False: list[str]()}
         for name, state in capture.patches.items():
@@ -176,6 +178,8 @@ def _list_facts(capture: Capture, places: Places) -> Iterator[tuple[str, Piece]]
         yield "patches on", ", ".join(states[True]) or "none"
         if states[False]:
             yield "patches off", (", ".join(states[False]), "bold yellow")
+    for sentence in capture.missing:
+        yield "missing", (sentence, "bold yellow")
     for short, path in places.full.items():
         if path != capture.snippet and not path.endswith("/" + capture.snippet):
             yield "file", f"{short} is {path}"
@@ -193,7 +197,7 @@ def _list_repeated(capture: Capture) -> dict[int, str]:
         if schedule.copies and not schedule.kernels:
             brief[number] = "only copies"
         elif not schedule.kernels:
-            brief[number] = "nothing to run"
+            brief[number] = say_idle(capture)
         elif number in first and not schedule.not_in_key and number not in found:
             brief[number] = f"the kernels of schedule {first[number]} again"
     return brief
@@ -263,6 +267,8 @@ def _list_brief(diff: CaptureDiff, *, show_all: bool) -> list[tuple[ScheduleDiff
         reason = ""
         if show_all:
             pass
+        elif schedule.not_deterministic:
+            reason = "not deterministic: two runs of before make other schedules"
         elif schedule.is_empty:
             reason = "unchanged"
         elif not schedule.is_pair:
@@ -307,14 +313,20 @@ def _format_verdict(page: Page, diff: CaptureDiff) -> Text:
     else:
         parts = _describe_counts(page, diff) + views.describe_totals(page, before.totals, after.totals)
     if diff.values != "unknown":
-        parts.append(page.text(f"values {diff.values}", views.STATUS_STYLES.get(diff.values, "")))
-    if diff.printed is not None and not diff.printed.equal:
+        said = claim_values(diff.values, diff.account)
+        parts.append(page.text(said, views.STATUS_STYLES.get(diff.values, "")))
+    moved = sum(item.not_deterministic for item in diff.schedules)
+    if moved:
+        parts.append(page.text(f"{format_plural(moved, 'schedule')} not deterministic", ALERT))
+    if diff.printed is not None and not diff.printed.equal and not diff.printed.left:
         parts.append(page.text("printed differently", ALERT))
     verdict = Text(", ").join(parts)
+    left = [replace(one, reason=describe_left(one.reason)) for one in (diff.account.left if diff.account else ())]
+    rest = page.text(say_left(DIFFED, left), "yellow")
     if diff.is_empty:
-        return page.join(("no change", "bold green"), ": ", verdict)
+        return page.join(claim_same(diff.account), ": ", verdict, rest)
     verdict.stylize_before("bold")
-    return verdict
+    return page.join(verdict, rest)
 
 
 def _describe_end(side: Side) -> str:
@@ -336,7 +348,7 @@ def _describe_counts(page: Page, diff: CaptureDiff) -> list[Text]:
     """Returns the counts for two runs with the same number of kernels."""
     if diff.before.totals.kernels != diff.after.totals.kernels:
         return []
-    kernels = [item for schedule in diff.schedules for item in schedule.kernels]
+    kernels = [item for one in diff.schedules if not one.not_deterministic for item in one.kernels]
     # a kernel of one side is not a changed kernel of the other
     changed = sum(item.status not in ("unchanged", "only-before") for item in kernels)
     every = format_plural(diff.after.totals.kernels, "kernel")
@@ -412,6 +424,9 @@ def _print_printed(page: Page, diff: CaptureDiff) -> None:
         return
     if printed.equal:
         page.head("Printed", "the same")
+        return
+    if printed.left:
+        page.head("Printed", "not deterministic: two runs of before print other lines")
         return
     page.head("Printed", f"the first difference is in line {printed.line}")
     for sign, style, line in (("-", BEFORE, printed.before), ("+", AFTER, printed.after)):

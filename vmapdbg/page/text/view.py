@@ -16,7 +16,7 @@ from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page import format as formats
 from vmapdbg.page.sections import SECTIONS, load_section
-from vmapdbg.page.sentences import Names
+from vmapdbg.page.sentences import Names, describe_left
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, CHANGED, Page, Piece
 from vmapdbg.page.view import Findings
 
@@ -52,7 +52,7 @@ class RunView:
         diff: CaptureDiff | None = None,
         copies_source: bool = False,
     ) -> None:
-        self.page, self.diff = page, diff
+        self.page, self.capture, self.diff = page, capture, diff
         self.wholes: dict[tuple[int | None, int | None], ScheduleDiff] = {}
         if diff is not None:
             self.wholes = {(pair.before, pair.after): pair for pair in diff.schedules}
@@ -292,7 +292,7 @@ def _print_same(view: ScheduleView) -> None:
 
 def _print_values(view: ScheduleView) -> None:
     page, outputs = view.page, view.pair.outputs
-    shown = [item for item in outputs if page.show_all or item.status in ("different", "close")]
+    shown = [item for item in outputs if page.show_all or item.status in ("different", "close") or is_told(item)]
     if not shown:
         return
     statuses = [item.status for item in outputs]
@@ -302,15 +302,20 @@ def _print_values(view: ScheduleView) -> None:
         page.add(format_output(page, item), indent=2, hang=4)
 
 
+def is_told(item: ValueDiff) -> bool:
+    """Whether it must be said why a value is not compared: not for all values of a file without any."""
+    return item.left not in ("", "not-read")
+
+
 def format_output(page: Page, item: ValueDiff) -> Text:
     """Returns how an output differs: `output 0 (4,) float: different at [0]: 1 -> 2; ...`."""
-    if item.dtype_before is None or item.dtype_after is None:
-        return page.text(f"output {item.number}: not compared (it exists on one side only)")
+    if item.left:
+        return page.text(f"output {item.number}: not compared ({describe_left(item.left)})")
     style = STATUS_STYLES.get(item.status, "")
     shape = page.change(
         formats.format_shape(item.shape_before) or "none", formats.format_shape(item.shape_after) or "none"
     )
-    dtype = page.change(item.dtype_before, item.dtype_after)
+    dtype = page.change(item.dtype_before or "none", item.dtype_after or "none")
     difference = _describe_difference(page, item)
     return page.join(f"output {item.number} ", shape, " ", dtype, ": ", (item.status, style), *difference)
 

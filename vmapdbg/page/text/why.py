@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from vmapdbg.check.result import Difference, OutputPath, PassKind, PassValue, SchedulePath, ValueReport, WrongRewrite
+from vmapdbg.model.account import Account
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural
+from vmapdbg.page.claims import FOLLOWED, claim, say_left
 from vmapdbg.page.format import Places, format_shape
 from vmapdbg.page.text.layout import ALERT, NOTE, Cell, Page, Piece, Row
 from vmapdbg.page.why import Explanation
@@ -21,9 +23,7 @@ _AFTERWARDS: dict[PassKind, str] = {
     "order": "each kernel is right, but their order is wrong: a kernel reads memory too early or too late",
     "run": "the scheduler makes it right: code generation, the compiler, or memory that buffers share makes it wrong",
 }
-_NOT_KNOWN = (
-    "it is right after every pass that could be evaluated; a later step makes it wrong, and it is unknown which"
-)
+_NOT_KNOWN = "no pass that could be evaluated changes it; a later step makes it wrong, and it is unknown which"
 _VALUES = {"right": ("right", "green"), "wrong": ("wrong", ALERT), "unknown": ("-", "yellow")}
 _STEPS = {
     "rule": "the first rewrite that changes it",
@@ -55,10 +55,10 @@ def print_explanations(explanations: Sequence[Explanation], console: Console) ->
 # *** values
 
 
-def print_value_paths(capture: Capture, report: ValueReport, console: Console) -> None:
+def print_value_paths(capture: Capture, report: ValueReport, account: Account, console: Console) -> None:
     """Prints the verdict, then each schedule; one in which all is right is a line."""
     page = Page(console, Places.of(capture))
-    _print_verdict(page, capture, report)
+    _print_verdict(page, capture, report, account)
     for path in report.schedules:
         _print_schedule(page, index_of(capture.schedules[path.schedule]), path)
     if report.stopped:
@@ -66,18 +66,13 @@ def print_value_paths(capture: Capture, report: ValueReport, console: Console) -
     page.print()
 
 
-def _print_verdict(page: Page, capture: Capture, report: ValueReport) -> None:
+def _print_verdict(page: Page, capture: Capture, report: ValueReport, account: Account) -> None:
     outputs = [output for path in report.schedules for output in path.outputs]
-    count = format_plural(len(outputs), "output")
     wrong = sum(output.first_wrong is not None for output in outputs)
-    verdict = (f"{count}, right after every pass", "bold green")
+    verdict = claim(FOLLOWED, account)
     if wrong:
-        verdict = (f"{wrong} of {count} wrong", ALERT)
-    elif not outputs:
-        verdict = ("no output was followed", "bold yellow")
-    elif any(one.status == "unknown" for output in outputs for one in output.passes):
-        verdict = (f"{count}, none found wrong", "bold green")
-    page.add((capture.snippet, "bold"), "  ", verdict)
+        verdict = (f"{wrong} of {format_plural(len(outputs), 'output')} wrong", ALERT)
+    page.add((capture.snippet, "bold"), "  ", verdict, (say_left(FOLLOWED, account.left), "yellow"))
     if not outputs:
         for missing in capture.missing:
             page.add(("not observed: ", "yellow"), missing, indent=2)

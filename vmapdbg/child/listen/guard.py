@@ -1,0 +1,158 @@
+"""The one guard around our functions that tinygrad calls. If ours fails, tinygrad's function runs as it does
+without us, and one line names the part that could not be observed: the program must not fail because it is observed."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from vmapdbg.install.overlay import OverlayError, load_patching
+
+# the lines of the recorder that listens now
+_missing: list[str] = []
+
+
+def report_to(missing: list[str]) -> None:
+    """Adds the lines about parts that fail to this list from here on."""
+    global _missing
+    _missing = missing
+
+
+def leave_out(part: str, error: Exception) -> str:
+    """Notes once that a part could not be observed, and returns the line."""
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    place = where and f" at {os.path.basename(where.tb_frame.f_code.co_filename)}:{where.tb_lineno}"
+    line = f"{part} could not be observed on this tinygrad: {type(error).__name__}: {str(error)[:200]}{place or ''}"
+    if line not in _missing:
+        _missing.append(line)
+    return line
+
+
+class _Stock:
+    """tinygrad's function in one call of ours: keeps whether it was called, and its result or error."""
+
+    def __init__(self, stock: Callable[..., Any]):
+        self.stock = stock
+        self.is_called = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.is_called, self.error = True, None
+        try:
+            self.result = self.stock(*args, **kwargs)
+        except BaseException as error:
+            self.error = error
+            raise
+        return self.result
+
+
+def guard(part: str, around: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `around`, which gets tinygrad's function and its arguments, so that it never raises an error of ours."""
+
+    def guarded(stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        run = _Stock(stock)
+        try:
+            return around(run, *args, **kwargs)
+        except Exception as error:
+            if error is run.error or isinstance(error, OverlayError):
+                run.error = None  # else the frames would keep the program's tensors
+                raise
+            leave_out(part, error)
+        if not run.is_called:
+            return stock(*args, **kwargs)
+        if run.error is not None:
+            try:
+                raise run.error
+            finally:
+                run.error = None
+        return run.result
+
+    return guarded
+
+
+def reports(part: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes a method that gets a report of tinygrad's return None for any error of its own."""
+
+    def decorate(report: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(report)
+        def taken(recorder: Any, *args: Any) -> Any:
+            try:
+                return report(recorder, *args)
+            except Exception as error:
+                leave_out(part, error)
+                return None
+
+        return taken
+
+    return decorate
+
+
+@contextmanager
+def leaving_out(part: str) -> Iterator[None]:
+    """Leaves out a part if its block fails."""
+    try:
+        yield
+    except OverlayError:
+        raise
+    except Exception as error:
+        leave_out(part, error)
+
+
+def put_around(owner: Any, name: str, around: Callable[..., Any], part: str = "") -> None:
+    """Replaces a function of a module or a method of a class by `around`, which gets it and its arguments. Raises
+    UnknownShape if there is none."""
+    load_patching().check(name in vars(owner), owner, name, "a function", "nothing")
+    stock = vars(owner)[name]
+    guarded = guard(part or name, around)
+
+    @functools.wraps(stock)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        return guarded(stock, *args, **kwargs)
+
+    setattr(owner, name, watched)
+
+
+def put_after(owner: Any, name: str, report: Callable[..., object], part: str = "") -> None:
+    """Calls `report` after each call of a function or method, with its result and its arguments."""
+
+    def around(stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        result = stock(*args, **kwargs)
+        report(result, *args)
+        return result
+
+    put_around(owner, name, around, part)
+
+
+def watching(part: str) -> Any:
+    """Returns the `Changes` of an observer: what it wraps is guarded."""
+    changes = load_patching().Changes(part)
+    wrap = changes.wrap
+
+    def wrap_guarded(owner: Any, name: str, around: Callable[..., Any], *parameters: str) -> None:
+        wrap(owner, name, guard(part, around), *parameters)
+
+    changes.wrap = wrap_guarded
+    return changes
+
+
+class Watched:
+    """A PatternMatcher or a program of tinygrad. For the `rewrite` of a matcher and for a run of a program, `around` is
+    called with the stock function and the arguments."""
+
+    def __init__(self, stock: Any, around: Callable[..., Any], part: str):
+        self._stock, self._around = stock, guard(part, around)
+
+    def rewrite(self, *arguments: Any, **options: Any) -> Any:
+        return self._around(self._stock.rewrite, *arguments, **options)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self._around(self._stock, *arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stock, name)
