@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from vmapdbg.check.result import ExpectedOutput, OutputCheck, ScheduleCheck
+from vmapdbg.check.result import ExpectedOutput, OutputCheck, ScheduleCheck, UnwrittenRead
+from vmapdbg.model.account import Left
 from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.crash import Crash
 
@@ -18,7 +19,7 @@ FAILS = "VD202"
 CRASHES, ENDLESS = "VD204", "VD205"
 LOST_WRITE, CUT_GRADIENT = "VD206", "VD207"
 OVERWRITTEN, STALE_READ, LIVE_CHANGED = "VD208", "VD209", "VD210"
-NOT_CHOSEN = "VD211"
+NOT_CHOSEN, NEVER_WRITTEN = "VD211", "VD212"
 
 CHANGED = {"input": OVERWRITTEN, "live": LIVE_CHANGED, "unchosen": NOT_CHOSEN}
 
@@ -38,6 +39,8 @@ def name_wrong(check: ScheduleCheck, output: OutputCheck) -> str:
         return CHANGED[output.of]
     if output.overwritten:
         return OVERWRITTEN
+    if output.is_written is False and check.replay is not None:
+        return LOST_WRITE
     buffer = check.first_wrong_buffer
     if output.stale is not None or (buffer is not None and buffer.stale):
         return STALE_READ
@@ -78,9 +81,9 @@ class CheckedSchedule:
 class ProgramFinding:
     """A fault of a program with its user's line: in which tests, and how often; `message` is the sentence about it.
 
-    For a wrong value, `output` is the first case, and `replay` the number of a replay by TinyJit, from 1. For a rewrite
-    of tinygrad without end that was stopped, `crash` has the nodes and the rules, and `expected` what should have been
-    computed, if known.
+    For a wrong value, `output` is the first case, and `replay` the number of a replay by TinyJit, from 1; `unwritten`
+    is a buffer that was read and never written. For a rewrite of tinygrad without end that was stopped, `crash` has the
+    nodes and the rules, and `expected` what should have been computed, if known.
     """
 
     code: str
@@ -89,6 +92,7 @@ class ProgramFinding:
     times: int
     output: OutputCheck | None = None
     replay: int | None = None
+    unwritten: UnwrittenRead | None = None
     message: str = ""
     crash: Crash | None = None
     expected: tuple[ExpectedOutput, ...] = ()
@@ -129,15 +133,20 @@ def sum_up(checks: Iterable[CheckedSchedule]) -> ProgramCheck:
     for one in checks:
         check = one.check
         name = "schedules" if check.replay is None else "replays"
-        counts[name] += check.schedule >= 0
+        # a schedule that TinyJit captures is compared as a replay
+        is_later = not (check.asked or check.left or check.failed or check.crash or one.compared)
+        counts[name] += check.schedule >= 0 and not is_later
         counts[f"{name} compared"] += one.compared > 0
         counts["values"] += one.compared
-        for reason in check.unchecked:
-            unchecked.update(count_reason(reason))
+        for left in check.left:
+            unchecked[_name_reason(left)] += max(left.count, 1)
         for output in check.wrong:
             code = name_wrong(check, output)
             same = check.line, code, output.of, output.number, output.shape, output.dtype, check.replay is None
             _add(wrong, same, ProgramFinding(code, check.line, (one.test,), 1, output, check.replay))
+        for read in check.unwritten:
+            new = ProgramFinding(NEVER_WRITTEN, check.line, (one.test,), 1, unwritten=read)
+            _add(wrong, (check.line, NEVER_WRITTEN, read), new)
         if check.crash is not None:
             # its progress, and the number of the schedule, are chance
             same = check.line, replace(check.crash, done=None, schedule=None)
@@ -167,10 +176,10 @@ def _add(known: dict[object, ProgramFinding], same: object, new: ProgramFinding)
         known[same] = replace(first, tests=tests, times=first.times + 1)
 
 
-def count_reason(reason: str) -> dict[str, int]:
-    """Maps a reason, without the numbers of a single case, to how often it applies: `3 replays ...` applies 3 times."""
-    counted = re.match(r"([\d,]+) (?:of [\d,]+ )?(replay|element)s?( .*)", reason)
-    if counted is not None:
-        return {f"{counted[2]}s{counted[3]}": int(counted[1].replace(",", ""))}
-    plain = re.sub(r"^(?:output|buffer) \d+(?: that it writes)?:? ", "", reason)
-    return {re.sub(r"\d[\d,]*", "N", plain)[:_MOST_LETTERS]: 1}
+def _name_reason(left: Left) -> str:
+    """Returns a reason without the numbers of a single case: `replays of it by TinyJit: ...`."""
+    sentence = left.reason
+    if left.what in ("replays", "elements"):
+        # not `1 replay`
+        sentence = replace(left, count=2, number=None).sentence[2:]
+    return re.sub(r"\d[\d,]*", "N", sentence)[:_MOST_LETTERS]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Literal
 
+from vmapdbg.model.account import UNKNOWN, Account, Counted, Left, add_accounts, settle
+from vmapdbg.model.capture import Capture
 from vmapdbg.model.crash import Crash
 from vmapdbg.model.vocabulary import ComparisonStatus
 from vmapdbg.values.tolerance import Tolerance
@@ -15,6 +18,8 @@ PatternRule = Literal[
 
 CheckedKind = Literal["output", "assigned", "input", "live", "unchosen"]
 
+OrderKind = Literal["stale reader", "early reader"]
+
 Filling = Literal["zero", "nan"]
 
 Maker = Literal["scheduler", "lowering", "codegen", "compiler", "not-told"]
@@ -22,6 +27,8 @@ PassStatus = Literal["right", "wrong", "unknown"]
 PassKind = Literal["rewrite", "order", "run"]
 FollowedKind = Literal["output", "buffer"]
 RewriteKind = Literal["rule", "node", "ranges", "write", "overwrites"]
+_ELSEWHERE = {"calls", "schedules", "launches"}
+"""Counts of what is compared as outputs, buffers and replays."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +85,15 @@ class Comparison:
 @dataclass(frozen=True)
 class StaleValue:
     """A wrong value that is exactly the result of reading a buffer of the snippet at the wrong time: after the write to
-    it (`is_late`), or before. `buffer` is the number of the assigned buffer, None for a sharded buffer."""
+    it (`is_late`), or before. `buffer` is the number of the assigned buffer, None for a sharded buffer.
+
+    `kind`: `stale reader`, a tensor that the snippet made before a write, and that is computed after it; `early
+    reader`, which is computed before an earlier write of the program. `lines` are the lines of the writes."""
 
     buffer: int | None
     is_late: bool
+    kind: OrderKind | None = None
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,12 +177,14 @@ class KernelFault:
     - `reason`: why `made_by` is unknown; how the linear program is wrong if it gives no values; or, for `compiler`, why
       the kernel as scheduled could not be run.
     - `stale`: the arguments that it read at a wrong time, if that alone explains the fault.
+    - `is_promoted`: C's integer promotion alone explains the fault: C computes integers smaller than an int as int.
     """
 
     made_by: Maker
     reason: str | None = None
     is_same: bool | None = None
     stale: tuple[StaleRead, ...] = ()
+    is_promoted: bool = False
 
 
 @dataclass(frozen=True)
@@ -227,6 +241,16 @@ class CutGradient:
 
 
 @dataclass(frozen=True)
+class UnwrittenRead:
+    """A buffer of `size` elements of `dtype` that a schedule reads and that no kernel wrote: TinyJit captured the
+    schedule at `line`, which makes it, and its replays write to other memory."""
+
+    line: str | None
+    size: int
+    dtype: str
+
+
+@dataclass(frozen=True)
 class ExpectedOutput:
     """What an output of a failed schedule should hold, by numpy: `first` are its first elements."""
 
@@ -240,15 +264,17 @@ class ExpectedOutput:
 class ScheduleCheck:
     """One schedule.
 
-    - `unchecked`: why something was not compared.
+    - `asked` counts what there was to compare; `left` says why something was not compared, `unchecked` as sentences.
     - `buffers`: if an output is wrong, the buffers between the kernels up to the first wrong buffer.
     - `failed`: the error of a schedule that raised; `failed_kernel` and `failed_node` are the number of the compute
       kernel that raised while it was compiled or ran, and the node that it writes; `crash` is the place in tinygrad;
       `expected` is what the outputs should hold.
       `stock_runs`: whether stock tinygrad computes the graph, None if it was not tried.
     - `evaluations`: how many graphs the reference computed.
-    - `replay`: the number of a replay by TinyJit, from 1: the kernels ran again with other inputs.
+    - `replay`: the number of a replay by TinyJit, from 1: the kernels ran again with other inputs. 0: the captured call
+      itself, which runs as a replay from 0.13 on.
     - `lost`: writes to buffers that it reads, which no schedule has. `cut`: gradients that were asked for before it.
+    - `unwritten`: buffers that it reads and that no kernel wrote.
     - `is_sharded`: its values are on several devices at once.
     """
 
@@ -267,11 +293,26 @@ class ScheduleCheck:
     expected: tuple[ExpectedOutput, ...] = ()
     lost: tuple[LostWrite, ...] = ()
     cut: tuple[CutGradient, ...] = ()
+    unwritten: tuple[UnwrittenRead, ...] = ()
     is_sharded: bool = False
+    asked: dict[Counted, int] = field(default_factory=dict[str, int])
+    left: tuple[Left, ...] = ()
 
     @property
     def wrong(self) -> tuple[OutputCheck, ...]:
         return tuple(output for output in self.outputs if output.comparison.status == "wrong")
+
+    @property
+    def account(self) -> Account:
+        """What was compared of what there was to compare."""
+        compared: Counter[Counted] = Counter({"replays": int(self.replay is not None and bool(self.outputs))})
+        if self.replay is None:
+            for output in self.outputs:
+                if output.of == "output":
+                    compared["outputs"] += 1
+                elif output.of == "assigned":
+                    compared["buffers"] += 1
+        return settle(self.asked, compared, self.left, UNKNOWN if self.failed is None else "the schedule failed")
 
     @property
     def first_wrong_buffer(self) -> BufferCheck | None:
@@ -284,6 +325,18 @@ class CheckReport:
 
     schedules: tuple[ScheduleCheck, ...]
     left: int = 0
+
+    def settle(self, capture: Capture) -> Account:
+        """Returns what was compared of what happened in the run."""
+        counted = capture.account or Account()
+        compared = add_accounts(check.account for check in self.schedules)
+        seen = {what: count for what, count in counted.seen.items() if what not in _ELSEWHERE}
+        rest = UNKNOWN
+        if self.left:
+            rest = "the comparison was stopped"
+        elif capture.error is not None:
+            rest = "the program did not end well"
+        return settle(seen, compared.compared, (*compared.left, *counted.left), rest)
 
 
 # *** the value of an output after each pass of the scheduler: `why --value`
@@ -367,12 +420,24 @@ class OutputPath:
 
 @dataclass(frozen=True)
 class SchedulePath:
-    """One schedule. `reason` says why its outputs could not be followed."""
+    """One schedule. `reason` says why its outputs could not be followed; `asked` is how many there are."""
 
     schedule: int
     line: str | None
     outputs: tuple[OutputPath, ...] = ()
     reason: str | None = None
+    asked: int = 0
+
+    @property
+    def account(self) -> Account:
+        """What was followed of what the snippet asked for."""
+        left = [Left("outputs", self.asked, self.reason)] if self.reason is not None else []
+        for output in self.outputs:
+            if not output.passes:
+                left.append(Left("outputs", 1, output.reason or UNKNOWN))
+            left += [Left("passes", 1, one.reason or UNKNOWN) for one in output.passes if one.status == "unknown"]
+        followed = sum(output.of == "output" and bool(output.passes) for output in self.outputs)
+        return settle({"outputs": self.asked}, {"outputs": followed}, left)
 
 
 @dataclass(frozen=True)
@@ -381,6 +446,17 @@ class ValueReport:
 
     schedules: tuple[SchedulePath, ...]
     stopped: bool = False
+
+    def settle(self, counted: Account | None, is_part: bool) -> Account:
+        """Returns what was followed of the outputs that the run has (`counted`), or that a part of it was asked for."""
+        total = add_accounts(path.account for path in self.schedules)
+        if is_part or counted is None:
+            return total
+        names = ("outputs", "replays", "other schedules")
+        seen = {what: counted.seen[what] for what in names if what in counted.seen}
+        replays = Left("replays", seen.get("replays", 0), "no pass runs in a replay")
+        rest = "it was stopped" if self.stopped else UNKNOWN
+        return settle(seen, total.compared, (*total.left, *counted.left, replays), rest)
 
     @property
     def is_wrong(self) -> bool:

@@ -33,7 +33,8 @@ def make_buffer(device: str, size: int, dtype: Any, data: bytes) -> Any:
     memory: Any = u.buffer
     memory.allocate()
     if data:
-        memory.copyin(memoryview(bytearray(data)))
+        # 0.14 has no copyin
+        memory.allocator._copyin(memory._buf, memoryview(bytearray(data)))
     return u
 
 

@@ -22,11 +22,12 @@ from vmapdbg.child.failures.diagnose import read_nodes
 from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
 from vmapdbg.child.failures.snippet_end import Shadow, explain_exit, hold, report_error
 from vmapdbg.child.listen import hooks
+from vmapdbg.child.listen.guard import leaving_out
 from vmapdbg.child.listen.recorder import Recorder
-from vmapdbg.child.listen.records import find_passes
+from vmapdbg.child.listen.records import count_launches, find_passes
 from vmapdbg.child.listen.releases import is_computed, schedule_tensors
 from vmapdbg.child.listen.rendering import make_renderer
-from vmapdbg.child.listen.values_and_times import Stopwatch, note_values
+from vmapdbg.child.listen.values_and_times import Peak, Stopwatch, fix_seeds, hold_beam, note_values, seed_tensors
 from vmapdbg.child.live import build_capture
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Request, load_request
@@ -57,6 +58,7 @@ class Mode:
         if self.job.times:
             self.stopwatch = Stopwatch()
         self.shadow: Shadow | None = None
+        self.peak: Peak | None = None
 
     def prepare(self) -> None:
         """Sets the mode up, importing nothing of tinygrad: the snippet may set its environment. Raises OverlayError if
@@ -66,7 +68,11 @@ class Mode:
             overlay.install(format_patches(self.job.patches))
             # the patches of fusion decide by the limits of the target
             overlay.get_state().find_renderer = functools.partial(make_renderer, self.job.target)
-        hooks.start(self.recorder, self.tensor_ready)
+        if self.job.measured == "memory":
+            self.peak = Peak()
+        hooks.start(self.recorder, self.tensor_ready, records=self.peak is None)
+        if self.job.is_compared:
+            fix_seeds()
 
     def tensor_ready(self, module: types.ModuleType) -> None:
         """Hooks the rest in, once `tinygrad.tensor` is imported. A hook that does not fit an observed tinygrad is left
@@ -78,6 +84,13 @@ class Mode:
                 collector = (self.collector_kind or Collector)(Path(self.request.evidence), self.recorder)
                 collector.watch(module)
                 self.collector = collector
+        if self.job.is_compared:
+            seed_tensors(module)
+        if self.job.measured:
+            hold_beam()
+        if self.peak is not None:
+            with self.recorder.leaving_out("the peak of the memory"):
+                self.peak.watch()
         if self.job.values:
             with self.recorder.leaving_out("values of realized tensors"):
                 note_values(module, self.recorder)
@@ -100,12 +113,17 @@ class Mode:
             built = build_schedules(recorder.schedules, job.target, keeps_failed=True, is_brief=is_brief)
         patches = None if job.patches is None else job.patch_states
         capture = build_capture(job.snippet, job.target, patches, built, error, recorder.missing)
-        return replace(capture, versions=replace(capture.versions, tree=job.tree, commit=self.request.commit))
+        versions = replace(capture.versions, tree=job.tree, commit=self.request.commit)
+        # nothing of a schedule that was not built is shown
+        account = recorder.tally.settle([count_launches(s.passed) if built else 0 for s in recorder.schedules])
+        peak = self.peak and self.peak.bytes
+        return replace(capture, versions=versions, account=account, peak_bytes=peak)
 
     def close(self) -> None:
         """The snippet is done."""
         if self.collector is not None:
-            self.collector.close()
+            with leaving_out("evidence for check"):
+                self.collector.close()
         if self.shadow is not None:
             self.shadow.stop()
 
@@ -200,7 +218,7 @@ def run_snippet(request: Request, recorder: Recorder) -> model.SnippetError | No
         exec(code, main_module.__dict__)
         if "tinygrad" in sys.modules:
             realize = request.evidence is not None or job.times
-            schedule_lazy(list(main_module.__dict__.values()), realize)
+            schedule_lazy(list(main_module.__dict__.values()), realize, recorder.missing)
     except SystemExit as ended:
         return explain_exit(ended)
     except overlay.OverlayError as refused:
@@ -212,13 +230,21 @@ def run_snippet(request: Request, recorder: Recorder) -> model.SnippetError | No
     return None
 
 
-def schedule_lazy(values: Sequence[Any], realize: bool) -> None:
+def schedule_lazy(values: Sequence[Any], realize: bool, missing: list[str] | None = None) -> None:
     """Schedules the Tensors among some values, and in lists, tuples and dicts of them, except inputs of other Tensors
-    there. With `realize` it runs them, too."""
+    there. With `realize` it runs them, too. A Tensor that cannot be scheduled is a line in `missing`."""
     from tinygrad.tensor import Tensor
 
-    tensors = dict.fromkeys(list_tensors(values, Tensor))
-    lazy = [t for t in tensors if not is_computed(t) and not t.uop.ranges]
+    lazy = []
+    for t in dict.fromkeys(list_tensors(values, Tensor)):
+        try:
+            if t.uop._shape is not None and not is_computed(t) and not t.uop.ranges:
+                lazy.append(t)
+        except (ValueError, RuntimeError) as error:
+            # an earlier schedule replaced a part of its graph by a buffer of another shape
+            if missing is None:
+                raise
+            missing.append(f"a Tensor that was left lazy was not scheduled: {type(error).__name__}: {error}")
     inner = {u for t in lazy for u in t.uop.base.toposort() if u is not t.uop.base}
     ends = [t for t in lazy if t.uop.base not in inner]
     if ends and realize:

@@ -7,8 +7,9 @@ front of a value's own axes: a vmap scope, a loop, or the devices of a sharded t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 DEVICES = 1 << 62
@@ -117,6 +118,14 @@ class OpGraph:
                 stack += sources_of(slot)
         return sorted(found)
 
+    def take(self, slots: Iterable[int]) -> tuple[OpGraph, dict[int, int]]:
+        """Returns a graph of some nodes and all that they are computed from, and position here -> position there."""
+        places = {slot: place for place, slot in enumerate(self.reach(slots))}
+        nodes = [self.nodes[slot] for slot in places]
+        nodes = [replace(node, src=tuple(places[source] for source in node.src)) for node in nodes]
+        inputs = {places[slot]: names for slot, names in self.inputs.items() if slot in places}
+        return OpGraph(nodes, [], inputs, dict(self.ranges)), places
+
     def open_ranges(self) -> list[frozenset[int]]:
         """Returns for each node the step ranges that its value may depend on."""
         found: list[frozenset[int]] = []
@@ -189,7 +198,15 @@ def find_view(graph: OpGraph, slot: int) -> MemoryView:
     while graph.nodes[slot].op in _VIEWS and graph.nodes[slot].src:
         path.append(slot)
         slot = graph.nodes[slot].src[0]
-    return MemoryView(slot, tuple(reversed(path)))
+    path.reverse()
+    if graph.nodes[slot].op != "buffer":
+        # what is repeated or padded is no memory: a write is to memory that has all its elements
+        made = list(itertools.takewhile(lambda step: graph.nodes[step].op in MOVEMENT, path))
+        while made and graph.nodes[made[-1]].op not in {"expand", "pad"}:
+            made.pop()
+        if made:
+            slot, path = made[-1], path[len(made) :]
+    return MemoryView(slot, tuple(path))
 
 
 def is_whole(graph: OpGraph, view: MemoryView) -> bool:

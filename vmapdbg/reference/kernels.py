@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from vmapdbg.reference.arithmetic import carrier_of
+from vmapdbg.reference.arithmetic import Rounding, carrier_of
 from vmapdbg.reference.evaluate import Evaluator, clip_places, write_steps
 from vmapdbg.reference.graph import OpGraph, OpNode, ScheduledKernel, Unknown, ended_ranges
 from vmapdbg.reference.value import RangedArray, align, leave_scope
@@ -139,7 +139,9 @@ class LoopEvaluator(Evaluator):
 # *** a whole kernel
 
 
-def run_kernel(kernel: ScheduledKernel, contents: Mapping[int, Numbers]) -> dict[int, RangedArray]:
+def run_kernel(
+    kernel: ScheduledKernel, contents: Mapping[int, Numbers], rounding: Rounding | None = None
+) -> dict[int, RangedArray]:
     """Maps each argument that is written to what it holds afterwards; `contents` has the flat contents before.
 
     Raises Unknown with the reason if that cannot be computed.
@@ -152,7 +154,7 @@ def run_kernel(kernel: ScheduledKernel, contents: Mapping[int, Numbers]) -> dict
     asked = [slot for put in kernel.puts for slot in put.src[1:]]
     for part in parts:
         # a kernel has no inputs
-        evaluator = LoopEvaluator(kernel.graph, {}.__getitem__, given=given)
+        evaluator = LoopEvaluator(kernel.graph, {}.__getitem__, rounding, given)
         evaluator.part = part
         found = dict(zip(asked, evaluator.evaluate_all(asked), strict=True))
         for number, put in zip(after, kernel.puts, strict=True):

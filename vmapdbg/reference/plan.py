@@ -264,7 +264,10 @@ class Plan:
             find = _SHORTCUTS.get(graph.nodes[slot].op)
             if find is None or slot in known:
                 continue
-            shortcut = find(graph, slot, readers, kept)
+            try:
+                shortcut = find(graph, slot, readers, kept)
+            except Exception:  # the nodes are computed one by one
+                continue
             if shortcut is not None:
                 self.shortcuts[slot] = shortcut
         self.order = [slot for slot in graph.reach(asked, known, self.list_sources) if slot not in known]

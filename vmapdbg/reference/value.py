@@ -130,6 +130,8 @@ def move(node: OpNode, source: RangedArray, numbers: Sequence[int]) -> RangedArr
         case "flip":
             return source.move(np.flip, tuple(steps + axis for axis in numbers))
         case "shrink":
+            if any(first + size > have for first, size, have in zip(numbers, node.shape, own_shape, strict=True)):
+                raise Unknown("a slice shows more than there is: its size depends on a variable")
             kept = tuple(slice(first, first + size) for first, size in zip(numbers, node.shape, strict=True))
             return source.move(operator.getitem, (slice(None),) * steps + kept)
         case "pad":

@@ -28,7 +28,7 @@ from vmapdbg.child.compare.reference_values import DOUBLE, MOVED, KnownValues, R
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.evidence import ASKED, Evidence, EvidenceFolder
 from vmapdbg.child.failures.snippet_end import hold
-from vmapdbg.child.reduce.trial import RUNS, Worker
+from vmapdbg.child.reduce.trial import NOT_TRIED, RUNS, Worker
 from vmapdbg.install.job import CheckRequest, load_request
 from vmapdbg.model.store import append_line, write_atomically
 from vmapdbg.model.wording import first_line
@@ -142,16 +142,17 @@ class RunChecker:
             self.report(name, check)
 
     def try_stock(self, evidence: Evidence) -> bool | None:
-        """Returns whether stock tinygrad computes the graph of a failed schedule; None if it cannot be tried: stock
-        tinygrad has no vmap scope."""
+        """Returns whether stock tinygrad computes the graph of a failed schedule, with the snippet's switches; None if
+        it cannot be tried: stock tinygrad has no vmap scope."""
         asked = evidence.graphs.get("asked")
         if evidence.reducer_graph is None or asked is None or asked.ranges:
             return None
-        worker = Worker(replace(self.request.job, patches=frozenset()))
+        worker = Worker(replace(self.request.job, patches=frozenset()), evidence.environment)
         contents = {name: self.folder.read_data(name) for (name,) in asked.inputs.values()}
         try:
             worker.send(evidence.reducer_graph, contents, evidence.switches)
-            return worker.receive(_PATIENCE).end == RUNS
+            end = worker.receive(_PATIENCE).end
+            return None if end == NOT_TRIED else end == RUNS
         finally:
             worker.close()
 
@@ -159,8 +160,8 @@ class RunChecker:
 # *** all processes of a program
 
 
-class TookTooLong(Exception):
-    """The comparison of a schedule takes too long."""
+class TookTooLong(BaseException):
+    """The comparison of a schedule takes too long. It is no failure of the reference, which costs one value only."""
 
 
 def check_program(request: CheckRequest) -> None:
@@ -187,7 +188,7 @@ def check_folder(folder: Path) -> CheckedSchedule:
     evidence: Evidence
     test, evidence = pickle.loads((folder / "evidence.pickle").read_bytes())
     if evidence.failed is not None and evidence.schedule >= 0:
-        evidence.unchecked.insert(0, f"it raised {evidence.failed}")
+        evidence.leave_all(f"it raised {evidence.failed}")
     if evidence.failed is not None and not evidence.is_endless:
         # a program may expect the error: what should have been computed is not reported
         evidence.graphs.clear()
@@ -195,12 +196,13 @@ def check_folder(folder: Path) -> CheckedSchedule:
     try:
         with limited_time():
             found = ScheduleChecker(evidence, EvidenceFolder(folder)).check()
-    except Exception as error:  # the other schedules are compared all the same
+    except (Exception, TookTooLong) as error:  # the other schedules are compared all the same
         reason = f"the comparison failed: {type(error).__name__}: {first_line(error)}"
         if isinstance(error, TookTooLong):
             reason = f"it takes more than {_MOST_SECONDS} s"
         evidence.graphs.clear()
-        evidence.unchecked = [reason]
+        evidence.left.clear()
+        evidence.leave_all(reason)
         found = ScheduleChecker(evidence, EvidenceFolder(folder)).check()
     return CheckedSchedule(test, len(found.outputs), replace(found, outputs=found.wrong))
 

@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from vmapdbg.child.program.linear import LinearProgram, MemoryAccess, ProgramLoo
 from vmapdbg.child.program.linear_reader import read_linear
 from vmapdbg.child.program.programs import CannotRun, LeavesMemory, count_steps, load_program, run_program
 from vmapdbg.child.program.reach import evaluate_sums
-from vmapdbg.reference.arithmetic import load
+from vmapdbg.reference.arithmetic import Promoted, Rounding, load
 from vmapdbg.reference.graph import ScheduledKernel, Unknown
 from vmapdbg.reference.kernels import run_kernel
 from vmapdbg.values.numbers import Array, decode, encode, find_close, strides_of, view_elements
@@ -73,7 +73,7 @@ def find_fault(evidence: Evidence, wrong: WrongBuffer) -> KernelFault:
     if run.kernel is not None:
         try:
             fault = _find_scheduled_fault(evidence, wrong, evidence.kernels[run.kernel])
-            return fault or find_linear_fault(wrong)
+            return fault or _explain_compiler(evidence.kernels[run.kernel], wrong, find_linear_fault(wrong))
         except Unknown as error:
             reason = str(error)
     # if the linear program is right, the scheduled kernel was right, too
@@ -147,12 +147,24 @@ def align_buffer(
 # *** the kernel as scheduled
 
 
-def _run_scheduled(kernel: ScheduledKernel, names: Sequence[str | None], wrong: WrongBuffer) -> tuple[Array, Flags]:
+def _explain_compiler(kernel: ScheduledKernel, wrong: WrongBuffer, fault: KernelFault) -> KernelFault:
+    """Adds to a fault of the compiled code whether C's integer promotion makes it."""
+    if fault.made_by in {"compiler", "lowering"}:
+        with contextlib.suppress(Unknown):
+            values, _ = _run_scheduled(kernel, wrong.buffer.run.arguments, wrong, Promoted())
+            is_promoted = bool(find_close(decode(wrong.got), decode(values), wrong.tolerance).all())
+            return replace(fault, is_promoted=is_promoted)
+    return fault
+
+
+def _run_scheduled(
+    kernel: ScheduledKernel, names: Sequence[str | None], wrong: WrongBuffer, rounding: Rounding | None = None
+) -> tuple[Array, Flags]:
     """Returns what a kernel writes, in the shape of the right value, and which elements are undefined. `names` are the
     names of what its arguments hold. Raises Unknown."""
     with _numpy_refusals():
         contents = _read_arguments(kernel.dtypes, names, wrong)
-        written = run_kernel(kernel, {number: load(array) for number, array in contents.items()})
+        written = run_kernel(kernel, {number: load(array) for number, array in contents.items()}, rounding)
     if 0 not in written:
         raise Unknown("it does not write its first buffer")
     data = encode(written[0].numbers, kernel.dtypes[0]).data

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vmapdbg.check.compare import compare, excuse_rounding
 from vmapdbg.check.result import Comparison
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.account import Left
 from vmapdbg.reference.arithmetic import InDouble, count_roundings
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import OpGraph, Unknown
@@ -117,15 +117,18 @@ class ReferenceValues:
 
 
 class ComparedGraph:
-    """A graph of a schedule whose values are compared with what the snippet got. `unchecked` gets a sentence for each
-    part that is not compared; `known` has computed values by precision; `opened` are all values that were opened."""
+    """A graph of a schedule whose values are compared with what the snippet got. `left` gets a reason for each part
+    that is not compared; `known` has computed values by precision; `opened` are all values that were opened. The nodes
+    of `together` are computed in one go."""
 
     def __init__(
-        self, graph: OpGraph, read: ReadContents, unchecked: list[str], known: Mapping[int | None, KnownValues] = {}
+        self, graph: OpGraph, read: ReadContents, left: list[Left], known: Mapping[int | None, KnownValues] = {}
     ):
-        self.graph, self.read, self.unchecked, self.known = graph, read, unchecked, known
+        self.graph, self.read, self.left, self.known = graph, read, left, known
         self.opened: list[ReferenceValues] = []
-        self._precise: dict[int, ReferenceValues] = {}
+        self.together: Sequence[int] = ()
+        # precision -> node -> its value
+        self._precise: dict[int, dict[int, Array | str]] = {}
         self.values = self.open()
 
     def open(self, precision: int | None = None, given: Mapping[int, RangedArray] = {}) -> ReferenceValues:
@@ -134,21 +137,20 @@ class ComparedGraph:
         self.opened.append(values)
         return values
 
-    def compare(self, slot: int, got: Array, right: Array, together: Sequence[int] = ()) -> Comparison:
-        """Compares the value of a node; nodes of `together` are computed with it. A wrong value is computed again in
-        double precision, which separates rounding from a fault."""
+    def compare(self, slot: int, got: Array, right: Array) -> Comparison:
+        """Compares the value of a node. A wrong value is computed again in double precision, which separates rounding
+        from a fault."""
         undefined = self.values.undefined_elements(slot)
         if undefined is not None:
             size = ITEMSIZE[got.dtype]
             defined = np.where(undefined, view_elements(right.data, size), view_elements(got.data, size))
             got = Array(defined.tobytes(), got.dtype, got.shape)
-            count = format_plural(int(undefined.sum()), "element")
-            self.unchecked.append(f"{count} that C or tinygrad leave undefined")
+            self.left.append(Left("elements", int(undefined.sum()), "C or tinygrad leave them undefined"))
         found = compare(got, right, self.values.count_roundings(slot))
         if found.status != "wrong":
             return found
         try:
-            wide = [self._compute_precisely(precision, slot, together or [slot]) for precision in (DOUBLE, *MOVED)]
+            wide = [self._compute_precisely(precision, slot) for precision in (DOUBLE, *MOVED)]
         except Exception:  # not every graph can be computed in double precision
             return found
         # a value that several devices have is repeated
@@ -157,7 +159,12 @@ class ComparedGraph:
             return found
         return excuse_rounding(got, right, found, numbers)
 
-    def _compute_precisely(self, precision: int, slot: int, together: Sequence[int]) -> Array | str:
-        if precision not in self._precise:
-            self._precise[precision] = self.open(precision)
-        return self._precise[precision].evaluate(together)[together.index(slot)]
+    def _compute_precisely(self, precision: int, slot: int) -> Array | str:
+        """Computes a node, and all of `together` with it: each of them needs most of the graph."""
+        found = self._precise.setdefault(precision, {})
+        if slot in self.together and slot not in found:
+            found.update(zip(self.together, self.open(precision).evaluate(self.together), strict=True))
+        # another node of `together` may be what cannot be computed
+        if isinstance(found.get(slot, ""), str):
+            found[slot] = self.open(precision).evaluate([slot])[0]
+        return found[slot]

@@ -11,17 +11,21 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from vmapdbg.check.compare import compare
 from vmapdbg.check.result import BufferCheck, ExpectedOutput, OutputCheck, OverwrittenInput, ScheduleCheck, StaleValue
 from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
 from vmapdbg.child.compare.reference_values import ComparedGraph, KnownValues, ReadContents, ReferenceValues
 from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder, HeldBuffer
+from vmapdbg.model.account import Left
+from vmapdbg.model.wording import first_line
 from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.graph import DEVICES, WRITES, OpGraph, OpNode, Unknown, find_view
 from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.numbers import Array, decode, make_plain
 
+_Found = TypeVar("_Found")
 _SHOWN = 8
 """How many elements of an expected output are reported."""
 _MOST_BUFFERS = 16
@@ -37,7 +41,7 @@ class ScheduleChecker:
     def __init__(self, evidence: Evidence, folder: EvidenceFolder, known: Mapping[int | None, KnownValues] = {}):
         self.evidence, self.read, self.known = evidence, folder.read_data, known
         # why something was not compared
-        self.unchecked = list(evidence.unchecked)
+        self.left = evidence.left
         # the graph as the snippet asked for it, then the graph as the pass of the scheduler saw it
         self.graphs: list[ComparedGraph] = []
 
@@ -47,16 +51,17 @@ class ScheduleChecker:
         outputs: list[OutputCheck] = []
         expected: tuple[ExpectedOutput, ...] = ()
         if evidence.failed is not None:
-            expected = expected_outputs(evidence, self.read)
+            expected = self.attempt(Left("outputs", 0, ""), expected_outputs, evidence, self.read) or ()
         elif "asked" in evidence.graphs:
-            outputs = self.check_outputs(self.open(evidence.graphs["asked"], self.known))
+            outputs += self.check_values(evidence.graphs["asked"])
         elif evidence.refused is not None:
-            self.unchecked.append(evidence.refused)
+            evidence.leave_all(evidence.refused)
         buffers: list[BufferCheck] = []
         passed = evidence.graphs.get("passed")
         if passed is not None and any(output.comparison.status == "wrong" for output in outputs):
             # the buffers between the kernels, up to the first wrong buffer
-            buffers = BufferWalk(evidence, self.open(passed)).walk()
+            walk = BufferWalk(evidence, self.open(passed)).walk
+            buffers = self.attempt(Left("launches", 0, "the buffers between its kernels: "), walk) or []
         failed_kernel = evidence.failed_kernel
         if failed_kernel is None and evidence.crash is not None:
             failed_kernel = evidence.crash.kernel
@@ -65,7 +70,9 @@ class ScheduleChecker:
             line=evidence.line,
             outputs=tuple(outputs),
             buffers=tuple(buffers),
-            unchecked=tuple(dict.fromkeys(self.unchecked)),
+            unchecked=tuple(dict.fromkeys(one.sentence for one in self.left)),
+            asked=evidence.asked,
+            left=tuple(self.left),
             failed=evidence.failed,
             evaluations=sum(values.evaluations for graph in self.graphs for values in graph.opened),
             failed_kernel=failed_kernel,
@@ -75,25 +82,44 @@ class ScheduleChecker:
             expected=expected,
             lost=tuple(evidence.lost),
             cut=tuple(evidence.cut),
+            unwritten=tuple(evidence.unwritten),
             is_sharded=evidence.is_sharded,
         )
 
+    def check_values(self, asked: OpGraph) -> list[OutputCheck]:
+        """Compares all outputs, and the buffers of the snippet."""
+        graph, evidence = self.open(asked, self.known), self.evidence
+        outputs = self.attempt(Left("outputs", len(evidence.outputs), ""), self.check_outputs, graph) or []
+        return outputs + (self.attempt(Left("buffers", len(evidence.held), ""), self.check_held, graph) or [])
+
+    def attempt(self, left: Left, step: Callable[..., _Found], *arguments: Any) -> _Found | None:
+        """Takes a step. Returns None if the reference fails in it: then that is the reason why something is left."""
+        try:
+            return step(*arguments)
+        except Exception as error:
+            reason = f"{left.reason}the reference failed: {type(error).__name__}: {first_line(error)}"
+            self.left.append(replace(left, reason=reason))
+            return None
+
     def open(self, graph: OpGraph, known: Mapping[int | None, KnownValues] = {}) -> ComparedGraph:
         """Returns a graph of the evidence, to be compared."""
-        self.graphs.append(ComparedGraph(graph, self.read, self.unchecked, known))
+        self.graphs.append(ComparedGraph(graph, self.read, self.left, known))
         return self.graphs[-1]
 
     def check_outputs(self, graph: ComparedGraph) -> list[OutputCheck]:
-        """Compares all outputs, and the buffers of the snippet."""
+        """Compares all outputs."""
         outputs = self.read_outputs()
         slots = [graph.values.roots[number] for number in outputs]
+        graph.together = tuple(dict.fromkeys([*slots, *(held.slot for held in self.evidence.held)]))
         checks: list[OutputCheck] = []
         for (number, data), right in zip(outputs.items(), graph.values.evaluate(slots), strict=True):
             if isinstance(right, str):
-                self.unchecked.append(f"output {number}: {right}")
-            else:
-                checks.append(self.check_output(graph, number, data, right, slots))
-        return checks + self.check_held(graph)
+                self.left.append(Left("outputs", 1, right, number))
+                continue
+            left = Left("outputs", 1, "", number)
+            if check := self.attempt(left, self.check_output, graph, number, data, right):
+                checks.append(check)
+        return checks
 
     def read_outputs(self) -> dict[int, bytes]:
         """Returns the contents that each output got, by its number; unknown outputs are left out."""
@@ -103,20 +129,18 @@ class ScheduleChecker:
             return known
         if not outputs:
             for number in range(len(graphs["asked"].roots)):
-                self.unchecked.append(f"output {number} is not read as one buffer")
+                self.left.append(Left("outputs", 1, "it is not read as one buffer", number))
             return known
         got = ReferenceValues(graphs["got"], self.read).evaluate(list(outputs.values()))
         for number, found in zip(outputs, got, strict=True):
             if isinstance(found, str):
-                self.unchecked.append(f"output {number}: {found}")
+                self.left.append(Left("outputs", 1, found, number))
             else:
                 known[number] = found.data
         return known
 
-    def check_output(
-        self, graph: ComparedGraph, number: int, data: bytes, right: Array, slots: list[int]
-    ) -> OutputCheck:
-        """Compares an output; the outputs in `slots` are computed together."""
+    def check_output(self, graph: ComparedGraph, number: int, data: bytes, right: Array) -> OutputCheck:
+        """Compares an output."""
         values = graph.values
         root = values.roots[number]
         copies = len(data) // max(len(right.data), 1)
@@ -127,7 +151,7 @@ class ScheduleChecker:
             # the right values of all devices were joined to one value
             data *= max(1, len(right.data) // max(len(data), 1))
         got = Array(data, right.dtype, right.shape)
-        found = graph.compare(root, got, right, slots)
+        found = graph.compare(root, got, right)
         check = OutputCheck(number=number, shape=right.shape, dtype=right.dtype, comparison=found)
         if found.status != "wrong" or got.shape != values.shape_of(root):
             return check
@@ -136,8 +160,14 @@ class ScheduleChecker:
             other = others.evaluate([root])[0]
             return not isinstance(other, str) and compare(got, other, values.count_roundings(root)).status != "wrong"
 
-        stale = find_stale_value(self.evidence, values, root, is_got)
-        return replace(check, stale=stale, overwritten=self.find_overwritten(values, is_got))
+        meant = self.evidence.meant.get(number)
+        if meant is not None:
+            other = values.evaluate([meant.slot])[0]
+            if not isinstance(other, str) and compare(got, other, values.count_roundings(meant.slot)).status != "wrong":
+                return replace(check, stale=StaleValue(None, True, "stale reader", meant.lines))
+        left = Left("outputs", 0, "when it was read: ", number)
+        stale = self.attempt(left, find_stale_value, self.evidence, values, root, is_got)
+        return replace(check, stale=stale, overwritten=self.attempt(left, self.find_overwritten, values, is_got) or ())
 
     def find_overwritten(self, values: ReferenceValues, is_got: IsGot) -> tuple[OverwrittenInput, ...]:
         """Returns the inputs that a replay has written over, if the later contents of one or all explain the output."""
@@ -162,13 +192,15 @@ class ScheduleChecker:
             is_whole = held.part_of is None
             if isinstance(right, str):
                 if is_whole:
-                    self.unchecked.append(f"buffer {number} that it writes: {right}")
+                    self.left.append(Left("buffers", 1, right, number))
                 continue
-            reasons = len(self.unchecked)
-            check = self.check_buffer(graph, held, number, right)
+            reasons = len(self.left)
+            check = self.attempt(Left("buffers", 1, "", number), self.check_buffer, graph, held, number, right)
+            if check is None:
+                continue
             if not is_whole:
                 # what an item assignment changed: the assigned buffer has the rest
-                del self.unchecked[reasons:]
+                del self.left[reasons:]
             if is_whole or check.comparison.status == "wrong":
                 checks.append(check)
         return checks
@@ -221,7 +253,7 @@ def find_stale_value(evidence: Evidence, values: ReferenceValues, root: int, is_
             # the nodes that look at the memory show what it held before the write
             before = values.evaluate_all([graph.nodes[slot].src[0] for slot in looks])
             if is_got(values.replace(dict(zip(looks, before, strict=True)))):
-                return StaleValue(_number_of(evidence, memory), is_late=False)
+                return StaleValue(_number_of(evidence, memory), is_late=False, kind="early reader")
     return None
 
 

@@ -13,14 +13,23 @@ from types import ModuleType
 from typing import Any
 
 from vmapdbg.child.evidence.evidence import EvidenceFolder
+from vmapdbg.child.evidence.program_order import ProgramOrder
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.evidence.tensor_calls import TensorCalls
 from vmapdbg.child.failures.diagnose import read_nodes
 from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.listen.launches import PlannedLaunch, watch_captures, watch_launches, watch_schedules
+from vmapdbg.child.listen.guard import watching
+from vmapdbg.child.listen.launches import (
+    PlannedLaunch,
+    watch_captures,
+    watch_launches,
+    watch_replacements,
+    watch_schedules,
+)
 from vmapdbg.child.listen.recorder import Recorder
-from vmapdbg.install.overlay import load_patching
+from vmapdbg.child.listen.releases import is_complete
+from vmapdbg.child.listen.user_lines import find_user_line
 
 UOp = Any
 _PART = "evidence for check"
@@ -35,22 +44,25 @@ class Collector:
         self.folder, self.recorder = EvidenceFolder(folder), recorder
         # the current call
         self.call: RealizeCall | None = None
-        self.replays = ReplayWatcher(self.folder)
+        self.replays = ReplayWatcher(self.folder, recorder.tally.left)
         self.tensors = TensorCalls()
+        self.order = ProgramOrder()
 
     def watch(self, tensor_module: ModuleType) -> None:
         """Wraps `Tensor.realize`, what it has scheduled and run, and what TinyJit does. Raises UnknownShape if
         `Tensor.realize` is not what it should be."""
-        changing = load_patching().Changes
-        with changing(_PART) as changes:
+        with watching(_PART) as changes:
             changes.wrap(tensor_module.Tensor, "realize", self.on_realize, "self", "lst", "do_update_stats")
             self.tensors.declare(changes, tensor_module)
-        with self.recorder.leaving_out("the buffers between kernels"), changing(_PART) as changes:
+        with self.recorder.leaving_out("the order of writes"), watching(_PART) as changes:
+            self.order.declare(changes, tensor_module)
+        with self.recorder.leaving_out("the buffers between kernels"), watching(_PART) as changes:
             watch_schedules(changes, tensor_module, self.on_schedule)
             watch_launches(changes, tensor_module, self)
-        with self.recorder.leaving_out("replays by TinyJit"), changing(_PART) as changes:
+        with self.recorder.leaving_out("replays by TinyJit"), watching(_PART) as changes:
             self.replays.declare(changes)
             watch_captures(changes, self.on_capture)
+            watch_replacements(changes, tensor_module, self.on_replace)
 
     def close(self) -> None:
         """Writes what is only known at the end of the snippet."""
@@ -59,21 +71,25 @@ class Collector:
     # *** calls
 
     def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
-        asked = [t for t in (tensor, *others) if not _is_complete(t)]
+        asked = [t for t in (tensor, *others) if not is_complete(t)]
         if not asked or self.call is not None:
             return realize(tensor, *others, **options)
         self.call = call = RealizeCall(self.folder, asked)
         before = len(self.recorder.schedules)
         try:
-            self._start(call)
+            with call.observed():
+                self._start(call, asked)
             result = realize(tensor, *others, **options)
         except (Exception, EndlessRewrite) as error:
-            call.fail(error, read_nodes(self.recorder), self._list_passes(before))
+            with call.observed():
+                call.fail(error, read_nodes(self.recorder), self._list_passes(before))
             raise
         else:
-            call.finish(self._list_passes(before))
+            with call.observed():
+                call.finish(self._list_passes(before))
         finally:
             self.call = None
+            self.order.after(asked)
             schedules = self.recorder.schedules
             if len(schedules) > before:
                 number = before if call.is_first else len(schedules) - 1
@@ -85,11 +101,21 @@ class Collector:
         """Returns the run of the pass for each schedule from number `first` on, None for an unknown run."""
         return [schedule.passed for schedule in self.recorder.schedules[first:]]
 
-    def _start(self, call: RealizeCall) -> None:
+    def _start(self, call: RealizeCall, asked: Sequence[Any]) -> None:
         first, *others = call.roots
         nodes = first.sink(*others).toposort()
-        call.start(nodes, self.tensors.take_parts(nodes))
-        call.evidence.lost += self.tensors.take_lost(nodes)
+        call.start(nodes, self.tensors.take_parts(nodes), self.replays.unwritten)
+        call.evidence.unwritten += self.replays.find_unwritten(nodes)
+        found = list(map(self.order.find_asked, asked))
+        pending = {write for _, writes in found for write in writes}
+        if call.is_compared:
+            meant = {number: meaning for number, (meaning, _) in enumerate(found) if meaning is not None}
+            self.order.before(nodes, asked, call.read_input)
+            # what the tool realizes at the end of a snippet was not read
+            if find_user_line() is not None:
+                call.pack_meant(self.order, meant, nodes)
+            call.folder.write_asked(call.evidence.graphs["asked"])
+        call.evidence.lost += self.tensors.take_lost(nodes, pending)
         call.evidence.cut += self.tensors.take_cut()
 
     def on_schedule(self, schedule: Callable[..., Any], asked: UOp) -> Any:
@@ -103,6 +129,12 @@ class Collector:
         if self.call is not None:
             self.call.captured = linear
         return keep(tiny, linear, variables)
+
+    def on_replace(self, apply: Callable[..., Any], replaced: Any, *arguments: Any, **options: Any) -> Any:
+        """Tensors get the BUFFERs of a schedule in the place of their values."""
+        if self.call is not None and self.replays.is_captured():
+            self.call.note_made(replaced)
+        return apply(replaced, *arguments, **options)
 
     # *** launches
 
@@ -121,12 +153,3 @@ class Collector:
     def fails(self, index: int) -> None:
         if self.call is not None:
             self.call.launches.failed = index
-
-
-def _is_complete(tensor: Any) -> bool:
-    """Returns whether tinygrad has nothing to realize for a tensor."""
-    u = tensor.uop
-    if getattr(u, "is_virtual", False) or u.device is None:
-        return True
-    ask = getattr(u, "has_buffer_identity", None) or u.is_contiguous
-    return ask()

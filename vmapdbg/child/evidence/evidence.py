@@ -14,14 +14,17 @@ pickled as they are: buffers of two processes could get the same name."""
 from __future__ import annotations
 
 import hashlib
+import math
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from vmapdbg.check.result import CheckedKind, CutGradient, LostWrite
+from vmapdbg.check.result import CheckedKind, CutGradient, LostWrite, UnwrittenRead
 from vmapdbg.child.memory import read_buffer
+from vmapdbg.install.job import SCHEDULE_FILES
+from vmapdbg.model.account import Counted, Left
 from vmapdbg.model.crash import Crash
 from vmapdbg.model.store import write_atomically
 from vmapdbg.reference.graph import DEVICES, OpGraph, ScheduledKernel
@@ -37,8 +40,8 @@ ASKED = "asked.pickle"
 @dataclass
 class PackedGraph:
     """UOps in the order of the toposort, each as (op, dtype, slots of its sources, arg); a slot is a position in this
-    list. `roots` are the slots of the values that are asked for. `blobs` maps the slot of a BUFFER to the name of its
-    contents."""
+    list. The arg of a BUFFER is (device, elements). `roots` are the slots of the values that are asked for. `blobs`
+    maps the slot of a BUFFER to the name of its contents."""
 
     nodes: list[tuple[str, Any, tuple[int, ...], Any]] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
@@ -110,6 +113,15 @@ class HeldBuffer:
     input_number: int | None = None
 
 
+@dataclass(frozen=True)
+class Meant:
+    """An output that means something else than its graph, because of the order of reads and writes: the position of
+    the graph's value, and the lines of the writes that the graph comes after."""
+
+    slot: int
+    lines: tuple[str, ...]
+
+
 @dataclass
 class Evidence:
     """All that is needed to compare one schedule: its graphs, its inputs, and its results.
@@ -117,16 +129,19 @@ class Evidence:
     `graphs` has `asked`, the graph as the snippet asked for it, unless it could not be packed (`refused` says why) or
     cannot be compared; `got`, which reads what the outputs hold (`outputs`: number of the output -> slot); and
     `passed`, the graph as the pass saw it. The roots of `passed` are the nodes of `buffers`, and `kernels` wrote them.
-    `reducer_graph` is for `vmapdbg.child.reduce`, with the overlay only: a pickled PackedGraph, which has objects of
-    tinygrad. `range_names` has the rendered name of each RANGE's id.
+    `reducer_graph` is for `vmapdbg.child.reduce`, with the overlay or if it is asked for: a pickled PackedGraph, which
+    has objects of tinygrad. `range_names` has the rendered name of each RANGE's id.
 
     `failed` is the error of a schedule that raised, `crash` says how if tinygrad raised it, `failed_kernel` is the
     number of the compute kernel that raised and `failed_node` the id of the node whose buffer it writes; `is_endless`:
     it was stopped in a rewrite that does not end. `replay` counts the replays by TinyJit, from 1: the kernels of the
-    schedule ran on other inputs. `unchecked` says why something was not compared. `lost` are writes to what it reads
-    that no schedule has, `cut` are gradients that an ASSIGN cuts off. `changed` are buffers that a replay
-    reads, that nothing in the call assigns to, and that changed meanwhile. `switches` maps the names of tinygrad's
-    switches to their values at that time."""
+    schedule ran on other inputs; 0 is the captured call, from 0.13 on. `asked` counts what there is to compare, and
+    `left` says why something of that was not compared. `lost` are writes to what it reads that no schedule has, `cut`
+    are gradients that an ASSIGN cuts off, `unwritten` is what it reads and no kernel wrote. `changed` are buffers that
+    a replay reads, that nothing in the call assigns to, and that changed meanwhile. `meant` has the outputs whose roots
+    are not their graphs. `switches` maps the names of tinygrad's switches to their values at that time.
+    `environment` is the environment of a schedule that raised, which the snippet may have changed: not every switch is
+    a ContextVar."""
 
     schedule: int
     line: str | None
@@ -144,11 +159,21 @@ class Evidence:
     crash: Crash | None = None
     is_endless: bool = False
     replay: int | None = None
-    unchecked: list[str] = field(default_factory=list)
+    asked: dict[Counted, int] = field(default_factory=dict[str, int])
+    left: list[Left] = field(default_factory=list)
     lost: list[LostWrite] = field(default_factory=list)
     cut: list[CutGradient] = field(default_factory=list)
+    unwritten: list[UnwrittenRead] = field(default_factory=list)
     changed: list[HeldBuffer] = field(default_factory=list)
+    meant: dict[int, Meant] = field(default_factory=dict[int, Meant])
     switches: dict[str, int | str] = field(default_factory=dict[str, "int | str"])
+    environment: dict[str, str] = field(default_factory=dict[str, str])
+
+    def leave_all(self, reason: str) -> None:
+        """Adds a reason why what is asked for is not compared; a remark if nothing is."""
+        for what, count in (self.asked or {"outputs": 0}).items():
+            if (left := Left(what, count, reason)) not in self.left:
+                self.left.append(left)
 
     def find_written(self, launch: int | None) -> WrittenBuffer | None:
         """Returns the buffer that a launch wrote, None if it is not known."""
@@ -170,7 +195,8 @@ def pack_graph(roots: Iterable[UOp], contents: Callable[[UOp], str | None]) -> P
     *nodes, _sink = wanted[0].sink(*wanted[1:]).toposort()
     for u in nodes:
         slots[u] = len(packed.nodes)
-        packed.nodes.append((u.op.name, u.dtype, tuple(slots[s] for s in u.src), u.arg))
+        arg = (u.device, math.prod(u.shape)) if u.op.name == "BUFFER" else u.arg
+        packed.nodes.append((u.op.name, u.dtype, tuple(slots[s] for s in u.src), arg))
         if u.op.name == "BUFFER" and (name := contents(u)) is not None:
             packed.blobs[slots[u]] = name
     packed.roots = [slots[u] for u in wanted]
@@ -232,7 +258,7 @@ class EvidenceFolder:
 
     def find_files(self) -> list[Path]:
         """Returns the file of each schedule in order, then the files of its replays."""
-        return sorted(self.path.glob("schedule-*.pickle"))
+        return sorted(self.path.glob(SCHEDULE_FILES))
 
     def read_written(self, start: int) -> tuple[list[str], int]:
         """Returns the names of the files that were written since `start`, and the next `start`; the first is 0."""

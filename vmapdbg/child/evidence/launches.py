@@ -368,7 +368,7 @@ def find_closed(
     assert node is not None
     made = next((b for b in passed.buffers if b.node is node and b.buffer is kernel.buffers[0]), None)
     if made is None:
-        return (None,) * len(node.shape), ((None, size),)
+        return (None,) * len(node._shape or ()), ((None, size),)
     closed = tuple(map(range_id, made.stage.src[1:]))
     stage = made.verdicts.get("stored", made).stage
     stored: list[tuple[int | None, int]] = []

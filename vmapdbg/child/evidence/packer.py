@@ -7,6 +7,7 @@ are, constants without a dtype, how a write and a bound variable look.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from vmapdbg.child.memory import name_dtype
@@ -84,12 +85,14 @@ class Sizes:
         if op == "CONST":
             return int(u.arg) if isinstance(u.arg, int) else None
         if op == "BIND":
-            # 0.12 leaves the value out when it looks for a schedule in its cache
-            return self.find(u.src[-1])
+            # 0.12 leaves the value out when it looks for a schedule in its cache; a replay has other values
+            known = self.variables.get(u.src[0].arg[0])
+            return self.find(u.src[-1]) if known is None else known
         if op == "DEFINE_VAR":
             return self.variables.get(u.arg[0])
         if getattr(u, "is_bound_var", False):
-            return self.find(u.src[1].src[1])
+            known = self.variables.get(u.src[0].arg.name)
+            return self.find(u.src[1].src[1]) if known is None else known
         if getattr(u, "is_variable", False) or op == "PARAM":
             name = getattr(u.arg, "name", None)
             if not name and u.src and u.src[-1].op.name == "NOOP":
@@ -110,7 +113,8 @@ def find_variables(nodes: Iterable[UOp]) -> dict[str, int]:
     found: dict[str, int] = {}
     for u in nodes:
         if u.op.name == "BIND" and u.src[-1].op.name == "CONST":
-            found[u.src[0].arg[0]] = int(u.src[-1].arg)
+            variable = u.src[0].arg
+            found[getattr(variable, "name", None) or variable[0]] = int(u.src[-1].arg)
         elif getattr(u, "is_bound_var", False):
             found[u.src[0].arg.name] = int(u.src[1].src[1].arg)
     return found
@@ -127,13 +131,22 @@ def find_argument_sizes(scheduled: UOp) -> dict[str, int]:
 
 class Packer:
     """Packs tensor graphs. `contents` names the contents of a BUFFER; `variables` has the numbers of variables by their
-    names, if the graph does not bind them. `made` maps BUFFERs to the UOp whose value they hold. Ops that are in no
-    table above have a method `_make_OP`."""
+    names, if the graph does not bind them, or if they have other values now. It adds to `graph`, in which `held`
+    returns the slot of what a BUFFER holds, None if that are its contents. Ops that are in no table above have a method
+    `_make_OP`."""
 
-    def __init__(self, contents: Contents, variables: Mapping[str, int] = {}, made: Mapping[UOp, UOp] = {}):
-        self.graph = OpGraph()
-        self.contents, self.made = contents, made
+    def __init__(
+        self,
+        contents: Contents,
+        variables: Mapping[str, int] = {},
+        graph: OpGraph | None = None,
+        held: Callable[[UOp], int | None] = lambda u: None,
+    ):
+        self.graph = graph or OpGraph()
+        self.contents, self.held = contents, held
         self.sizes = Sizes(variables)
+        # what comes after these nodes are no writes of the graph: it is what its Tensors mean
+        self.end: int | None = None
         self._slots: dict[UOp, int] = {}
         self._ranges: dict[UOp, int] = {}
 
@@ -159,17 +172,25 @@ class Packer:
         """Returns the position of a UOp, None if it is not in the graph."""
         return self._slots.get(u)
 
+    @property
+    def buffers(self) -> dict[UOp, int]:
+        """The position of each BUFFER in the graph."""
+        return {u: slot for u, slot in self._slots.items() if u.op.name == "BUFFER"}
+
     # *** writes
 
     def add_assigned(self) -> dict[UOp, int]:
         """Adds what BUFFERs hold after the graph's writes, and returns BUFFER -> slot. BUFFERs are left out if two
         writes change them: the second write may go to memory of its own, which its tensor then has."""
-        buffers = {slot: u for u, slot in self._slots.items() if u.op.name == "BUFFER"}
+        buffers = {slot: u for u, slot in self.buffers.items()}
         writes: dict[UOp, list[int]] = {}
         # a target that is no view of a BUFFER, such as a CONTIGUOUS of one: tinygrad may leave the copy out and write
         # to the memory of the BUFFERs below
         others: list[int] = []
-        for slot, node in enumerate(self.graph.nodes):
+        for slot in sorted(set(self._slots.values())):
+            node = self.graph.nodes[slot]
+            if self.end is not None and slot >= self.end:
+                break
             if node.op in WRITES:
                 base = find_view(self.graph, node.src[0]).base
                 if base in buffers:
@@ -185,8 +206,8 @@ class Packer:
 
     def find_touched(self) -> set[UOp]:
         """Returns the BUFFERs below the targets of writes, also if the way to them is not followed."""
-        reached = set(self.graph.reach(node.src[0] for node in self.graph.nodes if node.op in WRITES))
-        return {u for u, slot in self._slots.items() if u.op.name == "BUFFER" and slot in reached}
+        reached = set(self.graph.reach(node.src[0] for node in self.graph.nodes[: self.end] if node.op in WRITES))
+        return {u for u, slot in self.buffers.items() if slot in reached}
 
     def _add_after(self, memory: int, writes: Sequence[int]) -> int:
         """Adds what memory holds after writes, and returns its position."""
@@ -198,8 +219,6 @@ class Packer:
     def _find_sources(self, u: UOp) -> list[UOp]:
         """Returns the UOps that a UOp is computed from."""
         op = u.op.name
-        if u in self.made:
-            return [self.made[u]]
         if op in _REFUSED:
             raise CannotPack(_REFUSED[op])
         if op in {"BUFFER", "CONST", "RANGE", "DEFINE_VAR", "PARAM"} or self._is_number(u):
@@ -213,7 +232,8 @@ class Packer:
 
     def _is_number(self, u: UOp) -> bool:
         """Whether a UOp is a number that is known now: a variable with a value, or an expression of such variables."""
-        return name_dtype(u.dtype) in _INDICES and self.sizes.find(u) is not None
+        is_index = name_dtype(u.dtype) in _INDICES or u.op.name in {"BIND", "DEFINE_VAR"}
+        return is_index and self.sizes.find(u) is not None
 
     # *** one node
 
@@ -290,8 +310,11 @@ class Packer:
         return self._add("const", u, (), number)
 
     def _make_buffer(self, u: UOp, src: tuple[int, ...]) -> int:
-        if src:
-            return self._add("reshape", u, src)
+        held = self.held(u)
+        if held is not None:
+            shape = self._find_shape(u)
+            # a copy: memory of its own, also if it is a view of what was computed
+            return self.graph.add(OpNode("copy", self._name_dtype(u), shape, (self._reshape(held, shape),)))
         names = self.contents(u)
         slot = self._add("buffer", u, ())
         if names is not None:
@@ -299,6 +322,20 @@ class Packer:
         if isinstance(u.device, tuple):
             self.graph.ranges[DEVICES] = len(u.device)
         return slot
+
+    def _make_shrink(self, u: UOp, src: tuple[int, ...]) -> int:
+        found, shape = [self.sizes.find(begin) for begin, _ in u.marg], self._find_shape(u)
+        begins = [begin for begin in found if begin is not None]
+        if len(begins) < len(found):
+            return self._add("shrink", u, src, tuple(found))
+        source = self.graph.nodes[src[0]]
+        # a slice of a slice with a symbolic size shows what is behind it, if its variable has another value by now
+        while source.op == "shrink" and None not in source.arg:
+            if all(first + size <= have for first, size, have in zip(begins, shape, source.shape, strict=True)):
+                break
+            begins = [first + outer for first, outer in zip(begins, source.arg, strict=True)]
+            src, source = source.src, self.graph.nodes[source.src[0]]
+        return self._add("shrink", u, src, tuple(begins))
 
     # the pass has PARAMs instead of the snippet's BUFFERs from 0.13 on
     _make_param = _make_buffer
@@ -336,17 +373,29 @@ class Packer:
         op, axes = u.arg, ()
         if isinstance(u.arg, tuple):
             op, axes = u.arg[:2]
-        if u.op.name == "ALLREDUCE":
-            axes, names = (), (DEVICES,)
-        else:
-            names = tuple(map(self.name_range, find_ranges(u)))
+        names = tuple(map(self.name_range, find_ranges(u)))
         if isinstance(axes, int):
             # 0.14 has the number of axes, which come first
             axes = range(axes)
         keep = len(self._find_shape(u)) == len(self.graph.nodes[src[0]].shape)
         return self._add("reduce", u, src, (_REDUCES[op.name], tuple(axes), keep, names))
 
-    _make_reduce_axis = _make_allreduce = _make_reduce
+    _make_reduce_axis = _make_reduce
+
+    def _make_allreduce(self, u: UOp, src: tuple[int, ...]) -> int:
+        """Adds a reduce over the devices. Of a sharded tensor it reduces the shards; each device has the result, and
+        these are joined again."""
+        source = self.graph.nodes[src[0]]
+        if source.op == "shards":
+            return self.graph.add(replace(source, src=(self._reduce_devices(u, source.src[0]),)))
+        if any(x.op.name in {"MULTI", "UNSHARD"} for x in u.src[0].toposort()):
+            raise CannotPack("it all-reduces what is computed from a sharded tensor")
+        return self._reduce_devices(u, src[0])
+
+    def _reduce_devices(self, u: UOp, part: int) -> int:
+        node = self.graph.nodes[part]
+        op = u.arg[0] if isinstance(u.arg, tuple) else u.arg
+        return self.graph.add(replace(node, op="reduce", src=(part,), arg=(_REDUCES[op.name], (), True, (DEVICES,))))
 
     def _make_range(self, u: UOp, src: tuple[int, ...]) -> int:
         name = self.name_range(u)
@@ -404,7 +453,6 @@ _WITH_ARG: dict[str, tuple[str, Callable[[Packer, UOp], Any]]] = {
     "PERMUTE": ("permute", lambda packer, u: tuple(u.marg)),
     "FLIP": ("flip", lambda packer, u: tuple(axis for axis, is_flipped in enumerate(u.marg) if is_flipped)),
     "PAD": ("pad", lambda packer, u: tuple(packer.sizes.find(begin) for begin, _ in u.marg)),
-    "SHRINK": ("shrink", lambda packer, u: tuple(packer.sizes.find(begin) for begin, _ in u.marg)),
     "VMAPIN": ("vmapin", lambda packer, u: tuple(map(packer.name_axis, u.src[1:]))),
     "VMAPOUT": ("vmapout", lambda packer, u: tuple(map(packer.name_axis, u.src[1:]))),
     "MSELECT": ("shard", lambda packer, u: u.arg),

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from vmapdbg.child.evidence.evidence import ROOM, BlobsFull, Evidence, EvidenceFolder, HeldBuffer, pack_graph
+from vmapdbg.child.evidence.evidence import (
+    ROOM,
+    BlobsFull,
+    Evidence,
+    EvidenceFolder,
+    HeldBuffer,
+    Meant,
+    list_parts,
+    pack_graph,
+)
 from vmapdbg.child.evidence.launches import LaunchKeeper, LiveTensors
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_argument_sizes, find_variables
-from vmapdbg.child.evidence.tensor_calls import ChosenPart, buffer_under
+from vmapdbg.child.evidence.program_order import ProgramOrder
+from vmapdbg.child.evidence.tensor_calls import ChosenPart, is_pending
 from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
+from vmapdbg.child.listen.guard import leave_out
 from vmapdbg.child.listen.launches import list_written, runs_captured_now
 from vmapdbg.child.listen.records import PassRecord, number_kernels
-from vmapdbg.child.listen.releases import find_inputs, find_under, memory_of
+from vmapdbg.child.listen.releases import buffer_under, device_of, find_assigned, find_inputs, find_under, memory_of
 from vmapdbg.child.memory import name_dtype, read_switches
+from vmapdbg.install.job import GRAPHS_ARE_REDUCED
 from vmapdbg.install.overlay import is_installed
+from vmapdbg.model.account import Left
 from vmapdbg.model.wording import first_line
 from vmapdbg.reference.graph import OpNode
 
@@ -47,6 +63,10 @@ class RealizeCall:
         # BUFFER of the snippet -> its contents, on each of its devices
         self.inputs: dict[UOp, tuple[str, ...]] = {}
         self.variables: dict[str, int] = {}
+        # BUFFER of what its Tensors mean -> its contents, for each of its devices
+        self.meant: dict[UOp, tuple[str, ...]] = {}
+        # outputs of which it is not known what they mean
+        self.unknown: set[int] = set()
         # item assignments in its graph
         self.parts: Sequence[ChosenPart] = ()
         # None if its graph cannot be packed, also not for other inputs
@@ -58,26 +78,44 @@ class RealizeCall:
         # the graph for the scheduler, and what TinyJit keeps to run it later
         self.scheduled: UOp = None
         self.captured: UOp = None
-        # BUFFER that holds one of the roots in replays, if the call itself did not run -> this root
-        self.made: dict[UOp, UOp] = {}
+        # BUFFER that its schedule makes -> the value that it holds; only for a call that TinyJit captures. It keeps no
+        # BUFFER alive
+        self.made: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
         # the outputs of a captured call, and the buffer of each; None if nothing holds the output
         self.views: list[UOp | None] = []
         self.buffers: list[Any] = []
 
+    @contextmanager
+    def observed(self) -> Iterator[None]:
+        """Has nothing to compare if its block fails, and says so."""
+        try:
+            yield
+        except Exception as error:
+            self.evidence.graphs.clear()
+            self.evidence.buffers.clear()
+            self.evidence.leave_all(leave_out("evidence for check", error))
+
     # *** before anything runs
 
-    def start(self, nodes: Mapping[UOp, None], parts: Sequence[ChosenPart] = ()) -> None:
-        """Starts before anything runs. `nodes` are the nodes of the graph, `parts` its item assignments."""
+    def start(
+        self, nodes: Mapping[UOp, None], parts: Sequence[ChosenPart] = (), unwritten: Container[UOp] = ()
+    ) -> None:
+        """Starts before anything runs. `nodes` are the nodes of the graph, `parts` its item assignments. What BUFFERs
+        hold that are `unwritten` is not known."""
         self.parts = parts
-        reason = _why_no_values(nodes) or self._start(nodes)
-        if reason is not None:
+        # what TinyJit captures is compared when it is replayed
+        is_later = runs_captured_now()
+        if not is_later:
+            self.evidence.asked = {"outputs": len(self.roots), "buffers": len(find_assigned(self.roots, nodes))}
+        reason = _why_no_values(nodes) or self._start([u for u in nodes if u not in unwritten], is_later)
+        if is_later or reason is not None:
             self.evidence.graphs.pop("asked", None)
-            self.note_once(reason)
+        if reason is not None:
+            self.evidence.leave_all(reason)
 
-    def _start(self, nodes: Mapping[UOp, None]) -> str | None:
+    def _start(self, nodes: Sequence[UOp], is_later: bool) -> str | None:
         """Packs the graph, with what it reads. Returns why its values are not compared."""
         buffers = [u for u in nodes if u.op.name == "BUFFER" and not getattr(u, "is_variable", False)]
-        is_later = runs_captured_now()
         self.inputs = dict.fromkeys(buffers, ())
         if not is_later:
             try:
@@ -85,56 +123,89 @@ class RealizeCall:
             except BlobsFull:
                 return f"its inputs do not fit: the buffers that are kept of one run have {ROOM >> 20} MB together"
         self.variables = find_variables(nodes)
-        self.packer = self.pack_asked(self.evidence, self.inputs)
+        self.packer = self._pack_asked()
         if is_later:
-            return "TinyJit captures it, and runs it later"
+            return None
         is_sharded = any(len(names) != 1 for names in self.inputs.values())
-        # `bisect --reduce` only bisects patches of the overlay
-        if is_installed() and not is_sharded and not any(u.op.name in _NOT_REDUCED for u in nodes):
-            packed = pack_graph([root.base for root in self.roots], lambda u: self.inputs[u][0])
+        is_reduced = is_installed() or (self.folder.path / GRAPHS_ARE_REDUCED).exists()
+        if is_reduced and not is_sharded and not any(u.op.name in _NOT_REDUCED for u in nodes):
+            packed = pack_graph([root.base for root in self.roots], lambda u: next(iter(self.inputs.get(u, ())), None))
             self.evidence.reducer_graph = pickle.dumps(packed)
         self.launches.note_inputs((u.buffer, names) for u, names in self.inputs.items())
         self.launches.live = LiveTensors(self.folder, self.inputs)
-        if self.packer is not None:
-            self.folder.write_asked(self.packer.graph)
         return None
 
-    def pack_asked(
-        self, evidence: Evidence, contents: Mapping[UOp, tuple[str, ...]], made: Mapping[UOp, UOp] = {}
-    ) -> Packer | None:
-        """Packs the graph as the snippet asked for it, in the evidence of the call or of a replay; see Packer for
-        `made`. `contents` names the contents of BUFFERs. Returns None if the graph cannot be packed."""
-        packer = Packer(contents.get, self.variables, made)
+    def _pack_asked(self) -> Packer | None:
+        """Packs the graph as the snippet asked for it. Returns None if the graph cannot be packed."""
+        packer = Packer(lambda u: self.inputs.get(u, self.meant.get(u)) or None, self.variables)
         try:
             packer.graph.roots = list(map(packer.pack, self.roots))
         except CannotPack as error:
-            evidence.refused = str(error)
+            self.evidence.refused = str(error)
             return None
-        evidence.graphs["asked"] = packer.graph
+        self.evidence.graphs["asked"] = packer.graph
         return packer
+
+    def pack_meant(self, order: ProgramOrder, meant: Mapping[int, UOp], nodes: Mapping[UOp, None]) -> None:
+        """Packs what its outputs mean, by their numbers, if that differs from their graphs in the order of reads and
+        writes."""
+        packer = self.packer
+        if not meant or packer is None:
+            return
+        packer.end = len(packer.graph.nodes)
+        for number, u in meant.items():
+            try:
+                for memory in u.toposort():
+                    is_variable = getattr(memory, "is_variable", False)
+                    if memory.op.name == "BUFFER" and not is_variable and memory not in self.meant:
+                        self.meant[memory] = self.inputs.get(memory) or self._keep_meant(order, memory)
+                slot = packer.pack(u)
+            except (BlobsFull, CannotPack) as error:
+                reason = f"whether it has the contents from before a write: {str(error) or 'there was no room'}"
+                self.evidence.left.append(Left("outputs", 1, reason, number))
+                self.unknown.add(number)
+                continue
+            self.evidence.meant[number] = Meant(packer.graph.roots[number], order.explain(nodes, u))
+            packer.graph.roots[number] = slot
+
+    def _keep_meant(self, order: ProgramOrder, memory: UOp) -> tuple[str, ...]:
+        """Keeps what a BUFFER holds that only a meaning has. Raises BlobsFull."""
+        old = order.kept.get(memory)
+        if old is None:
+            return self.folder.keep_all(memory.buffer)
+        return tuple(map(self.folder.keep_data, old.parts))
+
+    def read_input(self, memory: UOp) -> tuple[bytes, ...]:
+        """Returns what a BUFFER of its graph held when it started, on each of its devices."""
+        return tuple(map(self.folder.read_data, self.inputs.get(memory, ())))
+
+    def note_made(self, replaced: Mapping[UOp, UOp]) -> None:
+        """Notes the BUFFERs that tinygrad puts in the place of values, for the replays."""
+        for value, view in replaced.items():
+            held = find_under(view, {"RESHAPE", "AFTER"})
+            # 0.12 also replaces what comes after a kernel
+            if held.op.name == "BUFFER" and held not in self.inputs and value.op.name != "AFTER":
+                self.made.setdefault(held, value)
 
     # *** after it ran
 
     def finish(self, passes: Passes) -> None:
         """Ends a call that returns; `passes` are the runs of the pass for its schedules, None for an unknown run."""
-        if self.captured is not None:
-            for root, view in zip(self.roots, self._find_views(), strict=True):
-                held = None if view is None else find_under(view, {"RESHAPE"})
-                if held is not None and held.op.name == "BUFFER":
-                    self.made[held] = root
         if not self.is_compared:
             if self.evidence.refused is not None:
-                self.note_once(self.evidence.refused)
+                self.evidence.leave_all(self.evidence.refused)
             return
         if self.launches.is_full:
-            self.note_once("buffers between its kernels were not kept: there was no room")
+            self.evidence.left.append(
+                Left("launches", 0, "buffers between its kernels were not kept: there was no room")
+            )
         try:
             self._keep_held()
             self.keep_outputs(self.evidence, self._find_views())
         except BlobsFull:
             self.evidence.reducer_graph = None
             self.evidence.graphs.clear()
-            self.note_once("its outputs do not fit: there was no room")
+            self.evidence.leave_all("its outputs do not fit: there was no room")
             return
         self._pack_passed(passes)
 
@@ -147,34 +218,46 @@ class RealizeCall:
         """Returns the outputs as tinygrad has them now, None if nothing holds the output."""
         return [getattr(tensor(), "uop", None) for tensor in self._tensors]
 
-    def keep_outputs(self, evidence: Evidence, views: Sequence[UOp | None], moved: Mapping[int, Any] = {}) -> None:
+    def keep_outputs(
+        self,
+        evidence: Evidence,
+        views: Sequence[UOp | None],
+        moved: Mapping[int, Any] = {},
+        variables: Mapping[str, int] = {},
+    ) -> None:
         """Keeps what the outputs hold now, in the evidence of the call or of a replay. `moved` has buffers to read
-        instead, by the id of the buffer that they replace. Raises BlobsFull."""
+        instead, by the id of the buffer that they replace; `variables` have other values now. Raises BlobsFull."""
 
         def read(u: UOp) -> tuple[str, ...] | None:
             if not u.is_realized:
                 return None
             return self.folder.keep_all(moved.get(id(u.buffer), u.buffer))
 
-        packer = Packer(read, self.variables)
+        packer = Packer(read, {**self.variables, **variables})
         for number, view in enumerate(views):
             try:
-                if view is not None:
+                if view is not None and number not in self.unknown:
                     evidence.outputs[number] = packer.pack(view)
             except CannotPack as error:
-                evidence.unchecked.append(f"output {number}: {error}")
+                evidence.left.append(Left("outputs", 1, str(error), number))
         evidence.graphs["got"] = packer.graph
 
     def _keep_held(self) -> None:
         """Keeps what the buffers of the snippet hold: assigned buffers, and buffers that changed without an assign."""
         assert self.packer is not None
         touched, assigned = self.packer.find_touched(), self.packer.add_assigned()
+        if (several := self.evidence.asked["buffers"] - len(assigned)) > 0:
+            self.evidence.left.append(Left("buffers", several, "several writes change it, or a write to a copy of it"))
         for buffer, before in self.inputs.items():
             slot, launch = self.packer.find_slot(buffer), self.launches.find_writer(buffer.buffer)
             if buffer in assigned:
                 is_written = launch is not None if self.launches.steps else None
                 now = self.folder.keep_all(buffer.buffer)
-                self.held[buffer] = HeldBuffer(assigned[buffer], now, "assigned", is_written)
+                right = assigned[buffer]
+                if is_written is False and slot is not None and is_pending(buffer):
+                    # no output needs the write, and a Tensor still has it: the buffer should be as before
+                    right = slot
+                self.held[buffer] = HeldBuffer(right, now, "assigned", is_written)
             elif slot is not None and buffer not in touched and (now := self.folder.keep_all(buffer.buffer)) != before:
                 self.held[buffer] = HeldBuffer(slot, now, "input", launch=launch)
         self.evidence.held += self.held.values()
@@ -222,6 +305,7 @@ class RealizeCall:
         """Ends a call that raises `error`; `nodes` are the known nodes of the last schedule."""
         self.evidence.failed = f"{type(error).__name__}: {first_line(error)}"
         self.evidence.crash = diagnose(error, nodes)
+        self.evidence.environment = dict(os.environ)
         self.evidence.is_endless = isinstance(error, EndlessRewrite)
         groups = self.launches.group(passes)
         failed = self.launches.failed
@@ -239,11 +323,6 @@ class RealizeCall:
         if self.evidence.schedule >= 0:
             self.folder.write(self.evidence)
 
-    def note_once(self, reason: str) -> None:
-        """Adds a reason why something was not compared."""
-        if reason not in self.evidence.unchecked:
-            self.evidence.unchecked.append(reason)
-
     # *** what replays of the call ask, too
 
     def find_written(self) -> list[Any]:
@@ -251,7 +330,7 @@ class RealizeCall:
         written = self.launches.outputs
         if self.captured is not None:
             written = [memory_of(u).buffer for u in list_written(self.captured)]
-        return [*written, *(buffer.base for buffer in written)]
+        return [*written, *(part.base for buffer in written for part in list_parts(buffer))]
 
     def keep_views(self, memory: set[UOp] | None) -> None:
         """Notes the outputs of a call that TinyJit has captured. `memory` has the BUFFERs of its replays, None if they
@@ -272,9 +351,9 @@ def _why_no_values(nodes: Iterable[UOp]) -> str | None:
         device = ""
         if u.op.name == "DEVICE":
             device = u.arg
-        elif u.op.name == "BUFFER":
+        elif u.op.name in {"BUFFER", "COPY"}:
             # 0.14 has no DEVICE
-            device = u.device or ""
+            device = device_of(u) or ""
         names = (device,) if isinstance(device, str) else device
         for name in names:
             if (reason := _NO_VALUES.get(name.split(":")[0])) is not None:

@@ -1,253 +1,303 @@
-"""Keeps what replays of TinyJit read and wrote, so that they can be compared. Runs in the child.
+"""Keeps what replays of TinyJit were given and what they left behind, so that they can be compared. Runs in the child.
 
-A replay makes no schedule: it runs the kernels of the captured call with the buffers of other inputs. So its results
-should be those of the captured graphs for these inputs, and for the current contents of everything else that they read
-(weights, the state of random numbers). If one schedule writes what a later schedule reads, it is read after the replay,
-unless something has overwritten it.
+A replay makes no schedule: it runs the kernels of the captured call again. It is judged by what the call of the
+TinyJit was given, not by what the replay says that it read: the captured graphs, with the arguments of this call in the
+place of the arguments of the captured call, give its results, what it assigns, and what must not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from vmapdbg.child.evidence.evidence import BlobsFull, Evidence, EvidenceFolder, HeldBuffer
+from vmapdbg.check.result import UnwrittenRead
+from vmapdbg.child.evidence.evidence import BlobsFull, Evidence, EvidenceFolder, HeldBuffer, list_parts
+from vmapdbg.child.evidence.jit_call import CallGraph, Given, JitCall, ScheduleGraph
+from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.evidence.realize_call import RealizeCall
-from vmapdbg.child.listen.launches import buffer_of, used_buffers_of, watch_replays
+from vmapdbg.child.evidence.tensor_calls import list_pending, live_tensors
+from vmapdbg.child.listen.launches import watch_replays
+from vmapdbg.child.listen.releases import list_writes
 from vmapdbg.child.listen.user_lines import find_user_line
-from vmapdbg.model.wording import format_plural
+from vmapdbg.child.memory import name_dtype
+from vmapdbg.model.account import Left
+from vmapdbg.model.wording import first_line
+from vmapdbg.reference.graph import OpNode
 
-_Buffers = Mapping[int, Any]
-"""The buffer of a replay for each input of the captured call, by the id of the input."""
-_Read = dict[tuple[int, Any], str]
-"""(index of a schedule, BUFFER that it reads) -> the name of the contents."""
-MOST_COMPARED = 3
-"""How many replays of one captured call are compared."""
+UOp = Any
+_Names = tuple[str, ...]
 
 
 @dataclass
-class JitCall:
-    """A call of a TinyJit: its object while the call runs, the buffers of its inputs, and the calls of `realize` in it
-    that made a schedule.
+class _Replay:
+    """A replay that is compared. `now` has the BUFFER of each input for the BUFFER of the captured call; `before` what
+    BUFFERs held, `watched` those that must not change if the graph does not assign to them."""
 
-    The other fields are for a captured call. `written` has the ids of the buffers that each schedule writes. `reason`
-    says why its replays are not compared, None if they are. `memory` has the BUFFERs that its replays use, None if they
-    use the BUFFERs of the call: replays may have memory of their own for BUFFERs that nothing else holds. For each
-    schedule, `made` maps the BUFFERs of earlier schedules that no replay has to what is computed instead."""
+    known: JitCall
+    graph: CallGraph
+    given: Given
+    line: str | None
+    now: dict[UOp, UOp]
+    before: dict[UOp, _Names] = field(default_factory=dict[UOp, _Names])
+    watched: dict[UOp, _Names] = field(default_factory=dict[UOp, _Names])
+
+    def find(self, u: UOp) -> UOp:
+        """Returns the BUFFER that a replay has in the place of a BUFFER of the captured call."""
+        return self.now.get(u, u)
+
+    @property
+    def moved(self) -> dict[int, Any]:
+        return {id(u.buffer): now.buffer for u, now in self.now.items()}
+
+
+@dataclass
+class _Running:
+    """A call of a TinyJit that runs, what it was given (None: not yet known), the writes that were pending then, and
+    the calls of `realize` in it that made a schedule."""
 
     tiny: Any
-    inputs: list[Any] | None = None
+    known: JitCall | None
+    given: Given | None = None
+    pending: set[UOp] = field(default_factory=set[UOp])
     realized: list[RealizeCall] = field(default_factory=list)
-    jit: Any = None  # the CapturedJit, held, so that no other object gets its id
-    written: list[set[int]] = field(default_factory=list)
-    reason: str | None = None
-    memory: set[Any] | None = None
-    made: list[dict[Any, Any]] = field(default_factory=list)
-    replays: int = 0
-    compared: int = 0
-
-    def capture(self) -> None:
-        """Notes what its replays will use, and why they cannot be compared."""
-        self.jit, self.inputs = self.tiny.captured, self.inputs or []
-        self.written = [set(map(id, call.find_written())) for call in self.realized]
-        self.memory = used_buffers_of(self.jit)
-        found: dict[Any, Any] = {}
-        for call in self.realized:
-            self.made.append({u: root for u, root in found.items() if self.memory is not None and u not in self.memory})
-            found |= call.made
-        self.reason = self._find_reason()
-        self.tiny = None
-        if self.memory is not None:
-            given = set(map(id, self.inputs))
-            self.memory |= {u for _, u in self.list_read() if id(u.buffer) in given}
-        for call in self.realized:
-            call.keep_views(self.memory)
-
-    def _find_reason(self) -> str | None:
-        """Returns why its replays cannot be compared, None if they can."""
-        # (index of a schedule, BUFFER that it reads) -> when to look at it in a replay
-        reads = {(index, u): self.find_time(index, u.buffer) for index, u in self.list_read()}
-        if any(hasattr(u.buffer, "bufs") for _, u in reads):
-            return "one of its schedules reads what is sharded over devices"
-        if any(call.packer is None for call in self.realized):
-            return "the call that was captured could not be compared"
-        if self.tiny.prune:
-            return "prune=True runs some kernels once only"
-        # not in 0.13
-        if getattr(self.tiny, "optimize", False):
-            return "optimize=True moves its buffers"
-        if None in reads.values():
-            return "one of its schedules reads a buffer that others write before and after it"
-        if self.memory is None:
-            return None
-        # values that a replay has in other memory are computed instead
-        later = [read for read, time in reads.items() if time == "after"]
-        moved = [(index, u) for index, u in later if u not in self.memory]
-        if any(u not in self.made[index] for index, u in moved):
-            return "one of its schedules reads what another one writes, in memory of their own"
-        # it is computed as of the earlier time: its sources must not have changed
-        changed = {u for _, u in later} & {u for (_, u), time in reads.items() if time == "before"}
-        if moved and changed:
-            return "one of its schedules reads a buffer before and after another one writes it"
-        return None
-
-    def list_read(self) -> Iterator[tuple[int, Any]]:
-        """Yields (index of a schedule, BUFFER) for each BUFFER that a schedule reads."""
-        for index, call in enumerate(self.realized):
-            for u in call.inputs:
-                yield index, u
-
-    def find_time(self, index: int, buffer: Any) -> str | None:
-        """Returns when a buffer holds what schedule `index` of a replay reads: `before` the replay or `after` it; None
-        if at neither time."""
-        writers = [i for i, written in enumerate(self.written) if id(buffer) in written]
-        if all(i >= index for i in writers):
-            return "before"
-        if all(i < index for i in writers):
-            return "after"
-        return None
-
-    def is_final(self, index: int, buffer: Any) -> bool:
-        """Returns whether no schedule after `index` writes a buffer."""
-        return not any(id(buffer) in written for written in self.written[index + 1 :])
-
-    def does_write(self, buffer: Any) -> bool:
-        """Returns whether a schedule of the call writes to a buffer, or to the memory around it."""
-        return any(not written.isdisjoint((id(buffer), id(buffer.base))) for written in self.written)
-
-    def has_variables(self, variables: Mapping[Any, int] | None) -> bool:
-        """Returns whether the variables of a replay have the values of the call."""
-        now = {getattr(variable, "expr", variable): value for variable, value in (variables or {}).items()}
-        for call in self.realized:
-            if any(call.variables.get(name, value) != value for name, value in now.items()):
-                return False
-        return True
+    replay: _Replay | None = None
 
 
 class ReplayWatcher:
-    """Watches TinyJit: which schedules a captured call makes, and what its replays read and write."""
+    """Watches TinyJit: what its calls are given, which schedules a captured call makes, and what its replays write.
+    `left` gets a reason for each replay of which nothing is known."""
 
-    def __init__(self, folder: EvidenceFolder) -> None:
-        self.folder = folder
+    def __init__(self, folder: EvidenceFolder, left: list[Left]) -> None:
+        self.folder, self.left = folder, left
         self.captured: dict[int, JitCall] = {}  # by the id of its CapturedJit
-        self.calls: list[JitCall] = []  # outermost first
+        self.calls: list[_Running] = []  # outermost first
+        # BUFFER that a captured call makes and that its replays do not write
+        self.unwritten: WeakKeyDictionary[UOp, UnwrittenRead] = WeakKeyDictionary()
+        # id of a CapturedJit -> why its graph is not known
+        self.failed: dict[int, str] = {}
 
     def declare(self, changes: Any) -> None:
         """Wraps the functions of a call of TinyJit and of a replay."""
-        from tinygrad.engine import jit
+        watch_replays(changes, self.on_call, self.on_prepare, self.on_replay)
 
-        changes.wrap(jit, "_prepare_jit_inputs", self.on_prepare, "args", "kwargs")
-        watch_replays(changes, self.on_call, self.on_replay)
-
-    def on_prepare(self, prepare: Callable[..., Any], *arguments: Any) -> Any:
-        prepared = prepare(*arguments)
-        if self.calls and self.calls[-1].inputs is None:
-            self.calls[-1].inputs = list(map(buffer_of, prepared[0]))
-        return prepared
+    # *** what happens in a call
 
     def on_call(self, call: Callable[..., Any], tiny: Any, *arguments: Any, **options: Any) -> Any:
         before = tiny.captured
-        self.calls.append(JitCall(tiny))
+        running = _Running(tiny, self.captured.get(id(before)))
+        self.calls.append(running)
         try:
             result = call(tiny, *arguments, **options)
         finally:
-            ended = self.calls.pop()
-        if tiny.captured is not before and ended.realized:
-            ended.capture()
-            self.captured[id(ended.jit)] = ended
+            self.calls.pop()
+        if tiny.captured is not before:
+            self._note_captured(running)
+        elif before is not None and running.known is None:
+            reason = self.failed.get(id(before), "the jit was captured by another test, or not watched")
+            if tiny.fxn is None:
+                reason = "the jit was loaded from a pickle, and its graph is not known"
+            self.left.append(Left("replays", 1, reason))
+        elif running.known is not None and running.given is None:
+            running.known.replays += 1
+            self._leave(running.known, "its inputs were not seen")
+        if running.replay is not None:
+            self._finish(running.replay)
         return result
 
-    def note_call(self, call: RealizeCall) -> bool:
-        """Adds a call of `realize` to the TinyJit calls that are being captured. Returns whether there is one."""
+    def on_prepare(self, prepare: Callable[..., Any], arguments: Any, options: Any) -> Any:
+        """A call realizes its inputs: after that they are known."""
+        prepared = prepare(arguments, options)
+        running = self.calls[-1] if self.calls else None
+        if running is None or running.given is not None:
+            return prepared
+        running.given = Given.of(arguments, options)
+        if running.known is not None:
+            running.known.replays += 1
+            running.replay = self._begin(running.known, running.given)
+        elif running.tiny.captured is None:
+            running.pending = {write for _, write in list_pending()}
+        return prepared
+
+    def is_captured(self) -> bool:
+        """Whether a TinyJit captures what is realized now."""
         from tinygrad.engine.realize import capturing
 
-        captured = [running for running in self.calls if running.tiny in capturing]
-        for running in captured:
-            running.realized.append(call)
-        return bool(captured)
+        return any(running.tiny in capturing for running in self.calls)
 
-    def on_replay(self, replay: Callable[..., Any], captured: Any, buffers: list[Any], variables: Any) -> Any:
-        self.folder.begin_replay()
-        known = self.captured.get(id(captured))
-        if known is None:
-            return replay(captured, buffers, variables)
-        known.replays += 1
-        if known.reason is None and not known.has_variables(variables):
-            known.reason = "a variable has another value than in the call that was captured"
-        if known.reason is not None or known.replays > MOST_COMPARED:
-            return replay(captured, buffers, variables)
-        pairs = zip(known.inputs or (), map(buffer_of, buffers), strict=True)
-        now = {id(before): after for before, after in pairs}
-        line = find_user_line()
-        read = self.keep_read(known, now, "before")
-        result = replay(captured, buffers, variables)
-        read |= self.keep_read(known, now, "after")
-        if known.reason is None:
-            self.write(known, now, read, line)
-        return result
+    def note_call(self, call: RealizeCall) -> bool:
+        """Adds a call of `realize` to the TinyJit call that is being captured. Returns whether there is one."""
+        is_captured = self.is_captured()
+        if is_captured:
+            self.calls[-1].realized.append(call)
+        return is_captured
 
-    def keep_read(self, known: JitCall, now: _Buffers, time: str) -> _Read:
-        """Keeps what the schedules of a replay read, as far as it is to be read at this `time`. Notes a reason if there
-        is no room."""
-        kept: _Read = {}
-        try:
-            for index, u in known.list_read():
-                if u not in known.made[index] and known.find_time(index, u.buffer) == time:
-                    kept[index, u] = self.folder.keep_buffer(now.get(id(u.buffer), u.buffer))
-        except BlobsFull:
-            known.reason = "there was no room for what they read"
-        return kept
+    def on_replay(self, replay: Callable[..., Any], captured: Any, *arguments: Any) -> Any:
+        """From 0.13 on the captured call is run as a replay before it returns."""
+        running = self.calls[-1] if self.calls else None
+        if running is None or running.tiny.captured is not captured:
+            self.left.append(Left("replays", 1, "what was captured was called by itself, without its TinyJit"))
+        elif captured is not None and running.known is None:
+            known = self._note_captured(running)
+            if known is not None and running.given is not None:
+                running.replay = self._begin(known, running.given)
+        return replay(captured, *arguments)
 
-    def write(self, known: JitCall, now: _Buffers, read: _Read, line: str | None) -> None:
-        """Writes what each schedule of a finished replay read and wrote."""
-        for index, call in enumerate(known.realized):
-            evidence = Evidence(call.evidence.schedule, line, replay=known.replays)
+    def _note_captured(self, running: _Running) -> JitCall | None:
+        tiny = running.tiny
+        if running.realized and running.given is not None and id(tiny.captured) not in self.captured:
             try:
-                # an input that is assigned to is an output
-                call.keep_outputs(evidence, call.views, now)
-                self._keep_held(evidence, known, index, read, now)
-            except BlobsFull:
-                known.reason = "there was no room for what they wrote"
-                return
-            for output, buffer in enumerate(call.buffers):
-                if not known.is_final(index, buffer) and evidence.outputs.pop(output, None) is not None:
-                    evidence.unchecked.append(f"output {output}: a later schedule of the call writes it again")
-            if not evidence.outputs:
-                evidence.graphs.pop("got")
-            self.folder.write(evidence)
-        known.compared += 1
+                known = JitCall.of(tiny, running.given, running.realized, running.pending)
+                for u, line in known.list_moved():
+                    self.unwritten[u] = UnwrittenRead(line, int(u.buffer.size), name_dtype(u.dtype))
+            except Exception as error:  # the user's program goes on
+                self.failed[id(tiny.captured)] = describe_failure(error)
+            else:
+                self.captured[id(tiny.captured)] = known
+        return self.captured.get(id(tiny.captured))
 
-    def _keep_held(self, evidence: Evidence, known: JitCall, index: int, read: _Read, now: _Buffers) -> None:
-        """Packs the graph of schedule `index` of a replay. Keeps what the buffers hold that it assigns to, and the
-        buffers that it read and that the replay overwrote without an assign in the call. Raises BlobsFull."""
-        # also what only earlier schedules read
-        ordered = sorted(read.items(), key=lambda one: one[0][0])
-        contents = {u: (name,) for (reader, u), name in ordered if reader <= index}
-        packer = known.realized[index].pack_asked(evidence, contents, known.made[index])
-        if packer is None:
-            return
-        for u, slot in packer.add_assigned().items():
-            if known.is_final(index, u.buffer) and (known.memory is None or u in known.memory):
-                names = self.folder.keep_all(now.get(id(u.buffer), u.buffer))
-                evidence.held.append(HeldBuffer(slot, names, "assigned"))
-        touched = packer.find_touched()
-        for u, before in contents.items():
-            slot, buffer = packer.find_slot(u), now.get(id(u.buffer), u.buffer)
-            if slot is None or u in touched or known.does_write(u.buffer) or not known.does_write(buffer):
-                continue
-            after = self.folder.keep_all(buffer)
-            if after != before:
-                number = next((i for i, one in enumerate(known.inputs or ()) if one is u.buffer), None)
+    def find_unwritten(self, nodes: Iterable[UOp]) -> list[UnwrittenRead]:
+        """Returns the BUFFERs that a graph reads and that no kernel wrote. What it writes is written from now on."""
+        written = {buffer for buffer, _ in list_writes(nodes)}
+        found = [self.unwritten[u] for u in nodes if u in self.unwritten and u not in written]
+        for u in written:
+            self.unwritten.pop(u, None)
+        return found
+
+    def _leave(self, known: JitCall, reason: str) -> None:
+        """Counts a replay that is not compared."""
+        known.left[reason] = known.left.get(reason, 0) + 1
+
+    @contextmanager
+    def _leaving(self, known: JitCall, what: str) -> Iterator[None]:
+        """Counts a replay as not compared if its block fails; `what` there may be no room for."""
+        try:
+            yield
+        except CannotPack as error:
+            self._leave(known, str(error))
+        except BlobsFull:
+            self._leave(known, f"there was no room for what they {what}")
+        except Exception as error:  # the user's program goes on
+            self._leave(known, describe_failure(error))
+
+    # *** a replay that is compared
+
+    def _begin(self, known: JitCall, given: Given) -> _Replay | None:
+        """Keeps what a replay can read. Returns None if it is not compared."""
+        with self._leaving(known, "read"):
+            graph = known.open(given)
+            if not graph.is_chosen(known.replays):
+                raise CannotPack(f"the first {graph.first} replays are compared, then every power of two")
+            self.folder.begin_replay()
+            now = {u: given.inputs[path] for path, u in known.given.inputs.items()}
+            found = _Replay(known, graph, given, find_user_line(), now)
+            self._keep_reads(found.before, found, "before")
+            found.watched |= found.before
+            for u in self._list_watched(found):
+                self._keep(found.watched, u)
+            return found
+        return None
+
+    def _keep_reads(self, kept: dict[UOp, _Names], found: _Replay, time: str) -> None:
+        """Keeps what the schedules of a replay read at this time: `before` it or `after` it. Raises BlobsFull."""
+        for schedule in found.graph.schedules:
+            for u, read_at in schedule.reads.values():
+                if read_at == time:
+                    self._keep(kept, found.find(u))
+
+    def _keep(self, kept: dict[UOp, _Names], u: UOp) -> None:
+        """Keeps what a BUFFER holds now, unless it has no memory yet. Raises BlobsFull."""
+        if u not in kept and all(part.is_allocated() for part in list_parts(u.buffer)):
+            kept[u] = self.folder.keep_all(u.buffer)
+
+    def _list_watched(self, found: _Replay) -> list[UOp]:
+        """Returns the inputs, and the BUFFERs of Tensors in the memory of the replay, that nothing in it writes."""
+        bases = found.known.list_bases()
+        live = {tensor.uop.base for tensor in live_tensors() if tensor.uop.base.op.name == "BUFFER"}
+        near = [u for u in live if u.is_realized and any(id(part.base) in bases for part in list_parts(u.buffer))]
+        written = {now for u, now in found.now.items() if found.known.does_write(u.buffer)}
+        watched = dict.fromkeys([*found.now.values(), *near])
+        return [u for u in watched if u not in written and not found.known.does_write(u.buffer)]
+
+    def _finish(self, found: _Replay) -> None:
+        """Writes what each schedule of a finished replay read and wrote."""
+        after: dict[UOp, _Names] = {}
+        with self._leaving(found.known, "wrote"):
+            self._keep_reads(after, found, "after")
+            made = [self._make_evidence(found, index, one, after) for index, one in enumerate(found.graph.schedules)]
+            self._keep_watched(made[-1], found)
+            compared = [evidence for evidence in made if evidence.outputs or evidence.held]
+            if not compared:
+                raise CannotPack("no Tensor holds what it writes")
+            # one of its schedules stands for the replay
+            compared[0].asked = {"replays": 1}
+            for evidence in compared:
+                self.folder.write(evidence)
+
+    def _make_evidence(
+        self, found: _Replay, index: int, schedule: ScheduleGraph, after: Mapping[UOp, _Names]
+    ) -> Evidence:
+        """Returns the evidence of one schedule of a replay. Raises BlobsFull."""
+        known, call = found.known, found.known.realized[index]
+        evidence = Evidence(call.evidence.schedule, found.line, replay=known.replays)
+        graph = replace(schedule.graph, nodes=list(schedule.graph.nodes), inputs={})
+        for slot, (u, time) in schedule.reads.items():
+            names = (found.before if time == "before" else after).get(found.find(u))
+            if names is not None:
+                graph.inputs[slot] = names
+        evidence.graphs["asked"] = graph
+        # an input that is assigned to is an output
+        call.keep_outputs(evidence, call.views, found.moved, found.given.variables)
+        for output, buffer in enumerate(call.buffers):
+            if not known.is_final(index, buffer) and evidence.outputs.pop(output, None) is not None:
+                evidence.left.append(Left("outputs", 1, "a later schedule of the call writes it again", output))
+        if not evidence.outputs:
+            evidence.graphs.pop("got")
+        for u, held in schedule.held:
+            # a write that is pending when the captured call returns will still be scheduled
+            if known.replays or held.is_written is None:
+                evidence.held.append(replace(held, blobs=self.folder.keep_all(found.find(u).buffer)))
+        self._keep_changed(evidence, found, schedule)
+        return evidence
+
+    def _keep_changed(self, evidence: Evidence, found: _Replay, schedule: ScheduleGraph) -> None:
+        """Keeps the buffers that a schedule reads and that the replay overwrote without an assign in the call: outputs
+        of the call before that it is given as inputs."""
+        given = found.known.given.inputs
+        # tinygrad's order: arguments before items of them
+        inputs = [given[path] for path in sorted(given, key=len)]
+        for slot, (u, _) in schedule.reads.items():
+            now = found.find(u)
+            is_given = not found.known.does_write(u.buffer) and found.known.does_write(now.buffer)
+            if is_given and now in found.before and (after := self.folder.keep_all(now.buffer)) != found.before[now]:
+                number = inputs.index(u) if u in inputs else None
                 evidence.changed.append(HeldBuffer(slot, after, "input", input_number=number))
 
+    def _keep_watched(self, evidence: Evidence, found: _Replay) -> None:
+        """Keeps the buffers that should not have changed. Raises BlobsFull."""
+        graph = evidence.graphs["asked"]
+        for u, before in found.watched.items():
+            is_written = found.known.does_write(u.buffer)
+            is_written |= any(now is u and found.known.does_write(was.buffer) for was, now in found.now.items())
+            if is_written or (now := self.folder.keep_all(u.buffer)) == before:
+                continue
+            slot = graph.add(OpNode("buffer", name_dtype(u.buffer.dtype), (int(u.buffer.size),)))
+            graph.inputs[slot] = before
+            evidence.held.append(HeldBuffer(slot, now, "input"))
+
+    # *** the end
+
     def close(self) -> None:
-        """Notes at the last schedule of each captured call how many of its replays were not compared."""
+        """Notes at the last schedule of each captured call how many of its replays were not compared, and why."""
         for known in self.captured.values():
-            if left := known.replays - known.compared:
-                count = f"{left} of {known.replays} replays"
-                if not known.compared:
-                    count = format_plural(left, "replay")
-                reason = known.reason or f"no more than {MOST_COMPARED} of one call are compared"
-                known.realized[-1].note_once(f"{count} of it by TinyJit: {reason}")
-                known.realized[-1].write()
+            last = known.realized[-1]
+            last.evidence.left += (Left("replays", count, reason) for reason, count in known.left.items())
+            if known.left:
+                last.write()
+
+
+def describe_failure(error: Exception) -> str:
+    """Returns the reason for what this module cannot read: tinygrad has another form there."""
+    return f"it cannot be read: {type(error).__name__}: {first_line(error)}"

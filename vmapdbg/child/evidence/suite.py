@@ -31,6 +31,7 @@ from vmapdbg.child.failures.endless import Endless, EndlessRewrite, Watcher
 from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.run_program import ScheduleFeed, current_test
+from vmapdbg.model.account import Left
 from vmapdbg.reference.graph import OpGraph
 
 MOST_WAITING = 1 << 29
@@ -69,13 +70,12 @@ class SuiteFolder(EvidenceFolder):
         self.begin(current_test())
 
     def write(self, evidence: Evidence) -> None:
-        """Passes on the evidence of a schedule. When it is written again, only new reasons of `unchecked` are passed
-        on."""
+        """Passes on the evidence of a schedule. When it is written again, only new reasons are passed on."""
         known = self._said.get(id(evidence))
-        self._said[id(evidence)] = (evidence, len(evidence.unchecked))
+        self._said[id(evidence)] = (evidence, len(evidence.left))
         if known is not None:
-            added = evidence.unchecked[known[1] :]
-            self.hand_on(Evidence(-1, evidence.line, unchecked=added), self.test)
+            added = evidence.left[known[1] :]
+            self.hand_on(Evidence(-1, evidence.line, left=added), self.test)
             return
         # only the reducer needs the graph for tinygrad, which takes long to be packed
         blobs: list[Path] = []
@@ -137,8 +137,8 @@ class BetweenCalls(ScheduleFeed):
             return
         for schedule in self.schedules[-1:]:
             if is_whole or schedule.cached:
-                reason = "it was scheduled by other means than Tensor.realize"
-                self.folder.hand_on(Evidence(-1, None, unchecked=[reason]), current_test())
+                left = Left("other schedules", 1, "it was scheduled by other means than Tensor.realize")
+                self.folder.hand_on(Evidence(-1, None, left=[left]), current_test())
         self.forget()
 
 
@@ -166,6 +166,9 @@ class CallByCall(Collector):
 
     def close(self) -> None:
         super().close()
+        if self.replays.left:
+            self.suite.hand_on(Evidence(-1, None, left=list(self.replays.left)), self.suite.test)
+            self.replays.left.clear()
         self.replays.captured.clear()
         self.suite.forget()
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from types import EllipsisType, ModuleType
 from typing import Any
 
 from vmapdbg.check.result import CutGradient, LostWrite
-from vmapdbg.child.listen.releases import find_under
+from vmapdbg.child.listen.releases import buffer_under, find_under, list_writes
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.memory import name_dtype
 
@@ -31,7 +31,6 @@ UOp = Any
 _LARGEST = 1 << 22
 """Item assignments to larger tensors are ignored, in elements."""
 _WRITES = {"ASSIGN", "STORE"}
-_VIEWS = {"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "BITCAST", "DETACH", "AFTER", "ASSIGN"}
 
 
 # compared by identity: it has weak references
@@ -48,10 +47,11 @@ class ChosenPart:
 # compared by identity: a Tensor that is alive would be compared element by element
 @dataclass(frozen=True, eq=False)
 class _Write:
-    """A requested write: its BUFFER and the Tensor that the assign returned, both held weakly, and the report if it is
-    lost."""
+    """A requested write: its BUFFER, its UOp and the Tensor that the assign returned, all held weakly, and the report
+    if it is lost."""
 
     buffer: weakref.ref[Any]
+    write: weakref.ref[Any]
     tensor: weakref.ref[Any]
     report: LostWrite
 
@@ -90,15 +90,15 @@ class TensorCalls:
     def on_assign(self, assign: Callable[..., Any], tensor: Any, value: Any) -> Any:
         target = tensor.uop
         result = assign(tensor, value)
-        write, buffer = _last_write(result.uop), buffer_under(target)
+        write, buffer = last_write(result.uop), buffer_under(target)
         if self._item is not None and write is not None:
             self._parts.append(ChosenPart(weakref.ref(write), *self._item))
         # if other Tensors come after the write, too, it is not lost with this Tensor
         is_only = result.uop.op.name in {"ASSIGN", "AFTER"} and result.uop.src[0] is target
-        if is_only and buffer is not None:
+        if is_only and buffer is not None and write is not None:
             shape = tuple(int(n) for n in target.shape if isinstance(n, int))
             report = LostWrite(find_user_line(), shape, math.prod(buffer.shape), name_dtype(target.dtype))
-            self._writes.append(_Write(weakref.ref(buffer), weakref.ref(result), report))
+            self._writes.append(_Write(weakref.ref(buffer), weakref.ref(write), weakref.ref(result), report))
         return result
 
     def on_gradient(self, compute: Callable[..., Any], loss: Any, /, *targets: Any, **options: Any) -> Any:
@@ -115,16 +115,16 @@ class TensorCalls:
         self._parts = [part for part in self._parts if part not in taken]
         return taken
 
-    def take_lost(self, nodes: Collection[UOp]) -> list[LostWrite]:
-        """Returns the lost writes to BUFFERs that the graph reads, and forgets them."""
+    def take_lost(self, nodes: Collection[UOp], pending: Container[UOp]) -> list[LostWrite]:
+        """Returns the lost writes among those that the graph should come after (`pending`), and forgets them."""
         if not self._writes:
             return []
-        written = set(_list_written(nodes))
+        written = {buffer for buffer, _ in list_writes(nodes)}
         self._writes = [write for write in self._writes if write.buffer() not in (None, *written)]
-        lost = [write for write in self._writes if write.tensor() is None and write.buffer() in nodes]
+        lost = [write for write in self._writes if write.tensor() is None and write.write() in pending]
         if lost:
             # some Tensor may have another write to the buffer
-            held = {buffer for tensor in live_tensors() for buffer in _list_written(tensor.uop.toposort())}
+            held = {buffer for tensor in live_tensors() for buffer, _ in list_writes(tensor.uop.toposort())}
             lost = [write for write in lost if write.buffer() not in held]
         self._writes = [write for write in self._writes if write not in lost]
         return [write.report for write in lost]
@@ -148,25 +148,25 @@ def live_tensors() -> Iterator[Any]:
 # *** writes
 
 
-def _list_written(nodes: Iterable[UOp]) -> Iterator[UOp]:
-    """Yields the BUFFERs that a graph writes."""
-    for u in nodes:
-        if u.op.name in _WRITES and (buffer := buffer_under(u.src[0])) is not None:
-            yield buffer
+def is_pending(buffer: UOp) -> bool:
+    """Whether the graph of a live Tensor writes a BUFFER."""
+    return any(buffer is one for tensor in live_tensors() for one, _ in list_writes(tensor.uop.toposort()))
 
 
-def _last_write(u: UOp) -> UOp | None:
+def list_pending() -> Iterator[tuple[UOp, UOp]]:
+    """Yields (BUFFER, write) for each live Tensor that stands for a write that was not scheduled yet."""
+    for tensor in live_tensors():
+        shown = find_under(tensor.uop, {"RESHAPE"})
+        if shown.op.name in {"ASSIGN", "AFTER"} and (buffer := buffer_under(shown)) is not None:
+            yield buffer, shown
+
+
+def last_write(u: UOp) -> UOp | None:
     """Returns the last write that a value comes after, None if there is no write."""
     u = find_under(u, {"RESHAPE"})
     if u.op.name == "AFTER":
         u = u.src[-1]
     return u if u.op.name in _WRITES else None
-
-
-def buffer_under(view: UOp) -> UOp | None:
-    """Returns the BUFFER under a view, None if the view is over something else."""
-    found = find_under(view, _VIEWS)
-    return found if found.op.name == "BUFFER" else None
 
 
 def find_cut(root: UOp, targets: list[UOp]) -> list[UOp]:

@@ -16,9 +16,10 @@ from types import ModuleType
 from typing import Any
 
 from vmapdbg.child.failures.diagnose import KnownNodes, explain_error
+from vmapdbg.child.listen.guard import watching
 from vmapdbg.child.listen.launches import PlannedLaunch, watch_launches
 from vmapdbg.child.listen.user_lines import find_user_file
-from vmapdbg.install.overlay import load_patching, overlay_dir
+from vmapdbg.install.overlay import overlay_dir
 from vmapdbg.model.capture import SnippetError
 
 _FREE, _SHARE = 1.0, 0.05
@@ -125,7 +126,7 @@ class Shadow:
         """Starts to copy when schedules run. Raises UnknownShape."""
         if sys.platform != "linux":
             return
-        with load_patching().Changes("what ran last") as changes:
+        with watching("what ran last") as changes:
             watch_launches(changes, tensor_module, self)
 
     def note(self, launch: int) -> None:

@@ -70,20 +70,20 @@ class ScheduleFollower:
 
     def follow(self, line: str | None) -> result.SchedulePath:
         """Follows the outputs, and the buffers of the snippet that are wrong after the last kernel."""
+        path = result.SchedulePath(self.one.schedule, line, asked=self.one.call.evidence.asked.get("outputs", 0))
         if not self.chains:
-            return result.SchedulePath(self.one.schedule, line, reason="tinygrad had it in its cache: no pass ran")
+            return replace(path, reason="tinygrad had it in its cache: no pass ran")
         if self.one.is_sharded:
-            return result.SchedulePath(self.one.schedule, line, reason="its values are spread over several devices")
+            return replace(path, reason="its values are spread over several devices")
         self.outputs = note_outputs(self.chains)
         self.followed = [run for chain in self.chains for run in chain.runs]
         self.packer.find_memory(run.after for run in self.followed)
         self._run_in_order()
         evidence = self.one.call.evidence
         if evidence.failed is None and "asked" in evidence.graphs:
-            checker = ScheduleChecker(evidence, self.folder)
-            self.checks = checker.check_outputs(checker.open(evidence.graphs["asked"]))
+            self.checks = ScheduleChecker(evidence, self.folder).check_values(evidence.graphs["asked"])
         paths = [self.follow_output(number, u) for number, u in self.outputs.items()]
-        return result.SchedulePath(self.one.schedule, line, (*paths, *self._follow_buffers()))
+        return replace(path, outputs=(*paths, *self._follow_buffers()))
 
     def follow_output(self, number: int, u: UOp) -> result.OutputPath:
         try:
@@ -291,7 +291,8 @@ def main() -> None:
             path = ScheduleFollower(one, known, mode.collector.folder).follow(schedule.line)
         except Exception as unexpected:  # the other schedules are followed all the same
             reason = f"its graphs cannot be read: {type(unexpected).__name__}: {first_line(unexpected)}"
-            path = result.SchedulePath(one.schedule, schedule.line, reason=reason)
+            asked = one.call.evidence.asked.get("outputs", 0)
+            path = result.SchedulePath(one.schedule, schedule.line, (), reason, asked)
         paths.append(_add_lines(path, schedule))
         _write(request, capture, paths, stopped=number < len(chosen))
 

@@ -14,18 +14,15 @@ from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.failures.diagnose import find_rewrite_at
 from vmapdbg.child.failures.endless import find_frame
+from vmapdbg.child.listen.guard import watching
 from vmapdbg.child.listen.launches import watch_schedules
 from vmapdbg.child.listen.recorder import Recorder
-from vmapdbg.child.listen.releases import schedule_module
-from vmapdbg.child.memory import name_dtype
-from vmapdbg.install.overlay import load_patching
+from vmapdbg.child.listen.releases import is_whole, schedule_module
 
 UOp = Any
 
 SCHEDULERS = frozenset({"transform_to_call", "get_kernel_graph", "get_rangeify_map"})
 """The functions of tinygrad's that take a graph through passes."""
-INDICES = frozenset({"index", "weakint"})
-"""The dtypes of indices, which are no values of the program."""
 _REWRITES = frozenset({"unified_rewrite", "walk_rewrite"})
 _DECIDES = "decide"
 """The function of the overlay that decides in a pass what is stored (`tinygrad/schedule/_parts.py`)."""
@@ -66,8 +63,7 @@ class FollowedCall:
     """A scheduled call of `Tensor.realize`: `call` has its evidence, `scheduled` is the graph for the scheduler.
 
     `chains` are its passes: none if the schedule came from tinygrad's cache. `created` has each new schedule of
-    tinygrad. `origin` maps a UOp that a rewrite made to its node, if tinygrad
-    is observed."""
+    tinygrad. `origin` maps a UOp that a rewrite made to its node, if tinygrad is observed."""
 
     call: RealizeCall
     scheduled: UOp
@@ -102,7 +98,7 @@ class FollowingCollector(Collector):
 
         super().watch(tensor_module)
         context: Any = vars(ops)["RewriteContext"]
-        with load_patching().Changes("passes of the scheduler") as changes:
+        with watching("passes of the scheduler") as changes:
             changes.wrap(context, "unified_rewrite", self._on_rewrite, "self", "root")
             if hasattr(context, "walk_rewrite"):
                 changes.wrap(context, "walk_rewrite", self._on_rewrite, "self", "root")
@@ -164,13 +160,6 @@ class FollowingCollector(Collector):
         if run is not None and made is not None:
             run.rewrites.append((x, made))
         return made
-
-
-def is_whole(root: UOp) -> bool:
-    """Returns whether a UOp is the root of a graph of values; a simplification of indices has a root of indices."""
-    if root.op.name != "SINK" or not root.src:
-        return False
-    return any(name_dtype(u.dtype) not in INDICES for u in root.src)
 
 
 def find_scheduler(frame: FrameType | None) -> FrameType | None:

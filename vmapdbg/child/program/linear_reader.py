@@ -305,9 +305,9 @@ def _bounds_of(u: UOp) -> tuple[int, int] | None:
 
 
 def _lanes_of(u: UOp) -> int:
-    """How many scalars a value has: in its dtype, or in its shape if dtypes have no lanes (0.14 on)."""
+    """How many scalars a value has: in its dtype, or in its shape (from the summer of 2026 on)."""
     count = getattr(u.dtype, "count", 1)
-    if count > 1 or hasattr(u.dtype, "ptr"):
+    if count > 1:
         return count
     try:
         return max(1, math.prod(map(int, u.shape)))

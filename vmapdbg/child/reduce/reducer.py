@@ -1,7 +1,8 @@
 """Reduces the graph of a snippet to a small one with the same fault: different outcomes with two sets of patches, or
 a wrong outcome with one set.
 
-Started by `children.start_process` as `python -m vmapdbg.child.reduce.reducer REQUEST`, with the overlay. A worker
+Started by `children.start_process` as `python -m vmapdbg.child.reduce.reducer REQUEST`, with the overlay, or with a
+tinygrad as it is: then there is one worker, and a graph is judged by the numpy reference. A worker
 (`trial`) for each set of patches runs the smaller graphs; a worker that hangs is killed.
 """
 
@@ -44,8 +45,8 @@ _SHORTEST = 4.0
 def main() -> None:
     request = load_request(ReduceRequest, sys.argv[1])
     hold(request.lifeline)
-    assert request.job.patches is not None
-    overlay.install(format_patches(request.job.patches))
+    if request.job.patches is not None:
+        overlay.install(format_patches(request.job.patches))
     reducer = Reducer(request)
     try:
         result = reducer.run()
@@ -89,11 +90,15 @@ class Reducer:
 
         start = self.find_start()
         if start is None:
-            reason = "all sets of patches end alike, and no single schedule fails or has wrong values"
+            reason = "no single schedule fails or has wrong values"
             if self.request.other is not None:
                 reason = "no single schedule of the snippet shows the difference"
+            elif self.request.job.patches is not None:
+                reason = f"all sets of patches end alike, and {reason}"
             return {"reason": f"{reason} when it is run by itself"}
         schedule, whole, roots = start
+        # whole schedules take long
+        self.end = time.monotonic() + self.request.seconds
         before, _ = self.smaller.measure(whole)
         roots = self.reduce(roots)
         after, _ = self.smaller.measure(roots)
@@ -103,7 +108,7 @@ class Reducer:
             tensors = [Tensor(u, device=u.device) for u in roots]
             return {"text": write_snippet(tensors, comment, self.switches), **facts}
         except WriteError as error:
-            return {"reason": str(error)}
+            return {"reason": str(error), "is_lost": True}
 
     def find_start(self) -> tuple[int, list[Any], list[Any]] | None:
         """Finds the first schedule that shows the difference, or the first value inside a schedule that does: a

@@ -1,6 +1,7 @@
 """Smaller graphs made from one: fewer outputs, nodes replaced by inputs, constants or their sources, smaller sizes.
 
-Whether a smaller graph still shows the fault is decided by the reducer. Runs with the overlay.
+Whether a smaller graph still shows the fault is decided by the reducer. Runs with the overlay, or any tinygrad: ops are
+known by their names, because releases have others.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from tinygrad.device import Device
 from tinygrad.dtype import dtypes
 from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp
 
-from vmapdbg.child.memory import make_buffer
+from vmapdbg.child.memory import make_buffer, name_dtype
 
 Roots = list[UOp]
 Step = Callable[[Roots], Iterable[Roots]]
@@ -63,6 +65,9 @@ def smaller_sizes(roots: Roots) -> Iterable[Roots]:
 STEPS: tuple[Step, ...] = (fewer_outputs, earlier_outputs)
 """Steps to graphs with fewer nodes; the other way to remove nodes is `list_replacements`."""
 _LEAVES = {Ops.BUFFER, Ops.CONST, Ops.COPY}
+_NO_VALUES = frozenset({"DEVICE", "UNIQUE", "LUNIQUE", "SINK", "RANGE", "DEFINE_VAR", "BIND"})
+# of sizes and indices, of numbers that are part of another node (0.14), and of no value
+_NO_DTYPES = frozenset({"index", "weakint", "weakfloat", "void"})
 _MANY = 100
 _FIRST = 16
 
@@ -75,8 +80,16 @@ def measure(roots: Roots) -> tuple[int, int]:
 
 def is_value(u: UOp) -> bool:
     """Whether a node is a value of Tensors: not an index, a device, or a node without a device."""
-    no_value = {Ops.DEVICE, Ops.UNIQUE, Ops.SINK, Ops.RANGE, Ops.DEFINE_VAR, Ops.BIND}
-    return u.op not in no_value and u.dtype.scalar() != dtypes.index and u._shape is not None and u._device is not None
+    if u.op.name in _NO_VALUES or name_dtype(u.dtype).partition(".")[0] in _NO_DTYPES:
+        return False
+    # from 0.13 on, constants and what is made of them alone have no device
+    return u._shape is not None and getattr(u, "_device", "") is not None
+
+
+def device_of(u: UOp) -> Any:
+    """Returns the device of a value, the default device for a value that has none."""
+    found = getattr(u, "_device", None) or u.device
+    return Device.DEFAULT if found is None else found
 
 
 def open_ranges(u: UOp) -> list[UOp]:
@@ -118,12 +131,12 @@ def _resize_node(u: UOp, sources: list[UOp], size: int, smaller: int) -> UOp:
         return n
 
     if u.op is Ops.BUFFER:
-        count = int(scale(u.arg))
-        if count == u.arg:
+        count = int(scale(math.prod(u.shape)))
+        if count == math.prod(u.shape):
             return u
         data = count_up(count, u.dtype)
         assert data is not None
-        return make_buffer(str(u.device), count, u.dtype, data)
+        return make_buffer(device_of(u), count, u.dtype, data)
     if u.op is Ops.RANGE:
         return UOp.range(scale(u.src[0].arg), *u.arg)
     if u.op in {Ops.RESHAPE, Ops.EXPAND}:
@@ -187,7 +200,7 @@ def list_sources(u: UOp) -> list[UOp]:
     """Returns the ancestors of a node with its shape and dtype, smallest graphs first."""
     ranges = open_ranges(u)
     found = [s for s in u.toposort() if s is not u and is_value(s) and (s._shape, s.dtype) == (u._shape, u.dtype)]
-    found = [s for s in found if s._device == u._device and open_ranges(s) == ranges]
+    found = [s for s in found if device_of(s) == device_of(u) and open_ranges(s) == ranges]
     direct = [s for s in u.src if s in found]
     return list(dict.fromkeys((*direct, *found[:_MOST_SOURCES])))
 
@@ -199,14 +212,14 @@ def make_input(u: UOp) -> UOp | None:
     source = u
     while source.op is Ops.RESHAPE or source.op.name == "VMAPIN":
         source = source.src[0]
-    if source.op is Ops.BUFFER or not has_sizes(u) or not isinstance(u.device, str):
+    if source.op is Ops.BUFFER or not has_sizes(u) or not isinstance(device_of(u), str):
         return None
     ranges = open_ranges(u)
     shape = (*(int(r.vmax) + 1 for r in ranges), *map(int, u.shape))
     data = count_up(math.prod(shape), u.dtype)
     if data is None:
         return None
-    made = make_buffer(u.device, math.prod(shape), u.dtype, data).reshape(shape)
+    made = make_buffer(device_of(u), math.prod(shape), u.dtype, data).reshape(shape)
     if ranges:
         made = made.vmapin((*ranges, *[0] * len(u.shape)))
     return made

@@ -16,13 +16,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tinygrad import dtype as dtype_module
 from tinygrad.device import Buffer, Device
-from tinygrad.dtype import DType, ImageDType, dtypes
+from tinygrad.dtype import DType, dtypes
 from tinygrad.tensor import Tensor
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import UOp
 
-from vmapdbg.child.reduce.smaller import is_value
+from vmapdbg.child.memory import read_buffer
+from vmapdbg.child.reduce.smaller import device_of, is_value
 
 Form = tuple[str, tuple[UOp, ...]]
 """A text with a place for each of some nodes."""
@@ -37,14 +39,20 @@ _WIDTH = 110
 _IMPORTS = {
     "math": ("inf", "nan"),
     "tinygrad": ("Device", "Tensor", "UOp", "dtypes"),
+    "tinygrad.dtype": ("ConstFloat",),
     "tinygrad.uop.ops": ("AxisType", "Ops"),
 }
 """The names that a file may use, by their modules."""
 
-_OPERATORS = {Ops.ADD: "+", Ops.MUL: "*", Ops.CMPLT: "<", Ops.CMPNE: "!=", Ops.AND: "&", Ops.OR: "|", Ops.XOR: "^"}
-_INDEX_OPERATORS = {**_OPERATORS, Ops.IDIV: "//", Ops.MOD: "%"}
-_REDUCES = {Ops.ADD: "sum", Ops.MAX: "max", Ops.MUL: "prod"}
+# ops by their names: releases have other ops
+_OPERATORS = {"ADD": "+", "MUL": "*", "CMPLT": "<", "CMPNE": "!=", "AND": "&", "OR": "|", "XOR": "^"}
+_INDEX_OPERATORS = {**_OPERATORS, "IDIV": "//", "FLOORDIV": "//", "MOD": "%", "FLOORMOD": "%"}
+_REDUCED = frozenset({"REDUCE_AXIS", "REDUCE"})
+_REDUCES = {"ADD": "sum", "MAX": "max", "MUL": "prod"}
+# from 0.13 on, a float in a graph has a class of its own
+_CONST_FLOAT = getattr(dtype_module, "ConstFloat", float)
 _NAMES = {"Tensor": Tensor, "UOp": UOp, "Ops": Ops, "dtypes": dtypes, "inf": math.inf, "nan": math.nan}
+_NAMES |= {"ConstFloat": _CONST_FLOAT}
 """What a form may name."""
 
 
@@ -89,7 +97,7 @@ class _Writer:
 
     def write(self) -> str:
         for u in self.nodes:
-            if u.op in {Ops.RANGE, Ops.BIND}:
+            if u.op.name in {"RANGE", "BIND"}:
                 self.name_index(u)
         if self.lines:
             self.lines.append("")
@@ -148,7 +156,7 @@ class _Writer:
 
     def list_forms(self, u: UOp) -> Iterator[Form]:
         """Yields the forms of a node, the nicest first. The text of an input is empty. Raises WriteError at the end."""
-        if isinstance(u.dtype, ImageDType) or not isinstance(u._device, str):
+        if type(u.dtype).__name__ == "ImageDType" or not isinstance(device_of(u), str):
             raise WriteError(f"its {u.op.name} is an image, or sharded over devices")
         if self.input_of(u) is not None:
             yield "", ()
@@ -160,13 +168,14 @@ class _Writer:
 
     def list_calls(self, u: UOp, operands: tuple[UOp, ...]) -> Iterator[Form]:
         """Yields the forms that call an operator or a method of Tensor."""
-        if u.op in _OPERATORS:
+        if u.op.name in _OPERATORS:
             yield from _list_operators(u)
-        if u.op is Ops.RESHAPE and u.src[0].op is Ops.REDUCE_AXIS and self.readers[u.src[0]] == 1:
+        if u.op is Ops.RESHAPE and u.src[0].op.name in _REDUCED and self.readers[u.src[0]] == 1:
             yield from _list_reduces(u.src[0], "")
-        if u.op is Ops.REDUCE_AXIS:
+        if u.op.name in _REDUCED and isinstance(u.arg, tuple):
             yield from _list_reduces(u, ", keepdim=True")
-        if u.op is Ops.REDUCE:
+            yield from _list_reduces(u, "")
+        elif u.op is Ops.REDUCE:
             indices = ", ".join(map(self.write_index, u.src[1:]))
             yield f"Tensor({{0}}.uop.reduce({indices}, arg=Ops.{u.arg.name}))", operands
         # most methods have the name of their op
@@ -174,6 +183,15 @@ class _Writer:
         yield f"{{0}}.{method}({self.write_arguments(u)})", operands
         arguments = ", ".join([f"Ops.{u.op.name}", *(f"{{{i}}}" for i in range(1, len(operands)))])
         yield f"{{0}}.alu({arguments})", operands
+        # no method makes it: the node itself
+        places = iter(range(len(operands)))
+        sources = [f"{{{next(places)}}}.uop" if is_value(s) else self.write_node_of_sizes(s) for s in u.src]
+        yield f"Tensor(UOp(Ops.{u.op.name}, {u.dtype!r}, {_write_tuple(sources)}, {u.arg!r}))", operands
+
+    def write_node_of_sizes(self, u: UOp) -> str:
+        """Returns the text of a node that is no value: a size, an index, or a number in another node."""
+        sources = _write_tuple(map(self.write_node_of_sizes, u.src))
+        return f"UOp(Ops.{u.op.name}, {u.dtype!r}, {sources}, {u.arg!r})"
 
     def write_arguments(self, u: Any) -> str:
         """Returns the arguments of the method of Tensor that makes a node of one operand."""
@@ -214,7 +232,7 @@ class _Writer:
         assert isinstance(buffer, Buffer)
         if not buffer.is_allocated():
             return self.assign("x", f"Tensor.empty({_write_shape(u.shape)}, dtype={source.dtype!r}{where})")
-        return self.assign("x", _write_data(bytes(buffer.as_buffer()), source.dtype, u.shape, where) + ".realize()")
+        return self.assign("x", _write_data(read_buffer(buffer), source.dtype, u.shape, where) + ".realize()")
 
     # *** indices
 
@@ -239,16 +257,16 @@ class _Writer:
             return str(u.arg)
         if u in self.texts:
             return self.texts[u]
-        if u.op in _INDEX_OPERATORS:
+        if u.op.name in _INDEX_OPERATORS:
             left, right = map(self.write_index, u.src)
-            return f"({left} {_INDEX_OPERATORS[u.op]} {right})"
+            return f"({left} {_INDEX_OPERATORS[u.op.name]} {right})"
         raise WriteError(f"an index has {u.op.name} in it")
 
 
 def _list_operators(u: UOp) -> Iterator[Form]:
     """Yields a node as an operator between a Tensor and a number, and between two Tensors."""
     left, right = u.src
-    sign = _OPERATORS[u.op]
+    sign = _OPERATORS[u.op.name]
     if (number := _number_of(right)) is not None:
         yield f"({{0}} {sign} {number!r})", (left,)
     if (number := _number_of(left)) is not None:
@@ -261,25 +279,33 @@ def _number_of(u: UOp) -> Any:
     while u.op in {Ops.RESHAPE, Ops.EXPAND}:
         u = u.src[0]
     if u.op is Ops.CONST and (dtypes.is_float(u.dtype) or dtypes.is_int(u.dtype)):
-        return u.arg
+        return _plain(u.arg)
     return None
+
+
+def _plain(number: Any) -> Any:
+    """Returns a constant as Python writes it: tinygrad's own floats are floats."""
+    return float(number) if isinstance(number, float) else number
 
 
 def _list_reduces(u: UOp, keepdim: str) -> Iterator[Form]:
     op, axes = u.arg
-    if op in _REDUCES:
+    if isinstance(axes, int):
+        # from 0.14 on it is the number of axes, which come first
+        axes = tuple(range(axes))
+    if op.name in _REDUCES and axes:
         chosen = axes[0] if len(axes) == 1 else axes
         # without a dtype, Tensor.sum and prod compute small dtypes in larger ones
         for dtype in ("", f", dtype={u.dtype!r}"):
-            yield f"{{0}}.{_REDUCES[op]}({chosen}{keepdim}{dtype})", u.src
+            yield f"{{0}}.{_REDUCES[op.name]}({chosen}{keepdim}{dtype})", u.src
 
 
 def _write_const(u: UOp) -> str:
     # all digits: the number is part of a kernel's key
-    arguments = [repr(u.arg), f"dtype={u.dtype!r}"]
-    if u.device != Device.DEFAULT:
+    arguments = [repr(_plain(u.arg)), f"dtype={u.dtype!r}"]
+    if device_of(u) != Device.DEFAULT:
         arguments.append(f"device={u.device!r}")
-    if any(s.op in {Ops.UNIQUE, Ops.LUNIQUE} for s in u.src):
+    if any(s.op.name in {"UNIQUE", "LUNIQUE"} for s in u.src):
         arguments.append("_force_unique=True")
     return f"Tensor({', '.join(arguments)})"
 

@@ -7,11 +7,13 @@ its buffers, switches of tinygrad) from stdin, and writes a pickled GraphTrial t
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pickle
 import select
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,14 +23,17 @@ from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
 from vmapdbg.child.listen.rendering import make_renderer
 from vmapdbg.child.listen.values_and_times import read_output
-from vmapdbg.child.memory import find_changed, make_buffer
+from vmapdbg.child.memory import find_changed, make_buffer, read_switches
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Job
+from vmapdbg.install.overlay import child_environment
 from vmapdbg.install.patches import format_patches
 from vmapdbg.model.capture import Output
 from vmapdbg.model.wording import first_line
 
-RUNS, HANGS = "it runs", "it hangs"
+RUNS, HANGS, NOT_TRIED = "it runs", "it hangs", "not tried: a switch is missing"
+OBSERVED = "observed"
+"""In the place of patches: tinygrad as it is."""
 _START = "from vmapdbg.child.reduce.trial import main; main()"
 _PERIOD = 0.05
 """Seconds between two checks for a rewrite that never ends: many of the graphs have one."""
@@ -50,18 +55,24 @@ class GraphTrial:
 
 
 class Worker:
-    """A process that runs graphs with the patches and the target of a job."""
+    """A process that runs graphs with the patches and the target of a job, in an `environment` (empty: its own)."""
 
-    def __init__(self, job: Job):
-        assert job.patches is not None
-        self.command = [sys.executable, "-c", _START, format_patches(job.patches), job.target]
+    def __init__(self, job: Job, environment: Mapping[str, str] = {}):
+        patches = OBSERVED if job.patches is None else format_patches(job.patches)
+        # the snippet's process has the job's patches in it
+        self.environment = child_environment(None, dict(environment or os.environ))
+        self.command = [sys.executable, "-c", _START, patches, job.target]
         self.process: Any = None
 
     def send(self, graph: bytes, contents: dict[str, bytes], switches: dict[str, int | str]) -> None:
         """Starts a trial of a pickled PackedGraph."""
         if self.process is None:
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=self.environment,
             )
         with contextlib.suppress(BrokenPipeError):
             pickle.dump((graph, contents, switches), self.process.stdin)
@@ -91,11 +102,12 @@ class Worker:
 
 def main() -> None:
     patches, target = sys.argv[1:]
-    overlay.install(patches)
+    if patches != OBSERVED:
+        overlay.install(patches)
+        # the fusion patches decide by the target
+        overlay.get_state().find_renderer = partial(make_renderer, target)
     from tinygrad.helpers import Context
 
-    # the fusion patches decide by the target
-    overlay.get_state().find_renderer = partial(make_renderer, target)
     Watcher(period=_PERIOD).start()
     # stdout is for answers only
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
@@ -104,24 +116,32 @@ def main() -> None:
     with contextlib.suppress(EOFError):
         while True:
             graph, contents, switches = pickle.load(sys.stdin.buffer)
-            with Context(**find_changed(switches)):
-                trial = _try_graph(pickle.loads(graph), contents)
+            trial = GraphTrial(NOT_TRIED, (), ())
+            if switches.keys() <= read_switches().keys():
+                with Context(**find_changed(switches)):
+                    trial = _try_graph(pickle.loads(graph), contents)
             pickle.dump(trial, answers)
             answers.flush()
 
 
 def _try_graph(graph: PackedGraph, contents: dict[str, bytes]) -> GraphTrial:
     """Schedules the roots of a graph, together, and runs them."""
-    from tinygrad.engine.realize import run_schedule
     from tinygrad.tensor import Tensor
 
     try:
         uops = build_graph(graph, contents)
         tensors = [Tensor(u, device=u.device) for u in uops]
-        items, variables = tensors[0].schedule_with_vars(*tensors[1:])
-        keys = tuple(item.ast.key.hex() for item in items)
-        run_schedule(items, variables)
-        sizes = tuple(tensor.uop.base.size for tensor in tensors)
+        keys: tuple[str, ...] = ()
+        if overlay.is_installed():
+            from tinygrad.engine.realize import run_schedule
+
+            items, variables = tensors[0].schedule_with_vars(*tensors[1:])
+            keys = tuple(item.ast.key.hex() for item in items)
+            run_schedule(items, variables)
+        else:
+            # the keys of two trials are compared only with the overlay
+            tensors[0].realize(*tensors[1:])
+        sizes = tuple(int(math.prod(tensor.uop.base.shape)) for tensor in tensors)
         return GraphTrial(RUNS, keys, tuple(map(read_output, tensors)), sizes=sizes)
     except (Exception, EndlessRewrite) as error:  # any error of the scheduler is an outcome
         return GraphTrial(f"{type(error).__name__}: {first_line(error)}", (), (), raised_at=_place_of(error))
@@ -146,8 +166,8 @@ def build_graph(graph: PackedGraph, contents: dict[str, bytes]) -> list[Any]:
     for slot, (op, dtype, src, arg) in enumerate(graph.nodes):
         if op == "BUFFER":
             data = contents.get(graph.blobs.get(slot, ""), b"")
-            # its device is built already
-            built.append(make_buffer(built[src[1]].arg, arg, dtype, data))
+            device, size = arg
+            built.append(make_buffer(_DEVICES.get(device, device), size, dtype, data))
             continue
         if op == "DEVICE":
             arg = _DEVICES.get(arg, arg)

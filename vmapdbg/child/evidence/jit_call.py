@@ -1,0 +1,248 @@
+"""The captured call of a TinyJit, as one graph of all its schedules. Runs in the child.
+
+A schedule reads what the earlier schedules of the call should have written, by the reference: the graph only reads what
+the buffers hold before a call. Where that is not possible, it reads them after the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import prod
+from typing import Any
+
+from vmapdbg.child.evidence.evidence import HeldBuffer, list_parts
+from vmapdbg.child.evidence.packer import CannotPack, Packer, find_variables
+from vmapdbg.child.evidence.realize_call import RealizeCall
+from vmapdbg.child.evidence.tensor_calls import list_pending
+from vmapdbg.child.listen.launches import list_arguments, list_memory, list_written, used_buffers_of
+from vmapdbg.child.listen.releases import memory_of
+from vmapdbg.reference.graph import OpGraph
+
+UOp = Any
+_Path = tuple[Any, ...]
+_WORK = 1 << 22
+"""The elements that the reference computes for the first replays of a call, which are all compared."""
+_MOST_FIRST, _LEAST_FIRST = 16, 3
+"""How many of the first replays of a call are compared."""
+
+
+@dataclass
+class Given:
+    """What a call of a TinyJit was given: the BUFFER of each input, the values of variables, and all other arguments in
+    words. An input is a Tensor that is an argument, or an item of a list, tuple or dict. TinyJit replays the others as
+    they were."""
+
+    inputs: dict[_Path, UOp] = field(default_factory=dict[_Path, UOp])
+    variables: dict[str, int] = field(default_factory=dict[str, int])
+    others: dict[_Path, str] = field(default_factory=dict[_Path, str])
+
+    @classmethod
+    def of(cls, arguments: Sequence[Any], options: Mapping[str, Any]) -> Given:
+        given = cls()
+        for path, value in list_arguments(arguments, options):
+            u = getattr(value, "uop", None)
+            if u is not None and len(path) < 3 and (memory := memory_of(u)).op.name == "BUFFER":
+                given.variables |= find_variables(u.toposort())
+                # Tensor.empty has no memory: TinyJit does not take it as an input
+                if memory.is_realized:
+                    given.inputs[path] = memory
+            elif hasattr(value, "toposort") and (bound := find_variables(value.toposort())):
+                given.variables |= bound
+            elif value is None or isinstance(value, (bool, int, float, str, bytes)):
+                given.others[path] = repr(value)
+            else:
+                given.others[path] = f"{type(value)} {id(value)}"
+        return given
+
+    def find_difference(self, captured: Given) -> str | None:
+        """Returns why the graph of a captured call is not the graph of this call, None if it is."""
+        if self.inputs.keys() != captured.inputs.keys() or self.variables.keys() != captured.variables.keys():
+            return "it has other arguments than the call that was captured"
+        for path, value in self.others.items():
+            if captured.others.get(path) != value:
+                name = "".join(f"[{key!r}]" if place else str(key) for place, key in enumerate(path))
+                return f"argument {name} has another value than in the captured call, and TinyJit replays that value"
+        return None
+
+
+@dataclass
+class JitCall:
+    """A call that TinyJit has captured: the CapturedJit `jit`, what the call was given, and the calls of `realize` in
+    it that made a schedule.
+
+    `written` has the ids of the buffers that each schedule writes. `memory` has the BUFFERs that its replays use, None
+    if they use the BUFFERs of the call: replays may have memory of their own for BUFFERs that nothing else holds.
+    `pending` has the writes that were requested in the call and not scheduled, by BUFFER. `reason` says why no replay
+    is compared, None if some are; `left` counts the replays that are not, by reason."""
+
+    jit: Any
+    given: Given
+    realized: list[RealizeCall]
+    written: list[set[int]]
+    memory: set[UOp] | None
+    pending: dict[UOp, UOp]
+    reason: str | None = None
+    replays: int = 0
+    left: dict[str, int] = field(default_factory=dict[str, int])
+    _graph: CallGraph | None = None
+
+    @classmethod
+    def of(cls, tiny: Any, given: Given, realized: list[RealizeCall], before: set[UOp]) -> JitCall:
+        """Returns the call that `tiny` has captured; `before` are the writes that were pending when it began."""
+        written = [set(map(id, call.find_written())) for call in realized]
+        memory = used_buffers_of(tiny.captured)
+        if memory is not None:
+            memory |= set(given.inputs.values())
+        for call in realized:
+            call.keep_views(memory)
+        pending = {buffer: write for buffer, write in list_pending() if write not in before}
+        found = cls(tiny.captured, given, realized, written, memory, pending)
+        if tiny.prune:
+            found.reason = "prune=True runs some kernels once only"
+        # not in 0.13
+        elif getattr(tiny, "optimize", False):
+            found.reason = "optimize=True moves its buffers"
+        return found
+
+    def list_moved(self) -> Iterator[tuple[UOp, str | None]]:
+        """Yields the BUFFERs that its schedules make and that its replays have in other memory, and the user's line."""
+        for call in self.realized:
+            for u in map(memory_of, list_written(call.captured) if call.captured is not None else ()):
+                if u.op.name == "BUFFER" and self.memory is not None and u not in self.memory:
+                    yield u, call.evidence.line
+
+    def open(self, given: Given) -> CallGraph:
+        """Returns the graph of a replay. Raises CannotPack with a sentence why it cannot be compared."""
+        if self.reason is not None:
+            raise CannotPack(self.reason)
+        if difference := given.find_difference(self.given):
+            raise CannotPack(difference)
+        if self._graph is None or self._graph.variables != given.variables:
+            try:
+                self._graph = CallGraph(self, given.variables)
+            except CannotPack as error:
+                self.reason = str(error)
+                raise
+        return self._graph
+
+    def find_time(self, index: int, buffer: Any) -> str:
+        """Returns when a buffer holds what schedule `index` of a replay reads: `before` the replay or `after` it.
+        Raises CannotPack if at neither time."""
+        writers = [i for i, written in enumerate(self.written) if id(buffer) in written]
+        if all(i >= index for i in writers):
+            return "before"
+        if all(i < index for i in writers):
+            return "after"
+        raise CannotPack("one of its schedules reads a buffer that others write before and after it")
+
+    def is_final(self, index: int, buffer: Any) -> bool:
+        """Returns whether no schedule after `index` writes a buffer."""
+        return not any(id(buffer) in written for written in self.written[index + 1 :])
+
+    def does_write(self, buffer: Any) -> bool:
+        """Returns whether a schedule of the call writes to a buffer, or to the memory around it."""
+        memory = {id(buffer), *(id(part.base) for part in list_parts(buffer))}
+        return any(not written.isdisjoint(memory) for written in self.written)
+
+    def list_bases(self) -> set[int]:
+        """Returns the ids of the buffers that have the memory of its replays."""
+        parts = (part for buffer in list_memory(self.jit) for part in list_parts(buffer))
+        return {id(part.base) for part in parts}
+
+
+@dataclass
+class ScheduleGraph:
+    """The part of a CallGraph that one schedule asks for. `reads` has for each slot the BUFFER whose contents it has,
+    and when it is read; `held` what BUFFERs should hold after the call."""
+
+    graph: OpGraph
+    reads: dict[int, tuple[UOp, str]]
+    held: list[tuple[UOp, HeldBuffer]]
+
+
+class CallGraph:
+    """What the schedules of a captured call compute one after the other, for some values of its variables. Raises
+    CannotPack."""
+
+    def __init__(self, call: JitCall, variables: dict[str, int]):
+        self.call, self.variables = call, variables
+        self.graph = OpGraph()
+        self._packers: list[Packer] = []
+        # BUFFER -> (schedule, slot) for each schedule that assigns to it
+        self._assigned: dict[UOp, list[tuple[int, int]]] = {}
+        roots: list[list[int]] = []
+        for index, realized in enumerate(call.realized):
+            packer = self._open_packer(index, realized.variables)
+            roots.append(list(map(packer.pack, realized.roots)))
+            for u, slot in packer.add_assigned().items():
+                self._assigned.setdefault(u, []).append((index, slot))
+        held = self._find_held()
+        reads: dict[int, tuple[UOp, str]] = {}
+        for index, packer in enumerate(self._packers):
+            for u, slot in packer.buffers.items():
+                if self.graph.nodes[slot].op == "buffer":
+                    reads[slot] = u, self._find_time(index, u)
+        self.schedules = [self._take(index, roots[index], held[index], reads) for index in range(len(roots))]
+        work = sum(prod(node.shape) for node in self.graph.nodes)
+        self.first = max(_LEAST_FIRST, min(_MOST_FIRST, _WORK // max(work, 1)))
+
+    def is_chosen(self, number: int) -> bool:
+        """Whether the replay with this number is compared."""
+        return number <= self.first or number & (number - 1) == 0
+
+    def _open_packer(self, index: int, variables: Mapping[str, int]) -> Packer:
+        values = {**variables, **self.variables}
+        self._packers.append(Packer(lambda u: None, values, self.graph, partial(self._find_value, index)))
+        return self._packers[-1]
+
+    def _find_value(self, index: int, u: UOp) -> int | None:
+        """Returns the slot of what earlier schedules than `index` have written to a BUFFER, None if there is none."""
+        slots = [slot for writer, slot in self._assigned.get(u, ()) if writer < index]
+        if slots:
+            return slots[-1]
+        for earlier in range(index - 1, -1, -1):
+            value = self.call.realized[earlier].made.get(u) if earlier < len(self.call.realized) else None
+            if value is not None:
+                return self._packers[earlier].pack(value)
+        return None
+
+    def _find_time(self, index: int, u: UOp) -> str:
+        """Returns when a BUFFER is read, see JitCall. Raises CannotPack."""
+        time = self.call.find_time(index, u.buffer)
+        if time == "after" and self.call.memory is not None and u not in self.call.memory:
+            raise CannotPack("one of its schedules reads what another one writes, in memory of their own")
+        return time
+
+    def _find_held(self) -> list[list[tuple[UOp, HeldBuffer]]]:
+        """Returns for each schedule what BUFFERs should hold that it writes last, and for the last one the results of
+        writes that are pending."""
+        count, memory = len(self.call.realized), self.call.memory
+        held: list[list[tuple[UOp, HeldBuffer]]] = [[] for _ in range(count)]
+        for u, writes in self._assigned.items():
+            index, slot = writes[-1]
+            if self.call.is_final(index, u.buffer) and (memory is None or u in memory):
+                held[index].append((u, HeldBuffer(slot, (), "assigned")))
+        for u, write in self.call.pending.items():
+            packer = self._open_packer(count, {})
+            try:
+                packer.pack(write)
+            except CannotPack:
+                self._packers.pop()
+                continue
+            if (slot := packer.add_assigned().get(u)) is not None:
+                held[-1].append((u, HeldBuffer(slot, (), "assigned", is_written=False)))
+        return held
+
+    def _take(
+        self,
+        index: int,
+        roots: Sequence[int],
+        held: Sequence[tuple[UOp, HeldBuffer]],
+        reads: Mapping[int, tuple[UOp, str]],
+    ) -> ScheduleGraph:
+        graph, places = self.graph.take([*roots, *(one.slot for _, one in held)])
+        graph.roots = [places[root] for root in roots]
+        moved = [(u, HeldBuffer(places[one.slot], (), one.kind, one.is_written)) for u, one in held]
+        return ScheduleGraph(graph, {places[slot]: read for slot, read in reads.items() if slot in places}, moved)
