@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-from vmapdbg.model.vocabulary import OutcomeKind
+from vmapdbg.model.vocabulary import MeasureKind, OutcomeKind
 
 KINDS: tuple[OutcomeKind, ...] = get_args(OutcomeKind)
 """How outcomes are compared: see `outcome`."""
+MEASURES: tuple[MeasureKind, ...] = get_args(MeasureKind)
+"""Numbers that `--commits` measures instead: see `measure`."""
 KERNEL_COUNT = re.compile(r"(\d+) kernels?")
 """Another kind: whether there is this number of kernels."""
 DEFAULT_RUNS = 64

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, replace
 from string import ascii_uppercase
 from typing import Any
 
 from vmapdbg.bisect import KERNEL_COUNT
+from vmapdbg.diff.captures import diff_captures, have_same_tinygrad
 from vmapdbg.diff.result import ValueDiff
-from vmapdbg.diff.values import compare_outputs
+from vmapdbg.diff.values import compare_outputs, estimate_terms
 from vmapdbg.install.job import Run
 from vmapdbg.model.capture import Capture, Finding
+from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import count_kernels
+from vmapdbg.model.vocabulary import MatchedBy
 from vmapdbg.model.wording import format_plural
 
 FindFindings = Callable[[Capture], tuple[Finding, ...]]
 RUNS_WELL = "it runs"
+_SAME_VALUES: tuple[MatchedBy, ...] = ("outputs", "key", "source")
+"""How kernels are paired that compute the same; other pairs are only alike."""
 
 
 @dataclass(frozen=True)
@@ -29,23 +34,32 @@ class NamedOutcome:
 
 class Outcomes:
     """Sorts runs into outcomes. Values within the tolerance of `vmapdbg diff` are the same outcome. `runs` has the
-    first run of each outcome that is `known`."""
+    first run of each outcome that is `known`.
+
+    Before a second outcome is known, the first run is repeated: its `unstable` outputs, each a pair of numbers of its
+    schedule and of itself, are not compared.
+    """
 
     def __init__(self, kind: str, find_findings: FindFindings):
         self.kind, self.find_findings = kind, find_findings
         self.known: list[NamedOutcome] = []
         self.runs: list[Run] = []
         self._facts: list[Any] = []
+        self._again: Callable[[], Run] | None = None
+        self.unstable: frozenset[tuple[int, int]] = frozenset()
 
-    def sort_in(self, run: Run) -> str:
-        """Returns the name of the run's outcome; a new name if no earlier run is equal."""
+    def sort_in(self, run: Run, again: Callable[[], Run] | None = None) -> str:
+        """Returns the name of the run's outcome; a new name if no earlier run is equal. `again` repeats the run. Raises
+        Failure if the first run and its repetition have nothing in common."""
         facts = self._facts_of(run)
         for outcome, first, known in zip(self.known, self.runs, self._facts, strict=True):
-            if facts != known:
-                continue
-            same_count = len(run.capture.schedules) == len(first.capture.schedules)
-            if self.kind != "values" or (same_count and find_wrong_schedule(run.capture, first.capture) is None):
+            if facts == known and self._is_alike(first.capture, run.capture):
                 return outcome.name
+        if not self.runs:
+            self._again = again
+        elif self._again is not None:
+            self._repeat(self._again())
+            return self.sort_in(run)
         position = len(self.known)
         name = ascii_uppercase[position] if position < len(ascii_uppercase) else f"A{position}"
         self.known.append(NamedOutcome(name, self._describe(run)))
@@ -53,20 +67,40 @@ class Outcomes:
         self._facts.append(facts)
         return name
 
+    def _repeat(self, again: Run) -> None:
+        """Notes what differs between the first run and its repetition. Raises Failure."""
+        self._again = None
+        one, other = self.runs[0].capture, again.capture
+        outputs = sum(len(schedule.outputs) for schedule in one.schedules)
+        if self.kind == "values":
+            self.unstable = frozenset((index, found.number) for index, found in _differing_outputs(one, other))
+            self.known[0] = replace(self.known[0], summary=f"{self.known[0].summary}{self._count_unstable()}")
+        is_same = self._facts_of(again) == self._facts[0] and self._is_alike(one, other)
+        if not is_same or (self.unstable and len(self.unstable) == outputs):
+            raise Failure(
+                "not deterministic: two runs of the same program differ by themselves (the clock, its inputs)"
+            )
+
+    def _count_unstable(self) -> str:
+        return f", {len(self.unstable)} not deterministic and not compared" if self.unstable else ""
+
     def _facts_of(self, run: Run) -> Any:
         """Returns what two runs with the same outcome have in common, always including how they ended."""
         end = describe_end(run)
-        if self.kind in ("crash", "values"):
+        if self.kind in ("crash", "values", "kernels"):
             return end
-        if self.kind == "kernels":
-            # not the keys: another commit of tinygrad may have other names for the same ops
-            sources: list[list[str]] = []
-            for schedule in run.capture.schedules:
-                sources.append([kernel.source for kernel in schedule.kernels])
-            return end, sources
         if (asked := KERNEL_COUNT.fullmatch(self.kind)) is not None:
             return end, count_kernels(run.capture.schedules) == int(asked[1])
         return end, sorted((f.code, f.line or "") for f in self.find_findings(run.capture))
+
+    def _is_alike(self, known: Capture, capture: Capture) -> bool:
+        """Compares what is no matter of equal facts: values within their tolerance, kernels by what they compute."""
+        if self.kind == "values":
+            is_same_count = len(capture.schedules) == len(known.schedules)
+            return is_same_count and find_wrong_schedule(capture, known, self.unstable) is None
+        if self.kind != "kernels" or list_sources(known) == list_sources(capture):
+            return True
+        return not have_same_tinygrad(known.versions, capture.versions) and compute_same(known, capture)
 
     def _describe(self, run: Run) -> str:
         if run.capture.error is not None:
@@ -79,13 +113,13 @@ class Outcomes:
             return f"{sum(counts)} kernels in {len(counts)} schedules ({listed})"
         if self.kind == "findings":
             codes = [f.code for f in self.find_findings(run.capture)]
-            return ", ".join(f"{codes.count(code)} {code}" for code in sorted(set(codes))) or "no finding"
+            return ", ".join(f"{codes.count(code)} {code}" for code in sorted(set(codes))) or "0 findings"
         return self._describe_values(run.capture)
 
     def _describe_values(self, capture: Capture) -> str:
         """Counts the values that differ from the first outcome that ran, and describes the first of them."""
         captures = [run.capture for run in self.runs if run.capture.error is None]
-        differing = list(_differing_outputs((captures or [capture])[0], capture))
+        differing = list(_differing_outputs((captures or [capture])[0], capture, self.unstable))
         if not differing:
             return format_plural(sum(len(schedule.outputs) for schedule in capture.schedules), "value")
         schedule, found = differing[0]
@@ -109,18 +143,35 @@ def describe_end(run: Run) -> str:
     return f"{error.type}: {error.message}"
 
 
-def _differing_outputs(one: Capture, other: Capture) -> Iterator[tuple[int, ValueDiff]]:
-    """Yields the outputs that differ, each with the index of its schedule in `other`."""
+def list_sources(capture: Capture) -> list[list[str]]:
+    """Returns the sources of the kernels of each schedule."""
+    return [[kernel.source for kernel in schedule.kernels] for schedule in capture.schedules]
+
+
+def compute_same(one: Capture, other: Capture) -> bool:
+    """Returns whether each kernel of one tinygrad has a kernel of another that stores the same values.
+
+    Only the pairs of `vmapdbg diff` count: each tinygrad has its own ops, names and source for a value.
+    """
+    changes = [change for schedule in diff_captures(one, other).schedules for change in schedule.kernels]
+    return all(change.matched_by in _SAME_VALUES and change.status in ("unchanged", "changed") for change in changes)
+
+
+def _differing_outputs(
+    one: Capture, other: Capture, unstable: Container[tuple[int, int]] = ()
+) -> Iterator[tuple[int, ValueDiff]]:
+    """Yields the outputs that differ, except `unstable` ones, each with the index of its schedule in `other`."""
     # a run that failed has fewer schedules
-    for before, after in zip(one.schedules, other.schedules, strict=False):
-        for found in compare_outputs(before, after):
-            if found.status == "different":
+    terms = map(max, estimate_terms(one.schedules), estimate_terms(other.schedules))
+    for before, after, summed in zip(one.schedules, other.schedules, terms, strict=False):
+        for found in compare_outputs(before, after, summed):
+            if found.status == "different" and (after.index, found.number) not in unstable:
                 yield after.index, found
 
 
-def find_wrong_schedule(right: Capture, capture: Capture) -> int | None:
-    """Returns the index of the first schedule with an output that differs from the right capture. None if there is
-    none, or if the runs made different schedules."""
+def find_wrong_schedule(right: Capture, capture: Capture, unstable: Container[tuple[int, int]] = ()) -> int | None:
+    """Returns the index of the first schedule with an output that differs from the right capture, except `unstable`
+    outputs. None if there is none, or if the runs made different schedules."""
     if len(right.schedules) != len(capture.schedules):
         return None
-    return next((index for index, _ in _differing_outputs(right, capture)), None)
+    return next((index for index, _ in _differing_outputs(right, capture, unstable)), None)

@@ -66,7 +66,7 @@ class Search:
 @dataclass(frozen=True)
 class Reduced:
     """A reduced snippet that shows a difference: its text, or the `reason` why there is none. `before` and `after`
-    count nodes of the graph."""
+    count nodes of the graph. `is_lost`: there is a fault, but no smaller snippet shows it."""
 
     text: str | None
     reason: str | None
@@ -74,6 +74,7 @@ class Reduced:
     after: int = 0
     tried: int = 0
     schedule: int = 0
+    is_lost: bool = False
 
 
 def search_patches(given: Patches, ask: Ask[str], budget: int) -> Search:

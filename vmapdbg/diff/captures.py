@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from vmapdbg.diff import result
@@ -10,13 +10,22 @@ from vmapdbg.diff.kernels import compare_kernels
 from vmapdbg.diff.neutral import Reading, read_neutrally, read_plainly
 from vmapdbg.diff.nodes import have_same_graph, match_nodes, match_rest, match_schedules
 from vmapdbg.diff.pairing import Renaming, choose_ranges, find_opcodes, find_ranges
-from vmapdbg.diff.values import compare_outputs, compare_printed, find_worst
+from vmapdbg.diff.values import compare_outputs, compare_printed, estimate_terms, find_worst
+from vmapdbg.model.account import UNKNOWN, Account, Left, add_accounts, settle
 from vmapdbg.model.capture import Bufferize, Capture, Finding, Kernel, Node, Realized, Schedule, Versions
 from vmapdbg.model.schedule_index import index_of, sum_programs
-from vmapdbg.model.vocabulary import BufferizeField, ChangeStatus, NodeField
+from vmapdbg.model.vocabulary import BufferizeField, ChangeStatus, NodeField, PairedBy, ValueLeft
 
 # Compared with a schedule that only one side has.
 _NOTHING = Schedule(-1, None, 0, (), (), (), (), (), ())
+# Why the outputs of two schedules are not compared, by how they were paired.
+_LEFT: Mapping[PairedBy, ValueLeft] = {
+    "": "one-side",
+    "line": "",
+    "order": "",
+    "graph": "not-paired",
+    "alike": "not-paired",
+}
 # The reason in a capture of stock tinygrad: it is unknown.
 _NO_REASON = "stock"
 # A range is created for a buffer; other nodes inherit it, so the buffer's vote outweighs theirs.
@@ -39,14 +48,20 @@ def diff_captures(
     read = read_plainly if have_same_tinygrad(before.versions, after.versions) else read_neutrally
     left, right = list(map(read, before.schedules)), list(map(read, after.schedules))
     lines = dict(same_lines or {})
+    sides = [item.compared for item in left], [item.compared for item in right]
+    terms = list(map(estimate_terms, sides))
+    unread = any(name and not any(item.outputs for item in side) for name, side in zip(names, sides, strict=True))
     schedules: list[result.ScheduleDiff] = []
-    for i, j in match_schedules([item.compared for item in left], [item.compared for item in right], lines):
+    for pair in match_schedules(*sides, lines, edited=any(names) and _may_be_edited(before, after)):
         one = other = read_plainly(_NOTHING)
-        if i is not None:
-            one = left[i]
-        if j is not None:
-            other = right[j]
-        schedules.append(_diff_schedules(one, other, lines))
+        summed = 0
+        if pair.before is not None:
+            one, summed = left[pair.before], terms[0][pair.before]
+        if pair.after is not None:
+            other, summed = right[pair.after], max(summed, terms[1][pair.after])
+        outputs = compare_outputs(one.schedule, other.schedule, summed, "not-read" if unread else _LEFT[pair.by])
+        found = replace(_diff_schedules(one, other, lines), paired_by=pair.by, outputs=outputs)
+        schedules.append(replace(found, values=find_worst(item.status for item in outputs)))
     return result.CaptureDiff(
         schema=result.DIFF_SCHEMA,
         kind="diff",
@@ -59,7 +74,62 @@ def diff_captures(
         findings_gone=_subtract_findings(before.findings, after.findings, lines),
         findings_new=_subtract_findings(after.findings, before.findings, {new: old for old, new in lines.items()}),
         same_lines=lines,
+        account=_settle(schedules, [side.account for side in (before, after) if side.account is not None]),
     )
+
+
+def _settle(schedules: Sequence[result.ScheduleDiff], counted: Sequence[Account]) -> Account | None:
+    """Returns what was compared of what both runs did, None if that was not counted on both sides."""
+    if len(counted) < 2:
+        return None
+    values = [item for one in schedules for item in one.outputs]
+    # one side may have more
+    seen = {what: max(one.seen.get(what, 0) for one in counted) for what in ("outputs", "replays")}
+    seen["outputs"] = max(seen["outputs"], len(values))
+    left = [Left("outputs", 1, item.left or UNKNOWN) for item in values if item.status == "unknown"]
+    left += [Left("outputs", seen["outputs"], "no-values"), Left("replays", seen["replays"], "replays")]
+    compared = {"outputs": sum(item.status != "unknown" for item in values)}
+    return add_accounts([settle(seen, compared, left), *(one.part("launches", "other launches") for one in counted)])
+
+
+def leave_unstable(
+    diff: result.CaptureDiff, repeated: result.CaptureDiff, printed: tuple[str, str, str]
+) -> result.CaptureDiff:
+    """Returns a diff without what two runs of before did differently: that is no change.
+
+    `repeated` compares these two runs. `printed` is what before, after, and before in its second run printed.
+    """
+    unstable: set[tuple[int | None, int]] = set()
+    moved: set[int | None] = set()
+    for item in repeated.schedules:
+        unstable |= {(item.before, found.number) for found in item.outputs if found.status in ("different", "unknown")}
+        if not item.is_same:
+            moved.add(item.before)
+    schedules: list[result.ScheduleDiff] = []
+    for item in diff.schedules:
+        outputs = [
+            replace(found, status="unknown", left="not-deterministic")
+            if (item.before, found.number) in unstable and not found.left
+            else found
+            for found in item.outputs
+        ]
+        values = find_worst(found.status for found in outputs)
+        is_moved = item.before in moved
+        schedules.append(replace(item, outputs=tuple(outputs), values=values, not_deterministic=is_moved))
+    values = find_worst(item.values for item in schedules)
+    account = diff.account
+    if account is not None:
+        # the counts are those of both sides already
+        account = _settle(schedules, [replace(account.part("outputs", "replays"), left=()), account])
+    return replace(diff, schedules=tuple(schedules), values=values, printed=compare_printed(*printed), account=account)
+
+
+def _may_be_edited(before: Capture, after: Capture) -> bool:
+    """Returns whether the program of a saved capture may have other lines than the other side's: then schedules were
+    asked for at other lines, though not because a side ended early."""
+    lines = [{schedule.line for schedule in side.schedules} for side in (before, after)]
+    ended = [side.error is not None for side in (before, after)]
+    return not all(ended[i] or lines[1 - i] <= lines[i] for i in range(2))
 
 
 def diff_schedules(before: Schedule, after: Schedule, *, same_tinygrad: bool) -> result.ScheduleDiff:
@@ -132,7 +202,6 @@ def _compare(before: Reading, after: Reading, nodes: Mapping[int, int], edited: 
     renaming = choose_renaming(left, right, nodes)
     changes, same, ambient = compare_nodes(before, after, renaming, edited)
     matched = set(nodes.values())
-    outputs = compare_outputs(left, right)
     index_before, totals_before = _identify(before)
     index_after, totals_after = _identify(after)
     return result.ScheduleDiff(
@@ -152,8 +221,8 @@ def _compare(before: Reading, after: Reading, nodes: Mapping[int, int], edited: 
         vmap_map=tuple(ambient),
         bufferizes=compare_bufferizes(before, after, renaming),
         kernels=compare_kernels(before, after, nodes),
-        values=find_worst(item.status for item in outputs),
-        outputs=outputs,
+        values="unknown",
+        outputs=(),
         folded_before=before.folded,
         folded_after=after.folded,
         buffer_op_before=left.buffer_op,

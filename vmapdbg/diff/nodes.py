@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from vmapdbg.diff.pairing import HashConsing, blank_ranges, match_by_levels, match_most_alike, share
+from vmapdbg.diff.pairing import HashConsing, blank_ranges, find_opcodes, match_by_levels, match_most_alike, share
 from vmapdbg.model.capture import Node, Schedule
+from vmapdbg.model.vocabulary import PairedBy
 
 # Below this share of common nodes, two schedules are not versions of the same one.
 _LEAST_ALIKE = 0.3
 # The same for the share of nodes with equal op, dtype, shape and argument, whatever their sources.
 _LEAST_OF_A_KIND = 0.5
-# Two schedules of two edits that are asked for at the same line count as this much more alike.
-_SAME_LINE = 0.25
 # Changed schedules are compared within this distance: a run can make thousands.
 _WINDOW = 64
 
@@ -108,13 +108,31 @@ def _expressions(node: Node) -> Hashable:
 # *** schedules
 
 
-def match_schedules(
-    before: Sequence[Schedule], after: Sequence[Schedule], same_lines: Mapping[str, str] | None = None
-) -> list[tuple[int | None, int | None]]:
-    """Pairs the positions of schedules in `before` and `after` by what they compute. None: no partner.
+class SchedulePair(NamedTuple):
+    """The positions of two schedules, None for a side without one, and what they have in common.
 
-    Equal graphs are paired first, then schedules with the most nodes in common, then with the most nodes of a kind,
-    then schedules without nodes by their line. `same_lines` maps lines of before to lines of after.
+    `line`: the same line of the program asked for both, in the same order. `order`: of two programs whose lines are not
+    known to be the same, all schedules have the same graphs in the same order. Only these are the same values. `graph`
+    and `alike`: their graphs are the same, or similar; the values may be others.
+    """
+
+    before: int | None
+    after: int | None
+    by: PairedBy
+
+
+def match_schedules(
+    before: Sequence[Schedule],
+    after: Sequence[Schedule],
+    same_lines: Mapping[str, str] | None = None,
+    *,
+    edited: bool = False,
+) -> list[SchedulePair]:
+    """Pairs the schedules of two runs: first by line and order, then by what they compute.
+
+    `same_lines` maps lines of before to lines of after. With `edited` an equal line may be another statement. The
+    schedules of one line are paired in order, between those with equal graphs. Of the rest equal graphs are paired,
+    then schedules with the most nodes in common, then with the most nodes of a kind.
 
     The result is in the order of `after`. A schedule of `before` alone follows its predecessor in `before`.
     """
@@ -126,29 +144,67 @@ def match_schedules(
         counts.append([Counter(number_values(item.nodes, cons).values()) for item in side])
         kinds.append([Counter(cons("kind", n.op, n.dtype, n.shape, n.arg) for n in item.nodes) for item in side])
         graphs.append({i: cons(*sorted(count.items())) for i, count in enumerate(counts[-1])})
-    matched = match_by_levels([graphs[0]], [graphs[1]])
-    taken = set(matched.values())
-    rest_before = [i for i in range(len(before)) if i not in matched]
-    rest_after = [j for j in range(len(after)) if j not in taken]
-    lines = same_lines or {}
+    matched: dict[int, int] = {}
+    how: dict[int, PairedBy] = {}
+
+    def add(found: Mapping[int, int], by: PairedBy) -> None:
+        matched.update(found)
+        how.update(dict.fromkeys(found, by))
+
+    def list_rest() -> tuple[list[int], list[int]]:
+        taken = set(matched.values())
+        return [i for i in graphs[0] if i not in matched], [j for j in graphs[1] if j not in taken]
+
+    if not edited:
+        groups = _group_by_line(after, {})
+        for line, group in _group_by_line(before, same_lines or {}).items():
+            add(dict(_pair_in_order(group, groups.get(line, ()), *graphs)), "line")
+    elif list(graphs[0].values()) == list(graphs[1].values()):
+        add({i: i for i in graphs[0]}, "order")
+    rest = list_rest()
+    add(match_by_levels([{i: graphs[0][i] for i in rest[0]}], [{j: graphs[1][j] for j in rest[1]}]), "graph")
+    rest_before, rest_after = list_rest()
 
     def measure(i: int, j: int) -> float:
-        line = before[i].line
-        is_same_line = line is not None and lines.get(line, line) == after[j].line
         # an edit near the inputs changes what nearly every node computes, but not the kinds of nodes
         for numbers, least, rank in ((counts, _LEAST_ALIKE, 4), (kinds, _LEAST_OF_A_KIND, 2)):
             left, right = numbers[0][i], numbers[1][j]
             alike = share((left & right).total(), left.total() + right.total())
             if alike >= least:
-                # in one program the lines add nothing to the graphs
-                return rank + alike + _SAME_LINE * (bool(lines) and is_same_line)
-        # a schedule that tinygrad refused before the pass saw it has no nodes, only a line
-        is_refused = not (before[i].nodes and after[j].nodes)
-        return float(is_refused and is_same_line)
+                return rank + alike
+        return 0.0
 
     found = match_most_alike(rest_before, rest_after, measure, _WINDOW)
-    matched |= {rest_before[i]: rest_after[j] for i, j in found.items()}
-    return _order_pairs(len(before), len(after), matched)
+    add({rest_before[i]: rest_after[j] for i, j in found.items()}, "alike")
+    pairs: list[SchedulePair] = []
+    for i, j in _order_pairs(len(before), len(after), matched):
+        pairs.append(SchedulePair(i, j, "" if i is None or j is None else how[i]))
+    return pairs
+
+
+def _group_by_line(schedules: Sequence[Schedule], names: Mapping[str, str]) -> dict[str | None, list[int]]:
+    groups: dict[str | None, list[int]] = {}
+    for position, item in enumerate(schedules):
+        groups.setdefault(names.get(item.line or "", item.line), []).append(position)
+    return groups
+
+
+def _pair_in_order(
+    left: Sequence[int], right: Sequence[int], graphs_left: Mapping[int, int], graphs_right: Mapping[int, int]
+) -> Iterator[tuple[int, int]]:
+    """Yields the schedules of one line that must be the same: all if none is missing, else those with equal graphs, and
+    as many between them. Of a graph that one side has more often, it is not known which one is missing."""
+    before, after = [graphs_left[i] for i in left], [graphs_right[j] for j in right]
+    if before == after:
+        yield from zip(left, right, strict=True)
+        return
+    missing = Counter(before)
+    missing.subtract(after)
+    for tag, i, end, j, end_after in find_opcodes(before, after):
+        is_aligned = i == j and len(left) == len(right) and end - i == end_after - j
+        for one, other in zip(left[i:end], right[j:end_after], strict=False):
+            if is_aligned or (tag == "equal" and not missing[graphs_left[one]]):
+                yield one, other
 
 
 def _order_pairs(before: int, after: int, matched: dict[int, int]) -> list[tuple[int | None, int | None]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vmapdbg.model import vocabulary
+from vmapdbg.model.account import Account
 from vmapdbg.model.capture import Bufferize, Finding, Kernel, Node, Range, SnippetError, Versions
 
 DIFF_SCHEMA: Literal[1] = 1
@@ -130,9 +131,13 @@ class KernelChange:
 class ValueDiff:
     """One output of a schedule, compared.
 
-    `status` is `equal` (to the bit), `close` (within `rtol` and `atol`), `different` or `unknown` (a side has no such
-    output). `first` is the offset in the sample of the first element that differs, `index` its index in the tensor if
-    every element was sampled. Unknown numbers are None; infinities and NaN are `"inf"`, `"-inf"`, `"nan"`.
+    `status` is `equal` (to the bit), `close` (within `rtol` and `atol`), `different` or `unknown` (not compared).
+    `left` is why it is not compared: `one-side` (the schedule is on one side), `not-paired` (nothing but their graphs
+    says that the two schedules are the same), `output-count` (they have more outputs on one side), `not-read` (a side
+    is a file without values), `not-deterministic` (two runs of before have other values).
+
+    `first` is the offset in the sample of the first element that differs, `index` its index in the tensor if every
+    element was sampled. Unknown numbers are None; infinities and NaN are `"inf"`, `"-inf"`, `"nan"`.
     """
 
     number: int
@@ -151,17 +156,20 @@ class ValueDiff:
     value_after: float | str | None
     different: int
     sampled: int
+    left: vocabulary.ValueLeft = ""
 
 
 @dataclass(frozen=True)
 class PrintedDiff:
     """What the snippets printed. `line` is the number, from 1, of the first line that differs, None if none does. The
-    line of a side that ended earlier is None."""
+    line of a side that ended earlier is None. `left` is `not-deterministic` if only lines differ that also differ
+    between two runs of before."""
 
     equal: bool
     line: int | None
     before: str | None
     after: str | None
+    left: vocabulary.ValueLeft = ""
 
 
 @dataclass(frozen=True)
@@ -172,8 +180,11 @@ class ScheduleDiff:
     `added_ranges` have no partner. For two tinygrads, nodes with the same meaning are paired. `folded_before` and
     `folded_after` are nodes that only show another node's value: a broadcast, a permutation, a store of an output. Then
     `bufferizes` does not contain outputs, because they are arguments in some releases. `buffer_op_before` and
-    `buffer_op_after` are the names of a BUFFERIZE. `values` is the worst status of `outputs`, `unknown` if none was
-    compared.
+    `buffer_op_after` are the names of a BUFFERIZE.
+
+    `paired_by` is how the two were found to be the same: by `line` and order, by the `order` of all schedules, by equal
+    graphs (`graph`), or by similar ones (`alike`). `values` is the worst status of `outputs`, `unknown` if none was
+    compared. `not_deterministic`: two runs of before make other schedules here.
     """
 
     before: int | None
@@ -198,6 +209,8 @@ class ScheduleDiff:
     folded_after: tuple[Node, ...] = ()
     buffer_op_before: str = "BUFFERIZE"
     buffer_op_after: str = "BUFFERIZE"
+    paired_by: vocabulary.PairedBy = ""
+    not_deterministic: bool = False
 
     @property
     def index(self) -> int:
@@ -218,13 +231,19 @@ class ScheduleDiff:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the scheduler did the same on both sides, and no value differs by more than rounding."""
+        """Whether no value differs by more than rounding, and the scheduler did the same on both sides, or does
+        something else in each run."""
+        return self.values != "different" and (self.not_deterministic or self.is_same)
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the scheduler did the same on both sides."""
         if self.totals_before is None or self.totals_after is None:
             return False
         same_copies = self.totals_before.copies == self.totals_after.copies
         same_ranges = not self.removed_ranges and not self.added_ranges
         same_nodes = not (self.nodes or self.nodes_only_before or self.nodes_only_after or self.vmap_map)
-        if not (same_copies and same_ranges and same_nodes) or self.values == "different":
+        if not (same_copies and same_ranges and same_nodes):
             return False
         return all(item.status == "unchanged" for item in (*self.bufferizes, *self.kernels))
 
@@ -236,7 +255,8 @@ class CaptureDiff:
     `values` is `different` if any output is, else `close` or `equal` if any was compared, else `unknown`. `printed` is
     None if it was not recorded. `schedules` are in the order of after; a schedule of before alone follows its
     predecessor. `findings_gone` are the findings of lint before that are gone after, `findings_new` are new after. For
-    two edits of a program, `same_lines` maps lines of before to equal or similar lines of after.
+    two edits of a program, `same_lines` maps lines of before to equal or similar lines of after. `account` compares
+    what the runs did with what was compared; None if it was not counted. Its reasons may be those of `ValueDiff`.
     """
 
     schema: Literal[1]
@@ -250,10 +270,11 @@ class CaptureDiff:
     findings_gone: tuple[Finding, ...] = ()
     findings_new: tuple[Finding, ...] = ()
     same_lines: dict[str, str] = field(default_factory=dict[str, str])
+    account: Account | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing changed. Other patches, versions and targets are no change."""
         ended = self.before.error == self.after.error
-        same_printed = self.printed is None or self.printed.equal
+        same_printed = self.printed is None or self.printed.equal or bool(self.printed.left)
         return ended and same_printed and all(item.is_empty for item in self.schedules)

@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from vmapdbg.diff.result import PrintedDiff, ValueDiff
 from vmapdbg.model.capture import Output, Schedule
-from vmapdbg.model.vocabulary import ValueStatus
+from vmapdbg.model.vocabulary import ValueLeft, ValueStatus
 from vmapdbg.values.tolerance import Tolerance, make_tolerance, spell_dtype
 
 # If all elements are smaller than this, they are compared as if they had this size: a gradient that cancels to noise is
@@ -18,27 +18,37 @@ _LEAST_SCALE = 1.0
 _BY_SEVERITY: tuple[ValueStatus, ...] = ("unknown", "equal", "close", "different")
 
 
-def compare_outputs(before: Schedule, after: Schedule) -> tuple[ValueDiff, ...]:
-    """Compares the outputs of a pair of schedules, in order, within the tolerance of `estimate_terms`."""
-    terms = estimate_terms(before, after)
+def compare_outputs(before: Schedule, after: Schedule, terms: int, left: ValueLeft = "") -> tuple[ValueDiff, ...]:
+    """Compares the outputs of a pair of schedules, in order, within the tolerance of `terms`, which `estimate_terms`
+    gives.
+
+    `left` is why they are not compared, if they are not: that two tensors have one shape does not make them the same.
+    """
+    if not left and len(before.outputs) != len(after.outputs):
+        left = "output-count"
     pairs = zip_longest(before.outputs, after.outputs)
-    return tuple(compare_output(i, one, other, terms) for i, (one, other) in enumerate(pairs))
+    return tuple(compare_output(i, one, other, terms, left) for i, (one, other) in enumerate(pairs))
 
 
-def estimate_terms(*schedules: Schedule) -> int:
-    """Estimates how many numbers are summed for an element of an output: the size of the largest reduce.
+def estimate_terms(schedules: Iterable[Schedule]) -> list[int]:
+    """Estimates for each schedule how many numbers are summed for an element of an output: the size of the largest
+    reduce up to there, because a schedule inherits the rounding of what it reads.
 
     `vmapdbg check` counts them in the graph. In a capture, outputs cannot be followed to their nodes.
     """
     largest = 0
+    found: list[int] = []
     for schedule in schedules:
         for item in schedule.ranges:
             if item.axis_type == "REDUCE" and isinstance(item.size, int):
                 largest = max(largest, item.size)
-    return largest
+        found.append(largest)
+    return found
 
 
-def compare_output(number: int, before: Output | None, after: Output | None, terms: int) -> ValueDiff:
+def compare_output(
+    number: int, before: Output | None, after: Output | None, terms: int, left: ValueLeft = ""
+) -> ValueDiff:
     """Compares the samples of one output of two runs, within the tolerance of `make_tolerance`. NaN equals NaN.
 
     The result is symmetric in the sides.
@@ -61,8 +71,8 @@ def compare_output(number: int, before: Output | None, after: Output | None, ter
         different=0,
         sampled=0,
     )
-    if before is None or after is None:
-        return found
+    if left or before is None or after is None:
+        return replace(found, left=left or "one-side")
     tolerance = _make_tolerance(before, after, terms)
     found = replace(found, rtol=tolerance.relative, atol=tolerance.absolute)
     if before.shape != after.shape or before.dtype != after.dtype:
@@ -79,14 +89,21 @@ def find_worst(statuses: Iterable[ValueStatus]) -> ValueStatus:
     return max(found, key=_BY_SEVERITY.index)
 
 
-def compare_printed(before: str, after: str) -> PrintedDiff:
-    """Compares what two snippets printed, line by line."""
+def compare_printed(before: str, after: str, again: str | None = None) -> PrintedDiff:
+    """Compares what two snippets printed, line by line. `again` is what another run of before printed: lines that
+    differ from it are no change."""
     if before == after:
         return PrintedDiff(True, None, None, None)
     left, right = before.splitlines(), after.splitlines()
-    for number, (one, other) in enumerate(zip_longest(left, right), 1):
-        if one != other:
+    repeated = (before if again is None else again).splitlines()
+    for number, (one, other, same) in enumerate(zip_longest(left, right, repeated), 1):
+        if one != same and len(left) != len(repeated):
+            # from here on it is not known which lines are the same
+            break
+        if one == same and one != other:
             return PrintedDiff(False, number, one, other)
+    if again is not None and again != before:
+        return PrintedDiff(False, None, None, None, "not-deterministic")
     return PrintedDiff(False, len(left), None, None)  # only the ends of lines differ
 
 

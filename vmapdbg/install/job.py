@@ -15,6 +15,9 @@ from vmapdbg.install.patches import ALL, Patches, format_patches, parse_patches,
 from vmapdbg.install.targets import DEFAULT_TARGET
 from vmapdbg.model.capture import Capture, Finding
 
+GRAPHS_ARE_REDUCED = "reduced"
+"""A file in the folder of the evidence: the graphs of schedules are kept to be reduced."""
+
 
 @dataclass(frozen=True, order=True)
 class Choice:
@@ -36,7 +39,8 @@ class Job:
     `tree` names the tinygrad (see `vmapdbg.install.trees`) and `python` the interpreter; if empty, the tool's own are
     used. `choices` replace decisions of the scheduler. With `times` every launch is waited for and timed, and what the
     snippet leaves lazy is run. `typed` is `-c` or `-` if the tool wrote the snippet's file, with code that was typed or
-    read from stdin.
+    read from stdin. `measured` is what `bisect` measures, if it does: then BEAM searches nothing, and for `memory` no
+    schedule is recorded, because records keep memory.
     """
 
     snippet: str
@@ -50,11 +54,17 @@ class Job:
     choices: tuple[Choice, ...] = ()
     times: bool = False
     typed: str = ""
+    measured: str = ""
 
     @property
     def folder(self) -> Path:
         """The folder that the snippet imports from first, as in Python: its own, or the working directory."""
         return Path.cwd() if self.typed else Path(self.snippet).resolve().parent
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether another run is compared with it, or measured beside it: then its random numbers have a fixed seed."""
+        return self.values or bool(self.measured)
 
     @property
     def patch_states(self) -> dict[str, bool]:
@@ -110,6 +120,10 @@ class Request:
     def shadow_id(self) -> Path:
         """A file with the process id of the shadow, if the child has one."""
         return Path(self.folder) / "shadow"
+
+
+SCHEDULE_FILES = "schedule-*.pickle"
+"""The files in the folder `evidence`: one for each schedule and each replay."""
 
 
 @dataclass(frozen=True, kw_only=True)
