@@ -139,6 +139,53 @@ realize.get_program = right
 """
 
 
+PASS_ALONE = """\
+from tinygrad.schedule.rangeify import get_rangeify_map
+from tinygrad import Tensor
+x = Tensor.empty(4, 4)
+y = ((x + 1).reshape(4, 4, 1).expand(4, 4, 4) * x).contiguous() + x.sum(0).reshape(1, 4).expand(4, 4)
+get_rangeify_map(y.contiguous().uop.sink())
+del y
+"""
+FAILS_EARLY = """\
+import os
+os.environ["PCONTIG"] = "2"
+from tinygrad import Tensor
+images = Tensor.empty(4, 6, 8, 8)
+mean = images.mean((0, 2, 3), keepdim=True)
+variance = (images - mean).square().mean((0, 2, 3), keepdim=True)
+((images - mean) * (variance + 1e-5).rsqrt()).realize()
+"""
+
+
+@pytest.mark.parametrize(("text", "fails"), [(PASS_ALONE, False), (FAILS_EARLY, True)])
+def test_only_a_schedule_that_failed_is_said_to_have_failed(text: str, fails: bool, tmp_path: Path) -> None:
+    write(tmp_path, text)
+    done = run_tool("show", "snippet.py", "--json", "--patches", "none", cwd=tmp_path)
+    buffers = json.loads(done.stdout)["schedules"][0]["bufferizes"]
+    rules = {made["decided"]["rule"] for made in buffers if made["outcome"] == "removed"}
+    assert ("schedule-failed" in rules) is fails, rules
+    assert rules
+
+
+STOCKS_OWN = """\
+import os
+os.environ["REDUCEOP_SPLIT_THRESHOLD"] = "none"
+from tinygrad import Tensor
+try:
+    Tensor.empty(100000).sum().realize()
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_a_crash_of_stock_itself_is_not_blamed_on_the_patches(tmp_path: Path) -> None:
+    """Its graph runs in another process: with the switches that the snippet has set, or nothing is said."""
+    status, document = check_json(STOCKS_OWN, tmp_path)
+    assert (find_failed(document)["stock_runs"], document["findings"]) == (False, [])
+    assert status == 0
+
+
 @pytest.mark.parametrize(("text", "stock_runs"), [(SCOPE, None), (PLANTED, True)])
 def test_a_crash_that_only_the_patches_can_cause_is_a_finding_although_it_is_caught(
     text: str, stock_runs: bool | None, tmp_path: Path

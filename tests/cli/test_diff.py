@@ -88,6 +88,56 @@ def test_two_edits_of_a_program_are_compared(tmp_path: Path) -> None:
     assert "  new.py:6 =" in done.stdout
 
 
+PRODUCT = """
+from tinygrad import Tensor
+a = Tensor.arange(64).reshape(8, 8).float().contiguous().realize()
+c = a @ a
+print(c.numpy())
+"""
+
+
+def test_an_edit_that_changes_every_node_of_a_line_is_compared(tmp_path: Path) -> None:
+    """Only the inputs were compared, and "values equal" printed."""
+    write(tmp_path, PRODUCT, "old.py")
+    write(tmp_path, PRODUCT.replace("a @ a", "(a.half() @ a.half()).float()"), "new.py")
+    done = run_tool("diff", "old.py", "new.py", "--json", cwd=tmp_path)
+    pairs = [(item["line_before"], item["paired_by"], item["values"]) for item in json.loads(done.stdout)["schedules"]]
+    assert pairs[:2] == [("old.py:3", "line", "equal"), ("old.py:5", "line", "different")]
+
+
+RANDOM = """
+import random, time
+import numpy as np
+from tinygrad import Tensor
+Tensor(np.random.rand(4)).realize()
+Tensor(np.random.default_rng().random(4)).realize()
+Tensor.rand(4).realize()
+Tensor([random.random()]).realize()
+Tensor([float(ord(letter)) for letter in {"a", "b", "c", "d", "e"}]).realize()
+"""
+
+
+def test_a_program_has_the_same_random_numbers_on_both_sides(tmp_path: Path) -> None:
+    write(tmp_path, RANDOM)
+    done = run_tool("diff", "snippet.py", "--baseline=stock", "--json", cwd=tmp_path)
+    pairs = json.loads(done.stdout)["schedules"]
+    assert [item["values"] for item in pairs if item["outputs"]] == ["equal"] * 5, done.stderr
+    # the order of sets is the user's, if the user asks for one; numpy is not imported for a program without it
+    write(tmp_path, "import os, sys\nprint('numpy' in sys.modules, os.environ['PYTHONHASHSEED'])\n")
+    for given, seed in (({}, "0"), ({"PYTHONHASHSEED": "7"}, "7")):
+        done = run_tool("diff", "snippet.py", "--baseline=stock", cwd=tmp_path, **given)
+        assert done.stderr == f"False {seed}\n"
+
+
+def test_what_depends_on_the_clock_is_not_deterministic(tmp_path: Path) -> None:
+    write(tmp_path, "import time\nfrom tinygrad import Tensor\nTensor([time.time_ns() % 10**6 * 1.0]).realize()\n")
+    done = run_tool("diff", "snippet.py", "--baseline=stock", "--exit-code", cwd=tmp_path)
+    said = " ".join(done.stdout.split())
+    assert "1 not compared: 1 output (not deterministic" in said
+    assert "values different" not in said
+    assert done.returncode == 0
+
+
 @pytest.mark.slow
 def test_diff_without_a_difference_says_so_and_exits_zero(tmp_path: Path) -> None:
     vmap = "--patches=ambient-ranges,nested-ranges,close-ranges"  # there is no vmap scope in it

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from tool import ROOT, is_running, wait_until
 
+from tests.fuzz.check import is_right
+from tests.fuzz.hunt import twins
+
 PROGRAM = "import pathlib, time\npathlib.Path({busy!r}).touch()\nwhile True: time.sleep(0.01)"
 # each prints the id of the worker, then runs an endless program in it
 STARTERS = {
@@ -31,6 +34,11 @@ runner.ask({program!r})
 }
 
 
+@pytest.mark.parametrize("on", ["patches", pytest.param("0.12.0,0.13.0,0.14.0", marks=pytest.mark.slow)])
+def test_a_program_that_equals_its_numpy_twin_is_not_accused(on: str) -> None:
+    assert twins.main(["--programs", "10", "--on", on]) == 0
+
+
 @pytest.mark.parametrize("name", STARTERS)
 def test_a_worker_ends_with_its_parent(name: str, tmp_path: Path) -> None:
     """It was at a program of its own then, and went on for ever."""
@@ -47,3 +55,16 @@ def test_a_worker_ends_with_its_parent(name: str, tmp_path: Path) -> None:
     finally:
         if is_running(worker):
             os.kill(worker, signal.SIGKILL)
+
+
+# stock sums twice what is stacked as last dimension
+STACKED = """
+from tinygrad import Tensor
+x = Tensor.ones(2, 3).contiguous().realize()
+Tensor.stack(x, x, dim={}).sum().realize()
+"""
+
+
+@pytest.mark.parametrize(("dim", "right"), [(2, False), (0, True)])
+def test_a_reference_that_stock_computes_wrong_is_no_finding(dim: int, right: bool) -> None:
+    assert is_right(STACKED.format(dim)) is right

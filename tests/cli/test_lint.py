@@ -245,6 +245,18 @@ def test_several_files(tmp_path: Path) -> None:
     assert blocks[-1] == "1 finding in 2 files\n"
 
 
+def test_a_later_file_without_codes_is_refused_before_any_file_runs(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("open('ran', 'w')\n", encoding="utf-8")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "b.py").write_text("", encoding="utf-8")
+    (other / "pyproject.toml").write_text("[tool.vmapdbg]\nignore = ['VD101']\n", encoding="utf-8")
+    done = run_tool("lint", "a.py", "other/b.py", "--select", "VD101", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--select and --ignore leave no code to look for" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.slow
 def test_a_file_that_fails_leaves_the_others(tmp_path: Path) -> None:
     """The exit code is the worst exit code of all files."""

@@ -126,6 +126,7 @@ REFUSED = {
     "patches --patches soup": "Invalid value for '--patches': unknown patch 'soup'",
     "show ok.py --target abacus": "Invalid value for '--target': 'abacus' is not one of 'c', 'metal'",
     "show ok.py --only ranges,soup": "Invalid value for '--only': unknown section 'soup': choose from ranges",
+    "show ok.py --only ''": "Invalid value for '--only': unknown section '': choose from ranges",
     "show ok.py --schedule last": "Invalid value for '--schedule': 'last' is not a schedule number and not 'all'",
     "show ok.py --timeout -1": "Invalid value for '--timeout': '-1' is not a number of seconds over 0",
     "show ok.py --timeout nan": "Invalid value for '--timeout': 'nan' is not a number of seconds over 0",
@@ -136,6 +137,8 @@ REFUSED = {
     "lint ok.py --select VD999": (
         "Invalid value for '--select': unknown code 'VD999': choose from VD101, VD102, VD103, VD104, VD105, VD106"
     ),
+    "lint ok.py --select VD101,,VD102": "Invalid value for '--select': unknown code '': choose from VD101",
+    "lint ok.py --ignore ''": "Invalid value for '--ignore': unknown code '': choose from VD101",
     "lint ok.py --select VD101 --ignore VD101": "--select and --ignore leave no code to look for",
     "lint ok.py --format xml": (
         "Invalid value for '--format': 'xml' is not one of 'text', 'concise', 'json', 'github', 'sarif'"

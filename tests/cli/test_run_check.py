@@ -53,7 +53,7 @@ def test_an_observed_tinygrad_is_judged_too(folder: Path) -> None:
 def test_says_what_was_not_compared(folder: Path) -> None:
     done = run_tool("run", "--check", "right.py", cwd=folder)
     assert (done.returncode, done.stdout) == (0, "[2.0, 4.0]\n")
-    assert "1 value, all right; 1 of 1 schedule compared" in done.stderr
+    assert "1 value compared, none wrong; 1 of 1 schedule compared" in done.stderr
     words = " ".join(done.stderr.split())
     assert "not compared, 1 times: it was scheduled by other means than Tensor.realize" in words
 

@@ -22,6 +22,25 @@ print(y.tolist())
 CHANGE = "\n_relu = Tensor.relu\nTensor.relu = lambda self: _relu(self).contiguous()\n"
 
 
+# appended to cstyle.py, it changes the source of each kernel, and nothing else
+RENDERED = """
+_render = CStyleLanguage.render_kernel
+CStyleLanguage.render_kernel = lambda self, *args, **options: _render(self, *args, **options) + "// rendered"
+"""
+# appended to search.py, it makes a program fail that lets BEAM search
+NO_BEAM = """
+def beam_search(*_, **__): raise RuntimeError("searched")
+"""
+# appended to tensor.py, it takes a hundred kernels of the same work for one
+SLOW = """
+_plus = Tensor.relu
+def _slow(self):
+  for _ in range(100): self = _plus(self).contiguous()
+  return self
+Tensor.relu = _slow
+"""
+
+
 def git(folder: Path, *arguments: str) -> str:
     who = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
     done = subprocess.run(["git", "-C", str(folder), *who, *arguments], capture_output=True, text=True, check=True)
@@ -33,10 +52,8 @@ def commit(folder: Path, message: str) -> None:
     git(folder, "commit", "-q", "-m", message)
 
 
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout of four commits; the third one changes the schedule of the snippet."""
-    folder = tmp_path_factory.mktemp("work") / "tinygrad"
+def make_checkout(folder: Path, *changes: tuple[str, str, str]) -> Path:
+    """Makes a checkout of the installed tinygrad, and a commit for each change: message, file, text to append."""
     spec = importlib.util.find_spec("tinygrad")
     assert spec is not None
     assert spec.origin is not None
@@ -46,11 +63,32 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / ".gitignore").write_text("__pycache__\n.vmapdbg\n", encoding="utf-8")
     git(folder, "init", "-q", "-b", "master")
     commit(folder, "first")
-    for message, text in (("second", "\n# nothing\n"), ("a relu of its own", CHANGE), ("fourth", "\n# nothing else\n")):
-        with (folder / "tinygrad" / "tensor.py").open("a", encoding="utf-8") as file:
+    for message, name, text in changes:
+        with (folder / "tinygrad" / name).open("a", encoding="utf-8") as file:
             file.write(text)
         commit(folder, message)
     return folder
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of four commits; the third one changes the schedule of the snippet."""
+    changes = [("second", "\n# nothing\n"), ("a relu of its own", CHANGE), ("fourth", "\n# nothing else\n")]
+    folder = tmp_path_factory.mktemp("work") / "tinygrad"
+    return make_checkout(folder, *((message, "tensor.py", text) for message, text in changes))
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout whose third commit changes only the source, the fourth the kernels, the sixth their number."""
+    return make_checkout(
+        tmp_path_factory.mktemp("measured") / "tinygrad",
+        ("no BEAM", "codegen/opt/search.py", NO_BEAM),
+        ("the renderer is new style", "renderer/cstyle.py", RENDERED),
+        ("a relu of its own", "tensor.py", CHANGE),
+        ("nothing", "tensor.py", "\n# nothing\n"),
+        ("a slow relu", "tensor.py", SLOW),
+    )
 
 
 def count_kernels(capture: dict[str, Any]) -> int:
@@ -111,6 +149,47 @@ def test_bisect_finds_the_commit(checkout: Path) -> None:
     found = done.stdout.partition("another outcome: ")[2].splitlines()[0]
     assert found.startswith(git(checkout, "rev-parse", "--short", "HEAD~1"))
     assert found.endswith("a relu of its own")
+
+
+def blamed_of(folder: Path, *options: str, **variables: str) -> tuple[int, list[str], dict[str, Any]]:
+    """Returns the exit code of `bisect --commits`, the messages of the commits that it blames, and its document."""
+    done = run_tool("bisect", "snippet.py", *options, "--json", cwd=folder, **variables)
+    assert done.stdout, done.stderr
+    found = json.loads(done.stdout)
+    return done.returncode, [commit.split(" ", 2)[2] for commit in found["suspects"]], found
+
+
+def test_a_kernel_with_another_source_is_the_same_kernel(measured: Path) -> None:
+    """A commit that only renders in another way is not blamed for the kernel that a later commit adds."""
+    assert blamed_of(measured, "--commits", "HEAD~4..HEAD~1", "--by", "kernels")[:2] == (1, ["a relu of its own"])
+    assert blamed_of(measured, "--commits", "HEAD~4..HEAD~3", "--by", "kernels")[:2] == (0, [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("by", "ends"), [("bytes", (24, 56)), ("memory", (32, 40))])
+def test_the_commit_that_moves_more_is_found(measured: Path, by: str, ends: tuple[int, int]) -> None:
+    """The program reads 16 bytes and writes 8, and a copy needs its source beside it; the relu of its own writes and
+    reads 16 bytes more, and needs 16, 16 and 8. BEAM never searches."""
+    code, blamed, found = blamed_of(measured, "--commits", "HEAD~4..HEAD~1", "--by", by, BEAM="1")
+    assert (code, blamed, found["floor"]) == (1, ["a relu of its own"], 0)
+    numbers = [trial["number"] for trial in found["tried"]]
+    assert (numbers[0], numbers[-1]) == ends
+    assert found["changes"]["schedules"]
+
+
+@pytest.mark.slow
+def test_a_commit_is_not_blamed_for_noise(measured: Path) -> None:
+    same = ("--commits", "HEAD~2..HEAD~1", "--by")
+    assert blamed_of(measured, *same, "ops")[:2] == (0, [])
+    code, blamed, found = blamed_of(measured, *same, "time")
+    assert (code, blamed) == (0, []), found
+    first, last = (trial["number"] for trial in found["tried"])
+    assert abs(first - last) <= found["floor"]
+
+
+@pytest.mark.slow
+def test_the_commit_that_takes_more_time_is_found(measured: Path) -> None:
+    assert blamed_of(measured, "--commits", "HEAD~4..HEAD", "--by", "time")[:2] == (1, ["a slow relu"])
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from scopes import LOOP, numbers, varg_in, varg_out
 from tinygrad import GlobalCounters, Tensor, TinyJit, UOp, dtypes
 from tinygrad.engine.schedule import schedule_cache
-from tinygrad.func import hessian, jacfwd, jacobian, jacrev, jvp, jvp_of, vmap
+from tinygrad.func import grad, hessian, jacfwd, jacobian, jacrev, jvp, jvp_of, vmap
 from tinygrad.uop.ops import GroupOp, Ops
 
 A, B, C = numbers(3, 4), numbers(3, 4), numbers(4, 5)
@@ -265,6 +265,24 @@ def test_each_rule_of_jvp_against_finite_differences(name: str) -> None:
     if name == "DETACH":
         want = 3 * t
     same(jvp(fn, (Tensor(x),), (Tensor(t),))[1], want, 1e-7)
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "round", "trunc"])
+def test_a_step_function_has_a_zero_gradient(name: str) -> None:
+    """As in jax; stock tinygrad has no rule for TRUNC, and raises."""
+    point = np.array([1.4, -2.3, 3.0])
+
+    def scaled(x: Tensor) -> Tensor:
+        return (getattr(x, name)() * x).sum()
+
+    want = getattr(np, name)(point)
+    same(grad(scaled)(Tensor(point)), want)
+    same(grad(lambda x: getattr(x, name)().sum())(Tensor(point)), np.zeros(3))
+    same(vmap(grad(scaled))(Tensor(point)), want)
+    x = Tensor(point, requires_grad=True)
+    scaled(x).backward()
+    assert x.grad is not None
+    same(x.grad, want)
 
 
 def test_every_movement_op_has_its_case() -> None:

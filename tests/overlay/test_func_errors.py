@@ -401,7 +401,7 @@ WRITES: dict[str, Callable[[Tensor], object]] = {
 @pytest.mark.parametrize("what", WRITES)
 def test_memory_from_outside_cannot_be_written_inside_a_scope(what: str) -> None:
     """Every element would write the same memory: silently the last one would win."""
-    with pytest.raises(VmapScopeError, match=r"from outside the vmap scope of rm1 \(size 3\)"):
+    with pytest.raises(VmapScopeError, match=r"that has no value for each element of the vmap scope of rm1 \(size 3\)"):
         WRITES[what](X.vmapin((a_range(), ZERO)))
 
 

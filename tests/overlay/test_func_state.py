@@ -106,7 +106,8 @@ def test_a_write_to_a_tensor_from_outside_is_refused_at_the_call(make: Callable[
         write(target, v)
         return v
 
-    with pytest.raises(VmapScopeError, match=r"to a tensor of shape \(3,\) from outside the vmap scope of size 2"):
+    message = r"to a tensor of shape \(3,\) that has no value for each element of the vmap scope of size 2"
+    with pytest.raises(VmapScopeError, match=message):
         vmap(writes)(Tensor(numbers(2, 3, dtype=np.float64)))
     for derivative in (jacfwd(writes), jacrev(writes), lambda x: jvp(writes, (x,), (x,))):
         with pytest.raises(RuntimeError, match=r"to a tensor of shape \(3,\) from outside of a function that is"):
@@ -116,7 +117,7 @@ def test_a_write_to_a_tensor_from_outside_is_refused_at_the_call(make: Callable[
 
 def test_batch_norm_in_training_is_refused_and_keeps_its_state() -> None:
     norm = nn.BatchNorm(2)
-    with Tensor.train(), pytest.raises(VmapScopeError, match=r"assign to a tensor of shape \(2,\) from outside"):
+    with Tensor.train(), pytest.raises(VmapScopeError, match=r"assign to a tensor of shape \(2,\) that has no value"):
         vmap(norm)(Tensor.ones(3, 1, 2, 2, 2))
     assert norm.running_mean.tolist() == [0.0, 0.0]
 
@@ -163,3 +164,34 @@ def test_another_thread_is_not_inside_of_the_function() -> None:
 
     vmap(waiting)(Tensor.ones(2, 2))
     assert drawn == ["(3,)"]
+
+
+def fill(v: Tensor) -> Tensor:
+    made = Tensor.empty(2, dtype=v.dtype)
+    made.assign(v * 2)
+    return made
+
+
+def fill_items(v: Tensor) -> Tensor:
+    made = Tensor.empty(2, dtype=v.dtype)
+    made[0:1], made[1:2] = v[1:2], v[0:1] * 3
+    return made
+
+
+def test_memory_that_the_function_makes_can_be_written() -> None:
+    """It was refused, as a tensor "from outside the vmap scope"."""
+    x = numbers(3, 2, dtype=np.float64)
+    same(vmap(fill)(Tensor(x)), x * 2)
+    same(vmap(vmap(lambda v: fill(v.expand(2)).sum()))(Tensor(x)), x * 4)
+    same(vmap(fill_items)(Tensor(x)), np.stack([x[:, 1], x[:, 0] * 3], 1))
+    for derivative in (jacfwd, jacrev):
+        same(derivative(fill)(Tensor(x[0])), np.eye(2) * 2)
+        same(derivative(fill_items)(Tensor(x[0])), np.array([[0.0, 1.0], [3.0, 0.0]]))
+
+    def write_view(v: Tensor) -> Tensor:
+        made = Tensor.empty(2, dtype=v.dtype)
+        made.reshape(1, 2).assign(v.reshape(1, 2))
+        return made
+
+    with pytest.raises(VmapScopeError, match="has no value for each element of the vmap scope"):
+        vmap(write_view)(Tensor(x))

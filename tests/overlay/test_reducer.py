@@ -52,7 +52,7 @@ def differ_for_bisect(one: Output, other: Output, sizes: tuple[int, int]) -> boo
 
 
 def differ_for_reducer(one: Output, other: Output, size: int) -> bool:
-    terms = estimate_terms(make_schedule(ranges=(Range("r0", size, "REDUCE", False),)))
+    (terms,) = estimate_terms([make_schedule(ranges=(Range("r0", size, "REDUCE", False),))])
     trials = [GraphTrial("it runs", (), (output,)) for output in (one, other)]
     return find_difference(trials[0], trials[1], "values", terms) == "values"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from release_trees import run_snippet
 
 from vmapdbg.child.capture.order import find_writes_before
@@ -78,6 +79,74 @@ y.realize()
 z.realize()
 """
 
+STALE = """
+from tinygrad import Tensor
+t = Tensor([1.0, 2.0, 3.0]).realize()
+r = t * 2
+t.assign(t + 10)
+t.realize()
+print("#2.0", r.tolist())
+print("#13.0", (r + t).tolist())
+new = t * 2
+print(new.tolist())
+print("#24.0", (r + new).tolist())
+"""
+PARTS = """
+from tinygrad import Tensor
+t = Tensor.zeros(6).contiguous().realize()
+none = t.sum()
+t[:3].assign(Tensor.ones(3))
+one = t.sum()
+t[3:].assign(Tensor.full((3,), 2.0))
+print("#0.0", none.item())
+print("#3.0", one.item())
+print("#9.0", t.sum().item())
+"""
+CROSSED = """
+from tinygrad import Tensor
+a, b = Tensor([1.0, 2.0]).realize(), Tensor([4.0, 5.0]).realize()
+new_a, new_b = a + b, a * 2
+a.assign(new_a)
+b.assign(new_b)
+print(a.tolist())
+print("#2.0", b.tolist())
+"""
+AGAIN = """
+from tinygrad import Tensor
+w = Tensor([1.0, 2.0]).realize()
+for i in range(3):
+  loss = (w * w).sum()
+  w.assign(w * 0.5).realize()
+print("#0.3125", loss.item())
+"""
+# the same with what is read before it is overwritten
+PENDING = """
+from tinygrad import Tensor
+def half_done():
+  t = Tensor([1.0, 2.0, 3.0]).realize()
+  r = t * 2
+  t.assign(t + 10)
+  return r
+print(half_done().tolist())
+t = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize()
+t.assign(t + 1)
+print((t.pad(((0, 0), (0, 3)))[:, 2:] + 5).tolist(), t.tolist())
+w = Tensor([1.0, 2.0]).realize()
+for i in range(3):
+  loss = (w * w).sum()
+  Tensor.realize(w.assign(w * 0.5), loss)
+  old = (w + 1).realize() + loss
+  print(loss.item(), old.tolist())
+"""
+# the lines of stale readers; on 0.12.0 no graph has a write to a part of a tensor, and these writes are lost
+STALE_LINES = {
+    "STALE": (STALE, {}, {"7", "8", "11"}),
+    "PARTS": (PARTS, {"0.12.0": {"5", "7"}}, {"8", "9"}),
+    "CROSSED": (CROSSED, {}, {"8"}),
+    "AGAIN": (AGAIN, {}, {"7"}),
+    "PENDING": (PENDING, {}, set[str]()),
+}
+
 CUT = """
 from tinygrad import Tensor
 w = Tensor([1.0, 2.0]).realize()
@@ -132,6 +201,21 @@ def test_a_write_that_gets_lost(release: str, tree: Path, tmp_path: Path) -> Non
     findings = find_codes(["check", "--json"], tree, tmp_path, LOST)
     assert [(one["code"], one["line"]) for one in findings] == FOUND_LOST.get(release, [])
     assert find_codes(["check", "--json"], tree, tmp_path, KEPT) == []
+
+
+@pytest.mark.parametrize("name", STALE_LINES)
+def test_a_tensor_means_what_memory_held_when_it_was_made(name: str, release: str, tree: Path, tmp_path: Path) -> None:
+    text, by_release, lines = STALE_LINES[name]
+    is_lost = release in by_release
+    findings = find_codes(["check", "--json"], tree, tmp_path, text)
+    assert {one["line"].split(":")[1] for one in findings} == by_release.get(release, lines)
+    for one in findings:
+        assert one["code"] == ("VD206" if is_lost else "VD209")
+        if not is_lost:
+            right = text.splitlines()[int(one["line"].split(":")[1]) - 1].split("#")[1].split('"')[0]
+            assert f"should be {right}" in one["message"]
+            assert "a stale reader: it was made before the write" in one["message"]
+            assert "tinygrad documents this: test_lazy_sum_between_writes" in one["message"]
 
 
 def test_a_gradient_goes_through_a_write_from_0_13_on(release: str, tree: Path, tmp_path: Path) -> None:

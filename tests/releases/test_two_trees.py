@@ -139,6 +139,31 @@ def run_diff(program: Path, after: Path, before: Path, *options: str) -> subproc
     return run_tool("diff", str(program), *sides, *options, cwd=ROOT, **NULL)
 
 
+GRADIENTS = """
+import numpy as np
+from tinygrad import Tensor
+rng = np.random.default_rng(0)
+x, *weights = (Tensor(rng.standard_normal((32, 32)).astype(np.float32) * 0.1).realize() for _ in range(4))
+q, k, v = (x @ weight for weight in weights)
+y = ((q @ k.transpose(-1, -2)).softmax(-1) @ v).relu().sum()
+y.backward()
+Tensor.realize(y, *(weight.grad for weight in weights))
+for weight in weights: weight.grad.numpy()
+"""
+
+
+def test_a_copy_of_a_gradient_is_not_compared_with_a_copy_of_a_weight(tmp_path: Path) -> None:
+    """Their graphs are equal in the form of all releases; and a copy has the rounding of what it copies."""
+    (tmp_path / "attention.py").write_text(GRADIENTS, encoding="utf-8")
+    sides = ("--tinygrad", str(find_tree("0.14.0")), f"--baseline={find_tree('0.13.0')}")
+    done = run_tool("diff", "attention.py", *sides, "--json", cwd=tmp_path)
+    diff = json.loads(done.stdout)
+    compared = [item for item in diff["schedules"] if item["outputs"]]
+    assert len(compared) == 4 + 1 + 3
+    assert {item["paired_by"] for item in compared} == {"line"}
+    assert diff["values"] == "close"
+
+
 def copy_tree(version: str, place: Path) -> Path:
     shutil.copytree(find_tree(version) / "tinygrad", place / "tinygrad", ignore=shutil.ignore_patterns("__pycache__"))
     return place

@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from vmapdbg.model.account import Account
 from vmapdbg.model.capture import (
     SCHEMA,
     BufferArg,
@@ -119,7 +120,12 @@ def make_schedule(index: int = 0, **changes: Any) -> Schedule:
 def make_capture(*schedules: Schedule, **changes: Any) -> Capture:
     """A capture for target c with all patches on."""
     versions = Versions("0.1.0", "0.12.0", "3.11.7")
-    return replace(Capture(SCHEMA, versions, SNIPPET, "c", dict(ALL_ON), None, schedules, ()), **changes)
+    # all that ran is shown, and has values
+    count = {"launches": sum(len(schedule.kernels) + schedule.copies for schedule in schedules)}
+    account = Account({"outputs": 0, **count}, count)
+    return replace(
+        Capture(SCHEMA, versions, SNIPPET, "c", dict(ALL_ON), None, schedules, (), account=account), **changes
+    )
 
 
 def lost_range(*, fixed: bool = True) -> Capture:

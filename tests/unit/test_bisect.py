@@ -8,10 +8,14 @@ from itertools import chain, combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rendered import print_to_text
 
 from vmapdbg.bisect import DEFAULT_RUNS
+from vmapdbg.bisect.measure import Measurements
 from vmapdbg.bisect.search import Search, search_commits, search_patches
 from vmapdbg.install.patches import SWITCHABLE, Patches
+from vmapdbg.page.documents import CommitTrial, History
+from vmapdbg.page.text.bisect import print_history
 
 NAMES = ["a", "b", "c", "d", "e", "f", "g"]
 
@@ -149,3 +153,40 @@ def test_an_end_that_cannot_be_run_is_reported(outcomes: str) -> None:
     asked = AskedCommits(outcomes)
     with pytest.raises(ValueError, match=r"c[02]"):
         search_commits(asked.names, asked)
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "middle", "floor", "names"),
+    [
+        ((8, 8), (9, 9), (8,), 0, "ABA"),  # counts are exact
+        ((8, 9), (9, 9), (8,), 1, "AAA"),  # unless they vary
+        ((5, 9, 5.5), (6, 5.8, 5.9), (5.7,), 0.5, "ABB"),  # one slow run in three is no noise
+        ((5, 5.4, 6), (5.3, 5.3, 5.3), (9,), 0.4, "AAA"),
+    ],
+)
+def test_what_is_within_the_noise_of_the_ends_is_no_difference(
+    good: tuple[float, ...], bad: tuple[float, ...], middle: tuple[float, ...], floor: float, names: str
+) -> None:
+    found = Measurements()
+    for commit, measured in {"good": good, "bad": bad, "middle": middle}.items():
+        found.add(commit, measured)
+    assert found.floor == pytest.approx(floor)
+    assert "".join(filter(None, map(found.name, ("good", "bad", "middle")))) == names
+    found.add("broken", ())
+    assert found.name("broken") is None
+
+
+@pytest.mark.parametrize(
+    ("by", "numbers", "floor", "said"),
+    [
+        ("memory", (2048, 2048), 0, "no commit: 2 KiB at both ends"),
+        ("time", (1e-3, 2e-3), 3e-3, "no commit: within noise (1.00 ms at the first, 2.00 ms at the last)"),
+        ("ops", (5, 6, 7), 1.5, "no single commit: each step is within noise (5 at the first, 7 at the last)"),
+    ],
+)
+def test_why_no_commit_is_blamed_is_said(by: str, numbers: tuple[float, ...], floor: float, said: str) -> None:
+    tried = tuple(CommitTrial(f"c{i}", "A", number) for i, number in enumerate(numbers))
+    history = History(1, "bisect-commits", "x.py", by, 4, (), tried, (), None, floor)
+    text = print_to_text(lambda console: print_history(history, console), 100)
+    assert text.startswith(f"x.py  {len(numbers)} of 5 commits, by {by}, BEAM held at 0, noise ")
+    assert text.splitlines()[-1] == said

@@ -14,13 +14,28 @@ from diff_captures import diff_pair, disguise_capture, draw_capture, mutate_capt
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vmapdbg.bisect.outcome import Outcomes
 from vmapdbg.diff import pairing
-from vmapdbg.diff.captures import diff_captures
+from vmapdbg.diff.captures import diff_captures, leave_unstable
 from vmapdbg.diff.nodes import match_nodes, match_schedules
 from vmapdbg.diff.pairing import find_opcodes
 from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.diff.source import align_sources, canonize_source
-from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Output, Range, Realized, Reason, SnippetError
+from vmapdbg.diff.values import compare_printed
+from vmapdbg.install.job import Run
+from vmapdbg.model.capture import (
+    Bufferize,
+    Capture,
+    Kernel,
+    Node,
+    Output,
+    Range,
+    Realized,
+    Reason,
+    Schedule,
+    SnippetError,
+)
+from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import dump_compact, load_capture
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -185,10 +200,71 @@ def test_equal_nodes_are_distinguished_by_their_readers_and_then_by_their_order(
 
 def test_schedules_are_matched_by_content_or_line() -> None:
     first, second, third = (make_schedule(i, nodes=(make_node(0, "ADD", arg=str(i)),)) for i in range(3))
-    assert match_schedules([first, second, third], [third, first]) == [(1, None), (2, 0), (0, 1)]
+    assert match_schedules([first, second, third], [third, first]) == [(1, None, ""), (2, 0, "graph"), (0, 1, "line")]
     # a schedule that was refused is matched by its line
     whole = make_schedule(0, line="a.py:3", nodes=(make_node(0, "ADD"),))
-    assert match_schedules([make_schedule(0, line="a.py:3")], [whole]) == [(0, 0)]
+    assert match_schedules([make_schedule(0, line="a.py:3")], [whole]) == [(0, 0, "line")]
+
+
+def asked_for(*places: str) -> list[Schedule]:
+    """Schedules like `3A`: at line 3, with graph A. The output of each has the value of its place."""
+    made: list[Schedule] = []
+    for index, (line, graph) in enumerate(places):
+        output = Output((1,), "float", line + graph, (float(line),))
+        made.append(make_schedule(index, line=f"a.py:{line}", nodes=(make_node(0, graph),), outputs=(output,)))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "pairs"),
+    [
+        # one release copies what is read, and another copies what is written
+        (("1A", "9B"), ("1B", "9A"), [(0, 0, "line"), (1, 1, "line")]),
+        # an edit that changes every node of what the line computes
+        (("1A", "5B"), ("1A", "5C"), [(0, 0, "line"), (1, 1, "line")]),
+        # which of the equal ones is missing is not known
+        (("1A", "1A", "1A"), ("1A", "1A"), [(0, 0, "graph"), (1, 1, "graph"), (2, None, "")]),
+        (("1A", "1B", "1C"), ("1A", "1C"), [(0, 0, "line"), (1, None, ""), (2, 1, "line")]),
+        # equal graphs of two lines are paired, but not compared
+        (("1A", "3B"), ("1A", "4B"), [(0, 0, "line"), (1, 1, "graph")]),
+    ],
+)
+def test_only_values_of_the_same_line_and_order_are_compared(before: tuple, after: tuple, pairs: list) -> None:
+    """A gradient would be compared with a weight of the same shape."""
+    sides = asked_for(*before), asked_for(*after)
+    assert match_schedules(*sides) == pairs
+    diff = diff_pair(make_capture(*side) for side in sides)
+    compared = [item.paired_by for item in diff.schedules for output in item.outputs if not output.left]
+    assert compared == [by for *_, by in pairs if by == "line"]
+
+
+def test_a_saved_run_of_an_edited_program_is_compared_in_order() -> None:
+    """A line that is added above moves all others: an equal number is another statement."""
+    before, after = (make_capture(*asked_for(*places)) for places in (("5A", "6A"), ("6A", "7A")))
+    assert [item.paired_by for item in diff_captures(before, after).schedules] == ["line", "graph"]
+    saved = diff_captures(before, after, names=("before.json", ""))
+    assert [(item.before, item.after, item.paired_by) for item in saved.schedules] == [(0, 0, "order"), (1, 1, "order")]
+    more = make_capture(*asked_for("4B", "6A", "7A"))
+    saved = diff_captures(before, more, names=("before.json", "after.json"))
+    assert {output.left for item in saved.schedules for output in item.outputs} == {"one-side", "not-paired"}
+    # a side that ended early has fewer lines
+    broken = replace(before, schedules=before.schedules[:1], error=SnippetError("ValueError", "", None))
+    saved = diff_captures(broken, before, names=("before.json", ""))
+    assert [item.paired_by for item in saved.schedules] == ["line", ""]
+
+
+def test_outputs_are_not_compared_if_a_side_has_more_of_them() -> None:
+    one, two = (Output((1,), "float", digest, (1.0,)) for digest in "ab")
+    diff = diff_pair(make_capture(make_schedule(outputs=outputs)) for outputs in ((one, two), (two,)))
+    assert [item.left for item in diff.schedules[0].outputs] == ["output-count"] * 2
+
+
+def test_a_copy_has_the_rounding_of_what_it_copies() -> None:
+    """A gradient that is summed in another order would be a change where the program reads it."""
+    summed = make_schedule(0, ranges=(Range("r0", 4096, "REDUCE", False),))
+    copies = [make_schedule(1, outputs=(Output((1,), "float", str(value), (value,)),)) for value in (1.0, 1.00001)]
+    assert diff_pair(map(make_capture, copies)).values == "different"
+    assert diff_pair(make_capture(summed, copy) for copy in copies).values == "close"
 
 
 def test_a_side_that_ended_early_has_fewer_schedules_and_other_labels_are_not_a_change() -> None:
@@ -319,6 +395,63 @@ def test_printed_lines_that_differ(before: str, after: str, line: tuple) -> None
     assert not found.is_empty
     assert found.printed is not None
     assert (found.printed.line, found.printed.before, found.printed.after) == line
+
+
+# *** the same program twice
+
+
+def runs_of(*values: tuple[float, float]) -> list[Capture]:
+    """Runs whose first and second schedule have an output with these values."""
+    made: list[Capture] = []
+    for run in values:
+        outputs = [Output((1,), "float", str(value), (value,)) for value in run]
+        made.append(make_capture(*(make_schedule(i, outputs=(output,)) for i, output in enumerate(outputs))))
+    return made
+
+
+def test_what_two_runs_of_before_do_differently_is_no_change() -> None:
+    """A program that reads the clock would have other values than itself."""
+    before, after, again = runs_of((1.0, 5.0), (2.0, 5.0), (3.0, 5.0))
+    found = leave_unstable(diff_captures(before, after), diff_captures(before, again), ("1\n", "2\n", "3\n"))
+    assert [item.outputs[0].left for item in found.schedules] == ["not-deterministic", ""]
+    assert (found.values, found.is_empty) == ("equal", True)
+    before, after, again = runs_of((1.0, 5.0), (2.0, 6.0), (3.0, 5.0))
+    found = leave_unstable(diff_captures(before, after), diff_captures(before, again), ("1\n", "2\n", "3\n"))
+    assert (found.values, found.is_empty) == ("different", False)
+    # a schedule of every other run
+    again = replace(again, schedules=(*again.schedules, make_schedule(2, nodes=READ_TWICE)))
+    more = replace(before, schedules=again.schedules)
+    found = leave_unstable(diff_captures(before, more), diff_captures(before, again), ("", "", ""))
+    assert [item.not_deterministic for item in found.schedules] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "again", "line"),
+    [
+        ("a\n1\nb", "a\n2\nb", "a\n3\nb", None),
+        ("a\n1\nb", "a\n2\nc", "a\n3\nb", 3),
+        ("a\n1\nb", "c\n2\nb", "a\n3", 1),
+        ("a\n1\nb", "a\n2\nc", "a\n3", None),
+    ],
+)
+def test_a_line_that_differs_in_each_run_is_no_change(before: str, after: str, again: str, line: int | None) -> None:
+    found = compare_printed(before, after, again)
+    assert (found.equal, found.line, found.left) == (False, line, "not-deterministic" if line is None else "")
+
+
+def test_bisect_compares_what_is_the_same_in_two_runs() -> None:
+    """Each patch would be blamed for a value that is the time."""
+    first, second, third, other = (Run(capture) for capture in runs_of((1.0, 5.0), (2.0, 5.0), (3.0, 5.0), (4.0, 6.0)))
+    outcomes = Outcomes("values", lambda _: ())
+    assert [outcomes.sort_in(run, lambda: second) for run in (first, third, other)] == ["A", "A", "B"]
+    assert [item.summary for item in outcomes.known] == [
+        "2 values, 1 not deterministic and not compared",
+        "1 output differs: output 0 of schedule 1 at [0]: 6.0, in A 5.0",
+    ]
+    outcomes = Outcomes("values", lambda _: ())
+    outcomes.sort_in(first, lambda: other)
+    with pytest.raises(Failure, match="not deterministic"):
+        outcomes.sort_in(second)
 
 
 # *** long sequences

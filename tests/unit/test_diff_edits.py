@@ -62,7 +62,7 @@ def test_an_edit_near_the_inputs_leaves_later_nodes_and_the_schedule_paired() ->
     assert [(item.after.op, item.changed) for item in diff.nodes] == [("EXP2", ("src",))]
     before = make_schedule(nodes=PLAIN)
     after = make_schedule(nodes=(replace(PLAIN[0], dtype="half"), *PLAIN[1:]))
-    assert match_schedules([before], [after]) == [(0, 0)]
+    assert match_schedules([before], [after]) == [(0, 0, "line")]
 
 
 def test_nodes_between_two_edits_stay_paired_in_a_long_chain_too() -> None:

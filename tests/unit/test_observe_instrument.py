@@ -141,6 +141,37 @@ def test_makers_are_looked_at_only_where_they_make_something() -> None:
     assert [said for _, said in answers] == ["made"]
 
 
+NEXT = """
+def graph(nodes, users):
+  found = {}
+  for x in nodes:
+    if users[x] > 1 and x.device is not None:
+      found[x] = x.tagged(1).bufferize(arg=users)
+  return found
+def on_store(ctx, x):
+  if x.shape == (): return None
+  return x.store(1).end(2)
+pm = PatternMatcher([(UPat(Ops.STORE, name="x"), on_store)])
+"""
+
+
+def test_functions_of_an_unknown_scheduler_are_chosen_by_the_memory_they_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler without a realize map has reasons, too: where it places a buffer, and what was tested there."""
+    monkeypatch.setitem(globals(), "SOURCE", NEXT)
+    assert [kind for _, kind in find_deciding(ast.parse(NEXT)).items()] == ["returns", "places"]
+    answers: list[Any] = []
+    scope = load("next.py", answers)
+    thing: Any = MagicMock()
+    thing.tagged().bufferize.return_value = "stage"
+    assert scope["graph"]([thing], {thing: 2}) == {thing: "stage"}
+    assert scope["on_store"](None, SimpleNamespace(shape=())) is None
+    (placed, made), (refused, none) = answers
+    assert (made, placed.function, placed.line, none) == ("stage", "graph", 6, None)
+    assert [c.holds for c in placed.conditions] == [True]
+    assert placed.conditions[0].values["users[x]"] == 2
+    assert [(c.text, c.holds) for c in refused.conditions] == [("x.shape == ()", True)]
+
+
 def test_lines_stay() -> None:
     """A traceback of tinygrad names the lines of its own source."""
     plain, rewritten = ast.parse(SOURCE), instrument(SOURCE, "lines.py")

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference_graphs import Maker, count
 
-from vmapdbg.child.compare.reference_values import ReferenceValues
-from vmapdbg.reference import evaluate
+from vmapdbg.child.compare.reference_values import ComparedGraph, ReferenceValues
+from vmapdbg.reference import evaluate, plan
 from vmapdbg.reference.arithmetic import InDouble, count_roundings
 from vmapdbg.reference.graph import DEVICES, OpNode, Unknown
 from vmapdbg.reference.plan import add_products
+from vmapdbg.values.numbers import Array
 from vmapdbg.values.tolerance import EPSILON, make_tolerance
 
 ROOT = Path(__file__).parent.parent.parent
@@ -257,6 +258,16 @@ def test_a_write_through_a_bitcast_is_read_through_it(made: Maker) -> None:
     assert made.numbers(made.view("after", seen, (2,), None, written)).tolist() == [0x40800000, 0x40400000]
 
 
+def test_a_write_to_a_repeated_number_is_to_memory_with_all_its_elements(made: Maker) -> None:
+    """The state of an optimizer is a repeated zero when its first step is scheduled."""
+    zeros = made.view("expand", made.const(0.0, "float", (1, 1)), (2, 2))
+    written = made.op("store", zeros, made.input([[1.0, 2.0], [3.0, 4.0]], "float"))
+    once = made.view("after", zeros, (2, 2), None, written)
+    assert made.numbers(once).tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    part = made.op("store", made.view("shrink", once, (1, 2), (1, 0)), made.const(9.0, "float", (1, 2)))
+    assert made.numbers(made.view("after", once, (2, 2), None, part)).tolist() == [[1.0, 2.0], [9.0, 9.0]]
+
+
 def test_writes_one_after_the_other_and_to_new_memory(made: Maker) -> None:
     buffer = made.input([0.0] * 4, "float")
     first = made.op("store", buffer, made.const(1.0, "float", (4,)))
@@ -349,6 +360,21 @@ def test_an_op_an_input_or_a_shape_that_is_not_known_is_not_compared(made: Maker
     assert not isinstance(found[1], str)
 
 
+def test_what_the_reference_cannot_compute_costs_only_that_value(monkeypatch: pytest.MonkeyPatch, made: Maker) -> None:
+    def fail(*_: object) -> None:
+        raise AttributeError("no sign")
+
+    one = made.const(1.0, "float", (2, 2))
+    total = made.view("reduce", one, (2,), ("add", (0,), False, ()))
+    flipped = made.view("flip", one, (2, 2), (0,))
+    monkeypatch.setattr(evaluate, "move", fail)
+    monkeypatch.setitem(plan._SHORTCUTS, "reduce", fail)  # pyright: ignore[reportPrivateUsage]
+    found, why = made.evaluator().evaluate([total, flipped])
+    assert not isinstance(found, Unknown)
+    assert found.numbers.tolist() == [2, 2]
+    assert "the reference failed at flip: no sign" in str(why)
+
+
 def test_values_are_freed_after_their_last_reader(monkeypatch: pytest.MonkeyPatch, made: Maker) -> None:
     monkeypatch.setattr(evaluate, "ROOM", 16_000)
     chain = made.input(count(1000), "float")
@@ -416,3 +442,18 @@ def test_it_imports_no_tinygrad() -> None:
             for name in names:
                 allowed = name.split(".")[0] in sys.stdlib_module_names or name.split(".")[0] == "numpy"
                 assert allowed or name.startswith(("vmapdbg.reference.", "vmapdbg.values.")), (file.name, name)
+
+
+def test_values_that_may_only_round_are_computed_precisely_in_one_go(made: Maker) -> None:
+    """An optimizer assigns to a hundred buffers, and each of them needs the whole graph of the step."""
+    source = made.input(np.array([1.0, 2.0, 3.0], np.float32), "float")
+    large = made.const(1e7, "float")
+    sums = made.op("add", source, large)
+    slots = [made.op("mul", made.op("sub", sums, large), made.const(float(n), "float")) for n in range(1, 9)]
+    graph = ComparedGraph(made.graph, made.contents.__getitem__, [])
+    graph.together = slots
+    for slot, right in zip(slots, graph.values.evaluate(slots), strict=True):
+        assert not isinstance(right, str)
+        got = Array((np.frombuffer(right.data, np.float32) * np.float32(1.01)).tobytes(), right.dtype, right.shape)
+        assert graph.compare(slot, got, right).status == "rounding"
+    assert sum(values.evaluations for values in graph.opened) == 5

@@ -201,7 +201,7 @@ def test_vmap_map_has_a_line_for_nodes_of_the_same_ranges_or_says_why_it_is_empt
     assert re.search(r"rm1\*, rm2\* +3x5 +1  9$", rows, re.M)
     schedule = make_schedule(nodes=(make_node(4, "VMAPIN", ranges=("r0",)),))
     off = make_capture(schedule, patches={"vmap-ops": True, "ambient-ranges": False})
-    assert "vmap_map empty although the graph has a VMAPIN" in flatten(render(off))
+    assert "vmap_map empty although the graph has a VMAPIN (patch ambient-ranges is off)" in flatten(render(off))
     assert "no VMAPIN in this graph" in render(make_capture(make_schedule()))
 
 

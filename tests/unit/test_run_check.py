@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vmapdbg.check.findings import CheckedSchedule, count_reason, sum_up
+from vmapdbg.check.findings import CheckedSchedule, sum_up
 from vmapdbg.check.result import Comparison, KernelFault, OutputCheck, ScheduleCheck
 from vmapdbg.child.compare.checker import RunChecker, check_folder
 from vmapdbg.child.compare.reference_values import DOUBLE, MOVED
@@ -16,6 +16,7 @@ from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder
 from vmapdbg.child.evidence.suite import SuiteFolder
 from vmapdbg.commands.run import read_found
 from vmapdbg.install.job import CheckRequest, Job
+from vmapdbg.model.account import Left
 from vmapdbg.model.crash import Crash, RewriteStep
 from vmapdbg.page.check_sentences import add_messages, describe_maker
 from vmapdbg.reference.graph import OpGraph, OpNode
@@ -62,15 +63,22 @@ def test_an_endless_rewrite_of_two_tests_is_one_finding() -> None:
 
 
 def test_replays_are_counted_separately_and_notes_are_not_schedules() -> None:
-    note = make_checked("a", unchecked=("3 of 6 replays of it by TinyJit: enough",), schedule=-1)
+    note = make_checked("a", left=(Left("replays", 3, "enough"),), schedule=-1)
     found = sum_up([make_checked("a", 1), make_checked("a", 1, replay=1), note])
     assert (found.schedules, found.replays, found.replays_compared) == (1, 1, 1)
     assert found.unchecked == {"replays of it by TinyJit: enough": 3}
 
 
 def test_reasons_are_distinguished_only_by_their_text() -> None:
-    assert count_reason("output 3: it is too large") == count_reason("output 4: it is too large")
-    assert count_reason("1,200 elements that C leaves undefined") == {"elements that C leaves undefined": 1200}
+    lefts = [Left("outputs", 1, f"it has {size} bytes", number) for number, size in enumerate((10, 2000))]
+    lefts.append(Left("elements", 1200, "C leaves them undefined"))
+    lefts += [Left("replays", count, "enough") for count in (3, 1)]
+    found = sum_up([make_checked("a", left=tuple(lefts))]).unchecked
+    assert found == {
+        "elements: C leaves them undefined": 1200,
+        "replays of it by TinyJit: enough": 4,
+        "it has N bytes": 2,
+    }
 
 
 @pytest.fixture
@@ -137,11 +145,11 @@ def test_a_repeated_finding_only_says_why(tmp_path: Path, suite: SuiteFolder) ->
     suite.begin("test_one")
     evidence = make_evidence(suite, make_negation(suite, b"\1"), b"\xff")
     suite.write(evidence)
-    evidence.unchecked.append("2 replays by TinyJit: enough")
+    evidence.left.append(Left("replays", 2, "enough"))
     suite.write(evidence)
     _, note = check_ready(tmp_path)
     check = note.check
-    assert (check.schedule, note.compared, check.unchecked) == (-1, 0, ("2 replays by TinyJit: enough",))
+    assert (check.schedule, note.compared, check.unchecked) == (-1, 0, ("2 replays of it by TinyJit: enough",))
 
 
 @pytest.mark.parametrize(("died", "why"), [(True, "the comparing process died"), (False, "the run was stopped")])

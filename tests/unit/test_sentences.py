@@ -149,6 +149,7 @@ SENTENCES = [
     (Reason("buffer-limit"), "added later: its reader reads as many buffers as the device allows in one kernel"),
     (Reason("folded"), "no buffer is needed: its reader uses the same index, or its value is a constant"),
     (Reason("schedule-failed"), "the schedule failed before its buffers were made"),
+    (Reason("not-followed"), "what became of it was not seen"),
 ]
 OPS = {1: "MUL", 2: "ADD", 3: "CONTIGUOUS", 4: "EXPAND", 5: "ASSIGN", 6: "EXPAND", 7: "VMAPOUT"}
 NAMES = Names(OPS.__getitem__)

@@ -71,6 +71,9 @@ WRONG = [
     ("timeout = true", "timeout in [tool.vmapdbg]: 'True' is not a number of seconds over 0"),
     ("ignore = ['VD999']", "ignore in [tool.vmapdbg]: unknown code 'VD999': choose from VD101"),
     ("select = [101]", "select in [tool.vmapdbg]: unknown code '101'"),
+    ("select = ''", "select in [tool.vmapdbg]: unknown code ''"),
+    ("select = ['VD101', '']", "select in [tool.vmapdbg]: unknown code ''"),
+    ("target = []", "target in [tool.vmapdbg]: '' is not one of 'c'"),
     ("target = ", "Invalid value (at line 2"),
 ]
 

@@ -11,14 +11,15 @@ import io
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.upstream import __main__ as lane
-from tests.upstream import compare, fetch
+from tests.upstream import check, compare, fetch
 from tests.upstream.compare import SideResult, TestResult
 from tests.upstream.fusion import Counts, TableError, compare_counts, find_counts, format_counts, read_counts
-from tests.upstream.sides import Bench, Side
+from tests.upstream.sides import Bench, RunError, Side
 
 ONE, TWO = (f"test/test_schedule.py::TestSchedule::test_{name}" for name in ("one", "two"))
 
@@ -67,6 +68,31 @@ def test_unpacking_takes_only_regular_files_of_the_test_folder(tmp_path: Path) -
     fetch.unpack_tests(sdist, tmp_path / "a" / "unpacked")
     written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
     assert written == ["a/unpacked/pytest.ini", "a/unpacked/test/test_a.py", "sdist.tar.gz"]
+
+
+# *** the lane of check
+
+
+def test_only_a_proved_finding_of_a_test_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    (code, test), *_ = check.TRUE_FINDINGS
+    known = {"code": code, "line": "a.py:1", "times": 1, "message": "wrong", "tests": [f"test/unit/{test}"]}
+    document: dict[str, Any] = {"findings": [known], "endless": []}
+    assert check.print_findings(document) == 0
+    for other in ({**known, "code": "VD201"}, {**known, "tests": [*known["tests"], ONE]}):
+        assert check.print_findings({"findings": [known], "endless": [other]}) == 1
+    assert capsys.readouterr().out.count("  FINDING ") == 2
+
+
+def test_the_tests_of_every_release_are_found(tmp_path: Path) -> None:
+    for name in ("test_jit.py", "unit/test_assign.py", "backend/test_jit.py", "null/test_jit.py", "unit/test_other.py"):
+        file = tmp_path / "test" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    found = ["test/unit/test_assign.py", "test/test_jit.py", "test/backend/test_jit.py"]
+    assert check.find_tests(tmp_path, []) == found
+    assert check.find_tests(tmp_path, ["test_other.py"]) == ["test/unit/test_other.py"]
+    with pytest.raises(RunError):
+        check.find_tests(tmp_path, ["test_gone.py"])
 
 
 # *** the lane of fusion

@@ -116,12 +116,14 @@ REWRITE = WrongRewrite(
 
 def make_report(*passes: PassValue, rewrite: WrongRewrite | None = None) -> ValueReport:
     output = OutputPath(0, (2, 3), "float", passes, node=1, line="program.py:2", rewrite=rewrite)
-    return ValueReport((SchedulePath(0, "program.py:3", (output,)),))
+    return ValueReport((SchedulePath(0, "program.py:3", (output,), asked=1),))
 
 
 def show(report: ValueReport, width: int = 120) -> str:
     capture = make_capture(make_schedule(nodes=(make_node(1, "ADD"),)))
-    return print_to_text(lambda console: print_value_paths(capture, report, console), width)
+    return print_to_text(
+        lambda console: print_value_paths(capture, report, report.settle(None, is_part=True), console), width
+    )
 
 
 def test_a_pass_is_not_accused_if_a_later_pass_is_right() -> None:

@@ -18,12 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.upstream import fusion
+from tests.upstream import check, fusion
 from tests.upstream.compare import SCHEDULES, Difference, SideResult, TestResult, find_differences
 from tests.upstream.fetch import FetchError, fetch_upstream
 from tests.upstream.sides import Bench, RunError, Side
 from vmapdbg.install.overlay import TINYGRAD_VERSION
 from vmapdbg.install.targets import TARGETS
+from vmapdbg.install.trees import TreeError
 from vmapdbg.lint import RULES
 
 ROOT = Path(__file__).parents[2]
@@ -54,8 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # what `timeout` sends: pytest runs in a session of its own, and is ended on the way out
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     try:
+        if options.check:
+            return check.check_tests(CACHE_DIR, options.tinygrad, options.patches, options.files, options.workers)
+        options.files = options.files or FILES
         return compare_fusion(options) if options.fusion else compare_sides(options)
-    except (FetchError, RunError, fusion.TableError) as error:
+    except (FetchError, RunError, TreeError, fusion.TableError) as error:
         print(f"tests.upstream: {error}", file=sys.stderr)
         return 2
 
@@ -63,12 +67,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.upstream", description=__doc__)
     add = parser.add_argument
-    add("--files", nargs="+", default=FILES, metavar="FILE", help="files of upstream's test folder")
+    add("--files", nargs="+", default=(), metavar="FILE", help="files of upstream's test folder")
     add("-n", dest="workers", type=int, default=2, help="pytest-xdist workers (default 2)")
     add("--fusion", action="store_true", help="compare what fuse-broadcast changes with fewer_kernels.toml")
     add("--write", action="store_true", help="with --fusion: write fewer_kernels.toml anew")
     add("--lint", action="store_true", help="lint each kernel of the overlay side; a fault that it finds is a failure")
     add("--target", choices=TARGETS, default="c", help="with --lint: what kernels are rendered for (default c)")
+    add("--check", action="store_true", help="compare what the tests of --files realize with numpy; fail for a finding")
+    add("--tinygrad", default=TINYGRAD_VERSION, metavar="PATH@REV", help="with --check: a commit with its own tests")
+    add("--patches", default="none", help="with --check: the patches (default none)")
     return parser.parse_args(arguments)
 
 

@@ -110,24 +110,30 @@ class Bench:
 
     def environment(self, report: Path) -> dict[str, str]:
         """Returns the environment of stock; `vmapdbg run` adds the overlay to it."""
-        environment = child_environment(None, dict(os.environ))
-        for name in REMOVED_VARIABLES:
-            environment.pop(name, None)
-        paths = [str(PLUGIN_DIR), *environment.get("PYTHONPATH", "").split(os.pathsep)]
-        environment.update(
-            PYTHONPATH=os.pathsep.join(path for path in paths if path),
-            PATH=search_path(),
-            DEV="CPU",
-            # compiled kernels of both sides, nothing of the user's: equal source is compiled once
-            CACHEDB=str(self.cache_dir / "kernels.db"),
-            HYPOTHESIS_STORAGE_DIRECTORY=str(report / "hypothesis"),
-            VMAPDBG_UPSTREAM_REPORT=str(report),
-        )
-        return environment
+        return make_environment(self.cache_dir, PLUGIN_DIR) | {
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(report / "hypothesis"),
+            "VMAPDBG_UPSTREAM_REPORT": str(report),
+        }
 
     def stock_cache_file(self, tests: Sequence[str]) -> Path:
         """Returns where stock's result is kept: one file for each set of things that can change it."""
         return self.cache_dir / f"stock-{hash_conditions(self.upstream, tests)}.json"
+
+
+def make_environment(cache_dir: Path, imports: Path) -> dict[str, str]:
+    """Returns the environment of a run of upstream's tests on stock, which import from the folder `imports`."""
+    environment = child_environment(None, dict(os.environ))
+    for name in REMOVED_VARIABLES:
+        environment.pop(name, None)
+    paths = [str(imports), *environment.get("PYTHONPATH", "").split(os.pathsep)]
+    environment.update(
+        PYTHONPATH=os.pathsep.join(path for path in paths if path),
+        PATH=search_path(),
+        DEV="CPU",
+        # compiled kernels of both sides, nothing of the user's: equal source is compiled once
+        CACHEDB=str(cache_dir / "kernels.db"),
+    )
+    return environment
 
 
 def search_path() -> str:

@@ -29,6 +29,7 @@ from vmapdbg.check.result import OutputCheck
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.evidence import EvidenceFolder
 from vmapdbg.child.failures.snippet_end import hold
+from vmapdbg.child.listen.user_lines import set_internal_folders
 from vmapdbg.child.run_snippet import Mode, schedule_lazy
 from vmapdbg.install.job import Job, Request
 from vmapdbg.install.patches import parse_patches
@@ -75,6 +76,8 @@ class World:
         self.first = tempfile.TemporaryDirectory()
         self.mode: Any = Mode(Request(job=job, folder=self.first.name, evidence=self.first.name))
         self.mode.prepare()
+        # what this file realizes at the end of a program was not read
+        set_internal_folders(str(Path(__file__).parent))
         import tinygrad
 
         self.tinygrad = Path(tinygrad.__file__ or "").parent

@@ -115,7 +115,7 @@ SMOOTH = [
     op("acosh", lambda x: x.acosh(), between(1.2, 3, 2, 3)),
     op("clamp", lambda x: x.clamp(-0.7, 0.9)),
     op("clip by tensors", lambda x, y: x.clip(y - 1, y + 1), X, unit(2, 3)),
-    # tinygrad has no gradient of TRUNC
+    # stock tinygrad has no gradient of TRUNC
     op("trunc", lambda x: x.trunc(), between(-3, 3, 2, 3), moves=False),
     op("floor", lambda x: x.floor(), between(-3, 3, 2, 3), moves=False),
     op("ceil", lambda x: x.ceil(), between(-3, 3, 2, 3), moves=False),

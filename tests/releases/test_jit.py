@@ -1,0 +1,178 @@
+"""`check` judges each call of a TinyJit by what the call was given, on each release."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from release_trees import run_snippet
+
+OTHER_ORDER = """
+from tinygrad import Tensor, TinyJit
+
+@TinyJit
+def difference(named):
+  return (named["a"] - named["b"]).realize()
+
+for i in range(4):
+  named = {"a": Tensor([5.0 + i]).realize(), "b": Tensor([2.0]).realize()}
+  difference(named if i < 3 else dict(reversed(named.items())))
+"""
+SWAPPED = """
+from tinygrad import Tensor, TinyJit
+from tinygrad.engine import jit
+
+@TinyJit
+def difference(x, y):
+  return (x - y).realize()
+
+for i in range(4):
+  if i == 3:
+    prepare = jit._prepare_jit_inputs
+    jit._prepare_jit_inputs = lambda *given: (prepare(*given)[0][::-1], *prepare(*given)[1:])
+  difference(Tensor([5.0 + i]).realize(), Tensor([2.0]).realize())
+"""
+LATE = """
+from tinygrad import Tensor, TinyJit
+from tinygrad.engine import jit
+
+@TinyJit
+def double(x):
+  return (x * 2).realize()
+
+for i in range(9):
+  if i == 7:
+    jit.CapturedJit.__call__ = lambda captured, *given: captured.ret
+  double(Tensor([1.0 + i]).realize())
+"""
+# the assign is pending when the function returns: the next call realizes it, but no replay requests it again
+DROPPED = """
+from tinygrad import Tensor, TinyJit
+
+@TinyJit
+def step(w):
+  loss = (w * w).sum()
+  w.assign(w - 0.5 * w)
+  return loss
+
+w = Tensor([4.0, 8.0]).contiguous().realize()
+for i in range(4):
+  step(w)
+"""
+# 0.13.0 gives the buffer of h to the memory planner; later releases hold what live Tensors reach
+ARENA = """
+from tinygrad import Tensor, TinyJit
+from tinygrad.engine import jit
+jit.all_tensors = []
+
+@TinyJit
+def step(x):
+  global later
+  h = (x * 2).contiguous()
+  later = h + 1
+  return h.sum().realize()
+
+x = Tensor([1.0, 2.0, 3.0]).realize()
+for i in range(3):
+  step(x)
+later.realize()
+"""
+PICKLED = """
+import pickle
+from tinygrad import Tensor, TinyJit
+
+def double(x):
+  return (x * 2).realize()
+
+jitted = TinyJit(double)
+for i in range(3):
+  jitted(Tensor([float(i)]).realize())
+loaded = pickle.loads(pickle.dumps(jitted))
+for i in range(3):
+  loaded(Tensor([float(i)]).realize())
+"""
+OTHER_NUMBER = """
+from tinygrad import Tensor, TinyJit
+
+@TinyJit
+def scale(x, by):
+  return (x * by).realize()
+
+for i in range(5):
+  scale(Tensor([1.0, 2.0]).realize(), 3.0 if i < 4 else 4.0)
+"""
+VARIABLES = """
+from tinygrad import Tensor, TinyJit, Variable
+
+@TinyJit
+def head(x, n):
+  return (x[:, :n].sum(1) * n).realize()
+
+@TinyJit
+def add(x):
+  return (x + 1).realize()
+
+x = Tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]).contiguous().realize()
+for i in range(1, 5):
+  n = Variable("n", 1, 4).bind(i)
+  head(x, n)
+  add(x[:, :n])[:2, :i].contiguous().realize()
+"""
+# a schedule reads what earlier schedules of the call have written, some of it in memory of its own
+STATE = """
+from tinygrad import Tensor, TinyJit
+total, steps = Tensor.zeros(3).contiguous().realize(), Tensor.zeros(1).contiguous().realize()
+
+@TinyJit
+def step(x, scale=None):
+  h = (x * 2).contiguous().realize()
+  total.assign(total + h).realize()
+  steps.assign(steps + 1).realize()
+  total.assign(total * scale).realize()
+  return (h.sum() / steps + total.max()).realize()
+
+for i in range(20):
+  step(Tensor([1.0, 2.0, i]).realize(), scale=Tensor([0.5]).realize())
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, the codes of its findings, and what `check` prints."""
+
+    text: str
+    codes: tuple[str, ...] = ()
+    says: tuple[str, ...] = ("all right",)
+
+
+CASES = {
+    "items in another order": Case(
+        OTHER_ORDER, ("VD201",), ("replay 2 by TinyJit", "first at [0]: -6.0, should be 6.0")
+    ),
+    "swapped inputs": Case(SWAPPED, ("VD201",), ("replay 2 by TinyJit", "first at [0]: -6.0, should be 6.0")),
+    "a late fault": Case(LATE, ("VD201",) * 2, ("replay 6 by TinyJit", "first at [0]: 14.0, should be 16.0")),
+    "a dropped assign": Case(DROPPED, ("VD206",) * 2, ("TinyJit did not capture the assign", "should be 0.5")),
+    "memory of the planner": Case(ARENA, ("VD212",), ("it reads a buffer of 3 float that no kernel wrote",)),
+    "a loaded jit": Case(PICKLED, (), ("3 not compared: 3 replays (the jit was loaded from a pickle",)),
+    "another argument": Case(OTHER_NUMBER, (), ("argument 1 has another value than in the captured call",)),
+    "variables": Case(VARIABLES),
+    "state": Case(STATE, (), ("2 replays (the first 16 replays are compared, then every power of two)",)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_call_is_judged_by_what_it_was_given(name: str, release: str, tree: Path, tmp_path: Path) -> None:
+    case = CASES[name]
+    codes = case.codes
+    if name == "memory of the planner" and release == "0.12.0":
+        # a BUFFER that a UOp holds keeps its memory
+        case, codes = Case(case.text), ()
+    settings = {"COLUMNS": "400", "DEV": "CPU"}
+    done = run_snippet(tree, tmp_path, case.text, "check", **settings)
+    assert done.returncode == int(bool(codes)), done.stdout + done.stderr
+    assert all(words in done.stdout for words in case.says), done.stdout
+    assert ("all right" in done.stdout) == (case.says == ("all right",))
+    found = run_snippet(tree, tmp_path, case.text, "check", "--json", **settings)
+    assert tuple(one["code"] for one in json.loads(found.stdout)["findings"]) == codes
