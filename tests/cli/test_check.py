@@ -173,9 +173,10 @@ def test_a_replay_that_writes_over_its_inputs_is_reported(tmp_path: Path) -> Non
     done = run_tool("check", write(tmp_path, KEPT_OUTPUT), "--json", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     findings = json.loads(done.stdout)["findings"]
-    assert [(found["code"], found["line"]) for found in findings] == [("VD208", "snippet.py:15")] * 3
+    assert [(found["code"], found["line"]) for found in findings] == [("VD208", "snippet.py:15")]
+    assert "so in 3 of the 3 replays compared: 1, 2, 3" in findings[0]["message"]
     overwritten = "it is the value from reading input 0 of the function after the replay has overwritten it"
-    assert all(overwritten in found["message"] for found in findings)
+    assert overwritten in findings[0]["message"]
 
 
 BAD = {"loops.py": (["--timeout", "2"], 4, "did not end within 2 seconds"), "dies.py": ([], 4, "was killed by SIGKILL")}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -14,6 +15,9 @@ from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.sentences import describe_crash, describe_expected, describe_left_out, describe_unwritten
 
 _Compared = TypeVar("_Compared", result.OutputCheck, result.BufferCheck)
+
+
+_MOST_REPLAYS = 12
 
 
 class Sentence(NamedTuple):
@@ -47,6 +51,38 @@ def name_replay(number: int | None) -> str | None:
 def name_node(node: Node | None, id: int) -> str:
     """Returns `ADD 48`, or `node 48` if the capture does not have the node."""
     return f"node {id}" if node is None else f"{node.op} {node.id}"
+
+
+class Repeats:
+    """The replays that have the same wrong output: one finding, of the first of them."""
+
+    def __init__(self, report: result.CheckReport) -> None:
+        self._compared: Counter[int] = Counter()
+        self._wrong: dict[object, list[int]] = {}
+        for check in report.schedules:
+            if check.replay is not None:
+                self._compared[check.schedule] += bool(check.outputs)
+                for output in check.wrong:
+                    self._wrong.setdefault(self._name(check, output), []).append(check.replay)
+
+    def _name(self, check: result.ScheduleCheck, output: result.OutputCheck) -> object:
+        return check.schedule, findings.name_wrong(check, output), output.of, output.number
+
+    def list_new(self, check: result.ScheduleCheck) -> list[result.OutputCheck]:
+        """Returns the wrong outputs of a schedule or replay that no earlier replay of it has."""
+        return [one for one in check.wrong if check.replay is None or self._list(check, one)[0] == check.replay]
+
+    def _list(self, check: result.ScheduleCheck, output: result.OutputCheck) -> list[int]:
+        return self._wrong.get(self._name(check, output), [])
+
+    def explain(self, check: result.ScheduleCheck, output: result.OutputCheck) -> list[str]:
+        """Returns `so in 5 of the 7 replays compared: 2, 3, 4, 5, 6`; nothing if no other replay has it."""
+        wrong = self._list(check, output)
+        if len(wrong) < 2:
+            return []
+        numbers = ", ".join(map(str, wrong[:_MOST_REPLAYS]))
+        more = format_known(" and {} more", len(wrong) - _MOST_REPLAYS if len(wrong) > _MOST_REPLAYS else None)
+        return [f"so in {len(wrong)} of the {self._compared[check.schedule]} replays compared: {numbers}{more}"]
 
 
 _OUTPUTS = {
@@ -262,6 +298,7 @@ def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding
     """Returns a finding for each wrong output, lost write, cut gradient and read of memory that was never written, and
     for each schedule that ends the snippet, or that fails only with the patches."""
     found: list[Finding] = []
+    repeats = Repeats(report)
     for check in report.schedules:
         code = findings.failure_code_of(capture, check)
         if code is not None:
@@ -275,7 +312,8 @@ def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding
         for read in check.unwritten:
             message = f"{name_check(check)}: {describe_unwritten(read)}"
             found.append(_make_finding(capture, check, findings.NEVER_WRITTEN, message))
-        found += [_make_wrong(capture, check, output) for output in check.wrong]
+        for output in repeats.list_new(check):
+            found.append(_make_wrong(capture, check, output, repeats.explain(check, output)))
     return tuple(found)
 
 
@@ -317,10 +355,13 @@ def find_failed_node(check: result.ScheduleCheck, kernel: Kernel | None) -> int 
     return check.crash and max(check.crash.nodes, default=None)
 
 
-def _make_wrong(capture: Capture, check: result.ScheduleCheck, output: result.OutputCheck) -> Finding:
-    """Returns the finding of a wrong output, at the node that changed memory, or that is wrong first."""
+def _make_wrong(
+    capture: Capture, check: result.ScheduleCheck, output: result.OutputCheck, repeated: Sequence[str]
+) -> Finding:
+    """Returns the finding of a wrong output, at the node that changed memory, or that is wrong first. `repeated` says
+    in which replays it is wrong, too."""
     index, code = index_of(capture.schedules[check.schedule]), findings.name_wrong(check, output)
-    sentences = [f"{name_output(output)} of {name_check(check)}: {describe_wrong(output.comparison)}"]
+    sentences = [f"{name_output(output)} of {name_check(check)}: {describe_wrong(output.comparison)}", *repeated]
     sentences += [one.text for one in explain_output(index, check, output)]
     buffer = check.first_wrong_buffer
     if buffer is not None and output.of not in findings.CHANGED:

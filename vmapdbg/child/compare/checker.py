@@ -81,6 +81,8 @@ class RunChecker:
             # what a failed schedule should have computed is only needed for the report
             if evidence.failed is None:
                 self.report(name, self.compare(evidence))
+            if not self.waiting:
+                self.folder.note_compared(self._read)
             return True
         if self.next_precisions:
             self.compute_asked(self.next_precisions.pop(0))

@@ -6,6 +6,7 @@ Another process compares it while the snippet goes on. It is in a folder:
     asked.pickle            the graph of the last schedule that began; its values can be computed while it runs
     schedule-NUMBER.pickle  all of a schedule that ran, or of a replay of it
     written                 the names of these files, a line each time a file is written
+    compared                the size that `written` had when all files in it were compared
     blobs/                  contents of buffers; a blob is written before a file names it
 
 Each pickled file appears as a whole. A PackedGraph has ops by name, because stock tinygrad has no VMAPIN. UOps are not
@@ -17,9 +18,10 @@ import hashlib
 import math
 import pickle
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 from vmapdbg.check.result import CheckedKind, CutGradient, LostWrite, UnwrittenRead
 from vmapdbg.child.memory import read_buffer
@@ -35,6 +37,7 @@ GraphName = Literal["asked", "got", "passed"]
 ROOM = 1 << 30
 """The most bytes of buffers that one run keeps."""
 ASKED = "asked.pickle"
+COMPARED = "compared"
 
 
 @dataclass
@@ -239,8 +242,23 @@ class EvidenceFolder:
     def read_data(self, name: str) -> bytes:
         return (self.path / "blobs" / name).read_bytes()
 
-    def begin_replay(self) -> None:
-        """A replay by TinyJit begins."""
+    def find_test(self) -> str:
+        """Returns the test that runs now; a snippet has none."""
+        return ""
+
+    def begin_replay(self, test: str) -> None:
+        """The evidence of a replay in this test is written next."""
+
+    def is_idle(self) -> bool:
+        """Whether all that was written has been compared."""
+        compared, written = self.path / COMPARED, self.path / "written"
+        if not compared.exists() or not written.exists():
+            return False
+        return int(compared.read_text()) == written.stat().st_size
+
+    def note_compared(self, end: int) -> None:
+        """Notes that everything was compared up to the place `end` in `written`."""
+        write_atomically(self.path / COMPARED, str(end))
 
     def write(self, evidence: Evidence) -> None:
         """Writes the file of a schedule, or of a replay of it."""
@@ -270,6 +288,44 @@ class EvidenceFolder:
             text = opened.read()
         whole = text[: text.rfind(b"\n") + 1]
         return whole.decode().split(), start + len(whole)
+
+
+class HeldContents:
+    """What buffers held around a replay, in memory until it is known whether the replay is compared: `room` bytes at
+    most. The names of contents are only good for `give`."""
+
+    def __init__(self, room: int):
+        self.room = room
+        self._data: list[bytes] = []
+        # buffer -> its last contents
+        self._last: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+    def keep_all(self, buffer: Any) -> tuple[str, ...]:
+        """Keeps the contents of a buffer on each of its devices. Returns their names, which are those of before if it
+        has not changed. Raises BlobsFull."""
+        return tuple(map(self._keep, list_parts(buffer)))
+
+    def _keep(self, part: Any) -> str:
+        data, known = read_buffer(part), self._last.get(part)
+        if known is not None and self._data[int(known)] == data:
+            return known
+        if len(data) > self.room:
+            raise BlobsFull
+        self.room -= len(data)
+        self._data.append(data)
+        self._last[part] = str(len(self._data) - 1)
+        return self._last[part]
+
+    def give(self, evidence: Evidence, folder: EvidenceFolder) -> None:
+        """Keeps the contents that evidence names in a folder, with their names there. Raises BlobsFull."""
+
+        def move(names: Iterable[str]) -> tuple[str, ...]:
+            return tuple(folder.keep_data(self._data[int(name)]) for name in names)
+
+        for graph in evidence.graphs.values():
+            graph.inputs = {slot: move(names) for slot, names in graph.inputs.items()}
+        evidence.held = [replace(one, blobs=move(one.blobs)) for one in evidence.held]
+        evidence.changed = [replace(one, blobs=move(one.blobs)) for one in evidence.changed]
 
 
 def list_parts(buffer: Any) -> Sequence[Any]:

@@ -18,6 +18,7 @@ from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.tensor_calls import list_pending
 from vmapdbg.child.listen.launches import list_arguments, list_memory, list_written, used_buffers_of
 from vmapdbg.child.listen.releases import memory_of
+from vmapdbg.model.wording import format_plural
 from vmapdbg.reference.graph import OpGraph
 
 UOp = Any
@@ -189,8 +190,14 @@ class CallGraph:
         self.first = max(_LEAST_FIRST, min(_MOST_FIRST, _WORK // max(work, 1)))
 
     def is_chosen(self, number: int) -> bool:
-        """Whether the replay with this number is compared."""
+        """Whether the replay with this number is compared, however long that takes."""
         return number <= self.first or number & (number - 1) == 0
+
+    @property
+    def sample(self) -> str:
+        """Why a replay is not compared that is not chosen."""
+        first = format_plural(self.first, "replay")
+        return f"not in the sample: the first {first}, every power of two, the last, and others while there is time"
 
     def _open_packer(self, index: int, variables: Mapping[str, int]) -> Packer:
         values = {**variables, **self.variables}

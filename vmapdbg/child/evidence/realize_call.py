@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import weakref
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -201,7 +201,7 @@ class RealizeCall:
             )
         try:
             self._keep_held()
-            self.keep_outputs(self.evidence, self._find_views())
+            self.keep_outputs(self.evidence, self._find_views(), self.folder.keep_all)
         except BlobsFull:
             self.evidence.reducer_graph = None
             self.evidence.graphs.clear()
@@ -222,16 +222,18 @@ class RealizeCall:
         self,
         evidence: Evidence,
         views: Sequence[UOp | None],
+        keep: Callable[[Any], tuple[str, ...]],
         moved: Mapping[int, Any] = {},
         variables: Mapping[str, int] = {},
     ) -> None:
-        """Keeps what the outputs hold now, in the evidence of the call or of a replay. `moved` has buffers to read
-        instead, by the id of the buffer that they replace; `variables` have other values now. Raises BlobsFull."""
+        """Keeps what the outputs hold now, in the evidence of the call or of a replay; `keep` keeps a buffer. `moved`
+        has buffers to read instead, by the id of the buffer that they replace; `variables` have other values now.
+        Raises BlobsFull."""
 
         def read(u: UOp) -> tuple[str, ...] | None:
             if not u.is_realized:
                 return None
-            return self.folder.keep_all(moved.get(id(u.buffer), u.buffer))
+            return keep(moved.get(id(u.buffer), u.buffer))
 
         packer = Packer(read, {**self.variables, **variables})
         for number, view in enumerate(views):

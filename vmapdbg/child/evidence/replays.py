@@ -3,6 +3,9 @@
 A replay makes no schedule: it runs the kernels of the captured call again. It is judged by what the call of the
 TinyJit was given, not by what the replay says that it read: the captured graphs, with the arguments of this call in the
 place of the arguments of the captured call, give its results, what it assigns, and what must not change.
+
+Not all replays are compared: the first ones, powers of two, the last one, and others if there is time. What the newest
+replay read and wrote is held in memory, because it may be the last.
 """
 
 from __future__ import annotations
@@ -10,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from vmapdbg.check.result import UnwrittenRead
-from vmapdbg.child.evidence.evidence import BlobsFull, Evidence, EvidenceFolder, HeldBuffer, list_parts
+from vmapdbg.child.evidence.evidence import BlobsFull, Evidence, EvidenceFolder, HeldBuffer, HeldContents, list_parts
 from vmapdbg.child.evidence.jit_call import CallGraph, Given, JitCall, ScheduleGraph
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.evidence.realize_call import RealizeCall
@@ -29,18 +33,25 @@ from vmapdbg.reference.graph import OpNode
 
 UOp = Any
 _Names = tuple[str, ...]
+_SHARE = 0.1
+"""The most of a program's time that its process spends on replays that are compared only because there is time."""
 
 
 @dataclass
-class _Replay:
-    """A replay that is compared. `now` has the BUFFER of each input for the BUFFER of the captured call; `before` what
-    BUFFERs held, `watched` those that must not change if the graph does not assign to them."""
+class Replay:
+    """A replay that may be compared. `now` has the BUFFER of each input for the BUFFER of the captured call; `before`
+    what BUFFERs held, `watched` those that must not change if the graph does not assign to them. `made` is its
+    evidence, one for each schedule, with the `contents` that it names."""
 
     known: JitCall
     graph: CallGraph
     given: Given
     line: str | None
     now: dict[UOp, UOp]
+    test: str
+    contents: HeldContents
+    number: int
+    made: list[Evidence] = field(default_factory=list[Evidence])
     before: dict[UOp, _Names] = field(default_factory=dict[UOp, _Names])
     watched: dict[UOp, _Names] = field(default_factory=dict[UOp, _Names])
 
@@ -63,7 +74,7 @@ class _Running:
     given: Given | None = None
     pending: set[UOp] = field(default_factory=set[UOp])
     realized: list[RealizeCall] = field(default_factory=list)
-    replay: _Replay | None = None
+    replay: Replay | None = None
 
 
 class ReplayWatcher:
@@ -78,6 +89,9 @@ class ReplayWatcher:
         self.unwritten: WeakKeyDictionary[UOp, UnwrittenRead] = WeakKeyDictionary()
         # id of a CapturedJit -> why its graph is not known
         self.failed: dict[int, str] = {}
+        # the last replay of each captured call that is not compared yet, by the id of its CapturedJit
+        self.newest: dict[int, Replay] = {}
+        self._began, self._spent = perf_counter(), 0.0
 
     def declare(self, changes: Any) -> None:
         """Wraps the functions of a call of TinyJit and of a replay."""
@@ -182,37 +196,35 @@ class ReplayWatcher:
         except Exception as error:  # the user's program goes on
             self._leave(known, describe_failure(error))
 
-    # *** a replay that is compared
+    # *** a replay that may be compared
 
-    def _begin(self, known: JitCall, given: Given) -> _Replay | None:
-        """Keeps what a replay can read. Returns None if it is not compared."""
+    def _begin(self, known: JitCall, given: Given) -> Replay | None:
+        """Keeps what a replay can read. Returns None if it cannot be compared."""
         with self._leaving(known, "read"):
             graph = known.open(given)
-            if not graph.is_chosen(known.replays):
-                raise CannotPack(f"the first {graph.first} replays are compared, then every power of two")
-            self.folder.begin_replay()
             now = {u: given.inputs[path] for path, u in known.given.inputs.items()}
-            found = _Replay(known, graph, given, find_user_line(), now)
+            test, contents = self.folder.find_test(), HeldContents(self.folder.room)
+            found = Replay(known, graph, given, find_user_line(), now, test, contents, known.replays)
             self._keep_reads(found.before, found, "before")
             found.watched |= found.before
             for u in self._list_watched(found):
-                self._keep(found.watched, u)
+                self._keep(found.watched, found, u)
             return found
         return None
 
-    def _keep_reads(self, kept: dict[UOp, _Names], found: _Replay, time: str) -> None:
+    def _keep_reads(self, kept: dict[UOp, _Names], found: Replay, time: str) -> None:
         """Keeps what the schedules of a replay read at this time: `before` it or `after` it. Raises BlobsFull."""
         for schedule in found.graph.schedules:
             for u, read_at in schedule.reads.values():
                 if read_at == time:
-                    self._keep(kept, found.find(u))
+                    self._keep(kept, found, found.find(u))
 
-    def _keep(self, kept: dict[UOp, _Names], u: UOp) -> None:
+    def _keep(self, kept: dict[UOp, _Names], found: Replay, u: UOp) -> None:
         """Keeps what a BUFFER holds now, unless it has no memory yet. Raises BlobsFull."""
         if u not in kept and all(part.is_allocated() for part in list_parts(u.buffer)):
-            kept[u] = self.folder.keep_all(u.buffer)
+            kept[u] = found.contents.keep_all(u.buffer)
 
-    def _list_watched(self, found: _Replay) -> list[UOp]:
+    def _list_watched(self, found: Replay) -> list[UOp]:
         """Returns the inputs, and the BUFFERs of Tensors in the memory of the replay, that nothing in it writes."""
         bases = found.known.list_bases()
         live = {tensor.uop.base for tensor in live_tensors() if tensor.uop.base.op.name == "BUFFER"}
@@ -221,27 +233,44 @@ class ReplayWatcher:
         watched = dict.fromkeys([*found.now.values(), *near])
         return [u for u in watched if u not in written and not found.known.does_write(u.buffer)]
 
-    def _finish(self, found: _Replay) -> None:
-        """Writes what each schedule of a finished replay read and wrote."""
+    def _finish(self, found: Replay) -> None:
+        """Notes what each schedule of a finished replay read and wrote, and writes it if the replay is compared."""
         after: dict[UOp, _Names] = {}
         with self._leaving(found.known, "wrote"):
             self._keep_reads(after, found, "after")
             made = [self._make_evidence(found, index, one, after) for index, one in enumerate(found.graph.schedules)]
             self._keep_watched(made[-1], found)
-            compared = [evidence for evidence in made if evidence.outputs or evidence.held]
-            if not compared:
+            found.made = [evidence for evidence in made if evidence.outputs or evidence.held]
+            if not found.made:
                 raise CannotPack("no Tensor holds what it writes")
-            # one of its schedules stands for the replay
-            compared[0].asked = {"replays": 1}
-            for evidence in compared:
-                self.folder.write(evidence)
+            before = self.newest.pop(id(found.known), None)
+            if before is not None:
+                self._leave(found.known, before.graph.sample)
+            if found.graph.is_chosen(found.number):
+                self._write(found)
+            elif self._spent < _SHARE * (perf_counter() - self._began) and self.folder.is_idle():
+                began = perf_counter()
+                self._write(found)
+                self._spent += perf_counter() - began
+            else:
+                self.newest[id(found.known)] = found
+
+    def _write(self, found: Replay) -> None:
+        """Writes the evidence of a replay: then it is compared. Raises BlobsFull."""
+        self.folder.begin_replay(found.test)
+        for evidence in found.made:
+            found.contents.give(evidence, self.folder)
+        # one of its schedules stands for the replay
+        found.made[0].asked = {"replays": 1}
+        for evidence in found.made:
+            self.folder.write(evidence)
 
     def _make_evidence(
-        self, found: _Replay, index: int, schedule: ScheduleGraph, after: Mapping[UOp, _Names]
+        self, found: Replay, index: int, schedule: ScheduleGraph, after: Mapping[UOp, _Names]
     ) -> Evidence:
         """Returns the evidence of one schedule of a replay. Raises BlobsFull."""
         known, call = found.known, found.known.realized[index]
-        evidence = Evidence(call.evidence.schedule, found.line, replay=known.replays)
+        evidence = Evidence(call.evidence.schedule, found.line, replay=found.number)
         graph = replace(schedule.graph, nodes=list(schedule.graph.nodes), inputs={})
         for slot, (u, time) in schedule.reads.items():
             names = (found.before if time == "before" else after).get(found.find(u))
@@ -249,7 +278,7 @@ class ReplayWatcher:
                 graph.inputs[slot] = names
         evidence.graphs["asked"] = graph
         # an input that is assigned to is an output
-        call.keep_outputs(evidence, call.views, found.moved, found.given.variables)
+        call.keep_outputs(evidence, call.views, found.contents.keep_all, found.moved, found.given.variables)
         for output, buffer in enumerate(call.buffers):
             if not known.is_final(index, buffer) and evidence.outputs.pop(output, None) is not None:
                 evidence.left.append(Left("outputs", 1, "a later schedule of the call writes it again", output))
@@ -257,12 +286,12 @@ class ReplayWatcher:
             evidence.graphs.pop("got")
         for u, held in schedule.held:
             # a write that is pending when the captured call returns will still be scheduled
-            if known.replays or held.is_written is None:
-                evidence.held.append(replace(held, blobs=self.folder.keep_all(found.find(u).buffer)))
+            if found.number or held.is_written is None:
+                evidence.held.append(replace(held, blobs=found.contents.keep_all(found.find(u).buffer)))
         self._keep_changed(evidence, found, schedule)
         return evidence
 
-    def _keep_changed(self, evidence: Evidence, found: _Replay, schedule: ScheduleGraph) -> None:
+    def _keep_changed(self, evidence: Evidence, found: Replay, schedule: ScheduleGraph) -> None:
         """Keeps the buffers that a schedule reads and that the replay overwrote without an assign in the call: outputs
         of the call before that it is given as inputs."""
         given = found.known.given.inputs
@@ -271,17 +300,17 @@ class ReplayWatcher:
         for slot, (u, _) in schedule.reads.items():
             now = found.find(u)
             is_given = not found.known.does_write(u.buffer) and found.known.does_write(now.buffer)
-            if is_given and now in found.before and (after := self.folder.keep_all(now.buffer)) != found.before[now]:
+            if is_given and now in found.before and (after := found.contents.keep_all(now.buffer)) != found.before[now]:
                 number = inputs.index(u) if u in inputs else None
                 evidence.changed.append(HeldBuffer(slot, after, "input", input_number=number))
 
-    def _keep_watched(self, evidence: Evidence, found: _Replay) -> None:
+    def _keep_watched(self, evidence: Evidence, found: Replay) -> None:
         """Keeps the buffers that should not have changed. Raises BlobsFull."""
         graph = evidence.graphs["asked"]
         for u, before in found.watched.items():
             is_written = found.known.does_write(u.buffer)
             is_written |= any(now is u and found.known.does_write(was.buffer) for was, now in found.now.items())
-            if is_written or (now := self.folder.keep_all(u.buffer)) == before:
+            if is_written or (now := found.contents.keep_all(u.buffer)) == before:
                 continue
             slot = graph.add(OpNode("buffer", name_dtype(u.buffer.dtype), (int(u.buffer.size),)))
             graph.inputs[slot] = before
@@ -290,7 +319,11 @@ class ReplayWatcher:
     # *** the end
 
     def close(self) -> None:
-        """Notes at the last schedule of each captured call how many of its replays were not compared, and why."""
+        """Writes the last replay of each captured call, and how many of its replays were not compared, and why."""
+        for found in self.newest.values():
+            with self._leaving(found.known, "read and wrote"):
+                self._write(found)
+        self.newest.clear()
         for known in self.captured.values():
             last = known.realized[-1]
             last.evidence.left += (Left("replays", count, reason) for reason, count in known.left.items())

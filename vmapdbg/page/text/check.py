@@ -45,11 +45,12 @@ def print_check(capture: Capture, report: CheckReport, console: Console) -> None
     page = Page(console, Places.of(capture))
     _print_verdict(page, capture, report)
     _print_graph_error(page, capture)
+    repeats = say.Repeats(report)
     for check in report.schedules:
-        is_left = any(left.count for left in check.left)
-        if check.wrong or is_left or check.failed or check.lost or check.cut or check.unwritten:
+        is_left, wrong = any(left.count for left in check.left), repeats.list_new(check)
+        if wrong or is_left or check.failed or check.lost or check.cut or check.unwritten:
             page.add()
-            _print_schedule(page, capture, check)
+            _print_schedule(page, capture, check, [(output, repeats.explain(check, output)) for output in wrong])
     page.print()
 
 
@@ -92,7 +93,10 @@ def _print_graph_error(page: Page, capture: Capture) -> None:
     page.add("there is no graph of what it failed in: nothing of it was compared", indent=4)
 
 
-def _print_schedule(page: Page, capture: Capture, check: ScheduleCheck) -> None:
+def _print_schedule(
+    page: Page, capture: Capture, check: ScheduleCheck, wrong: Sequence[tuple[OutputCheck, Sequence[str]]]
+) -> None:
+    """Prints a schedule or replay with its `wrong` outputs, each with sentences about other replays."""
     index = index_of(capture.schedules[check.schedule])
     page.add((say.name_check(check), "bold"), page.places.format(check.line, "  {}"))
     if check.failed is not None:
@@ -103,8 +107,10 @@ def _print_schedule(page: Page, capture: Capture, check: ScheduleCheck) -> None:
         page.add((describe_left_out(left), ALERT), page.place(left.line), indent=2)
     for read in check.unwritten:
         page.add((describe_unwritten(read), ALERT), indent=2)
-    for output in check.wrong:
+    for output, repeated in wrong:
         _print_output(page, capture, check, output)
+        for sentence in repeated:
+            page.add((sentence, ALERT), indent=4)
     # the buffers between the kernels of a replay are not kept
     if check.replay is None and any(output.of not in findings.CHANGED for output in check.wrong):
         _print_blame(page, capture, check)
