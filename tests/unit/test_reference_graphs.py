@@ -405,6 +405,18 @@ def test_in_double_nothing_is_rounded_and_with_a_seed_it_moves(made: Maker) -> N
     assert all(0 < abs(number - 1 / 3) < 2 * EPSILON["half"] for number in moved)
 
 
+def test_what_is_exact_does_not_move(made: Maker) -> None:
+    """3.0 as an integer is 3, and a wrong value beside it is no rounding."""
+    small = made.input(np.array([3.0, -2.0, 0.5, 1024.0], np.float32), "float")
+    total = made.reduce("add", made.op("mul", small, made.const(0.5, "float", (4,))), (0,))
+    whole = made.op("cast", small, dtype="int")
+    inexact = made.op("cast", made.op("mul", small, made.const(1 / 3, "float", (4,))), dtype="int")
+    rounding = [InDouble(made.graph, seed) for seed in range(1, 9)]
+    assert [made.value(total, one).numbers.item() for one in rounding] == [512.75] * 8
+    assert [made.value(whole, one).numbers.tolist() for one in rounding] == [[3, -2, 0, 1024]] * 8
+    assert {int(made.value(inexact, one).numbers[0]) for one in rounding} == {0, 1}
+
+
 def test_bits_of_a_rounded_number_move_by_its_rounding_and_others_stay(made: Maker) -> None:
     total = made.reduce("add", made.input(count(1, 100), "float"), (1,))
     bits = made.op("bitcast", total, dtype="int")
@@ -446,7 +458,7 @@ def test_it_imports_no_tinygrad() -> None:
 
 def test_values_that_may_only_round_are_computed_precisely_in_one_go(made: Maker) -> None:
     """An optimizer assigns to a hundred buffers, and each of them needs the whole graph of the step."""
-    source = made.input(np.array([1.0, 2.0, 3.0], np.float32), "float")
+    source = made.input(np.array([1.1, 2.2, 3.3], np.float32), "float")
     large = made.const(1e7, "float")
     sums = made.op("add", source, large)
     slots = [made.op("mul", made.op("sub", sums, large), made.const(float(n), "float")) for n in range(1, 9)]

@@ -189,6 +189,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 ROUNDED = frozenset({"add", "sub", "mul", "fdiv", "pow", "sqrt", "sin", "exp2", "log2", "reciprocal", "mulacc"})
 """Ops whose exact result is rounded if it is a float."""
 
+_SERIES = frozenset({"pow", "sin", "exp2", "log2"})
+_APPROXIMATED = _SERIES | {"fdiv", "sqrt", "reciprocal"}
+"""Ops that devices compute in ways of their own: also a result that is exact may be rounded."""
+
 OF_FLOATS = frozenset({"sqrt", "sin", "exp2", "log2", "reciprocal"})
 """Ops that are computed in the dtype of their result: from 0.14 on their operands may be integers."""
 
@@ -256,8 +260,9 @@ class InDouble(Rounding):
     """Floats are computed in double precision.
 
     With a `seed` each element of an input, and the result of each float op, is moved up or down at random by the
-    rounding of its own dtype. The results then move by what the computation does to its roundings. Values whose bits a
-    bitcast reads keep their dtype, as in random numbers; they are moved only if an op rounds them.
+    rounding of its own dtype. The results then move by what the computation does to its roundings. What is exact in any
+    order is not moved: small integers, their products and sums. Values whose bits a bitcast reads keep their dtype, as
+    in random numbers; they are moved only if an op rounds them.
     """
 
     def __init__(self, graph: OpGraph, seed: int | None = None):
@@ -265,19 +270,26 @@ class InDouble(Rounding):
         self.fixed = find_fixed(graph)
 
     def carry(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
-        if self._is_widened(slot, node):
-            return numbers.astype(np.float64, copy=False)
-        return super().carry(slot, node, numbers)
+        if not self._is_widened(slot, node):
+            return super().carry(slot, node, numbers)
+        wide = numbers.astype(np.float64, copy=False)
+        # a device first rounds the argument to one that it has a series for
+        return self._move(slot, wide, node.dtype) if node.op in _SERIES else wide
 
     def start(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
         if not self._is_widened(slot, node):
             return numbers
         wide = numbers.astype(np.float64)
-        if self.seed is None or node.op == "const":
-            return wide
-        step = EPSILON[node.dtype] / 2
-        chance = np.random.default_rng((self.seed, slot))
-        return wide + wide * chance.choice((-step, step), wide.shape)
+        return wide if is_coarse(wide, node.dtype) else self._move(0, wide, node.dtype)
+
+    def _move(self, slot: int, numbers: Numbers, dtype: str, steps: float = 1) -> Numbers:
+        """Returns numbers in double precision, each moved by as much as its dtype rounds, some steps of it; without a
+        seed the numbers."""
+        if self.seed is None:
+            return numbers
+        step = EPSILON[dtype] / 2 * steps
+        # 1 - eps/2 is the number below 1, 1 + eps the number above
+        return numbers * np.where(draw_signs(numbers, self.seed * 1_000_003 + slot), 1 + 2 * step, 1 - step)
 
     def cast(self, slot: int, node: OpNode, numbers: Numbers, source: str) -> Found:
         if self._is_widened(slot, node):
@@ -287,21 +299,33 @@ class InDouble(Rounding):
     def finish(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
         is_widened = self._is_widened(slot, node)
         result = np.asarray(numbers, dtype=np.float64) if is_widened else super().finish(slot, node, numbers)
-        if self.seed is None or not is_rounded(node):
+        if self.seed is None or not (is_rounded(node) or (is_widened and node.op == "const")):
             return result
-        signs = draw_signs(result, self.seed * 1_000_003 + slot)
         roundings = math.sqrt(_roundings_of(self.graph, node))
         if is_widened:
             # a sum rounds each of its partial sums, in any order
-            step = EPSILON[node.dtype] / 2 * max(1.0, roundings / 2)
-            # 1 - eps/2 is the number below 1, 1 + eps the number above
-            return result * np.where(signs, 1 + 2 * step, 1 - step)
+            moved = self._move(slot, result, node.dtype, max(1.0, roundings / 2))
+            is_exact = node.op not in _APPROXIMATED and round_floats(result, node.dtype) == result
+            return np.where(is_exact, result, moved)
         # its inputs are not moved: a sum is moved by as much as the order of its terms can change it
         step = EPSILON[node.dtype] * roundings
+        signs = draw_signs(result, self.seed * 1_000_003 + slot)
         return round_floats(result * np.where(signs, 1 + step, 1 - step), node.dtype)
 
     def _is_widened(self, slot: int, node: OpNode) -> bool:
         return slot not in self.fixed and is_float(node.dtype)
+
+
+def is_coarse(numbers: Numbers, dtype: str) -> bool:
+    """Whether numbers, in double precision, have at most half the bits of their dtype above some power of two: then
+    sums of them, and of products of two, are exact in any order."""
+    if not np.isfinite(numbers).all():
+        return False
+    mantissas, exponents = np.frexp(numbers[numbers != 0])
+    whole = np.ldexp(mantissas, 53).astype(np.int64)
+    # the lowest bit of each number
+    unit = np.ldexp((whole & -whole).astype(np.float64), exponents - 53).min(initial=math.inf)
+    return bool(np.abs(numbers).max(initial=0.0) <= unit / math.sqrt(EPSILON[dtype]))
 
 
 def draw_signs(numbers: Numbers, seed: int) -> Mask:

@@ -197,7 +197,7 @@ class Packer:
                     writes.setdefault(buffers[base], []).append(slot)
                 else:
                     others.append(node.src[0])
-        below = set(self.graph.reach(others))
+        below = set(self._reach_memory(others))
         found: dict[UOp, int] = {}
         for u, slots in writes.items():
             if len(slots) == 1 and self._slots[u] not in below:
@@ -206,8 +206,17 @@ class Packer:
 
     def find_touched(self) -> set[UOp]:
         """Returns the BUFFERs below the targets of writes, also if the way to them is not followed."""
-        reached = set(self.graph.reach(node.src[0] for node in self.graph.nodes[: self.end] if node.op in WRITES))
+        targets = [node.src[0] for node in self.graph.nodes[: self.end] if node.op in WRITES]
+        reached = set(self._reach_memory(targets))
         return {u for u, slot in self.buffers.items() if slot in reached}
+
+    def _reach_memory(self, targets: Iterable[int]) -> list[int]:
+        """Returns what may have the memory of targets of writes: not what an earlier write to them has read."""
+        nodes = self.graph.nodes
+        later = WRITES | {"after"}
+        return self.graph.reach(
+            targets, sources_of=lambda slot: nodes[slot].src[: 1 if nodes[slot].op in later else None]
+        )
 
     def _add_after(self, memory: int, writes: Sequence[int]) -> int:
         """Adds what memory holds after writes, and returns its position."""
