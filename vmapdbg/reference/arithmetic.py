@@ -193,6 +193,9 @@ _SERIES = frozenset({"pow", "sin", "exp2", "log2"})
 _APPROXIMATED = _SERIES | {"fdiv", "sqrt", "reciprocal"}
 """Ops that devices compute in ways of their own: also a result that is exact may be rounded."""
 
+_PART = 1 << 14
+"""How many numbers are moved at a time."""
+
 OF_FLOATS = frozenset({"sqrt", "sin", "exp2", "log2", "reciprocal"})
 """Ops that are computed in the dtype of their result: from 0.14 on their operands may be integers."""
 
@@ -289,7 +292,7 @@ class InDouble(Rounding):
             return numbers
         step = EPSILON[dtype] / 2 * steps
         # 1 - eps/2 is the number below 1, 1 + eps the number above
-        return numbers * np.where(draw_signs(numbers, self.seed * 1_000_003 + slot), 1 + 2 * step, 1 - step)
+        return move_at_random(numbers, self.seed * 1_000_003 + slot, 1 - step, 1 + 2 * step)
 
     def cast(self, slot: int, node: OpNode, numbers: Numbers, source: str) -> Found:
         if self._is_widened(slot, node):
@@ -309,8 +312,7 @@ class InDouble(Rounding):
             return np.where(is_exact, result, moved)
         # its inputs are not moved: a sum is moved by as much as the order of its terms can change it
         step = EPSILON[node.dtype] * roundings
-        signs = draw_signs(result, self.seed * 1_000_003 + slot)
-        return round_floats(result * np.where(signs, 1 + step, 1 - step), node.dtype)
+        return round_floats(move_at_random(result, self.seed * 1_000_003 + slot, 1 - step, 1 + step), node.dtype)
 
     def _is_widened(self, slot: int, node: OpNode) -> bool:
         return slot not in self.fixed and is_float(node.dtype)
@@ -328,12 +330,21 @@ def is_coarse(numbers: Numbers, dtype: str) -> bool:
     return bool(np.abs(numbers).max(initial=0.0) <= unit / math.sqrt(EPSILON[dtype]))
 
 
-def draw_signs(numbers: Numbers, seed: int) -> Mask:
-    """Returns a random sign for each number. Equal numbers get the same sign, so that ties remain ties."""
-    bits = np.atleast_1d(numbers).astype(np.float64).view(np.uint64)
-    mixed = (bits ^ np.uint64(seed & 0xFFFF_FFFF)) * np.uint64(0x9E37_79B9_7F4A_7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58_476D_1CE4_E5B9)
-    return ((mixed >> np.uint64(63)) == 1).reshape(np.shape(numbers))
+def move_at_random(numbers: Numbers, seed: int, down: float, up: float) -> Numbers:
+    """Returns numbers in double precision, each times one of two factors, at random. Equal numbers get the same factor,
+    so that ties remain ties."""
+    flat = np.ascontiguousarray(numbers, np.float64).reshape(-1)
+    moved = np.empty_like(flat)
+    factors = np.array([down, up])
+    # parts that the caches of a processor hold
+    for start in range(0, flat.size, _PART):
+        part = flat[start : start + _PART]
+        mixed = (part.view(np.uint64) ^ np.uint64(seed & 0xFFFF_FFFF)) * np.uint64(0x9E37_79B9_7F4A_7C15)
+        mixed ^= mixed >> np.uint64(29)
+        mixed *= np.uint64(0xBF58_476D_1CE4_E5B9)
+        mixed >>= np.uint64(63)
+        np.multiply(part, factors[mixed.view(np.int64)], out=moved[start : start + _PART])
+    return moved.reshape(np.shape(numbers))
 
 
 def find_fixed(graph: OpGraph) -> set[int]:

@@ -19,6 +19,7 @@ from vmapdbg.reference.graph import (
     find_view,
     find_writes,
     is_whole,
+    value_of_write,
 )
 from vmapdbg.reference.plan import Plan, Product, Windows
 from vmapdbg.reference.value import (
@@ -278,11 +279,11 @@ class Evaluator:
         if not isinstance(known, Unknown):
             memory = self._value(shown.base)
         for written in find_writes(self.graph, slot):
-            target, value_slot = self.graph.nodes[written].src[:2]
+            target = self.graph.nodes[written].src[0]
             view, seen = find_view(self.graph, target), self.graph.nodes[target]
             if view.base != shown.base:
                 raise Unknown("a write to a buffer that is not read after it")
-            value = recast(self._value(value_slot), seen.dtype, base.dtype)
+            value = recast(self._value(value_of_write(self.graph, written, self.known)), seen.dtype, base.dtype)
             if is_whole(self.graph, view) and (memory is None or value.ranges == memory.ranges):
                 batch = value.numbers.shape[: len(value.ranges)]
                 memory = value.move(np.broadcast_to, (*batch, *seen.shape)).move(np.reshape, (*batch, *base.shape))

@@ -240,15 +240,20 @@ def find_writes(graph: OpGraph, slot: int) -> list[int]:
     return sorted(found)
 
 
-def sources_of_after(graph: OpGraph, slot: int) -> Sequence[int]:
+def value_of_write(graph: OpGraph, write: int, known: Container[int]) -> int:
+    """Returns the node with the values that a write writes: an assign has them, too, if its own value is known."""
+    return write if write in known else graph.nodes[write].src[1]
+
+
+def sources_of_after(graph: OpGraph, slot: int, known: Container[int]) -> Sequence[int]:
     """Returns the nodes that an `after` is computed from: memory, the values written to it, and the numbers by which
     its views are shifted, if they depend on a step range."""
-    writes = [graph.nodes[write] for write in find_writes(graph, slot)]
+    writes = find_writes(graph, slot)
     found: list[int] = []
-    for shown in (graph.nodes[slot].src[0], *(write.src[0] for write in writes)):
+    for shown in (graph.nodes[slot].src[0], *(graph.nodes[write].src[0] for write in writes)):
         view = find_view(graph, shown)
         found.append(view.base)
         for step in view.path:
             if graph.nodes[step].op in MOVEMENT:
                 found += graph.nodes[step].src[1:]
-    return (*found, *(write.src[1] for write in writes))
+    return (*found, *(value_of_write(graph, write, known) for write in writes))

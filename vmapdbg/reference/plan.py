@@ -255,7 +255,7 @@ class Plan:
     are computed from other nodes than their sources; the nodes in between are not in `order`."""
 
     def __init__(self, graph: OpGraph, asked: Sequence[int], known: Collection[int]):
-        self.graph = graph
+        self.graph, self.known = graph, known
         self.shortcuts: dict[int, Product | Windows] = {}
         reached = graph.reach(asked, known)
         readers = Counter(source for slot in reached for source in graph.nodes[slot].src)
@@ -278,7 +278,7 @@ class Plan:
         if slot in self.shortcuts:
             return self.shortcuts[slot].sources
         if node.op == "after":
-            return sources_of_after(self.graph, slot)
+            return sources_of_after(self.graph, slot, self.known)
         if node.op == "assign":
             return node.src[1:2]
         if node.op == "store":

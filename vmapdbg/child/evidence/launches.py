@@ -42,9 +42,12 @@ _DEVICES = KernelRun(refused="it is launched on several devices at once")
 MOST_OPS = 50_000
 """A longer linear program is not kept."""
 
-# last UOp of a linear program -> values of its variables -> the packed program: it is packed once, however often it is
-# launched
-_programs: WeakKeyDictionary[UOp, dict[tuple[tuple[str, int], ...], bytes]] = WeakKeyDictionary()
+Numbered = tuple[tuple[str, int], ...]
+"""The values of variables, by their names."""
+# A kernel and its program are packed once, however often they are launched. AST -> values of its variables -> the
+# kernel; last UOp of a linear program -> values -> the packed program
+_kernels: WeakKeyDictionary[UOp, dict[Numbered, ScheduledKernel]] = WeakKeyDictionary()
+_programs: WeakKeyDictionary[UOp, dict[Numbered, bytes]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -299,11 +302,15 @@ class LaunchKeeper:
             return KernelRun(refused="it is launched once for each step of a loop")
         if read is None:
             return KernelRun(refused="what it reads was not kept")
-        key = step.ast, tuple(sorted(step.variables.items()))
+        numbers = tuple(sorted(step.variables.items()))
+        key = step.ast, numbers
         refused = None
         if key not in known:
+            packed = _kernels.setdefault(step.ast, {})
             try:
-                kernels.append(pack_kernel(step.ast, step.variables))
+                if numbers not in packed:
+                    packed[numbers] = pack_kernel(step.ast, step.variables)
+                kernels.append(packed[numbers])
                 known[key] = len(kernels) - 1
             except CannotPack as error:
                 refused = str(error)
