@@ -77,8 +77,8 @@ def _find_median(numbers: NDArray[np.float64]) -> float:
 def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Sequence[ArrayLike]) -> Comparison:
     """Compares again, allowing for the rounding of the computation itself.
 
-    `precise` is the same array in double precision: first exact, then with each input and the result of each op moved
-    by as much as its dtype rounds. An element may be away from the exact value by 8 times the distance of `expected`
+    `precise` is the same array in double precision: first exact, then, if that is not enough, with each input and the
+    result of each op moved by as much as its dtype rounds. An element may be away from the exact value by 8 times the distance of `expected`
     from it plus what the exact value moves, plus the tolerance. A few runs may hardly move some elements, by chance. So
     each element moves at least as far as the median element, and by at least the median share of its value, up to 4
     times the tolerance. An element of `got` that is not finite is wrong. If only `expected` is not finite, a step of
@@ -90,7 +90,7 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Seq
     every, *others = (np.asarray(numbers, np.float64) for numbers in precise)
     # the difference of two infinities is NaN
     with np.errstate(invalid="ignore", over="ignore"):
-        moved = np.fmax.reduce([np.abs(other - every) for other in others])
+        moved = np.fmax.reduce([np.abs(other - every) for other in others or [every]])
     known = np.isfinite(moved) & np.isfinite(every) & (every != 0)
     share = _find_median(moved[known] / np.abs(every[known]))
     share = min(share, _MOST_SHARE * found.tolerance.relative)

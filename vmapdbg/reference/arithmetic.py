@@ -276,8 +276,12 @@ class InDouble(Rounding):
         if not self._is_widened(slot, node):
             return super().carry(slot, node, numbers)
         wide = numbers.astype(np.float64, copy=False)
+        if node.op not in _SERIES:
+            return wide
         # a device first rounds the argument to one that it has a series for
-        return self._move(slot, wide, node.dtype) if node.op in _SERIES else wide
+        moved = self._move(slot, wide, node.dtype)
+        # a negative number to the power of 3.0000001 is NaN
+        return np.where(wide == np.rint(wide), wide, moved) if node.op == "pow" else moved
 
     def start(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
         if not self._is_widened(slot, node):

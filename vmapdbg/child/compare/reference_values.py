@@ -19,7 +19,7 @@ from vmapdbg.reference.arithmetic import InDouble, count_roundings
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import OpGraph, Unknown
 from vmapdbg.reference.value import RangedArray, spread_ranges
-from vmapdbg.values.numbers import Array, decode, encode, view_elements
+from vmapdbg.values.numbers import Array, Numbers, decode, encode, view_elements
 from vmapdbg.values.tolerance import ITEMSIZE, is_float
 
 ReadContents = Callable[[str], bytes]
@@ -149,15 +149,20 @@ class ComparedGraph:
         found = compare(got, right, self.values.count_roundings(slot))
         if found.status != "wrong":
             return found
-        try:
-            wide = [self._compute_precisely(precision, slot) for precision in (DOUBLE, *MOVED)]
-        except Exception:  # not every graph can be computed in double precision
-            return found
-        # a value that several devices have is repeated
-        numbers = [np.resize(decode(array), decode(right).size) for array in wide if not isinstance(array, str)]
-        if len(numbers) != len(wide):
-            return found
-        return excuse_rounding(got, right, found, numbers)
+        numbers: list[Numbers] = []
+        for precisions in ((DOUBLE,), MOVED):
+            try:
+                wide = [self._compute_precisely(precision, slot) for precision in precisions]
+            except Exception:  # not every graph can be computed in double precision
+                return found
+            # a value that several devices have is repeated
+            numbers += [np.resize(decode(array), decode(right).size) for array in wide if not isinstance(array, str)]
+            if any(isinstance(array, str) for array in wide):
+                return found
+            excused = excuse_rounding(got, right, found, numbers)
+            if excused.status != "wrong":
+                break
+        return excused
 
     def _compute_precisely(self, precision: int, slot: int) -> Array | str:
         """Computes a node, and all of `together` with it: each of them needs most of the graph."""
