@@ -78,11 +78,12 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Seq
     """Compares again, allowing for the rounding of the computation itself.
 
     `precise` is the same array in double precision: first exact, then, if that is not enough, with each input and the
-    result of each op moved by as much as its dtype rounds. An element may be away from the exact value by 8 times the distance of `expected`
-    from it plus what the exact value moves, plus the tolerance. A few runs may hardly move some elements, by chance. So
-    each element moves at least as far as the median element, and by at least the median share of its value, up to 4
-    times the tolerance. An element of `got` that is not finite is wrong. If only `expected` is not finite, a step of
-    its computation was too large for its dtype, and tinygrad may have rewritten the graph into one without that step.
+    result of each op moved by as much as its dtype rounds. An element may be away from the exact value by 8 times the
+    distance of `expected` from it plus what the exact value moves, plus the tolerance. A few runs may hardly move some
+    elements, by chance. So each element moves at least as far as the median element, and by at least the median share
+    of its value, up to 4 times the tolerance. An element of `got` that is not finite is wrong. If only `expected` is
+    not finite, a step of its computation was too large for its dtype, and tinygrad may have rewritten the graph into
+    one without that step.
     """
     ours, theirs = decode(got), decode(expected)
     offsets = _find_wrong(ours, theirs, found.tolerance)
