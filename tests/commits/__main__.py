@@ -3,7 +3,7 @@
     python -m tests.commits --clone DIR [--shard I/N] [--count 100] [COMMIT...]
 
 The commits are spread evenly over the last twelve months of the clone's history, and the branch of the next scheduler
-is one of them. A commit before 0.12.0 is refused in one line. On each commit a program (plain, a training step,
+is one of them. A commit before December 2025 is refused in one line. On each commit a program (plain, a training step,
 Variables, TinyJit, a custom kernel, several devices) runs alone, on the CPU and with DEV=NULL, and then under the
 commands. It must hold that
 

@@ -152,6 +152,20 @@ for i in range(17):
   step(Tensor([1.0, 2.0, i]).realize(), scale=Tensor([0.5]).realize())
 """
 
+# on 0.12.0 each device has a BUFFER of its own
+SHARDED = """
+from tinygrad import Tensor, TinyJit
+devices = ("CPU:1", "CPU:2")
+
+@TinyJit
+def add(x, others):
+  return (x + others[0]).realize()
+
+for i in range(5):
+  x = Tensor([1.0 + i, 2.0 + i]).shard(devices, axis=0).realize()
+  add(x, [Tensor([3.0, 4.0 * i]).shard(devices, axis=None).realize()])
+"""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -179,6 +193,7 @@ CASES = {
     "another argument": Case(OTHER_NUMBER, (), ("argument 1 has another value than in the captured call",)),
     "variables": Case(VARIABLES),
     "state": Case(STATE),
+    "devices": Case(SHARDED),
 }
 
 

@@ -116,6 +116,18 @@ def test_an_unknown_release_is_one_line(
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("name", ["create_schedule", "create_schedule_with_vars"])
+def test_the_last_commits_before_the_oldest_release_are_observed(name: str, tmp_path: Path) -> None:
+    write_package(tmp_path, "0.11.0")
+    (tmp_path / "tinygrad" / "engine").mkdir()
+    (tmp_path / "tinygrad" / "engine" / "schedule.py").write_text(f"def {name}(sched_sink): ...\n", encoding="utf-8")
+    if name == "create_schedule":
+        assert find_tree(str(tmp_path)).version == "0.11.0"
+    else:
+        with pytest.raises(TreeError, match="too old"):
+            find_tree(str(tmp_path))
+
+
 def test_a_folder_called_like_a_version_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_package(tmp_path / "0.14.0", "0.13.0")

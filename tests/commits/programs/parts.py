@@ -33,9 +33,10 @@ def training():
     with Tensor.train():
         for _ in range(2):
             optimizer.zero_grad()
-            loss = (layer(x).relu() ** 2).mean().backward()
+            # after the step it would be computed with the new weights
+            loss = (layer(x).relu() ** 2).mean().backward().realize()
             optimizer.step()
-            show("loss", loss.realize(), layer.weight)
+            show("loss", loss, layer.weight)
 
 
 def variables():

@@ -17,7 +17,7 @@ from vmapdbg.child.evidence.packer import CannotPack, Packer, find_variables
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.tensor_calls import list_pending
 from vmapdbg.child.listen.launches import list_arguments, list_memory, list_written, used_buffers_of
-from vmapdbg.child.listen.releases import memory_of
+from vmapdbg.child.listen.releases import list_shards, memory_of
 from vmapdbg.model.wording import format_plural
 from vmapdbg.reference.graph import OpGraph
 
@@ -44,11 +44,12 @@ class Given:
         given = cls()
         for path, value in list_arguments(arguments, options):
             u = getattr(value, "uop", None)
-            if u is not None and len(path) < 3 and (memory := memory_of(u)).op.name == "BUFFER":
+            if u is not None and len(path) < 3 and memory_of(u).op.name == "BUFFER":
                 given.variables |= find_variables(u.toposort())
-                # Tensor.empty has no memory: TinyJit does not take it as an input
-                if memory.is_realized:
-                    given.inputs[path] = memory
+                for number, memory in enumerate(map(memory_of, list_shards(u))):
+                    # Tensor.empty has no memory: TinyJit does not take it as an input
+                    if memory.is_realized:
+                        given.inputs[*path[:-1], (path[-1], number)] = memory
             elif hasattr(value, "toposort") and (bound := find_variables(value.toposort())):
                 given.variables |= bound
             elif value is None or isinstance(value, (bool, int, float, str, bytes)):

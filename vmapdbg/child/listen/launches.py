@@ -242,6 +242,6 @@ def list_memory(captured: Any) -> list[Any]:
 def runs_captured_now() -> bool:
     """Whether a TinyJit captures what is realized and runs it when the call is done (0.13 on); 0.12 runs it now."""
     from tinygrad.engine import realize
-    from tinygrad.uop import Ops
 
-    return hasattr(Ops, "CALL") and bool(getattr(realize, "capturing", ()))
+    capturing: list[Any] = getattr(realize, "capturing", [])
+    return bool(capturing) and hasattr(capturing[0], "add_linear")

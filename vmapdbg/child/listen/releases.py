@@ -132,6 +132,12 @@ def memory_of(pointer: UOp) -> UOp:
     return pointer
 
 
+def list_shards(u: UOp) -> list[UOp]:
+    """Returns the parts of a sharded tensor that have BUFFERs of their own, as in 0.12; else the tensor itself."""
+    stacked = find_under(u, _VIEWS | {"MULTI"})
+    return list(stacked.src) if stacked.op.name == "MSTACK" else [u]
+
+
 # *** UOps
 
 INDICES = frozenset({"index", "weakint"})
@@ -166,7 +172,8 @@ def find_inputs(scheduled: UOp, leaves: Iterable[UOp]) -> dict[UOp, UOp]:
     from tinygrad.engine.schedule import pm_pre_sched_cache
     from tinygrad.uop.ops import graph_rewrite
 
-    replaced: dict[UOp, UOp] = {}
-    # later it counts, too
-    graph_rewrite(scheduled, pm_pre_sched_cache, ctx=(replaced, {}, [0], [0]))
-    return {new: old for old, new in replaced.items()}
+    replaced: dict[Any, Any] = {}
+    # before 0.12 the context is this alone, then it is the first of several; later it counts, too
+    replaced.update({0: replaced, 1: {}, 2: [0], 3: [0]})
+    graph_rewrite(scheduled, pm_pre_sched_cache, ctx=replaced)
+    return {new: old for old, new in replaced.items() if not isinstance(old, int)}

@@ -194,7 +194,7 @@ def choose_tinygrad(job: Job, given: Patches | None) -> Job:
                 job = replace(job, tree=str(tree.folder))
         if is_release(tree):
             return job
-        check_version(tree.version, str(tree.folder))
+        check_version(tree.version, str(tree.folder), tree.folder)
         say_once(f"observing {name}; the patches need the release {TINYGRAD_VERSION}")
     if given:
         raise Failure(f"the patches need tinygrad {TINYGRAD_VERSION} beside vmapdbg: {name} is observed as it is")
