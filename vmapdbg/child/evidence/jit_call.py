@@ -32,8 +32,8 @@ _MOST_FIRST, _LEAST_FIRST = 16, 3
 @dataclass
 class Given:
     """What a call of a TinyJit was given: the BUFFER of each input, the values of variables, and all other arguments in
-    words. An input is a Tensor that is an argument, or an item of a list, tuple or dict. TinyJit replays the others as
-    they were."""
+    words. An input is a Tensor that is an argument, or an item of a list, tuple or dict; behind its path is the number of
+    the shard. TinyJit replays the others as they were."""
 
     inputs: dict[_Path, UOp] = field(default_factory=dict[_Path, UOp])
     variables: dict[str, int] = field(default_factory=dict[str, int])
@@ -49,7 +49,7 @@ class Given:
                 for number, memory in enumerate(map(memory_of, list_shards(u))):
                     # Tensor.empty has no memory: TinyJit does not take it as an input
                     if memory.is_realized:
-                        given.inputs[*path[:-1], (path[-1], number)] = memory
+                        given.inputs[*path, number] = memory
             elif hasattr(value, "toposort") and (bound := find_variables(value.toposort())):
                 given.variables |= bound
             elif value is None or isinstance(value, (bool, int, float, str, bytes)):

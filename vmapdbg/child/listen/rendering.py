@@ -46,12 +46,12 @@ class CompiledKernel:
 
 def compile_kernel(ast: UOp, target: str) -> CompiledKernel:
     """Renders the AST of a compute kernel for a target. Raises what tinygrad raises, and RendererMissing."""
-    import tinygrad.codegen
-    import tinygrad.engine.realize
+    from tinygrad import codegen
+    from tinygrad.engine import realize
     from tinygrad.helpers import Context
 
     # its name until May 2026; before 0.12 realize had it
-    places: tuple[Any, ...] = (tinygrad.codegen, tinygrad.engine.realize)
+    places: tuple[Any, ...] = (codegen, realize)
     lower: Any = next((m.get_program for m in places if hasattr(m, "get_program")), None) or places[0].to_program
     program: Any = None
     if target == "c":
