@@ -32,8 +32,8 @@ _MOST_FIRST, _LEAST_FIRST = 16, 3
 @dataclass
 class Given:
     """What a call of a TinyJit was given: the BUFFER of each input, the values of variables, and all other arguments in
-    words. An input is a Tensor that is an argument, or an item of a list, tuple or dict; behind its path is the number of
-    the shard. TinyJit replays the others as they were."""
+    words. An input is a Tensor that is an argument, or an item of a list, tuple or dict; behind its path is the number
+    of the shard. TinyJit replays the others as they were."""
 
     inputs: dict[_Path, UOp] = field(default_factory=dict[_Path, UOp])
     variables: dict[str, int] = field(default_factory=dict[str, int])
