@@ -44,19 +44,21 @@ LINTED = Words("looked at", "no finding", "0 findings", "nothing was looked at")
 FOLLOWED = Words("followed", "right after every pass", "none found wrong", "no output was followed")
 
 
-def claim(words: Words, account: Account) -> tuple[str, str]:
-    """Returns what can be claimed of a run in which nothing was found, and its style."""
+def claim(words: Words, account: Account, has_failed: bool) -> tuple[str, str]:
+    """Returns what can be claimed of a run in which nothing was found, and its style. `has_failed`: the snippet raised
+    an error, and what it did not come to is not known."""
     names = [what for what, count in account.seen.items() if count and not what.startswith("other")]
     if not any(account.compared.get(what, 0) for what in names):
         return words.nothing, OPEN
-    if account.is_balanced:
+    if account.is_balanced and not has_failed:
         return f"{', '.join(count_things(what, account.seen[what]) for what in names)}, {words.good}", GOOD
     parts: list[str] = []
     for what in names:
         compared = account.compared.get(what, 0)
         of = "" if compared == account.seen[what] else f"{compared:,} of "
         parts.append(of + count_things(what, account.seen[what]))
-    return f"{', '.join(parts)} {words.done}, {words.partly}", OPEN
+    ended = ", until the snippet failed" if has_failed else ""
+    return f"{', '.join(parts)} {words.done}, {words.partly}{ended}", OPEN
 
 
 def account_of_shown(capture: Capture) -> Account:

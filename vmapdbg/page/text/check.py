@@ -60,7 +60,7 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
     wrong = sum(output.comparison.status == "wrong" for output in outputs)
     failed = sum(check.failed is not None for check in report.schedules)
     lost = sum(len(check.lost) for check in report.schedules)
-    verdict = claim(CHECKED, account)
+    verdict = claim(CHECKED, account, has_failed=capture.error is not None)
     if wrong:
         verdict = (f"{wrong} of {format_plural(len(outputs), 'output')} wrong", ALERT)
     head: list[Piece] = [(capture.snippet, "bold"), "  ", verdict]

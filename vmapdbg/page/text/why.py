@@ -69,7 +69,7 @@ def print_value_paths(capture: Capture, report: ValueReport, account: Account, c
 def _print_verdict(page: Page, capture: Capture, report: ValueReport, account: Account) -> None:
     outputs = [output for path in report.schedules for output in path.outputs]
     wrong = sum(output.first_wrong is not None for output in outputs)
-    verdict = claim(FOLLOWED, account)
+    verdict = claim(FOLLOWED, account, has_failed=capture.error is not None)
     if wrong:
         verdict = (f"{wrong} of {format_plural(len(outputs), 'output')} wrong", ALERT)
     page.add((capture.snippet, "bold"), "  ", verdict, (say_left(FOLLOWED, account.left), "yellow"))
