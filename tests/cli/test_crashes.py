@@ -351,5 +351,5 @@ def test_what_ran_before_is_checked(tmp_path: Path) -> None:
     text = "from tinygrad import Tensor\n(Tensor([1.0, 2.0]) + 1).realize()\n(Tensor([4.0]) * 3).realize()\n"
     done = run_tool("check", write(tmp_path, text + ends), cwd=tmp_path)
     assert done.returncode == 4
-    assert done.stdout.startswith("snippet.py  2 outputs, all right\n")
+    assert done.stdout.startswith("snippet.py  2 outputs compared, none wrong, until the snippet failed\n")
     assert done.stderr == f"vmapdbg: snippet.py {words}\n"

@@ -172,8 +172,11 @@ def find_inputs(scheduled: UOp, leaves: Iterable[UOp]) -> dict[UOp, UOp]:
     from tinygrad.engine.schedule import pm_pre_sched_cache
     from tinygrad.uop.ops import graph_rewrite
 
-    replaced: dict[Any, Any] = {}
-    # before 0.12 the context is this alone, then it is the first of several; later it counts, too
-    replaced.update({0: replaced, 1: {}, 2: [0], 3: [0]})
-    graph_rewrite(scheduled, pm_pre_sched_cache, ctx=replaced)
-    return {new: old for old, new in replaced.items() if not isinstance(old, int)}
+    replaced: dict[UOp, UOp] = {}
+    try:
+        # later it counts, too
+        graph_rewrite(scheduled, pm_pre_sched_cache, ctx=(replaced, {}, [0], [0]))
+    except AttributeError:
+        # before 0.12
+        graph_rewrite(scheduled, pm_pre_sched_cache, ctx=replaced)
+    return {new: old for old, new in replaced.items()}
