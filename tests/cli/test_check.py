@@ -382,6 +382,35 @@ def test_right_values_are_right_for_the_reference(name: str, tmp_path: Path) -> 
     assert "".join(re.findall("not checked: (.*)", done.stdout)) == LEFT.get(name, "")
 
 
+# the first schedule is made by `schedule`, and its kernels run without `realize`
+UNSEEN = """from tinygrad import Tensor
+from tinygrad.engine.realize import run_schedule
+items = (Tensor([1.0, 2.0]).realize() + 1).schedule()
+run_schedule(list(items))
+for item in items:
+  item.run({})
+"""
+
+
+@pytest.mark.parametrize("command", [("show",), ("lint",), ("diff", "--baseline"), ("run", "--check")], ids=" ".join)
+def test_with_strict_what_is_left_over_is_a_failure(command: tuple[str, ...], tmp_path: Path) -> None:
+    name, *options = command
+    codes: list[int] = []
+    for text in (UNSEEN, "from tinygrad import Tensor\nprint((Tensor([1.0, 2.0]) + 1).tolist())\n"):
+        snippet = write(tmp_path, text)
+        codes += [run_tool(name, *options, *strict, snippet, cwd=tmp_path).returncode for strict in ((), ("--strict",))]
+    assert codes == [0, 1, 0, 0]
+
+
+def test_launches_that_no_schedule_has_are_counted(tmp_path: Path) -> None:
+    snippet = write(tmp_path, UNSEEN)
+    account = json.loads(run_tool("lint", "--format", "json", snippet, cwd=tmp_path).stdout)["account"]
+    assert sum(account["seen"].values()) == 3
+    assert account["compared"] == {"launches": 1, "other launches": 0}
+    assert "3 launches, 1 shown" in run_tool("show", snippet, cwd=tmp_path).stdout
+    assert "no finding" not in run_tool("lint", snippet, cwd=tmp_path).stdout
+
+
 def test_the_report_says_what_cannot_be_compared(tmp_path: Path) -> None:
     text = "from tinygrad import Tensor\nx = (Tensor.empty(4, device='NULL') + 1).realize()\n"
     done = run_tool("check", write(tmp_path, text), cwd=tmp_path)

@@ -36,6 +36,7 @@ _SEE_MORE = (
 @options.output("Write an HTML page, and print only the verdict.")
 @options.times
 @options.json("Print the differences as one JSON document.")
+@options.strict
 @click.option("--exit-code", is_flag=True, help="End with 1 when there are differences.")
 @click.option("--test", help="Of two saved runs: print this test in full (its id, or a unique part of it).")
 @options.of_job
@@ -46,6 +47,7 @@ def diff(
     part: options.Part,
     output: Path | None,
     as_json: bool,
+    strict: bool,
     exit_code: bool,
     test: str | None,
     given: options.JobOptions,
@@ -73,7 +75,7 @@ def diff(
     if len(inputs) > 2:
         raise Failure("diff takes one snippet, two saved captures or two saved runs, or two snippets")
     if any(Path(item).is_dir() for item in inputs):
-        if part.is_selected or output is not None or baseline is not None or given.values:
+        if part.is_selected or output is not None or baseline is not None or given.values or strict:
             raise Failure("two saved runs take only --test, --all, --json and --exit-code")
         is_empty = diff_folders(inputs, test, part.show_all, as_json, exit_code)
     else:
@@ -86,6 +88,9 @@ def diff(
             print_part(view, part, output)
         console.end_after(view.after, names_status=False)
         is_empty = view.diff.is_empty
+        account = view.diff.account
+        if strict and (account is None or not account.is_balanced):
+            sys.exit(1)
     if exit_code and not is_empty:
         sys.exit(1)
 

@@ -18,10 +18,12 @@ from vmapdbg.commands.shared.work_folder import check_target
 from vmapdbg.install.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
+from vmapdbg.model.account import Account
 from vmapdbg.model.capture import SCHEMA, Capture, Finding
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, load_capture, write_output
 from vmapdbg.model.wording import format_plural
+from vmapdbg.page.claims import account_of_shown
 
 CODES_TYPE = options.NamesType("code", CODES, str.upper)
 _FILE_WIDTH = 80
@@ -44,6 +46,11 @@ class Linted:
     @property
     def exit_code(self) -> int:
         return console.exit_code_of(self.capture) or int(bool(self.capture.findings))
+
+    @property
+    def account(self) -> Account:
+        """How many of the launches were looked at."""
+        return account_of_shown(self.capture)
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,10 @@ def print_documents(linted: Sequence[Linted]) -> None:
     from vmapdbg.page.documents import LintDocument, LintFilesDocument, make_document
 
     documents = [
-        make_document(LintDocument, one.capture, findings=one.capture.findings, ignored=one.ignored) for one in linted
+        make_document(
+            LintDocument, one.capture, findings=one.capture.findings, ignored=one.ignored, account=one.account
+        )
+        for one in linted
     ]
     if len(documents) == 1:
         console.print_json(documents[0])
@@ -132,6 +142,7 @@ FORMATS: dict[str, Callable[[Sequence[Linted]], None]] = {
 @options.output("Write the findings to this file, not to stdout.", "-o", "--output-file", "output")
 @click.option("--select", type=CODES_TYPE, help="Look only for these: VD101,VD105.")
 @click.option("--ignore", type=CODES_TYPE, help="Do not look for these.")
+@options.strict
 @options.baseline("What VD103 and VD104 compare with, as for diff.  [default: none]")
 @click.option("--explain", type=CODES_TYPE, help="Print what a code means, and nothing else.")
 @options.of_job
@@ -142,6 +153,7 @@ def lint(
     output: Path | None,
     select: tuple[str, ...] | None,
     ignore: tuple[str, ...] | None,
+    strict: bool,
     baseline: str | None,
     explain: tuple[str, ...] | None,
     given: options.JobOptions,
@@ -171,7 +183,8 @@ def lint(
     linted = [lint_subject(subject, baseline) for subject in subjects]
     if len(linted) > 1 or not linted[0].is_dead:
         write_linted(form, linted, output)
-    sys.exit(max(one.exit_code for one in linted))
+    is_open = strict and not all(one.account.is_balanced for one in linted)
+    sys.exit(max(int(is_open), *(one.exit_code for one in linted)))
 
 
 def write_linted(form: str, linted: Sequence[Linted], output: Path | None) -> None:

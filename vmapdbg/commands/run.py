@@ -86,6 +86,7 @@ class Program:
     "--check", "with_check", is_flag=True, help="Compare each value that is realized with the numpy reference."
 )
 @options.json("Print what --check found as one JSON document.")
+@options.strict
 @click.argument("program", nargs=-1, required=True, type=options.FILE)
 def run(
     patches: Patches | None,
@@ -97,6 +98,7 @@ def run(
     save: Path | None,
     with_check: bool,
     as_json: bool,
+    strict: bool,
     program: tuple[str, ...],
 ) -> None:
     """Run a program on patched tinygrad, or on another one: SCRIPT [ARGS], -m MODULE [ARGS], -c CODE [ARGS], or - for
@@ -118,6 +120,8 @@ def run(
         raise Failure(f"{given} are for separate runs: give one of them")
     if as_json and not with_check:
         raise Failure("--json prints what --check found: give both, or --lint-output FILE")
+    if strict and not (with_check or linting):
+        raise Failure("--strict is for --check and --lint")
     if program in (("-m",), ("-c",)):
         raise Failure({"-m": "-m needs the name of a module", "-c": "-c needs code"}[program[0]])
     if program[0] not in _NO_FILES:
@@ -131,19 +135,19 @@ def run(
     if save is not None:
         sys.exit(run_and_save(asked, save))
     if with_check:
-        sys.exit(run_and_check(asked, as_json))
+        sys.exit(run_and_check(asked, as_json, strict))
     if linting:
-        sys.exit(run_and_lint(asked, lint_output))
+        sys.exit(run_and_lint(asked, lint_output, strict))
     os.execvpe(asked.command[0], asked.command, asked.environment())
 
 
 # *** --lint
 
 
-def run_and_lint(program: Program, output: Path | None) -> int:
+def run_and_lint(program: Program, output: Path | None, strict: bool) -> int:
     """Runs a program, prints what lint found to stderr and writes it to `output`.
 
-    Returns the exit code: the program's own, or 1 for findings.
+    Returns the exit code: the program's own, or 1 for findings; with `strict` also for kernels that have no program.
     """
     from vmapdbg.lint.ignores import split_ignored
     from vmapdbg.page.documents import RunDocument
@@ -180,18 +184,18 @@ def run_and_lint(program: Program, output: Path | None) -> int:
     print_run(linted, console.make_console(stderr=True))
     if output is not None:
         write_output(output, dump_document(linted))
-    return status or int(bool(stay))
+    return status or int(bool(stay) or (strict and bool(linted.failed or not linted.schedules)))
 
 
 # *** --check
 
 
-def run_and_check(program: Program, as_json: bool) -> int:
+def run_and_check(program: Program, as_json: bool, strict: bool) -> int:
     """Runs a program and prints which of its values are wrong: on stderr, or with `as_json` as a document on stdout,
     and what the program prints on stderr.
 
     Returns the exit code: 1 if a value is wrong or tinygrad was stopped, 4 if the comparing process died, else the
-    program's own.
+    program's own; with `strict` 1 for a program that ended well if anything was not compared.
     """
     from vmapdbg.page.check_sentences import add_messages
     from vmapdbg.page.text.check import print_run_check
@@ -213,7 +217,9 @@ def run_and_check(program: Program, as_json: bool) -> int:
         print_run_check(document, console.make_console(stderr=True))
     if died:
         return EXIT_CHILD
-    return 1 if document.findings or document.endless else status
+    if document.findings or document.endless:
+        return 1
+    return status or int(strict and bool(document.unchecked or not document.compared))
 
 
 def read_found(root: Path, compared: str, died: bool) -> ProgramCheck:

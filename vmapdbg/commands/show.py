@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import click
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.store import StoreError, check_output, save_capture
+from vmapdbg.page.claims import account_of_shown
 from vmapdbg.page.sections import SECTIONS
 
 _SEE_MORE = (
@@ -23,6 +25,7 @@ _SEE_MORE = (
 @options.of_part
 @options.times
 @options.json("Print the capture as one JSON document.")
+@options.strict
 @options.output("Write the capture to a file, too.", "--save")
 @options.of_job
 @console.display_options
@@ -31,6 +34,7 @@ def show(
     only: tuple[str, ...] | None,
     part: options.Part,
     as_json: bool,
+    strict: bool,
     save: Path | None,
     given: options.JobOptions,
 ) -> None:
@@ -66,6 +70,8 @@ def show(
         # the report is printed even if the file cannot be written
         raise failed
     console.end_after(capture)
+    if strict and not account_of_shown(capture).is_balanced:
+        sys.exit(1)
 
 
 def print_report(capture: Capture, only: tuple[str, ...] | None, part: options.Part) -> None:

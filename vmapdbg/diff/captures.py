@@ -89,7 +89,7 @@ def _settle(schedules: Sequence[result.ScheduleDiff], counted: Sequence[Account]
     left = [Left("outputs", 1, item.left or UNKNOWN) for item in values if item.status == "unknown"]
     left += [Left("outputs", seen["outputs"], "no-values"), Left("replays", seen["replays"], "replays")]
     compared = {"outputs": sum(item.status != "unknown" for item in values)}
-    return add_accounts([settle(seen, compared, left), *(one.part("launches", "other launches") for one in counted)])
+    return add_accounts([settle(seen, compared, left), *(one.of_launches for one in counted)])
 
 
 def leave_unstable(

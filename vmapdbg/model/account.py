@@ -65,6 +65,12 @@ class Account:
         return Account(seen, compared, tuple(left for left in self.left if left.what in names))
 
     @property
+    def of_launches(self) -> Account:
+        """The launches of a run, and how many of them a capture shows."""
+        part = self.part("launches", "other launches")
+        return settle(part.seen, part.compared, part.left, "no schedule that was recorded has them")
+
+    @property
     def is_balanced(self) -> bool:
         """Whether something was counted, and nothing is left over."""
         return bool(self.seen) and not self.left

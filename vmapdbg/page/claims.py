@@ -63,7 +63,7 @@ def claim(words: Words, account: Account, has_failed: bool) -> tuple[str, str]:
 
 def account_of_shown(capture: Capture) -> Account:
     """Returns the account of what a capture shows: the launches of the run."""
-    return (capture.account or Account()).part("launches", "other launches")
+    return (capture.account or Account()).of_launches
 
 
 def say_shown(capture: Capture) -> str:

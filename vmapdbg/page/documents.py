@@ -64,11 +64,13 @@ class CheckDocument(Envelope):
 @dataclass(frozen=True)
 class LintDocument(Envelope):
     """What `vmapdbg lint --format json` prints: the head of the capture and the findings. `ignored` counts the findings
-    that comments on the user's lines excluded."""
+    that comments on the user's lines excluded. `account` compares the launches of the run with those that were looked
+    at."""
 
     kind: Literal["lint"]
     findings: tuple[Finding, ...]
     ignored: int
+    account: Account | None = None
 
 
 @dataclass(frozen=True)
