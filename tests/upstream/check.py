@@ -36,6 +36,8 @@ TRUE_FINDINGS = {
     ("VD209", "test_setitem.py::TestSetitem::test_lazy_sum_between_writes"): _SAYS_SO,
     ("VD209", "test_jit.py::TestJit::test_method_jit"): _SAME_NUMBERS,
     ("VD209", "test_jit.py::TestJit::test_jit_v_nojit_random_regen"): _SAME_NUMBERS,
+    # in the call that TinyJit captures it is not recognized
+    ("VD201", "test_jit.py::TestJit::test_jit_v_nojit_random_regen"): _SAME_NUMBERS,
     ("VD209", "test_multitensor.py::TestMultiTransformer::test_transformer"): _SAME_NUMBERS,
 }
 COUNTED = ("schedules", "compared", "replays", "replays_compared", "values")
