@@ -373,7 +373,7 @@ def test_what_ran_before_a_process_dies_is_compared(ends: str, words: str, tree:
     assert done.returncode == 4
     said = "outputs compared, none wrong, until the snippet failed"
     if ends == FAULTS:
-        said = f"of 4 {said}; 1 not compared: 1 output (the program did not end"
+        said = f"of 4 {said}; 1 not compared: 1 output"
     assert said in done.stdout, done.stdout + done.stderr
     assert f"vmapdbg: snippet.py {words}" in done.stderr
 
