@@ -146,7 +146,10 @@ class _Calls:
         self.watcher = watcher
         # the number of the next launch of the schedule that runs, None if no schedule runs
         self.next: int | None = None
-        self.resolve: Callable[..., list[UOp]] = changes.expect(realize, "resolve_params", "call", "inputs")
+        # some commits give it the context
+        self.takes_context = "ctx" in inspect.signature(realize.resolve_params).parameters
+        expected = ("ctx", "call") if self.takes_context else ("call", "inputs")
+        self.resolve: Callable[..., list[UOp]] = changes.expect(realize, "resolve_params", *expected)
         # what follows these has changed often
         parameters = inspect.signature(realize.run_linear).parameters
         first = ("linear", "var_vals")
@@ -175,7 +178,8 @@ class _Calls:
             # other calls make their own buffers
             if call.src[0].op.name not in {"PROGRAM", "COPY"}:
                 return run(call, context)
-            buffers = [u.buffer for u in self.resolve(call, context.input_uops)]
+            given = (context, call) if self.takes_context else (call, context.input_uops)
+            buffers = [u.buffer for u in self.resolve(*given)]
             self.watcher.before(index, buffers)
             result = run(call, context)
             self.watcher.after(index, buffers, _linear_of(call.src[0]))
