@@ -73,7 +73,8 @@ def find_frame(frame: FrameType | None, *functions: str) -> FrameType | None:
 def find_endless(frame: FrameType) -> Endless | None:
     """Returns why the loop of a frame never ends, None if it may end. The loop may be running in another thread: if
     entries wait, the same entries must wait at a second look."""
-    values = frame.f_locals
+    # a copy: since Python 3.13 the original follows the frame
+    values = dict(frame.f_locals)
     context, stack = values.get("self"), values.get("stack")
     if context is None or stack is None:
         return None
