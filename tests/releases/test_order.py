@@ -147,6 +147,30 @@ STALE_LINES = {
     "PENDING": (PENDING, {}, set[str]()),
 }
 
+SEVERAL = """
+from tinygrad import Tensor
+t = Tensor([1.0, 2.0, 3.0]).realize()
+for i in range(3):
+  t.assign(t * 2 + i)
+print((t + 1).tolist(), t.tolist())
+x = Tensor.zeros(4).contiguous().realize()
+x[0], x[1] = 1.0, 2.0
+x[0:2] = x[0:2] * 3
+(x + 1).realize()
+print(x.tolist())
+Tensor.manual_seed(0)
+print((Tensor.rand(3) + Tensor.rand(3)).shape)
+"""
+# the second write is gone when `v` is realized: 0.13.0 prints 1.0
+WAITS = """
+from tinygrad import Tensor
+u = Tensor.zeros(4).contiguous().realize()
+u.assign(u + 1)
+v = u * 2
+u.assign(u + 1)
+print(v.tolist(), u.tolist())
+"""
+
 CUT = """
 from tinygrad import Tensor
 w = Tensor([1.0, 2.0]).realize()
@@ -201,6 +225,22 @@ def test_a_write_that_gets_lost(release: str, tree: Path, tmp_path: Path) -> Non
     findings = find_codes(["check", "--json"], tree, tmp_path, LOST)
     assert [(one["code"], one["line"]) for one in findings] == FOUND_LOST.get(release, [])
     assert find_codes(["check", "--json"], tree, tmp_path, KEPT) == []
+
+
+def test_several_writes_to_a_buffer_are_compared(tree: Path, tmp_path: Path) -> None:
+    done = run_snippet(tree, tmp_path, SEVERAL, "check", "--strict", DEV="CPU")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "all right" in done.stdout
+
+
+def test_a_write_that_a_schedule_drops(release: str, tree: Path, tmp_path: Path) -> None:
+    found = find_codes(["check", "--json"], tree, tmp_path, WAITS)
+    if release != "0.13.0":
+        assert found == []
+        return
+    assert [(one["code"], one["line"]) for one in found] == [("VD206", "snippet.py:6")]
+    assert "the first at [0]: 1.0, should be 2.0" in found[0]["message"]
+    assert "after it no tensor has it: the write is lost" in found[0]["message"]
 
 
 @pytest.mark.parametrize("name", STALE_LINES)

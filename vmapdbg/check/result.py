@@ -16,7 +16,7 @@ PatternRule = Literal[
     "repeated", "constant", "reversed", "rotated", "shifted", "swapped", "summed", "slices", "all-but-last", "filled"
 ]
 
-CheckedKind = Literal["output", "assigned", "input", "live", "unchosen"]
+CheckedKind = Literal["output", "assigned", "input", "live", "unchosen", "pending"]
 
 OrderKind = Literal["stale reader", "early reader"]
 
@@ -112,11 +112,13 @@ class OutputCheck:
 
     - `of` says what was compared: `output`; `assigned`, a buffer that the snippet assigns to; `input`, a buffer that
       changed without an assign; `live`, the buffer of a tensor that the graph does not have, which changed; `unchosen`,
-      elements that an item assignment changed and its index does not choose. Buffers have their own numbers.
+      elements that an item assignment changed and its index does not choose; `pending`, a tensor with a write that is
+      not in the graph, and that was there no more after the schedule. Buffers have their own numbers.
     - `is_written`: whether a kernel wrote to an assigned buffer, None if unknown.
     - `writer`, `writer_node`: the compute kernel that wrote to a buffer that changed, and the node that it should have
       written; None if unknown.
     - `stale`, `overwritten`: why an output is wrong, if it was read at the wrong time.
+    - `line`: the line of a pending write.
     - `oracle` is always `numpy`, `rows` always None: other oracles were removed.
     """
 
@@ -132,6 +134,7 @@ class OutputCheck:
     writer: int | None = None
     writer_node: int | None = None
     overwritten: tuple[OverwrittenInput, ...] = ()
+    line: str | None = None
 
 
 @dataclass(frozen=True)

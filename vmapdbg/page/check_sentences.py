@@ -31,6 +31,7 @@ class Sentence(NamedTuple):
 
 STOCK_RUNS = "stock tinygrad computes its graph"
 NOT_WRITTEN = "no kernel writes to it: the scheduler lost the assign"
+VANISHED = "this schedule does not have the write, and after it no tensor has it: the write is lost"
 NOT_CAPTURED = (
     "TinyJit did not capture the assign: the function requests it and does not realize it, so no replay runs it"
 )
@@ -89,6 +90,7 @@ _OUTPUTS = {
     "assigned": "assigned buffer {}",
     "input": "buffer {}, which nothing assigns to,",
     "live": "buffer {}, of a tensor that the graph does not have,",
+    "pending": "buffer {}, of a tensor that waits for a write,",
     "unchosen": "assigned buffer {}, of which only what the index chooses is to change,",
 }
 """Which of the snippet's buffers an output is -> its name."""
@@ -205,6 +207,8 @@ def explain_output(index: ScheduleIndex, check: result.ScheduleCheck, output: re
         text = f"{name_writer(index, output.writer)} writes {name_node(node, output.writer_node)} there"
         return [Sentence(text, node and node.line)]
     sentences = explain_value(output)
+    if output.of == "pending":
+        sentences.append(VANISHED)
     if output.is_written is False:
         sentences.append(NOT_WRITTEN if check.replay is None else NOT_CAPTURED)
     lines = output.stale.lines if output.stale is not None else ()
@@ -372,7 +376,8 @@ def _make_wrong(
     if number is None and buffer is not None and output.of != "unchosen":
         number, node_id = buffer.kernel, (buffer.misread or buffer).node
         advice = format_known("one of the patches that are off may be why: {}", list_off(capture))
-    return _make_finding(capture, check, code, "; ".join(sentences), number, node_id, advice=advice)
+    text = "; ".join(sentences)
+    return _make_finding(capture, check, code, text, number, node_id, line=output.line, advice=advice)
 
 
 # *** how a wrong array differs from the right one

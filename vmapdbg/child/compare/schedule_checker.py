@@ -217,6 +217,7 @@ class ScheduleChecker:
             is_written=held.is_written,
             writer=writer and writer.kernel,
             writer_node=writer and writer.node,
+            line=held.line,
         )
 
 

@@ -109,6 +109,7 @@ class Collector:
         found = list(map(self.order.find_asked, asked))
         pending = {write for _, writes in found for write in writes}
         if call.is_compared:
+            call.pending = list(self.order.list_pending(asked))
             meant = {number: meaning for number, (meaning, _) in enumerate(found) if meaning is not None}
             self.order.before(nodes, asked, call.read_input)
             # what the tool realizes at the end of a snippet was not read

@@ -105,7 +105,8 @@ class HeldBuffer:
     is the position of what it should hold in the graph of the reference, `blobs` are its contents, one for each device.
     `is_written`: whether a kernel wrote to it, None if unknown; `launch` is the last launch that did. `part_of`: the
     number of the assigned buffer in which an item assignment may change only what its index chooses. `input_number`:
-    its number among the inputs of TinyJit's function, None if it is none of them."""
+    its number among the inputs of TinyJit's function, None if it is none of them. `line` is the line of a pending
+    write."""
 
     slot: int
     blobs: tuple[str, ...]
@@ -114,6 +115,7 @@ class HeldBuffer:
     launch: int | None = None
     part_of: int | None = None
     input_number: int | None = None
+    line: str | None = None
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,14 @@ are, constants without a dtype, how a write and a bound variable look.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import ARITHMETIC, RESHAPING
-from vmapdbg.reference.graph import DEVICES, WRITES, OpGraph, OpNode, find_view
+from vmapdbg.reference.graph import DEVICES, WRITES, OpGraph, OpNode, find_view, find_writes
 from vmapdbg.values.tolerance import ITEMSIZE, is_float
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
@@ -180,8 +181,9 @@ class Packer:
     # *** writes
 
     def add_assigned(self) -> dict[UOp, int]:
-        """Adds what BUFFERs hold after the graph's writes, and returns BUFFER -> slot. BUFFERs are left out if two
-        writes change them: the second write may go to memory of its own, which its tensor then has."""
+        """Adds what BUFFERs hold after the writes of the graph, and returns BUFFER -> slot. If several change a BUFFER,
+        each must come after the writes before it. In 0.12 the second ASSIGN may go to memory of its own: such BUFFERs
+        are left out."""
         buffers = {slot: u for u, slot in self.buffers.items()}
         writes: dict[UOp, list[int]] = {}
         # a target that is no view of a BUFFER, such as a CONTIGUOUS of one: tinygrad may leave the copy out and write
@@ -200,9 +202,15 @@ class Packer:
         below = set(self._reach_memory(others))
         found: dict[UOp, int] = {}
         for u, slots in writes.items():
-            if len(slots) == 1 and self._slots[u] not in below:
+            if self._slots[u] not in below and (len(slots) == 1 or self._is_chain(slots)):
                 found[u] = self._add_after(self._slots[u], slots)
         return found
+
+    def _is_chain(self, writes: Sequence[int]) -> bool:
+        """Whether each of some writes, in the order of the graph, is a STORE to what the writes before it leave."""
+        if any(self.graph.nodes[slot].op != "store" for slot in writes):
+            return False
+        return all(one in find_writes(self.graph, following) for one, following in itertools.pairwise(writes))
 
     def find_touched(self) -> set[UOp]:
         """Returns the BUFFERs below the targets of writes, also if the way to them is not followed."""

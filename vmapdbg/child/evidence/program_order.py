@@ -8,13 +8,13 @@ contents are kept. What Python makes of such a Tensor has a meaning, too. A view
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 from typing import Any
 
-from vmapdbg.child.evidence.tensor_calls import buffer_under, last_write, live_tensors
+from vmapdbg.child.evidence.tensor_calls import PendingTensor, buffer_under, last_write, live_tensors
 from vmapdbg.child.listen.releases import find_under, list_writes
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.install.overlay import load_patching
@@ -214,6 +214,17 @@ class ProgramOrder:
         nodes = tensor.uop.toposort()
         pending = {u for u in meaning.toposort() if u in self._lines and u not in nodes}
         return self._leave_out(meaning, pending, tensor.uop), pending
+
+    def list_pending(self, asked: Collection[Any]) -> Iterator[PendingTensor]:
+        """Yields the Tensors that are not `asked`, wait for a write, and mean the graph that they have."""
+        known = set(map(id, asked))
+        for tensor in live_tensors():
+            graph = find_under(tensor.uop, {"RESHAPE"})
+            if id(tensor) in known or graph.op.name not in {"ASSIGN", "AFTER"} or self.find(tensor) is not None:
+                continue
+            memory, write = buffer_under(graph), last_write(graph)
+            if memory is not None and write is not None:
+                yield PendingTensor(weakref.ref(tensor), graph, memory, self._lines.get(write))
 
     def explain(self, nodes: Iterable[UOp], meaning: UOp) -> tuple[str, ...]:
         """Returns the lines of the writes that a graph with these `nodes` comes after, and the meaning does not."""

@@ -23,7 +23,7 @@ from vmapdbg.child.evidence.evidence import (
 from vmapdbg.child.evidence.launches import LaunchKeeper, LiveTensors
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_argument_sizes, find_variables
 from vmapdbg.child.evidence.program_order import ProgramOrder
-from vmapdbg.child.evidence.tensor_calls import ChosenPart, is_pending
+from vmapdbg.child.evidence.tensor_calls import ChosenPart, PendingTensor, is_pending
 from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.listen.guard import leave_out
@@ -69,6 +69,10 @@ class RealizeCall:
         self.unknown: set[int] = set()
         # item assignments in its graph
         self.parts: Sequence[ChosenPart] = ()
+        # other Tensors that wait for a write
+        self.pending: Sequence[PendingTensor] = ()
+        # BUFFERs whose contents after the writes of its graph are to be compared
+        self.assigned: set[UOp] = set()
         # None if its graph cannot be packed, also not for other inputs
         self.packer: Packer | None = None
         # compared BUFFER -> what it held after the kernels ran
@@ -106,7 +110,8 @@ class RealizeCall:
         # what TinyJit captures is compared when it is replayed
         is_later = runs_captured_now()
         if not is_later:
-            self.evidence.asked = {"outputs": len(self.roots), "buffers": len(find_assigned(self.roots, nodes))}
+            self.assigned = find_assigned(self.roots, nodes)
+            self.evidence.asked = {"outputs": len(self.roots), "buffers": len(self.assigned)}
         reason = _why_no_values(nodes) or self._start([u for u in nodes if u not in unwritten], is_later)
         if is_later or reason is not None:
             self.evidence.graphs.pop("asked", None)
@@ -248,8 +253,7 @@ class RealizeCall:
         """Keeps what the buffers of the snippet hold: assigned buffers, and buffers that changed without an assign."""
         assert self.packer is not None
         touched, assigned = self.packer.find_touched(), self.packer.add_assigned()
-        if (several := self.evidence.asked["buffers"] - len(assigned)) > 0:
-            self.evidence.left.append(Left("buffers", several, "several writes change it, or a write to a copy of it"))
+        assigned = {u: slot for u, slot in assigned.items() if u in self.assigned}
         for buffer, before in self.inputs.items():
             slot, launch = self.packer.find_slot(buffer), self.launches.find_writer(buffer.buffer)
             if buffer in assigned:
@@ -263,6 +267,10 @@ class RealizeCall:
             elif slot is not None and buffer not in touched and (now := self.folder.keep_all(buffer.buffer)) != before:
                 self.held[buffer] = HeldBuffer(slot, now, "input", launch=launch)
         self.evidence.held += self.held.values()
+        others = self._keep_pending(self.packer)
+        self.pending = ()
+        if (several := len(self.assigned - assigned.keys() - others)) > 0:
+            self.evidence.left.append(Left("buffers", several, "several writes change it, or a write to a copy of it"))
         for part in self.parts:
             self._keep_part(part, self.packer)
         if self.launches.live is None:
@@ -274,6 +282,30 @@ class RealizeCall:
             self.packer.graph.inputs[slot] = before
             launch = self.launches.find_writer(buffer.buffer)
             self.evidence.held.append(HeldBuffer(slot, now, "live", launch=launch))
+
+    def _keep_pending(self, packer: Packer) -> set[UOp]:
+        """Keeps what Tensors hold that waited for a write, and do not wait any more. Returns the BUFFERs that they
+        had, if their writes were in the graph."""
+        found: set[UOp] = set()
+        packer.end = packer.end or len(packer.graph.nodes)
+        for one in self.pending:
+            memory, is_asked = one.find_memory(), packer.find_slot(one.graph) is not None
+            if memory is None or one.memory not in self.inputs or (is_asked and one.memory in self.held):
+                continue
+            for u in one.graph.toposort():
+                if u.op.name == "BUFFER" and u not in self.inputs and u.is_realized:
+                    self.meant.setdefault(u, self.folder.keep_all(u.buffer))
+            try:
+                slot = packer.pack(one.graph)
+            except CannotPack:
+                continue
+            now = self.folder.keep_all(memory.buffer)
+            if is_asked:
+                found.add(one.memory)
+                self.evidence.held.append(HeldBuffer(slot, now, "assigned"))
+            else:
+                self.evidence.held.append(HeldBuffer(slot, now, "pending", line=one.line))
+        return found
 
     def _keep_part(self, part: ChosenPart, packer: Packer) -> None:
         """Keeps what a buffer holds after an item assignment: only what the index chooses may change."""

@@ -56,6 +56,23 @@ class _Write:
     report: LostWrite
 
 
+# compared by identity, as above
+@dataclass(frozen=True, eq=False)
+class PendingTensor:
+    """A Tensor, held weakly, that waits for a write at `line`: its graph, and the BUFFER that it writes to."""
+
+    tensor: weakref.ref[Any]
+    graph: UOp
+    memory: UOp
+    line: str | None
+
+    def find_memory(self) -> UOp | None:
+        """Returns the BUFFER that the Tensor shows now, None if it is gone or still waits."""
+        tensor = self.tensor()
+        shown = None if tensor is None else find_under(tensor.uop, {"RESHAPE"})
+        return shown if shown is not None and shown.op.name == "BUFFER" else None
+
+
 class TensorCalls:
     """Collects the item assignments and the writes that are not scheduled yet, and the gradients that are cut off."""
 
