@@ -91,6 +91,7 @@ class World:
             if found.kind == "ok":
                 found = self.judge(evidence)
             collector.replays.captured.clear()
+            collector.replays.left.clear()
             self.mode.recorder.forget()
             gc.collect()
         return {"kind": found.kind, "detail": found.detail, "trace": found.trace, "printed": printed}
@@ -123,13 +124,17 @@ class World:
         return Outcome(kind, f"{type(error).__name__}: {str(error)[:300]}", tuple(places[-6:]))
 
     def judge(self, evidence: EvidenceFolder) -> Outcome:
+        left = list(self.mode.collector.replays.left)
         for file in evidence.find_files():
             checked = ScheduleChecker(pickle.loads(file.read_bytes()), evidence).check()
-            if checked.wrong:
-                first = checked.wrong[0]
-                replay = "" if checked.replay is None else f", replay {checked.replay}"
+            replay = "" if checked.replay is None else f", replay {checked.replay}"
+            for first in checked.wrong[:1]:
                 return Outcome("wrong", f"{checked.line}{replay}: {describe(first)}")
-        return Outcome("ok")
+            for lost in checked.lost:
+                return Outcome("wrong", f"{checked.line}{replay}: a lost write, {lost.line}")
+            left += checked.left
+        # what was not compared
+        return Outcome("ok", "; ".join(dict.fromkeys(one.sentence for one in left if one.count)))
 
 
 def describe(output: OutputCheck) -> str:

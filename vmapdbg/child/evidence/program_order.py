@@ -216,15 +216,16 @@ class ProgramOrder:
         return self._leave_out(meaning, pending, tensor.uop), pending
 
     def list_pending(self, asked: Collection[Any]) -> Iterator[PendingTensor]:
-        """Yields the Tensors that are not `asked`, wait for a write, and mean the graph that they have."""
+        """Yields the Tensors that are not `asked` and wait for a write."""
         known = set(map(id, asked))
         for tensor in live_tensors():
             graph = find_under(tensor.uop, {"RESHAPE"})
-            if id(tensor) in known or graph.op.name not in {"ASSIGN", "AFTER"} or self.find(tensor) is not None:
+            if id(tensor) in known or graph.op.name not in {"ASSIGN", "AFTER"}:
                 continue
             memory, write = buffer_under(graph), last_write(graph)
             if memory is not None and write is not None:
-                yield PendingTensor(weakref.ref(tensor), graph, memory, self._lines.get(write))
+                is_meant = self.find(tensor) is None
+                yield PendingTensor(weakref.ref(tensor), graph, memory, self._lines.get(write), is_meant)
 
     def explain(self, nodes: Iterable[UOp], meaning: UOp) -> tuple[str, ...]:
         """Returns the lines of the writes that a graph with these `nodes` comes after, and the meaning does not."""

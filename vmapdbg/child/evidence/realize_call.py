@@ -292,6 +292,8 @@ class RealizeCall:
             memory, is_asked = one.find_memory(), packer.find_slot(one.graph) is not None
             if memory is None or one.memory not in self.inputs or (is_asked and one.memory in self.held):
                 continue
+            if not is_asked and not one.is_meant:
+                continue
             for u in one.graph.toposort():
                 if u.op.name == "BUFFER" and u not in self.inputs and u.is_realized:
                     self.meant.setdefault(u, self.folder.keep_all(u.buffer))

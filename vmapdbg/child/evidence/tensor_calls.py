@@ -59,12 +59,14 @@ class _Write:
 # compared by identity, as above
 @dataclass(frozen=True, eq=False)
 class PendingTensor:
-    """A Tensor, held weakly, that waits for a write at `line`: its graph, and the BUFFER that it writes to."""
+    """A Tensor, held weakly, that waits for a write at `line`: its graph, the BUFFER that it writes to, and whether the
+    Tensor means this graph."""
 
     tensor: weakref.ref[Any]
     graph: UOp
     memory: UOp
     line: str | None
+    is_meant: bool
 
     def find_memory(self) -> UOp | None:
         """Returns the BUFFER that the Tensor shows now, None if it is gone or still waits."""
