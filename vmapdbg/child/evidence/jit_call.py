@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from vmapdbg.child.evidence.evidence import HeldBuffer, list_parts
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_variables
 from vmapdbg.child.evidence.realize_call import RealizeCall
-from vmapdbg.child.evidence.tensor_calls import list_pending
+from vmapdbg.child.evidence.tensor_calls import Owners, list_pending
 from vmapdbg.child.listen.launches import list_arguments, list_memory, list_written, used_buffers_of
-from vmapdbg.child.listen.releases import list_shards, memory_of
+from vmapdbg.child.listen.releases import find_under, list_shards, memory_of
 from vmapdbg.model.wording import format_plural
 from vmapdbg.reference.graph import OpGraph
 
@@ -76,7 +77,8 @@ class JitCall:
 
     `written` has the ids of the buffers that each schedule writes. `memory` has the BUFFERs that its replays use, None
     if they use the BUFFERs of the call: replays may have memory of their own for BUFFERs that nothing else holds.
-    `pending` has the writes that were requested in the call and not scheduled, by BUFFER. `reason` says why no replay
+    `pending` has the writes that were requested in the call and not scheduled, by BUFFER. `owners` has the Tensors that
+    had a BUFFER when it began, if the call reads the BUFFER and was not given it. `reason` says why no replay
     is compared, None if some are; `left` counts the replays that are not, by reason."""
 
     jit: Any
@@ -85,14 +87,16 @@ class JitCall:
     written: list[set[int]]
     memory: set[UOp] | None
     pending: dict[UOp, UOp]
+    owners: Owners
     reason: str | None = None
     replays: int = 0
     left: dict[str, int] = field(default_factory=dict[str, int])
     _graph: CallGraph | None = None
 
     @classmethod
-    def of(cls, tiny: Any, given: Given, realized: list[RealizeCall], before: set[UOp]) -> JitCall:
-        """Returns the call that `tiny` has captured; `before` are the writes that were pending when it began."""
+    def of(cls, tiny: Any, given: Given, realized: list[RealizeCall], before: set[UOp], owners: Owners) -> JitCall:
+        """Returns the call that `tiny` has captured; `before` are the writes that were pending when it began, and
+        `owners` the Tensors that had memory then."""
         written = [set(map(id, call.find_written())) for call in realized]
         memory = used_buffers_of(tiny.captured)
         if memory is not None:
@@ -100,7 +104,9 @@ class JitCall:
         for call in realized:
             call.keep_views(memory)
         pending = {buffer: write for buffer, write in list_pending() if write not in before}
-        found = cls(tiny.captured, given, realized, written, memory, pending)
+        read = {u for call in realized for u in call.inputs}.difference(given.inputs.values())
+        owners = WeakKeyDictionary({u: tensors for u, tensors in owners.items() if u in read})
+        found = cls(tiny.captured, given, realized, written, memory, pending, owners)
         if tiny.prune:
             found.reason = "prune=True runs some kernels once only"
         # not in 0.13
@@ -128,6 +134,16 @@ class JitCall:
                 self.reason = str(error)
                 raise
         return self._graph
+
+    def find_state(self) -> dict[UOp, UOp]:
+        """Returns the BUFFERs that Tensors have now in the place of BUFFERs that they had before the call. In 0.12 a
+        second assign gives a Tensor other memory, and replays go on with the old memory."""
+        found: dict[UOp, UOp] = {}
+        for u, tensors in self.owners.items():
+            now = {find_under(tensor.uop, {"RESHAPE"}) for tensor in (one() for one in tensors) if tensor is not None}
+            if len(now) == 1 and (memory := now.pop()).op.name == "BUFFER" and memory.is_realized:
+                found[u] = memory
+        return found
 
     def find_time(self, index: int, buffer: Any) -> str:
         """Returns when a buffer holds what schedule `index` of a replay reads: `before` the replay or `after` it.

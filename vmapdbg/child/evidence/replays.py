@@ -22,7 +22,7 @@ from vmapdbg.child.evidence.evidence import BlobsFull, Evidence, EvidenceFolder,
 from vmapdbg.child.evidence.jit_call import CallGraph, Given, JitCall, ScheduleGraph
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.evidence.realize_call import RealizeCall
-from vmapdbg.child.evidence.tensor_calls import list_pending, live_tensors
+from vmapdbg.child.evidence.tensor_calls import Owners, list_owners, list_pending, live_tensors
 from vmapdbg.child.listen.launches import watch_replays
 from vmapdbg.child.listen.releases import list_writes
 from vmapdbg.child.listen.user_lines import find_user_line
@@ -39,15 +39,17 @@ _SHARE = 0.1
 
 @dataclass
 class Replay:
-    """A replay that may be compared. `now` has the BUFFER of each input for the BUFFER of the captured call; `before`
-    what BUFFERs held, `watched` those that must not change if the graph does not assign to them. `made` is its
-    evidence, one for each schedule, with the `contents` that it names."""
+    """A replay that may be compared. `now` has the BUFFER of each input for the BUFFER of the captured call, `state`
+    the BUFFER that Tensors have now for the BUFFER that they had then. `before` has what BUFFERs held, `watched` those
+    that must not change if the graph does not assign to them. `made` is its evidence, one for each schedule, with the
+    `contents` that it names."""
 
     known: JitCall
     graph: CallGraph
     given: Given
     line: str | None
     now: dict[UOp, UOp]
+    state: dict[UOp, UOp]
     test: str
     contents: HeldContents
     number: int
@@ -59,6 +61,10 @@ class Replay:
         """Returns the BUFFER that a replay has in the place of a BUFFER of the captured call."""
         return self.now.get(u, u)
 
+    def find_read(self, u: UOp, time: str) -> UOp:
+        """Returns the BUFFER that a replay should read at a time in the place of a BUFFER of the captured call."""
+        return self.state.get(u, self.find(u)) if time == "before" else self.find(u)
+
     @property
     def moved(self) -> dict[int, Any]:
         return {id(u.buffer): now.buffer for u, now in self.now.items()}
@@ -66,13 +72,14 @@ class Replay:
 
 @dataclass
 class _Running:
-    """A call of a TinyJit that runs, what it was given (None: not yet known), the writes that were pending then, and
-    the calls of `realize` in it that made a schedule."""
+    """A call of a TinyJit that runs, what it was given (None: not yet known), the writes that were pending and the
+    memory that Tensors had then, and the calls of `realize` in it that made a schedule."""
 
     tiny: Any
     known: JitCall | None
     given: Given | None = None
     pending: set[UOp] = field(default_factory=set[UOp])
+    owners: Owners = field(default_factory=WeakKeyDictionary)
     realized: list[RealizeCall] = field(default_factory=list)
     replay: Replay | None = None
 
@@ -133,6 +140,7 @@ class ReplayWatcher:
             running.replay = self._begin(running.known, running.given)
         elif running.tiny.captured is None:
             running.pending = {write for _, write in list_pending()}
+            running.owners = list_owners()
         return prepared
 
     def is_captured(self) -> bool:
@@ -163,7 +171,7 @@ class ReplayWatcher:
         tiny = running.tiny
         if running.realized and running.given is not None and id(tiny.captured) not in self.captured:
             try:
-                known = JitCall.of(tiny, running.given, running.realized, running.pending)
+                known = JitCall.of(tiny, running.given, running.realized, running.pending, running.owners)
                 for u, line in known.list_moved():
                     self.unwritten[u] = UnwrittenRead(line, int(u.buffer.size), name_dtype(u.dtype))
             except Exception as error:  # the user's program goes on
@@ -204,7 +212,9 @@ class ReplayWatcher:
             graph = known.open(given)
             now = {u: given.inputs[path] for path, u in known.given.inputs.items()}
             test, contents = self.folder.find_test(), HeldContents(self.folder.room)
-            found = Replay(known, graph, given, find_user_line(), now, test, contents, known.replays)
+            found = Replay(
+                known, graph, given, find_user_line(), now, known.find_state(), test, contents, known.replays
+            )
             self._keep_reads(found.before, found, "before")
             found.watched |= found.before
             for u in self._list_watched(found):
@@ -217,7 +227,7 @@ class ReplayWatcher:
         for schedule in found.graph.schedules:
             for u, read_at in schedule.reads.values():
                 if read_at == time:
-                    self._keep(kept, found, found.find(u))
+                    self._keep(kept, found, found.find_read(u, time))
 
     def _keep(self, kept: dict[UOp, _Names], found: Replay, u: UOp) -> None:
         """Keeps what a BUFFER holds now, unless it has no memory yet. Raises BlobsFull."""
@@ -273,7 +283,7 @@ class ReplayWatcher:
         evidence = Evidence(call.evidence.schedule, found.line, replay=found.number)
         graph = replace(schedule.graph, nodes=list(schedule.graph.nodes), inputs={})
         for slot, (u, time) in schedule.reads.items():
-            names = (found.before if time == "before" else after).get(found.find(u))
+            names = (found.before if time == "before" else after).get(found.find_read(u, time))
             if names is not None:
                 graph.inputs[slot] = names
         evidence.graphs["asked"] = graph

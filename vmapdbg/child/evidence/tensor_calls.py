@@ -28,6 +28,8 @@ from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.memory import name_dtype
 
 UOp = Any
+Owners = weakref.WeakKeyDictionary[UOp, list[weakref.ref[Any]]]
+"""BUFFER -> the Tensors that show all of it."""
 _LARGEST = 1 << 22
 """Item assignments to larger tensors are ignored, in elements."""
 _WRITES = {"ASSIGN", "STORE"}
@@ -170,6 +172,16 @@ def live_tensors() -> Iterator[Any]:
 def is_pending(buffer: UOp) -> bool:
     """Whether the graph of a live Tensor writes a BUFFER."""
     return any(buffer is one for tensor in live_tensors() for one, _ in list_writes(tensor.uop.toposort()))
+
+
+def list_owners() -> Owners:
+    """Returns the live Tensors of each whole BUFFER."""
+    found: Owners = weakref.WeakKeyDictionary()
+    for tensor in live_tensors():
+        memory = find_under(tensor.uop, {"RESHAPE"})
+        if memory.op.name == "BUFFER":
+            found.setdefault(memory, []).append(weakref.ref(tensor))
+    return found
 
 
 def list_pending() -> Iterator[tuple[UOp, UOp]]:
