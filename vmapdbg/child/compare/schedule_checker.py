@@ -163,11 +163,18 @@ class ScheduleChecker:
         meant = self.evidence.meant.get(number)
         if meant is not None:
             other = values.evaluate([meant.slot])[0]
-            if not isinstance(other, str) and compare(got, other, values.count_roundings(meant.slot)).status != "wrong":
+            if not isinstance(other, str) and self.is_close(graph, meant.slot, got, other):
                 return replace(check, stale=StaleValue(None, True, "stale reader", meant.lines))
         left = Left("outputs", 0, "when it was read: ", number)
         stale = self.attempt(left, find_stale_value, self.evidence, values, root, is_got)
         return replace(check, stale=stale, overwritten=self.attempt(left, self.find_overwritten, values, is_got) or ())
+
+    def is_close(self, graph: ComparedGraph, slot: int, got: Array, other: Array) -> bool:
+        """Returns whether the snippet got another value of the graph. Nothing is left over because of this value."""
+        reasons = len(self.left)
+        found = graph.compare(slot, got, other)
+        del self.left[reasons:]
+        return found.status != "wrong"
 
     def find_overwritten(self, values: ReferenceValues, is_got: IsGot) -> tuple[OverwrittenInput, ...]:
         """Returns the inputs that a replay has written over, if the later contents of one or all explain the output."""
