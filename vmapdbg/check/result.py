@@ -88,12 +88,14 @@ class StaleValue:
     it (`is_late`), or before. `buffer` is the number of the assigned buffer, None for a sharded buffer.
 
     `kind`: `stale reader`, a tensor that the snippet made before a write, and that is computed after it; `early
-    reader`, which is computed before an earlier write of the program. `lines` are the lines of the writes."""
+    reader`, which is computed before an earlier write of the program. `lines` are the lines of the writes; they are
+    draws of random numbers if the buffer is the counter of these (`is_draw`)."""
 
     buffer: int | None
     is_late: bool
     kind: OrderKind | None = None
     lines: tuple[str, ...] = ()
+    is_draw: bool = False
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,10 @@ def describe_maker(fault: result.KernelFault) -> str:
 
 
 _STALE = "a stale reader: it was made before the write, is computed after it, and reads what the write left"
+_OTHER_DRAW = (
+    "a stale reader: it gets the random numbers of another draw, because their counter holds another number than at "
+    "its own draw"
+)
 _DOCUMENTED = (
     "tinygrad documents this: test_lazy_sum_between_writes in its test/backend/test_setitem.py says that lazy sums "
     "should capture the state at the time they were created, and that this is broken"
@@ -143,7 +147,7 @@ def explain_value(output: result.OutputCheck) -> list[str]:
     sentences: list[str] = []
     stale = output.stale
     if stale is not None and stale.kind == "stale reader":
-        sentences += [_STALE, _DOCUMENTED]
+        sentences += [_OTHER_DRAW if stale.is_draw else _STALE, _DOCUMENTED]
     elif stale is not None:
         was, should = "before", "after"
         if stale.is_late:

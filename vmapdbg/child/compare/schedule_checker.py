@@ -164,7 +164,7 @@ class ScheduleChecker:
         if meant is not None:
             other = values.evaluate([meant.slot])[0]
             if not isinstance(other, str) and self.is_close(graph, meant.slot, got, other):
-                return replace(check, stale=StaleValue(None, True, "stale reader", meant.lines))
+                return replace(check, stale=StaleValue(None, True, "stale reader", meant.lines, meant.is_draw))
         left = Left("outputs", 0, "when it was read: ", number)
         stale = self.attempt(left, find_stale_value, self.evidence, values, root, is_got)
         return replace(check, stale=stale, overwritten=self.attempt(left, self.find_overwritten, values, is_got) or ())

@@ -121,10 +121,12 @@ class HeldBuffer:
 @dataclass(frozen=True)
 class Meant:
     """An output that means something else than its graph, because of the order of reads and writes: the position of
-    the graph's value, and the lines of the writes that the graph comes after."""
+    the graph's value, the lines of the writes that the graph comes after, and whether all of them move the counter of
+    random numbers."""
 
     slot: int
     lines: tuple[str, ...]
+    is_draw: bool
 
 
 @dataclass

@@ -14,6 +14,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+from vmapdbg.child.evidence.evidence import Meant
 from vmapdbg.child.evidence.tensor_calls import PendingTensor, buffer_under, last_write, live_tensors
 from vmapdbg.child.listen.releases import find_under, list_writes
 from vmapdbg.child.listen.user_lines import find_user_line
@@ -30,11 +31,19 @@ _METHODS = ("bitcast", "cast", "clone", "contiguous", "contiguous_backward", "de
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where the program asks for a write: the user's line, and whether it moves the counter of random numbers."""
+
+    line: str | None = None
+    is_draw: bool = False
+
+
+@dataclass(frozen=True)
 class OldContents:
-    """What a BUFFER held before a write, for each device, and the line of the write."""
+    """What a BUFFER held before a write, for each device, and where the write comes from."""
 
     parts: tuple[bytes, ...]
-    line: str | None
+    origin: Origin
 
 
 class ProgramOrder:
@@ -44,8 +53,7 @@ class ProgramOrder:
         # id of a Tensor -> the Tensor, and the graph that it means
         self._meanings: dict[int, tuple[weakref.ref[Any], UOp]] = {}
         self.kept: weakref.WeakKeyDictionary[UOp, OldContents] = weakref.WeakKeyDictionary()
-        # write -> the user's line
-        self._lines: weakref.WeakKeyDictionary[UOp, str | None] = weakref.WeakKeyDictionary()
+        self._origins: weakref.WeakKeyDictionary[UOp, Origin] = weakref.WeakKeyDictionary()
         self._tag = 0
         # the Tensor whose method makes another one
         self._source: Any = None
@@ -133,11 +141,15 @@ class ProgramOrder:
     def on_assign(self, assign: Callable[..., Any], tensor: Any, value: Any) -> Any:
         before = [(one, one.uop) for one in live_tensors()]
         meaning, given = self.find(value), getattr(value, "uop", None)
+        counters = getattr(type(tensor), "_device_rng_counters", {}).values()
+        origin = Origin(find_user_line(), any(tensor is one for one in counters))
         result = assign(tensor, value)
-        self._note_assign(result, before, given, meaning)
+        self._note_assign(result, before, given, meaning, origin)
         return result
 
-    def _note_assign(self, result: Any, before: Sequence[tuple[Any, UOp]], given: UOp, meaning: UOp | None) -> None:
+    def _note_assign(
+        self, result: Any, before: Sequence[tuple[Any, UOp]], given: UOp, meaning: UOp | None, origin: Origin
+    ) -> None:
         """Notes an assign of a value with the graph `given` and a meaning; `before` has all Tensors and their graphs
         from before it."""
         for one, graph in before:
@@ -146,10 +158,9 @@ class ProgramOrder:
                 self.set(one, graph)
         # whatever the target held: now it holds the value
         self.set(result, None if meaning is None else rebuild(result.uop, {given: meaning}))
-        line = find_user_line()
         for u in result.uop.toposort():
             if u.op.name in _WRITES:
-                self._lines.setdefault(u, line)
+                self._origins.setdefault(u, origin)
         write = last_write(result.uop)
         if write is not None:
             self._see_write(write, buffer_under(write.src[0]))
@@ -170,10 +181,10 @@ class ProgramOrder:
     def before(self, nodes: Collection[UOp], asked: Sequence[Any], read: Callable[[UOp], tuple[bytes, ...]]) -> None:
         """Prepares for a schedule that will run: `nodes` is its graph, `asked` its Tensors, and `read` returns what a
         BUFFER holds."""
-        written: dict[UOp, str | None] = {}
+        written: dict[UOp, Origin] = {}
         for memory, write in list_writes(nodes):
             if not getattr(memory, "is_variable", False):
-                written[memory] = self._lines.get(write)
+                written[memory] = self._origins.get(write, Origin())
         if not written:
             return
         self._tag += 1
@@ -191,7 +202,7 @@ class ProgramOrder:
                 # memory holds the write from now on
                 writes = [u for u in graph.toposort() if u.op.name in _WRITES]
                 # which of the writes that were rebuilt is done is not known
-                is_known = meaning is not None and all(u in self._lines for u in writes)
+                is_known = meaning is not None and all(u in self._origins for u in writes)
                 self.set(tensor, self._leave_out(graph, nodes, tensor.uop) if is_known else None)
             elif _does_read(graph, known):
                 self.set(tensor, rebuild(graph, old))
@@ -212,7 +223,7 @@ class ProgramOrder:
         if meaning is None:
             return None, set()
         nodes = tensor.uop.toposort()
-        pending = {u for u in meaning.toposort() if u in self._lines and u not in nodes}
+        pending = {u for u in meaning.toposort() if u in self._origins and u not in nodes}
         return self._leave_out(meaning, pending, tensor.uop), pending
 
     def list_pending(self, asked: Collection[Any]) -> Iterator[PendingTensor]:
@@ -224,15 +235,17 @@ class ProgramOrder:
                 continue
             memory, write = buffer_under(graph), last_write(graph)
             if memory is not None and write is not None:
-                is_meant = self.find(tensor) is None
-                yield PendingTensor(weakref.ref(tensor), graph, memory, self._lines.get(write), is_meant)
+                origin, is_meant = self._origins.get(write, Origin()), self.find(tensor) is None
+                yield PendingTensor(weakref.ref(tensor), graph, memory, origin.line, is_meant)
 
-    def explain(self, nodes: Iterable[UOp], meaning: UOp) -> tuple[str, ...]:
-        """Returns the lines of the writes that a graph with these `nodes` comes after, and the meaning does not."""
+    def explain(self, slot: int, nodes: Iterable[UOp], meaning: UOp) -> Meant:
+        """Returns why an output means something else than its graph: the graph has these `nodes` and the position
+        `slot`, and comes after writes that the meaning does not come after."""
         meant = meaning.toposort()
-        old = (self.kept[u] for u in meant if u in self.kept)
-        lines = [one.line for one in old] + [self._lines[u] for u in nodes if u in self._lines and u not in meant]
-        return tuple(dict.fromkeys(line for line in lines if line is not None))
+        origins = [self.kept[u].origin for u in meant if u in self.kept]
+        origins += [self._origins[u] for u in nodes if u in self._origins and u not in meant]
+        lines = dict.fromkeys(origin.line for origin in origins if origin.line is not None)
+        return Meant(slot, tuple(lines), bool(origins) and all(origin.is_draw for origin in origins))
 
     def after(self, asked: Sequence[Any]) -> None:
         """A schedule has run: its Tensors hold values."""

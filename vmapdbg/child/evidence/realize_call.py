@@ -16,7 +16,6 @@ from vmapdbg.child.evidence.evidence import (
     Evidence,
     EvidenceFolder,
     HeldBuffer,
-    Meant,
     list_parts,
     pack_graph,
 )
@@ -170,7 +169,7 @@ class RealizeCall:
                 self.evidence.left.append(Left("outputs", 1, reason, number))
                 self.unknown.add(number)
                 continue
-            self.evidence.meant[number] = Meant(packer.graph.roots[number], order.explain(nodes, u))
+            self.evidence.meant[number] = order.explain(packer.graph.roots[number], nodes, u)
             packer.graph.roots[number] = slot
 
     def _keep_meant(self, order: ProgramOrder, memory: UOp) -> tuple[str, ...]:
