@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("vmapdbg", "vmapdbg: schedules of tinygrad")
     group.addoption("--vmapdbg", action="store_true", help="Install vmapdbg's fixtures, and its patches if they fit.")
+    strict = "Fail if a captured block launches what its capture does not show."
+    group.addoption("--vmapdbg-strict", action="store_true", help=strict)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -107,19 +110,23 @@ class Session:
         from vmapdbg.child.live import build_live_capture, recording
         from vmapdbg.commands.shared.jobs import add_findings
         from vmapdbg.model.failure import Failure
+        from vmapdbg.page.claims import SHOWN, account_of_shown, say_left
         from vmapdbg.page.sentences import fill_sentences
 
         captured = Captured()
         recorder, target = self.config.stash[_INSTALLED]
         with recording(recorder) as schedules:
             yield captured
-            built = build_live_capture(schedules, target)
+            built = replace(build_live_capture(schedules, target), account=recorder.tally.settle())
         try:
             captured.built = add_findings(fill_sentences(built), str(self.test_file))
         except Failure as error:
             # a pyproject.toml between the test and pytest's rootdir is wrong
             pytest.fail(f"vmapdbg: {error}", pytrace=False)
         self.last = captured
+        left = account_of_shown(captured.capture).left
+        if left and self.config.getoption("--vmapdbg-strict"):
+            pytest.fail(f"vmapdbg: {say_left(SHOWN, left).removeprefix('; ')}", pytrace=False)
 
     def need_last(self) -> Captured:
         if self.last is None:

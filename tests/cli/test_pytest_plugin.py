@@ -103,6 +103,28 @@ def test_counts_and_findings(tmp_path: Path, options: list[str]) -> None:
     assert done.returncode == 0, done.stdout
 
 
+LEFT = """
+from tinygrad import Tensor
+
+def test_left(capture):
+    item = Tensor.ones(3).contiguous().schedule()[-1]
+    with capture():
+        item.run()
+
+def test_shown(capture):
+    with capture():
+        (Tensor.ones(3).contiguous() + 1).realize()
+"""
+
+
+def test_strict_fails_if_something_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text(LEFT, encoding="utf-8")
+    assert run_pytest(tmp_path, "--vmapdbg").returncode == 0
+    done = run_pytest(tmp_path, "--vmapdbg", "--vmapdbg-strict")
+    assert (done.returncode, "1 failed, 1 passed" in done.stdout) == (1, True), done.stdout
+    assert "1 not shown: 1 launch (no schedule that was recorded has them)" in done.stdout
+
+
 def test_failures_say_what_and_where(tmp_path: Path) -> None:
     checks = {
         "assert_no_findings()": ["1 finding:", "VD101", "test_0.py:8", "only one of 3 iterations survives"],

@@ -53,9 +53,62 @@ def test_an_observed_tinygrad_is_judged_too(folder: Path) -> None:
 def test_says_what_was_not_compared(folder: Path) -> None:
     done = run_tool("run", "--check", "right.py", cwd=folder)
     assert (done.returncode, done.stdout) == (0, "[2.0, 4.0]\n")
-    assert "1 value compared, none wrong; 1 of 1 schedule compared" in done.stderr
+    assert "1 output compared, none wrong\n" in done.stderr
     words = " ".join(done.stderr.split())
-    assert "not compared, 1 times: it was scheduled by other means than Tensor.realize" in words
+    assert "not compared: 1 schedule: it was scheduled by other means than Tensor.realize" in words
+
+
+def test_only_a_balanced_program_is_all_right(folder: Path) -> None:
+    (folder / "balanced.py").write_text(IMPORT + RIGHT.partition("Tensor([3.0]).contig")[0])
+    done = run_tool("run", "--check", "--strict", "balanced.py", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "vmapdbg check: 1 output, all right\n")
+    done = run_tool("run", "--check", "--strict", "--json", "right.py", cwd=folder)
+    account = json.loads(done.stdout)["account"]
+    assert (done.returncode, account["seen"]["outputs"], account["compared"]["outputs"]) == (1, 1, 1)
+    assert [(left["what"], left["count"]) for left in account["left"]] == [("other schedules", 1)]
+
+
+KILLED = """
+import multiprocessing, os
+import tinygrad.engine.realize as realize
+
+def work():
+    (Tensor([1.0, 2.0]) * 3).realize()
+    realize.ExecItem.run = lambda *_, **__: os.kill(os.getpid(), 9)
+    (Tensor([1.0, 2.0, 3.0]) * 5).realize()
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+    (Tensor([1.0]) + 1).realize()
+"""
+
+
+@pytest.mark.parametrize("kind", ["--check", "--lint"])
+def test_a_process_that_is_killed_is_left_over(folder: Path, kind: str) -> None:
+    """Its last output exists nowhere but in its own count."""
+    (folder / "killed.py").write_text(IMPORT + KILLED)
+    done = run_tool("run", kind, "--strict", "killed.py", cwd=folder, COLUMNS="200")
+    assert done.returncode == 1
+    assert "all right" not in done.stderr
+    assert "no finding" not in done.stderr
+    assert "it ended while kernels ran" in done.stderr
+    assert kind == "--lint" or "2 of 3 outputs compared, none wrong" in done.stderr
+
+
+def test_launches_that_lint_did_not_see_are_left_over(folder: Path) -> None:
+    """A kernel that runs without a schedule was not linted."""
+    (folder / "linted.py").write_text(IMPORT + "(Tensor([1.0, 2.0]) + 1).realize()\n")
+    done = run_tool("run", "--lint", "--strict", "linted.py", cwd=folder)
+    assert (done.returncode, "no finding in 1 kernels" in done.stderr) == (0, True)
+    again = "item = (Tensor([1.0, 2.0]) * 3).schedule()[-1]\nfor _ in range(2): item.run()\n"
+    (folder / "linted.py").write_text(IMPORT + again)
+    done = run_tool("run", "--lint", "--strict", "--lint-output", "out.json", "linted.py", cwd=folder)
+    assert (done.returncode, "0 findings" in done.stderr) == (1, True)
+    account = json.loads((folder / "out.json").read_text())["account"]
+    assert account["seen"]["other launches"] == 2
+    assert [(left["what"], left["count"]) for left in account["left"]] == [("other launches", 2)]
 
 
 def test_writes_a_document(folder: Path) -> None:

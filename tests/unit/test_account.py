@@ -17,8 +17,8 @@ CLAIMS = re.compile(r"all right|no findings?\b|right after every pass|nothing to
 
 def test_a_balanced_account_says_that_all_is_right() -> None:
     account = settle({"outputs": 13, "replays": 0}, {"outputs": 13}, [])
-    assert claim(CHECKED, account, has_failed=False)[0] + say_left(CHECKED, account.left) == "13 outputs, all right"
-    failed = claim(CHECKED, account, has_failed=True)[0]
+    assert claim(CHECKED, account)[0] + say_left(CHECKED, account.left) == "13 outputs, all right"
+    failed = claim(CHECKED, account, "until the snippet failed")[0]
     assert failed == "13 outputs compared, none wrong, until the snippet failed"
 
 
@@ -31,7 +31,7 @@ def test_what_is_left_over_comes_with_its_reasons_and_numbers() -> None:
         Left("outputs", 4, "too large"),
         Left("replays", 1, UNKNOWN),
     )
-    text = claim(CHECKED, account, has_failed=False)[0] + say_left(CHECKED, account.left)
+    text = claim(CHECKED, account)[0] + say_left(CHECKED, account.left)
     assert text == (
         "16 of 20 outputs, 0 of 4 replays compared, none wrong; 8 not compared: 4 outputs (too large), "
         f"3 replays (a variable has a new value), 1 replay ({UNKNOWN})"
@@ -40,7 +40,7 @@ def test_what_is_left_over_comes_with_its_reasons_and_numbers() -> None:
 
 @pytest.mark.parametrize("account", [Account(), settle({"outputs": 0}, {}, []), settle({"outputs": 2}, {}, [])])
 def test_without_counts_nothing_is_claimed(account: Account) -> None:
-    assert claim(CHECKED, account, has_failed=False)[0] == "nothing was compared"
+    assert claim(CHECKED, account)[0] == "nothing was compared"
 
 
 def test_accounts_of_parts_add_up() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from vmapdbg.check.result import ExpectedOutput, OutputCheck, ScheduleCheck, UnwrittenRead
-from vmapdbg.model.account import Left
+from vmapdbg.check.result import ExpectedOutput, OutputCheck, ScheduleCheck, UnwrittenRead, settle_checks
+from vmapdbg.model.account import UNKNOWN, Account, Left
 from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.crash import Crash
 
@@ -68,13 +68,14 @@ class CheckedSchedule:
     """How one schedule of a program, or a replay, compares.
 
     `test` is pytest's id of the current test, outside of pytest the program. `compared` counts the compared values;
-    `check` has the wrong values only. Its schedule is negative if the schedule was reported before, or if no schedule
-    existed.
+    `check` has the wrong values only, `account` all of them. Its schedule is negative if the schedule was reported
+    before, or if no schedule existed.
     """
 
     test: str
     compared: int
     check: ScheduleCheck
+    account: Account = field(default_factory=Account)
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class ProgramCheck:
     `schedules` counts the schedules of `Tensor.realize`, and `compared` the schedules with compared values. `replays`
     and `replays_compared` count the replays of TinyJit in the same way. `values` counts all compared values, and
     `unchecked` the reasons why something was not compared. `findings` are wrong values, `endless` are rewrites that
-    were stopped.
+    were stopped. `account` compares what happened in all processes, counted apart, with what was compared.
     """
 
     schema: Literal[1]
@@ -121,15 +122,17 @@ class ProgramCheck:
     unchecked: dict[str, int]
     findings: tuple[ProgramFinding, ...]
     endless: tuple[ProgramFinding, ...] = ()
+    account: Account | None = None
 
 
-def sum_up(checks: Iterable[CheckedSchedule]) -> ProgramCheck:
+def sum_up(checks: Iterable[CheckedSchedule], counted: Account | None = None, rest: str = UNKNOWN) -> ProgramCheck:
     """Sums up the schedules of all processes, without the program and its status. The same wrong value in several tests
-    is one finding."""
+    is one finding. `counted` is what happened; for what has no other reason, `rest` says why it was not compared."""
     counts: Counter[str] = Counter()
     unchecked: Counter[str] = Counter()
     wrong: dict[object, ProgramFinding] = {}
     endless: dict[object, ProgramFinding] = {}
+    accounts: list[Account] = []
     for one in checks:
         check = one.check
         name = "schedules" if check.replay is None else "replays"
@@ -138,6 +141,7 @@ def sum_up(checks: Iterable[CheckedSchedule]) -> ProgramCheck:
         counts[name] += check.schedule >= 0 and not is_later
         counts[f"{name} compared"] += one.compared > 0
         counts["values"] += one.compared
+        accounts.append(_drop_numbers(one.account))
         for left in check.left:
             unchecked[_name_reason(left)] += max(left.count, 1)
         for output in check.wrong:
@@ -165,6 +169,7 @@ def sum_up(checks: Iterable[CheckedSchedule]) -> ProgramCheck:
         unchecked=dict(unchecked.most_common()),
         findings=tuple(wrong.values()),
         endless=tuple(endless.values()),
+        account=settle_checks(counted or Account(), accounts, rest),
     )
 
 
@@ -182,4 +187,13 @@ def _name_reason(left: Left) -> str:
     if left.what in ("replays", "elements"):
         # not `1 replay`
         sentence = replace(left, count=2, number=None).sentence[2:]
-    return re.sub(r"\d[\d,]*", "N", sentence)[:_MOST_LETTERS]
+    return _shorten(sentence)
+
+
+def _drop_numbers(account: Account) -> Account:
+    """Returns an account whose reasons have no numbers of a single case."""
+    return replace(account, left=tuple(Left(one.what, one.count, _shorten(one.reason)) for one in account.left))
+
+
+def _shorten(reason: str) -> str:
+    return re.sub(r"\d[\d,]*", "N", reason)[:_MOST_LETTERS]

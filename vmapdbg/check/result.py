@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -333,15 +334,19 @@ class CheckReport:
 
     def settle(self, capture: Capture) -> Account:
         """Returns what was compared of what happened in the run."""
-        counted = capture.account or Account()
-        compared = add_accounts(check.account for check in self.schedules)
-        seen = {what: count for what, count in counted.seen.items() if what not in _ELSEWHERE}
         rest = UNKNOWN
         if self.left:
             rest = "the comparison was stopped"
         elif capture.error is not None:
             rest = "the program did not end well"
-        return settle(seen, compared.compared, (*compared.left, *counted.left), rest)
+        return settle_checks(capture.account or Account(), (check.account for check in self.schedules), rest)
+
+
+def settle_checks(counted: Account, checks: Iterable[Account], rest: str) -> Account:
+    """Returns what was compared (`checks`) of what happened. For what has no other reason, `rest` is the reason."""
+    compared = add_accounts(checks)
+    seen = {what: count for what, count in counted.seen.items() if what not in _ELSEWHERE}
+    return settle(seen, compared.compared, (*compared.left, *counted.left), rest)
 
 
 # *** the value of an output after each pass of the scheduler: `why --value`

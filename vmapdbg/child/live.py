@@ -99,6 +99,7 @@ def recording(recorder: Recorder) -> Iterator[list[ScheduleRecord]]:
     # a schedule that was made before would come from the cache, and was not recorded then
     schedule_module().schedule_cache.clear()
     recorder.forget()
+    recorder.tally.clear()
     recorder.is_paused = False
     try:
         yield recorder.schedules

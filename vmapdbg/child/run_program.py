@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import mmap
 import os
 import re
 import sys
@@ -14,16 +15,19 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.recorder import Recorder
-from vmapdbg.child.listen.records import PassRecord, ScheduleRecord
+from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, count_launches
+from vmapdbg.child.listen.tally import Tally
 from vmapdbg.child.live import build_live_capture, is_ordered
-from vmapdbg.install.job import LintedSchedule
+from vmapdbg.install.job import COUNTS, LintedSchedule
+from vmapdbg.model.account import Left
 from vmapdbg.model.capture import Versions
-from vmapdbg.model.store import StoreError, append_line
+from vmapdbg.model.store import StoreError, append_line, dump_compact
 from vmapdbg.suite.saved import FAILED, AskedSchedule, SavedRun, name_test, save_schedule, start_run
 
 COLLECT_VARIABLE = "VMAPDBG_COLLECT"
@@ -52,6 +56,37 @@ def collect_from_this_process() -> None:
         linter = Linter(folder, asked["target"])
         hooks.start(linter)
         atexit.register(linter.end_last)
+        PublishedCounts(linter.tally, folder)
+
+
+class PublishedCounts:
+    """What a process counted, in a file of the folder `COUNTS` that is always up to date: a process that is killed
+    leaves it. The file is memory, because the program may close all files."""
+
+    size = 1 << 12
+
+    def __init__(self, tally: Tally, folder: Path) -> None:
+        self.tally, self.folder = tally, folder / COUNTS
+        self.folder.mkdir(exist_ok=True)
+        self.begin()
+        tally.publish = self.write
+        atexit.register(self.write)
+        os.register_at_fork(after_in_child=self.begin)
+
+    def begin(self) -> None:
+        """Begins a process: it has counted nothing."""
+        self.tally.clear()
+        with (self.folder / uuid.uuid4().hex).open("wb+") as file:
+            # not `truncate`: without room on the disk this raises, but a write to the memory kills
+            file.write(bytes(self.size))
+            file.flush()
+            self.memory = mmap.mmap(file.fileno(), self.size)
+
+    def write(self) -> None:
+        account = self.tally.settle()
+        left = [Left("processes", 1, "it ended while kernels ran")] if self.tally.inside else []
+        text = dump_compact(replace(account, left=tuple(left))).encode()
+        self.memory[: len(text) + 1] = text + b"\0"
 
 
 class ScheduleFeed(Recorder):
@@ -92,9 +127,24 @@ class Linter(ScheduleFeed):
         super().__init__()
         self.output, self.target = folder / f"{os.getpid()}.jsonl", target
         self.seen: set[bytes] = set()
+        # launches of all schedules that were linted, and by the key of tinygrad's schedule cache
+        self.launches = 0
+        self._launches: dict[bytes, int] = {}
+
+    def mark(self) -> int:
+        return self.launches
+
+    def count_since(self, place: int) -> int:
+        return self.launches - place
 
     def made(self, schedule: ScheduleRecord, passed: PassRecord, is_whole: bool) -> None:
-        append_line(self.output, self.lint(schedule, passed))
+        linted = self.lint(schedule, passed)
+        self._launches[schedule.key] = count_launches(passed) if linted.failed is None else 0
+        self.asked_again(schedule)
+        append_line(self.output, linted)
+
+    def asked_again(self, schedule: ScheduleRecord) -> None:
+        self.launches += self._launches.get(schedule.key, 0)
 
     def lint(self, schedule: ScheduleRecord, passed: PassRecord) -> LintedSchedule:
         kernels = {launch.ast.key for launch in passed.kernels if launch.is_compute}

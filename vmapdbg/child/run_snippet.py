@@ -24,7 +24,7 @@ from vmapdbg.child.failures.snippet_end import Shadow, explain_exit, hold, repor
 from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.guard import leaving_out
 from vmapdbg.child.listen.recorder import Recorder
-from vmapdbg.child.listen.records import count_launches, find_passes
+from vmapdbg.child.listen.records import find_passes
 from vmapdbg.child.listen.releases import is_computed, schedule_tensors
 from vmapdbg.child.listen.rendering import make_renderer
 from vmapdbg.child.listen.values_and_times import Peak, Stopwatch, fix_seeds, hold_beam, note_values, seed_tensors
@@ -114,8 +114,9 @@ class Mode:
         patches = None if job.patches is None else job.patch_states
         capture = build_capture(job.snippet, job.target, patches, built, error, recorder.missing)
         versions = replace(capture.versions, tree=job.tree, commit=self.request.commit)
-        # nothing of a schedule that was not built is shown
-        account = recorder.tally.settle([count_launches(s.passed) if built else 0 for s in recorder.schedules])
+        account = recorder.tally.settle()
+        if not built:
+            account = replace(account, compared={})
         peak = self.peak and self.peak.bytes
         return replace(capture, versions=versions, account=account, peak_bytes=peak)
 

@@ -5,6 +5,7 @@ With --lint, --save and --check, `vmapdbg.child.run_program` runs in them.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import signal
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import uuid
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -24,10 +26,11 @@ from vmapdbg.check.findings import CheckedSchedule, ProgramCheck, sum_up
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.children import started_child
 from vmapdbg.commands.shared.settings import find_settings
-from vmapdbg.install.job import CheckRequest, Job, LintedSchedule
+from vmapdbg.install.job import COUNTS, CheckRequest, Job, LintedSchedule
 from vmapdbg.install.overlay import TINYGRAD_VERSION, child_environment
 from vmapdbg.install.patches import Patches, format_patches
 from vmapdbg.install.trees import find_tree
+from vmapdbg.model.account import UNKNOWN, Account, Left, add_accounts, settle
 from vmapdbg.model.capture import SCHEMA, Finding, Versions
 from vmapdbg.model.failure import EXIT_CHILD, EXIT_USAGE, Failure
 from vmapdbg.model.store import build_data, check_output, dump_compact, dump_document, read_lines, write_output
@@ -158,8 +161,9 @@ def run_and_lint(program: Program, output: Path | None, strict: bool) -> int:
     target = program.job.target
     with tempfile.TemporaryDirectory(prefix="vmapdbg-lint-") as folder:
         status = program.collect("lint", Path(folder), target=target)
-        text = "".join(file.read_text(encoding="utf-8") for file in sorted(Path(folder).iterdir()))
+        text = "".join(file.read_text(encoding="utf-8") for file in sorted(Path(folder).glob("*.jsonl")))
         schedules = [build_data(LintedSchedule, data) for data in read_lines(text)]
+        counted = read_counts(Path(folder))
     codes = find_settings(program.job.snippet).choose_codes()
     # equal findings of two processes count once
     found: dict[tuple[str, str, str | None], Finding] = {}
@@ -168,23 +172,51 @@ def run_and_lint(program: Program, output: Path | None, strict: bool) -> int:
             if finding.code in codes:
                 found.setdefault((finding.code, finding.message, finding.line), finding)
     stay, ignored = split_ignored(found.values())
+    kernels, undecided = sum(one.kernels for one in schedules), sum(one.undecided for one in schedules)
+    failed = Counter(one.failed for one in schedules if one.failed is not None)
     linted = RunDocument(
         schema=SCHEMA,
         kind="run",
         target=target,
         status=status,
         schedules=len(schedules),
-        kernels=sum(schedule.kernels for schedule in schedules),
-        undecided=sum(schedule.undecided for schedule in schedules),
+        kernels=kernels,
+        undecided=undecided,
         findings=stay,
         ignored=len(ignored),
-        failed=dict(Counter(schedule.failed for schedule in schedules if schedule.failed is not None)),
+        failed=dict(failed),
+        account=settle_lint(counted, kernels, undecided, failed),
     )
     jobs.report_mistakes(stay)
     print_run(linted, console.make_console(stderr=True))
     if output is not None:
         write_output(output, dump_document(linted))
-    return status or int(bool(stay) or (strict and bool(linted.failed or not linted.schedules)))
+    is_open = not linted.schedules or linted.account is None or not linted.account.is_balanced
+    return status or int(bool(stay) or (strict and is_open))
+
+
+def settle_lint(counted: Account, kernels: int, undecided: int, failed: Mapping[str, int]) -> Account:
+    """Returns how many of the launches and kernels of a program were looked at."""
+    left = [Left("schedules", count, reason) for reason, count in failed.items()]
+    left.append(Left("kernels", undecided, "an address is unknown"))
+    part = counted.part("launches", "other launches", "processes")
+    seen, compared = {"kernels": kernels, **part.seen}, {"kernels": kernels - undecided, **part.compared}
+    return settle(seen, compared, (*left, *part.left), "no schedule that was looked at has them")
+
+
+def read_counts(folder: Path) -> Account:
+    """Returns what the processes of a program counted."""
+    accounts: list[Account] = []
+    for file in sorted((folder / COUNTS).glob("*")):
+        text = file.read_bytes().partition(b"\0")[0]
+        if not text:
+            # the process counted nothing
+            continue
+        try:
+            accounts.append(build_data(Account, json.loads(text)))
+        except ValueError:
+            accounts.append(Account(left=(Left("processes", 1, "its counts cannot be read"),)))
+    return add_accounts(accounts)
 
 
 # *** --check
@@ -209,7 +241,7 @@ def run_and_check(program: Program, as_json: bool, strict: bool) -> int:
         with console.show_progress("comparing what the program realized") as progress:
             compared, stopped = child.answer("the comparing process", None, progress)
         died = child.process.returncode != 0 and stopped is None
-        found = replace(read_found(root, compared, died), program=program.arguments, status=status)
+        found = replace(read_found(root, compared, died, status), program=program.arguments)
     document = add_messages(found)
     if as_json:
         console.print_json(document)
@@ -219,19 +251,20 @@ def run_and_check(program: Program, as_json: bool, strict: bool) -> int:
         return EXIT_CHILD
     if document.findings or document.endless:
         return 1
-    return status or int(strict and bool(document.unchecked or not document.compared))
+    is_open = not document.values or document.account is None or not document.account.is_balanced
+    return status or int(strict and is_open)
 
 
-def read_found(root: Path, compared: str, died: bool) -> ProgramCheck:
+def read_found(root: Path, compared: str, died: bool, status: int = 0) -> ProgramCheck:
     """Returns what was found. What is left was not compared: the comparing process `died`, or the run was stopped."""
-    found = sum_up(build_data(CheckedSchedule, data) for data in read_lines(compared))
-    unchecked = dict(found.unchecked)
-    left = len(os.listdir(root / "ready"))
-    if left and died:
-        unchecked["it was not compared: the comparing process died"] = left
-    elif left:
-        unchecked["it was not compared: the run was stopped"] = left
-    return replace(found, unchecked=unchecked)
+    left, rest = len(os.listdir(root / "ready")), UNKNOWN
+    if left:
+        rest = f"it was not compared: {'the comparing process died' if died else 'the run was stopped'}"
+    elif status:
+        rest = "the program did not end well"
+    checks = (build_data(CheckedSchedule, data) for data in read_lines(compared))
+    found = sum_up(checks, read_counts(root), rest)
+    return replace(found, status=status, unchecked={**found.unchecked, **({rest: left} if left else {})})
 
 
 # *** --save

@@ -122,6 +122,8 @@ class Request:
         return Path(self.folder) / "shadow"
 
 
+COUNTS = "counts"
+"""The folder of a program's processes with one file for each of them: its account, then zeros."""
 SCHEDULE_FILES = "schedule-*.pickle"
 """The files in the folder `evidence`: one for each schedule and each replay."""
 

@@ -21,6 +21,7 @@ Counted = str
 - `other schedules`, `other launches`: those by other means than `Tensor.realize` and TinyJit.
 - `kernels`: different kernels of a program.
 - `elements`, `passes`: elements of an output that was compared otherwise; passes after which its value is unknown.
+- `processes`: processes of a program whose counts are not complete.
 """
 
 UNKNOWN = "no reason is known"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vmapdbg.model.account import Account, Counted, Left
 from vmapdbg.model.capture import Capture
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.wording import format_known, format_plural
 
 _NOUNS: dict[Counted, tuple[str, str | None]] = {
     "outputs": ("output", None),
@@ -22,6 +22,7 @@ _NOUNS: dict[Counted, tuple[str, str | None]] = {
     "kernels": ("kernel", None),
     "elements": ("element", None),
     "passes": ("pass", "passes"),
+    "processes": ("process", "processes"),
 }
 _MOST_REASONS = 3
 GOOD, OPEN = "bold green", "bold yellow"
@@ -44,21 +45,25 @@ LINTED = Words("looked at", "no finding", "0 findings", "nothing was looked at")
 FOLLOWED = Words("followed", "right after every pass", "none found wrong", "no output was followed")
 
 
-def claim(words: Words, account: Account, has_failed: bool) -> tuple[str, str]:
-    """Returns what can be claimed of a run in which nothing was found, and its style. `has_failed`: the snippet raised
-    an error, and what it did not come to is not known."""
+def claim(words: Words, account: Account, ended: str = "") -> tuple[str, str]:
+    """Returns what can be claimed of a run in which nothing was found, and its style. `ended` says how it failed: what
+    it did not come to is not known."""
     names = [what for what, count in account.seen.items() if count and not what.startswith("other")]
     if not any(account.compared.get(what, 0) for what in names):
         return words.nothing, OPEN
-    if account.is_balanced and not has_failed:
+    if account.is_balanced and not ended:
         return f"{', '.join(count_things(what, account.seen[what]) for what in names)}, {words.good}", GOOD
     parts: list[str] = []
     for what in names:
         compared = account.compared.get(what, 0)
         of = "" if compared == account.seen[what] else f"{compared:,} of "
         parts.append(of + count_things(what, account.seen[what]))
-    ended = ", until the snippet failed" if has_failed else ""
-    return f"{', '.join(parts)} {words.done}, {words.partly}{ended}", OPEN
+    return f"{', '.join(parts)} {words.done}, {words.partly}{format_known(', {}', ended or None)}", OPEN
+
+
+def say_ended(capture: Capture) -> str:
+    """Returns how a snippet failed, "" if it did not."""
+    return "until the snippet failed" if capture.error is not None else ""
 
 
 def account_of_shown(capture: Capture) -> Account:
@@ -83,14 +88,6 @@ def say_idle(capture: Capture) -> str:
 def claim_clean(account: Account) -> tuple[str, str]:
     """Returns what to say if lint finds nothing."""
     return (LINTED.good, GOOD) if account.is_balanced else (LINTED.partly, OPEN)
-
-
-def claim_right(count: int, is_balanced: bool) -> tuple[str, str]:
-    """Returns what to say of the values of a program if none is wrong."""
-    values = format_plural(count, "value")
-    if not count:
-        return CHECKED.nothing, OPEN
-    return (f"{values}, {CHECKED.good}", GOOD) if is_balanced else (f"{values} compared, {CHECKED.partly}", OPEN)
 
 
 def claim_same(account: Account | None) -> tuple[str, str]:

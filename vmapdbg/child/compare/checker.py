@@ -206,7 +206,7 @@ def check_folder(folder: Path) -> CheckedSchedule:
         evidence.left.clear()
         evidence.leave_all(reason)
         found = ScheduleChecker(evidence, EvidenceFolder(folder)).check()
-    return CheckedSchedule(test, len(found.outputs), replace(found, outputs=found.wrong))
+    return CheckedSchedule(test, len(found.outputs), replace(found, outputs=found.wrong), found.account)
 
 
 @contextlib.contextmanager

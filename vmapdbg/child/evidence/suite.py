@@ -5,6 +5,7 @@ The processes of the program pass what they realize through a folder to a proces
     making/NAME/   the evidence of one schedule, while it is written
     ready/NAME/    complete evidence: evidence.pickle (with the test), blobs/; the judge removes it
     own/PID/       the contents of buffers that the current call of a process has kept so far
+    counts/NAME    what a process counted; the judge does not read it
     over           exists when the program has ended
 
 The folder has a limited size: a process that writes faster than it is compared waits.
@@ -30,7 +31,7 @@ from vmapdbg.child.failures.diagnose import explain_stopped
 from vmapdbg.child.failures.endless import Endless, EndlessRewrite, Watcher
 from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.user_lines import find_user_line
-from vmapdbg.child.run_program import ScheduleFeed, current_test
+from vmapdbg.child.run_program import PublishedCounts, ScheduleFeed, current_test
 from vmapdbg.model.account import Left
 from vmapdbg.reference.graph import OpGraph
 
@@ -188,6 +189,7 @@ def check_this_process(root: Path) -> None:
     hooks.start(recorder, collector.watch)
     watch_rewrites(folder, recorder)
     atexit.register(collector.close)
+    PublishedCounts(recorder.tally, root)
 
 
 def watch_rewrites(folder: SuiteFolder, recorder: BetweenCalls) -> None:

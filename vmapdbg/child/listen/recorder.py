@@ -10,7 +10,7 @@ from typing import Any
 from vmapdbg.child.listen.decisions import places_buffers
 from vmapdbg.child.listen.guard import reports
 from vmapdbg.child.listen.pass_recorder import PassRecorder, RecordingMap, find_ambient, is_outside_kernels
-from vmapdbg.child.listen.records import SCOPES, PassRecord, ScheduleRecord, UOp, Verdict
+from vmapdbg.child.listen.records import SCOPES, PassRecord, ScheduleRecord, UOp, Verdict, count_launches
 from vmapdbg.child.listen.releases import is_whole
 from vmapdbg.child.listen.tally import Tally
 from vmapdbg.child.listen.user_lines import UserLines, find_user_line
@@ -35,7 +35,7 @@ class Recorder:
         # with the overlay a part that cannot be observed is an error: the release is known
         self.is_strict = False
         self.lines = UserLines()
-        self.tally = Tally(lambda: len(self.schedules))
+        self.tally = Tally(self.mark, self.count_since)
         # the scheduler's switches, each with a `value`
         self.switches: dict[str, Any] = {}
         self._by_key: dict[bytes, PassRecord] = {}
@@ -45,6 +45,14 @@ class Recorder:
         self._unsplit: dict[UOp, Any] = {}
         # nothing is recorded but the user's lines, as while the overlay only tries something out
         self.is_paused = False
+
+    def mark(self) -> int:
+        """Returns a place among the schedules, for `count_since`."""
+        return len(self.schedules)
+
+    def count_since(self, place: int) -> int:
+        """Returns how many kernels and copies the schedules launch that were recorded since a place."""
+        return sum(count_launches(schedule.passed) for schedule in self.schedules[place:])
 
     @property
     def current(self) -> PassRecorder | None:

@@ -4,7 +4,7 @@ child."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from vmapdbg.child.listen.launches import runs_captured_now
@@ -14,20 +14,30 @@ from vmapdbg.model.account import Account, Counted, Left
 
 class Tally:
     """What happened so far, by what is counted. `inside` counts the running calls of `Tensor.realize` and of what
-    TinyJit captured. `count_recorded` returns how many schedules were recorded until now."""
+    TinyJit captured. `mark` returns a place among the recorded schedules, `count_since` how many launches the schedules
+    have that were recorded since a place."""
 
-    def __init__(self, count_recorded: Callable[[], int]) -> None:
-        self.count_recorded = count_recorded
-        # calls of `Tensor.realize`: how much ran, and which recorded schedules it should be
-        self.realized: list[tuple[int, range]] = []
+    def __init__(self, mark: Callable[[], int], count_since: Callable[[int], int]) -> None:
+        self.mark, self.count_since = mark, count_since
         self.seen: Counter[Counted] = Counter()
+        # launches of calls of `Tensor.realize` that recorded schedules have
+        self.shown = 0
         self.inside = 0
+        # is called when something was counted
+        self.publish: Callable[[], None] = lambda: None
         # why something will not be compared or shown, where no schedule says it
         self.left: list[Left] = []
         # tinygrad's own counter of kernels and copies
         self.counters: Any = None
         # launches before tinygrad's counter was reset, and those that were put down already
-        self._before_reset = self._noted = self._last = 0
+        self._before_reset = self._noted = 0
+
+    def clear(self) -> None:
+        """Forgets what happened until now."""
+        self.count_launches()
+        self.seen.clear()
+        self.left.clear()
+        self.shown = 0
 
     def count_launches(self) -> int:
         """Returns how many kernels and copies ran since the last call."""
@@ -37,17 +47,17 @@ class Tally:
         new, self._noted = max(ran - self._noted, 0), ran
         return new
 
-    def settle(self, shown: Sequence[int]) -> Account:
-        """Returns what happened, and how many of the launches are shown: `shown` counts those of each schedule."""
-        self.seen["other launches"] += self.count_launches()
+    def settle(self) -> Account:
+        """Returns what happened, and how many of the launches are shown."""
+        if not self.inside:
+            self.seen["other launches"] += self.count_launches()
         whats: tuple[Counted, ...] = ("outputs", "buffers", "replays", "calls", "schedules", "launches")
         others: tuple[Counted, ...] = ("other schedules", "other launches")
         found = {what: self.seen[what] for what in whats}
         for what in others:
             if count := self.seen[what]:
                 found[what] = count
-        launches = sum(min(ran, sum(shown[i] for i in places)) for ran, places in self.realized)
-        return Account(found, {"launches": launches}, tuple(self.left))
+        return Account(found, {"launches": self.shown}, tuple(self.left))
 
     def on_reset(self, reset: Callable[..., Any], *arguments: Any) -> Any:
         self._before_reset += self.counters.kernel_count
@@ -58,14 +68,11 @@ class Tally:
         if asked and not runs_captured_now():
             self.seen["outputs"] += len(asked)
             self.seen["buffers"] += len(find_assigned(asked, asked[0].sink(*asked[1:]).toposort()))
-        first = self.count_recorded()
-        try:
-            return self._inside("launches", realize, *tensors, **options)
-        finally:
-            self.realized.append((self._last, range(first, self.count_recorded())))
+        return self._inside("launches", realize, *tensors, **options)
 
     def on_schedule(self, make: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         self.seen["schedules" if self.inside else "other schedules"] += 1
+        self.publish()
         return make(*arguments, **options)
 
     def on_call(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -80,10 +87,14 @@ class Tally:
         """Runs a function, and counts its launches as `what`."""
         self.seen["other launches" if not self.inside else "launches"] += self.count_launches()
         self.inside += 1
+        first = self.mark()
+        self.publish()
         try:
             return run(*arguments, **options)
         finally:
             self.inside -= 1
-            self._last = self.count_launches()
+            ran = self.count_launches()
             if what is not None:
-                self.seen[what] += self._last
+                self.seen[what] += ran
+                self.shown += min(ran, self.count_since(first))
+            self.publish()

@@ -9,11 +9,12 @@ from rich.console import Console
 
 from vmapdbg.check import findings
 from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, OutputCheck, ScheduleCheck
+from vmapdbg.model.account import Account
 from vmapdbg.model.capture import Capture, Node
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page import check_sentences as say
-from vmapdbg.page.claims import CHECKED, claim, claim_right, say_left
+from vmapdbg.page.claims import CHECKED, claim, count_things, say_ended, say_left
 from vmapdbg.page.format import Places, format_shape
 from vmapdbg.page.sentences import (
     describe_crash,
@@ -60,7 +61,7 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
     wrong = sum(output.comparison.status == "wrong" for output in outputs)
     failed = sum(check.failed is not None for check in report.schedules)
     lost = sum(len(check.lost) for check in report.schedules)
-    verdict = claim(CHECKED, account, has_failed=capture.error is not None)
+    verdict = claim(CHECKED, account, say_ended(capture))
     if wrong:
         verdict = (f"{wrong} of {format_plural(len(outputs), 'output')} wrong", ALERT)
     head: list[Piece] = [(capture.snippet, "bold"), "  ", verdict]
@@ -252,20 +253,14 @@ def _print_finding(
 
 
 def _print_counts(page: Page, document: findings.ProgramCheck) -> None:
-    compared = f"{document.compared:,} of {format_plural(document.schedules, 'schedule')} compared"
-    if document.replays:
-        compared += f", {document.replays_compared:,} of {format_plural(document.replays, 'replay')}"
-    values, is_whole = format_plural(document.values, "value"), document.compared == document.schedules
-    is_balanced = is_whole and document.replays_compared == document.replays and not document.unchecked
-    verdict = claim_right(document.values, is_balanced)
+    account = document.account or Account()
+    ended = f"and the program ended with {document.status}" if document.status else ""
+    verdict = claim(CHECKED, account, ended)
     found = (*document.findings, *document.endless)
     if found:
         tests = {test for finding in found for test in finding.tests}
         count = f"{format_plural(len(found), 'finding')} in {format_plural(len(tests), 'test')}"
-        verdict = (f"{count} ({values})", ALERT)
-    page.add("vmapdbg check: ", verdict, f"; {compared}")
-    reasons = list(document.unchecked.items())
-    for reason, count in reasons[:_MOST_REASONS]:
-        page.add((f"not compared, {count:,} times: ", "yellow"), reason, indent=2)
-    if rest := sum(count for _, count in reasons[_MOST_REASONS:]):
-        page.add((f"not compared for other reasons: {rest:,} times (--json has them)", "yellow"), indent=2)
+        verdict = (f"{count} ({format_plural(document.values, 'value')})", ALERT)
+    page.add("vmapdbg check: ", verdict)
+    for left in page.first(account.left, _MOST_REASONS, "not compared for {} (--json has them)", noun="other reason"):
+        page.add(("not compared: ", "yellow"), f"{count_things(left.what, left.count)}: {left.reason}", indent=2)

@@ -14,7 +14,7 @@ from vmapdbg import __version__
 from vmapdbg.lint import RULES
 from vmapdbg.lint.ignores import find_line
 from vmapdbg.lint.rule import Rule
-from vmapdbg.model.account import Account, Left
+from vmapdbg.model.account import Account
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import count_kernels, index_of
 from vmapdbg.model.wording import format_known, format_plural, split_place
@@ -142,10 +142,9 @@ def print_run(document: RunDocument, console: Console) -> None:
         counts += f", {document.ignored} ignored by comments"
     if document.undecided:
         counts += f" ({document.undecided:,} kernels have an address that is unknown)"
-    left = [Left("schedules", count, reason) for reason, count in document.failed.items()]
-    left.append(Left("kernels", document.undecided, "an address is unknown"))
-    account = Account({"kernels": document.kernels}, left=tuple(one for one in left if one.count))
-    page.add("vmapdbg lint: ", _count_findings(len(document.findings), account), counts)
+    account = document.account or Account()
+    found = _count_findings(len(document.findings), account)
+    page.add("vmapdbg lint: ", found, counts, (say_left(LINTED, account.left), "yellow"))
     page.print()
 
 

@@ -13,7 +13,7 @@ from vmapdbg.model.account import Account
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural
-from vmapdbg.page.claims import FOLLOWED, claim, say_left
+from vmapdbg.page.claims import FOLLOWED, claim, say_ended, say_left
 from vmapdbg.page.format import Places, format_shape
 from vmapdbg.page.text.layout import ALERT, NOTE, Cell, Page, Piece, Row
 from vmapdbg.page.why import Explanation
@@ -69,7 +69,7 @@ def print_value_paths(capture: Capture, report: ValueReport, account: Account, c
 def _print_verdict(page: Page, capture: Capture, report: ValueReport, account: Account) -> None:
     outputs = [output for path in report.schedules for output in path.outputs]
     wrong = sum(output.first_wrong is not None for output in outputs)
-    verdict = claim(FOLLOWED, account, has_failed=capture.error is not None)
+    verdict = claim(FOLLOWED, account, say_ended(capture))
     if wrong:
         verdict = (f"{wrong} of {format_plural(len(outputs), 'output')} wrong", ALERT)
     page.add((capture.snippet, "bold"), "  ", verdict, (say_left(FOLLOWED, account.left), "yellow"))
