@@ -226,7 +226,7 @@ class EvidenceFolder:
 
     def keep_data(self, data: bytes) -> str:
         """Keeps these bytes and returns their name. Raises BlobsFull."""
-        name = hashlib.blake2b(data, digest_size=16).hexdigest()
+        name = name_data(data)
         file = self.path / "blobs" / name
         if not file.exists():
             if len(data) > self.room:
@@ -330,6 +330,11 @@ class HeldContents:
             graph.inputs = {slot: move(names) for slot, names in graph.inputs.items()}
         evidence.held = [replace(one, blobs=move(one.blobs)) for one in evidence.held]
         evidence.changed = [replace(one, blobs=move(one.blobs)) for one in evidence.changed]
+
+
+def name_data(data: bytes) -> str:
+    """Returns the name of these contents: their hash."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def list_parts(buffer: Any) -> Sequence[Any]:

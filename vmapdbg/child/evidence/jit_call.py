@@ -6,19 +6,21 @@ the buffers hold before a call. Where that is not possible, it reads them after 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from vmapdbg.child.evidence.evidence import HeldBuffer, list_parts
+from vmapdbg.child.evidence.evidence import HeldBuffer, list_parts, name_data
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_variables
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.tensor_calls import Owners, list_pending
-from vmapdbg.child.listen.launches import list_arguments, list_memory, list_written, used_buffers_of
+from vmapdbg.child.listen.launches import list_arguments, list_memory, list_replayed, used_buffers_of
 from vmapdbg.child.listen.releases import find_under, list_shards, memory_of
+from vmapdbg.child.memory import read_buffer
 from vmapdbg.model.wording import format_plural
 from vmapdbg.reference.graph import OpGraph
 
@@ -78,7 +80,8 @@ class JitCall:
     `written` has the ids of the buffers that each schedule writes. `memory` has the BUFFERs that its replays use, None
     if they use the BUFFERs of the call: replays may have memory of their own for BUFFERs that nothing else holds.
     `pending` has the writes that were requested in the call and not scheduled, by BUFFER. `owners` has the Tensors that
-    had a BUFFER when it began, if the call reads the BUFFER and was not given it. `reason` says why no replay
+    had a BUFFER when it began, if the call reads the BUFFER and was not given it. `constants` has what BUFFERs held
+    that replays read and do not write, None without prune=True. `reason` says why no replay
     is compared, None if some are; `left` counts the replays that are not, by reason."""
 
     jit: Any
@@ -88,6 +91,7 @@ class JitCall:
     memory: set[UOp] | None
     pending: dict[UOp, UOp]
     owners: Owners
+    constants: dict[UOp, tuple[str, ...]] | None = None
     reason: str | None = None
     replays: int = 0
     left: dict[str, int] = field(default_factory=dict[str, int])
@@ -101,6 +105,8 @@ class JitCall:
         memory = used_buffers_of(tiny.captured)
         if memory is not None:
             memory |= set(given.inputs.values())
+            # kernels that prune=True runs once only have run
+            memory |= {u for call in realized for u in call.list_made() if u.is_realized}
         for call in realized:
             call.keep_views(memory)
         pending = {buffer: write for buffer, write in list_pending() if write not in before}
@@ -108,17 +114,33 @@ class JitCall:
         owners = WeakKeyDictionary({u: tensors for u, tensors in owners.items() if u in read})
         found = cls(tiny.captured, given, realized, written, memory, pending, owners)
         if tiny.prune:
-            found.reason = "prune=True runs some kernels once only"
-        # not in 0.13
-        elif getattr(tiny, "optimize", False):
-            found.reason = "optimize=True moves its buffers"
+            with suppress(CannotPack):
+                found.constants = found._name_constants(found.open(given))
         return found
+
+    def _name_constants(self, graph: CallGraph) -> dict[UOp, tuple[str, ...]]:
+        """Returns names of what BUFFERs hold now that are no inputs and that replays read and do not write. Raises
+        CannotPack if prune=True has run an assign once only that no input changes."""
+        inputs = set(self.given.inputs.values())
+        replayed = {id(part.base) for buffer in list_replayed(self.jit) for part in list_parts(buffer)}
+        read = dict(read for one in graph.schedules for read in one.reads.values() if read[1] == "before")
+        dependent = {u for one in graph.schedules for u in one.list_dependent(inputs)}
+        constants: dict[UOp, tuple[str, ...]] = {}
+        for u in read.keys() - inputs - dependent:
+            parts = list_parts(u.buffer)
+            if any(id(part.base) in replayed for part in parts):
+                continue
+            if self.does_write(u.buffer):
+                self.reason = "prune=True runs an assign once only"
+                raise CannotPack(self.reason)
+            constants[u] = tuple(name_data(read_buffer(part)) for part in parts)
+        return constants
 
     def list_moved(self) -> Iterator[tuple[UOp, str | None]]:
         """Yields the BUFFERs that its schedules make and that its replays have in other memory, and the user's line."""
         for call in self.realized:
-            for u in map(memory_of, list_written(call.captured) if call.captured is not None else ()):
-                if u.op.name == "BUFFER" and self.memory is not None and u not in self.memory:
+            for u in call.list_made():
+                if self.memory is not None and u not in self.memory:
                     yield u, call.evidence.line
 
     def open(self, given: Given) -> CallGraph:
@@ -133,6 +155,8 @@ class JitCall:
             except CannotPack as error:
                 self.reason = str(error)
                 raise
+        if self.constants is not None and self.constants != self._name_constants(self._graph):
+            raise CannotPack("a buffer has changed that kernels may have read which prune=True runs once only")
         return self._graph
 
     def find_state(self) -> dict[UOp, UOp]:
@@ -159,6 +183,13 @@ class JitCall:
         """Returns whether no schedule after `index` writes a buffer."""
         return not any(id(buffer) in written for written in self.written[index + 1 :])
 
+    def has_memory_of(self, u: UOp) -> bool:
+        """Returns whether replays use a BUFFER in the memory that it had in the call."""
+        if self.memory is not None:
+            return u in self.memory
+        bases = self.list_bases()
+        return all(id(part.base) in bases for part in list_parts(u.buffer))
+
     def does_write(self, buffer: Any) -> bool:
         """Returns whether a schedule of the call writes to a buffer, or to the memory around it."""
         memory = {id(buffer), *(id(part.base) for part in list_parts(buffer))}
@@ -178,6 +209,13 @@ class ScheduleGraph:
     graph: OpGraph
     reads: dict[int, tuple[UOp, str]]
     held: list[tuple[UOp, HeldBuffer]]
+
+    def list_dependent(self, inputs: Container[UOp]) -> Iterator[UOp]:
+        """Yields the assigned BUFFERs whose values depend on the contents of some BUFFERs."""
+        for u, held in self.held:
+            _, places = self.graph.take([held.slot])
+            if any(slot in places and memory in inputs for slot, (memory, _) in self.reads.items()):
+                yield u
 
 
 class CallGraph:
@@ -235,7 +273,7 @@ class CallGraph:
     def _find_time(self, index: int, u: UOp) -> str:
         """Returns when a BUFFER is read, see JitCall. Raises CannotPack."""
         time = self.call.find_time(index, u.buffer)
-        if time == "after" and self.call.memory is not None and u not in self.call.memory:
+        if time == "after" and not self.call.has_memory_of(u):
             raise CannotPack("one of its schedules reads what another one writes, in memory of their own")
         return time
 

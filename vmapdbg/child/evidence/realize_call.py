@@ -362,10 +362,13 @@ class RealizeCall:
 
     def find_written(self) -> list[Any]:
         """Returns the buffers that its kernels wrote: a later schedule may read them."""
-        written = self.launches.outputs
-        if self.captured is not None:
-            written = [memory_of(u).buffer for u in list_written(self.captured)]
+        written = [u.buffer for u in self.list_made()] if self.captured is not None else self.launches.outputs
         return [*written, *(part.base for buffer in written for part in list_parts(buffer))]
+
+    def list_made(self) -> list[UOp]:
+        """Returns the BUFFERs that the kernels of a captured call write, if they run later (0.13 on)."""
+        made = map(memory_of, list_written(self.captured) if self.captured is not None else ())
+        return [u for u in made if u.op.name == "BUFFER"]
 
     def keep_views(self, memory: set[UOp] | None) -> None:
         """Notes the outputs of a call that TinyJit has captured. `memory` has the BUFFERs of its replays, None if they

@@ -23,7 +23,7 @@ from vmapdbg.child.evidence.jit_call import CallGraph, Given, JitCall, ScheduleG
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.tensor_calls import Owners, list_owners, list_pending, live_tensors
-from vmapdbg.child.listen.launches import watch_replays
+from vmapdbg.child.listen.launches import is_loaded_from, watch_replays
 from vmapdbg.child.listen.releases import list_writes
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.memory import name_dtype
@@ -108,7 +108,7 @@ class ReplayWatcher:
 
     def on_call(self, call: Callable[..., Any], tiny: Any, *arguments: Any, **options: Any) -> Any:
         before = tiny.captured
-        running = _Running(tiny, self.captured.get(id(before)))
+        running = _Running(tiny, self._find_known(tiny))
         self.calls.append(running)
         try:
             result = call(tiny, *arguments, **options)
@@ -119,7 +119,7 @@ class ReplayWatcher:
         elif before is not None and running.known is None:
             reason = self.failed.get(id(before), "the jit was captured by another test, or not watched")
             if tiny.fxn is None:
-                reason = "the jit was loaded from a pickle, and its graph is not known"
+                reason = "the jit was loaded from a pickle: its buffers are copies, and what they mean is not known"
             self.left.append(Left("replays", 1, reason))
         elif running.known is not None and running.given is None:
             running.known.replays += 1
@@ -127,6 +127,13 @@ class ReplayWatcher:
         if running.replay is not None:
             self._finish(running.replay)
         return result
+
+    def _find_known(self, tiny: Any) -> JitCall | None:
+        """Returns the call that a TinyJit has captured, also if it was loaded from a pickle. None if it is unknown."""
+        known = self.captured.get(id(tiny.captured))
+        if known is not None or tiny.captured is None:
+            return known
+        return next((one for one in self.captured.values() if is_loaded_from(tiny.captured, one.jit)), None)
 
     def on_prepare(self, prepare: Callable[..., Any], arguments: Any, options: Any) -> Any:
         """A call realizes its inputs: after that they are known."""
@@ -335,6 +342,8 @@ class ReplayWatcher:
                 self._write(found)
         self.newest.clear()
         for known in self.captured.values():
+            if known.constants is not None and not known.replays:
+                self.left.append(Left("other launches", 1, "prune=True ran them, and no replay showed their results"))
             last = known.realized[-1]
             last.evidence.left += (Left("replays", count, reason) for reason, count in known.left.items())
             if known.left:

@@ -6,7 +6,7 @@ Launches are ExecItems with Buffers (0.12), or the CALLs of a LINEAR with UOps (
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Protocol
@@ -223,8 +223,26 @@ def used_buffers_of(captured: Any) -> set[UOp] | None:
     linear = getattr(captured, "linear", None)
     if linear is None:
         return None
-    arguments = (argument for call in _list_calls(linear) for argument in call.src[1:])
+    return _list_buffers(argument for call in _list_calls(linear) for argument in call.src[1:])
+
+
+def _list_buffers(arguments: Iterable[UOp]) -> set[UOp]:
     return {u for argument in arguments for u in argument.toposort() if u.op.name == "BUFFER"}
+
+
+def list_replayed(captured: Any) -> list[Any]:
+    """Returns the buffers that the kernels of a CapturedJit write, without its inputs."""
+    linear = getattr(captured, "linear", None)
+    if linear is None:
+        return [item.bufs[0] for item in captured.jit_cache if item.bufs[0] is not None]
+    return [u.buffer for u in _list_buffers(u for call in _list_calls(linear) for u in call.src[1:2])]
+
+
+def is_loaded_from(captured: Any, original: Any) -> bool:
+    """Returns whether a CapturedJit was loaded from a pickle of `original` and uses its BUFFERs: from 0.13 on, while
+    these are alive. In 0.12 it has copies of its buffers."""
+    linear = getattr(captured, "linear", None)
+    return linear is not None and linear is original.linear
 
 
 def _list_calls(linear: UOp) -> Iterator[UOp]:

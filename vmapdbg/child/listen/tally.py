@@ -25,6 +25,8 @@ class Tally:
         self.inside = 0
         # is called when something was counted
         self.publish: Callable[[], None] = lambda: None
+        # whether a TinyJit with prune=True may capture now
+        self.prunes = False
         # why something will not be compared or shown, where no schedule says it
         self.left: list[Left] = []
         # tinygrad's own counter of kernels and copies
@@ -75,12 +77,24 @@ class Tally:
         self.publish()
         return make(*arguments, **options)
 
-    def on_call(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def on_call(self, call: Callable[..., Any], tiny: Any, *arguments: Any, **options: Any) -> Any:
         self.seen["calls"] += 1
-        return call(*arguments, **options)
+        before, self.prunes = self.prunes, getattr(tiny, "prune", False) and tiny.captured is None
+        try:
+            return call(tiny, *arguments, **options)
+        finally:
+            if self.prunes and tiny.captured is not None:
+                self._skip_pruned()
+            self.prunes = before
+
+    def _skip_pruned(self) -> None:
+        """Leaves out the kernels that prune=True runs once only, after the last realize: replays show their results."""
+        self.count_launches()
 
     def on_replay(self, replay: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         self.seen["replays"] += 1
+        if self.prunes:
+            self._skip_pruned()
         return self._inside(None, replay, *arguments, **options)
 
     def _inside(self, what: Counted | None, run: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
