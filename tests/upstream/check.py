@@ -47,7 +47,9 @@ TRUE_FINDINGS = {
     ("VD209", "test_jit.py::TestJit::test_jit_v_nojit_random_regen"): _SAME_NUMBERS,
     ("VD206", "test_jit.py::TestJit::test_jit_v_nojit_random_regen"): _NO_STEP,
     ("VD209", "test_multitensor.py::TestMultiTransformer::test_transformer"): _SAME_NUMBERS,
-    ("VD206", "test_multitensor.py::TestMultiTensor::test_embedding"): _NO_STEP,
+    # test_embedding has it, too: proved on 0.13.0, but not on 0.12.0
+    ("VD206", "test_multitensor.py::TestMultiTensor::test_embedding_backward"): _NO_STEP,
+    ("VD206", "test_multitensor.py::TestMultiTensor::test_embedding_backward_shard_weight"): _NO_STEP,
     ("VD209", "test_optim.py::TestOptim::test_duped_weights"): _AFTER_STEP,
     **{("VD206", f"test_nn.py::TestNN::test_{name}"): _NO_STEP for name in _NORMS},
     **{("VD209", f"test_nn.py::TestNN::test_{name}"): _SAME_NUMBERS for name in _NORMS},
