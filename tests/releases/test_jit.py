@@ -130,6 +130,39 @@ PRUNED_RANDOM = PRUNED.replace("x + k", "x + k + Tensor.rand(3)")
 PRUNED_STALE = PRUNED + "  if i == 3:\n    w.assign(w + 1).realize()\n"
 OPTIMIZED = PRUNED.replace("prune", "optimize")
 OPTIMIZED_ASSIGN = PRUNED_ASSIGN.replace("prune", "optimize")
+# the replay of `add` is not captured: a replay of `step` doubles what the buffer of `add` holds
+NESTED = """
+from tinygrad import Tensor, TinyJit
+
+@TinyJit
+def add(x):
+  return (x + 1).realize()
+
+@TinyJit
+def step(x):
+  return (add(x) * 2).realize()
+
+for i in range(8):
+  (add if i < 3 else step)(Tensor([1.0 * i]).realize())
+"""
+RESULTS = """
+from tinygrad import Tensor, TinyJit
+total = Tensor([0.0, 0.0]).contiguous().realize()
+
+@TinyJit
+def nothing(x):
+  total.assign(total + x).realize()
+
+@TinyJit
+def many(x):
+  return {"a": (x + 1).realize(), "b": [(x * 2).realize(), x.sum()]}
+
+for n in (2, 3):
+  for i in range(5):
+    many(Tensor([1.0 * i] * n).realize())
+    nothing(Tensor([1.0 * i, 2.0]).realize())
+  many.reset()
+"""
 OTHER_NUMBER = """
 from tinygrad import Tensor, TinyJit
 
@@ -234,6 +267,8 @@ CASES = {
     "prune=True, its constant has changed": Case(
         PRUNED_STALE, (), ("1 not compared: 1 replay (a buffer has changed that kernels may have read",)
     ),
+    "a jit in a jit": Case(NESTED, (), ("(its function calls another TinyJit, whose kernels are not captured again)",)),
+    "results, and a reset": Case(RESULTS),
     "another argument": Case(OTHER_NUMBER, (), ("argument 1 has another value than in the captured call",)),
     "variables": Case(VARIABLES),
     "state": Case(STATE),

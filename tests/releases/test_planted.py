@@ -54,9 +54,38 @@ REPLAYED = {
     captured._input_replace = {(j - 1, i): k for (j, i), k in captured._input_replace.items() if j}
   return call(captured, inputs, variables, *rest)""",
 }
+# the first kernel depends on the input, the second one runs once only
+PRUNE = """
+from tinygrad import Tensor, TinyJit
+from tinygrad.engine import jit
+{}
+w = Tensor([1.0, 2.0]).realize()
+def step(x):
+  y = (x * w).contiguous().realize()
+  k = (w * 2).contiguous().realize()
+  return (y.sum() + k).realize()
+step = TinyJit(step, prune=True)
+for i in range(1, 6):
+  step(Tensor([1.0 * i, 2.0]).realize())
+"""
+PRUNED = {
+    "a kernel that depends on the input": """if hasattr(jit, "prune_linear"):
+  prune = jit.prune_linear
+  def prune_more(linear, needed):
+    kept, once = prune(linear, needed)
+    return kept.replace(src=kept.src[1:]), once.replace(src=kept.src[:1] + once.src)
+  jit.prune_linear = prune_more
+else:
+  update = jit.update_depends
+  def update_less(depends, items):
+    update(depends, items)
+    depends.difference_update(items[0].bufs)
+  jit.update_depends = update_less"""
+}
 PROGRAMS = {
     **{f"renderer: {name}": RENDERER.replace("{}", fault) for name, fault in RENDERED.items()},
     **{f"replay: {name}": REPLAY.replace("{}", fault) for name, fault in REPLAYED.items()},
+    **{f"prune=True: {name}": PRUNE.replace("{}", fault) for name, fault in PRUNED.items()},
 }
 
 

@@ -73,7 +73,8 @@ class Replay:
 @dataclass
 class _Running:
     """A call of a TinyJit that runs, what it was given (None: not yet known), the writes that were pending and the
-    memory that Tensors had then, and the calls of `realize` in it that made a schedule."""
+    memory that Tensors had then, and the calls of `realize` in it that made a schedule. `replays_others`: another
+    TinyJit was replayed in it."""
 
     tiny: Any
     known: JitCall | None
@@ -82,6 +83,7 @@ class _Running:
     owners: Owners = field(default_factory=WeakKeyDictionary)
     realized: list[RealizeCall] = field(default_factory=list)
     replay: Replay | None = None
+    replays_others: bool = False
 
 
 class ReplayWatcher:
@@ -109,6 +111,9 @@ class ReplayWatcher:
     def on_call(self, call: Callable[..., Any], tiny: Any, *arguments: Any, **options: Any) -> Any:
         before = tiny.captured
         running = _Running(tiny, self._find_known(tiny))
+        if before is not None:
+            for outer in self.calls:
+                outer.replays_others = True
         self.calls.append(running)
         try:
             result = call(tiny, *arguments, **options)
@@ -181,6 +186,8 @@ class ReplayWatcher:
                 known = JitCall.of(tiny, running.given, running.realized, running.pending, running.owners)
                 for u, line in known.list_moved():
                     self.unwritten[u] = UnwrittenRead(line, int(u.buffer.size), name_dtype(u.dtype))
+                if running.replays_others:
+                    known.reason = "its function calls another TinyJit, whose kernels are not captured again"
             except Exception as error:  # the user's program goes on
                 self.failed[id(tiny.captured)] = describe_failure(error)
             else:
