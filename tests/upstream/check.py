@@ -23,7 +23,7 @@ from vmapdbg.install.trees import TreeName, commit_of, parse_name, repository_of
 STEMS = ("assign", "jit", "multitensor", "nn", "optim", "setitem", "symbolic_ops")
 _OVERWRITTEN = "0.12.0 reads rows 6 and 7 of a sharded tensor, and its rows 0 and 1 have these values then"
 _SAYS_SO = "the test itself says that this is wrong"
-_SAME_NUMBERS = "random numbers that are drawn lazily are those of another draw: their counter has another number then"
+_SAME_NUMBERS = "a lazy draw gets the random numbers of another draw: it runs when the counter has another number"
 _NO_STEP = "a draw that waits does not move the counter of random numbers: the next draw gets the same numbers"
 _AFTER_STEP = "the loss is computed after the step of the optimizer, and reads the new weights"
 _NORMS = (

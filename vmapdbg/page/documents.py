@@ -120,8 +120,8 @@ class RunDocument(Document):
 
     `status` is the exit code of the program (128 + the signal that killed it). `kernels` counts the different kernels
     of each process, `undecided` the kernels with an address that is unknown, `ignored` the findings that comments
-    excluded, `failed` the schedules that could not be checked, by reason. `account` compares the launches of all
-    processes, counted apart, and the kernels with those that were looked at.
+    excluded, `failed` the schedules that could not be checked, by reason. `account` has the launches, which
+    each process counts apart, the kernels, and how many of both were looked at.
     """
 
     kind: Literal["run"]

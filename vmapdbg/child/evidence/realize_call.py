@@ -289,9 +289,9 @@ class RealizeCall:
         packer.end = packer.end or len(packer.graph.nodes)
         for one in self.pending:
             memory, is_asked = one.find_memory(), packer.find_slot(one.graph) is not None
-            if memory is None or one.memory not in self.inputs or (is_asked and one.memory in self.held):
-                continue
-            if not is_asked and not one.is_meant:
+            # what is compared already, or means another graph
+            is_left_out = one.memory in self.held if is_asked else not one.is_meant
+            if memory is None or one.memory not in self.inputs or is_left_out:
                 continue
             for u in one.graph.toposort():
                 if u.op.name == "BUFFER" and u not in self.inputs and u.is_realized:
