@@ -72,7 +72,7 @@ COMMANDS: dict[str, Callable[[Run], bool]] = {
     "bisect --decisions": bisect_decisions,
     "run --lint": prints(r"no finding in [1-9]\d* kernels", "run", "--lint", "snippet.py"),
     "run --save": run_save,
-    "run --check": prints(r"[1-9]\d* values?, all right", "run", "--check", *PYTEST),
+    "run --check": prints(r"[1-9]\d* outputs?, all right", "run", "--check", *PYTEST),
 }
 
 
