@@ -119,9 +119,20 @@ for i in range(3):
   w.assign(w * 0.5).realize()
 print("#0.3125", loss.item())
 """
+# made before a write, and read by a later write
+WITHIN = """
+from tinygrad import Tensor
+t = Tensor([1.0, 2.0]).realize()
+old = t * 2 + 1
+t.assign(t * 2 + 1)
+new = t * 2 + 1
+t.assign(old + old.sum())
+print(new.tolist())
+print("#11.0", t.tolist())
+"""
 # the same with what is read before it is overwritten
 PENDING = """
-from tinygrad import Tensor
+from tinygrad import Tensor, Variable
 def half_done():
   t = Tensor([1.0, 2.0, 3.0]).realize()
   r = t * 2
@@ -137,6 +148,10 @@ for i in range(3):
   Tensor.realize(w.assign(w * 0.5), loss)
   old = (w + 1).realize() + loss
   print(loss.item(), old.tolist())
+x, y, n = Tensor([1.0, 2.0, 3.0]).realize(), Tensor([4.0, 5.0, 6.0]).realize(), Variable("n", 1, 3)
+x.assign(y[:n.bind(1)].sum() + y)
+both = y[:n.bind(3)].sum() + x
+print(x.tolist(), both.tolist())
 """
 # the lines of stale readers; on 0.12.0 no graph has a write to a part of a tensor, and these writes are lost
 STALE_LINES = {
@@ -144,6 +159,7 @@ STALE_LINES = {
     "PARTS": (PARTS, {"0.12.0": {"5", "7"}}, {"8", "9"}),
     "CROSSED": (CROSSED, {}, {"8"}),
     "AGAIN": (AGAIN, {}, {"7"}),
+    "WITHIN": (WITHIN, {}, {"9"}),
     "PENDING": (PENDING, {}, set[str]()),
 }
 
@@ -170,6 +186,50 @@ v = u * 2
 u.assign(u + 1)
 print(v.tolist(), u.tolist())
 """
+
+# two pending writes are equal
+TWICE = """
+from tinygrad import Tensor
+t, u = Tensor([1.0, 2.0]).realize(), Tensor([5.0, 6.0]).realize()
+t.assign(u * 2)
+v = t + 1
+t.assign(t + 1)
+t.assign(u * 2)
+w = t + u
+t.assign(t + 1)
+print(v.tolist(), w.tolist())
+print(t.tolist())
+"""
+DROPPED = {"WAITS": (WAITS, 6, "1.0, should be 2.0"), "TWICE": (TWICE, 9, "10.0, should be 11.0")}
+
+# from 0.13 on `old` gets the value of `new`, which has the same graph
+EQUAL = """
+from tinygrad import Tensor
+t = Tensor([1.0, 2.0]).realize()
+old = t * 2
+t.assign(t + 3).realize()
+new = (t * 2).realize()
+print(old.tolist())
+"""
+# before 0.14 a schedule with one pending write loses others
+CHAIN = """
+from tinygrad import Tensor
+c = Tensor([1.0]).realize()
+c.assign(c + 1)
+a = c * 10
+c.assign(c + 1)
+b = c * 10
+c.assign(c + 1)
+d = c * 10
+print(a.item())
+print(b.item())
+print(d.item())
+"""
+FOUND_CHAIN = {
+    "0.12.0": [("VD206", "8"), ("VD209", "12")],
+    "0.13.0": [("VD206", "8"), ("VD209", "11"), ("VD209", "12")],
+    "0.14.0": [],
+}
 
 # random numbers that are drawn lazily: each release mixes up others. Many, so that some are close to the tolerance
 DRAWS = """
@@ -248,14 +308,29 @@ def test_several_writes_to_a_buffer_are_compared(tree: Path, tmp_path: Path) -> 
     assert "all right" in done.stdout
 
 
-def test_a_write_that_a_schedule_drops(release: str, tree: Path, tmp_path: Path) -> None:
-    found = find_codes(["check", "--json"], tree, tmp_path, WAITS)
+@pytest.mark.parametrize("name", DROPPED)
+def test_a_write_that_a_schedule_drops(name: str, release: str, tree: Path, tmp_path: Path) -> None:
+    text, line, values = DROPPED[name]
+    found = find_codes(["check", "--json"], tree, tmp_path, text)
     if release != "0.13.0":
         assert found == []
         return
-    assert [(one["code"], one["line"]) for one in found] == [("VD206", "snippet.py:6")]
-    assert "the first at [0]: 1.0, should be 2.0" in found[0]["message"]
+    assert [(one["code"], one["line"]) for one in found] == [("VD206", f"snippet.py:{line}")]
+    assert f"the first at [0]: {values}" in found[0]["message"]
     assert "after it no tensor has it: the write is lost" in found[0]["message"]
+
+
+def test_a_tensor_gets_the_value_of_an_equal_graph(release: str, tree: Path, tmp_path: Path) -> None:
+    (found,) = find_codes(["check", "--json"], tree, tmp_path, EQUAL)
+    is_early = release == "0.12.0"
+    assert (found["code"], found["line"]) == ("VD209", "snippet.py:7" if is_early else "snippet.py:6")
+    assert "the first at [0]: 8.0, should be 2.0; a stale reader: it was made before the write" in found["message"]
+    assert ("buffer 0, of a tensor that gets its value here, of schedule" in found["message"]) is not is_early
+
+
+def test_several_assigns_that_single_schedules_take(release: str, tree: Path, tmp_path: Path) -> None:
+    found = find_codes(["check", "--json"], tree, tmp_path, CHAIN)
+    assert [(one["code"], one["line"].split(":")[1]) for one in found] == FOUND_CHAIN[release]
 
 
 @pytest.mark.parametrize("name", STALE_LINES)

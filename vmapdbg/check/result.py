@@ -17,7 +17,7 @@ PatternRule = Literal[
     "repeated", "constant", "reversed", "rotated", "shifted", "swapped", "summed", "slices", "all-but-last", "filled"
 ]
 
-CheckedKind = Literal["output", "assigned", "input", "live", "unchosen", "pending"]
+CheckedKind = Literal["output", "assigned", "input", "live", "unchosen", "pending", "other"]
 
 OrderKind = Literal["stale reader", "early reader"]
 
@@ -116,7 +116,8 @@ class OutputCheck:
     - `of` says what was compared: `output`; `assigned`, a buffer that the snippet assigns to; `input`, a buffer that
       changed without an assign; `live`, the buffer of a tensor that the graph does not have, which changed; `unchosen`,
       elements that an item assignment changed and its index does not choose; `pending`, a tensor with a write that is
-      not in the graph, and that was there no more after the schedule. Buffers have their own numbers.
+      not in the graph, and that was there no more after the schedule; `other`, the buffer of a tensor that is no
+      output and gets a value, which depends on what the snippet made before a write. Buffers have their own numbers.
     - `is_written`: whether a kernel wrote to an assigned buffer, None if unknown.
     - `writer`, `writer_node`: the compute kernel that wrote to a buffer that changed, and the node that it should have
       written; None if unknown.

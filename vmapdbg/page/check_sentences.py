@@ -91,6 +91,7 @@ _OUTPUTS = {
     "input": "buffer {}, which nothing assigns to,",
     "live": "buffer {}, of a tensor that the graph does not have,",
     "pending": "buffer {}, of a tensor that waits for a write,",
+    "other": "buffer {}, of a tensor that gets its value here,",
     "unchosen": "assigned buffer {}, of which only what the index chooses is to change,",
 }
 """Which of the snippet's buffers an output is -> its name."""

@@ -68,7 +68,8 @@ def write_program(draw: Draw) -> str:
             lines.append(JITTED.format(n=len(lines), i=i))
         else:
             lines.append(f"t{a}.realize()" if kind == "realize" else f"read(t{a}, n{a})")
-    lines += [f"read(t{number}, n{number})" for number in (*values, *memory)]
+    # twice: a schedule may damage memory that was read before it
+    lines += [f"read(t{number}, n{number})" for number in (*values, *memory) * 2]
     # nothing is left to be realized by the worker
     lines.append(f"del {', '.join(f't{number}' for number in (*values, *memory))}\nprint(differs)")
     return "\n".join(lines) + "\n"

@@ -214,16 +214,20 @@ class ScheduleChecker:
 
     def check_buffer(self, graph: ComparedGraph, held: HeldBuffer, number: int, right: Array) -> OutputCheck:
         got = Array(b"".join(map(self.read, held.blobs)), right.dtype, right.shape)
-        writer = self.evidence.find_written(held.launch)
+        writer, meant = self.evidence.find_written(held.launch), held.meant
+        comparison, stale = graph.compare(held.slot, got, right), None
+        if meant is not None and comparison.status == "wrong":
+            stale = StaleValue(None, True, "stale reader", meant.lines, meant.is_draw)
         return OutputCheck(
             number=number if held.part_of is None else held.part_of,
             shape=right.shape,
             dtype=right.dtype,
-            comparison=graph.compare(held.slot, got, right),
+            comparison=comparison,
             of=held.kind,
             is_written=held.is_written,
             writer=writer and writer.kernel,
             writer_node=writer and writer.node,
+            stale=stale,
             line=held.line,
         )
 

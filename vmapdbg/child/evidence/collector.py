@@ -89,7 +89,7 @@ class Collector:
                 call.finish(self._list_passes(before))
         finally:
             self.call = None
-            self.order.after(asked)
+            call.evidence.lost += self.order.after(asked)
             schedules = self.recorder.schedules
             if len(schedules) > before:
                 number = before if call.is_first else len(schedules) - 1
@@ -111,10 +111,11 @@ class Collector:
         if call.is_compared:
             call.pending = list(self.order.list_pending(asked))
             meant = {number: meaning for number, (meaning, _) in enumerate(found) if meaning is not None}
+            others = list(self.order.list_others([*asked, *call.held_tensors], nodes))
             self.order.before(nodes, asked, call.read_input)
             # what the tool realizes at the end of a snippet was not read
             if find_user_line() is not None:
-                call.pack_meant(self.order, meant, nodes)
+                call.pack_meant(self.order, meant, others, nodes)
             call.folder.write_asked(call.evidence.graphs["asked"])
         call.evidence.lost += self.tensors.take_lost(nodes, pending)
         call.evidence.cut += self.tensors.take_cut()
@@ -135,7 +136,8 @@ class Collector:
         """Tensors get the BUFFERs of a schedule in the place of their values."""
         if self.call is not None and self.replays.is_captured():
             self.call.note_made(replaced)
-        return apply(replaced, *arguments, **options)
+        with self.order.replacing(replaced):
+            return apply(replaced, *arguments, **options)
 
     # *** launches
 

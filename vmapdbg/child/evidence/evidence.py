@@ -100,13 +100,24 @@ class WrittenBuffer:
 
 
 @dataclass(frozen=True)
+class Meant:
+    """An output that means something else than its graph, because of the order of reads and writes: the position of
+    the graph's value, the lines of the writes that the graph comes after, and whether all of them move the counter of
+    random numbers."""
+
+    slot: int
+    lines: tuple[str, ...]
+    is_draw: bool
+
+
+@dataclass(frozen=True)
 class HeldBuffer:
     """What a buffer of the snippet held after the kernels ran. `kind` is what is compared: see `OutputCheck.of`. `slot`
     is the position of what it should hold in the graph of the reference, `blobs` are its contents, one for each device.
     `is_written`: whether a kernel wrote to it, None if unknown; `launch` is the last launch that did. `part_of`: the
     number of the assigned buffer in which an item assignment may change only what its index chooses. `input_number`:
     its number among the inputs of TinyJit's function, None if it is none of them. `line` is the line of a pending
-    write."""
+    write, `meant` says why a Tensor that was made before a write should hold something else."""
 
     slot: int
     blobs: tuple[str, ...]
@@ -116,17 +127,7 @@ class HeldBuffer:
     part_of: int | None = None
     input_number: int | None = None
     line: str | None = None
-
-
-@dataclass(frozen=True)
-class Meant:
-    """An output that means something else than its graph, because of the order of reads and writes: the position of
-    the graph's value, the lines of the writes that the graph comes after, and whether all of them move the counter of
-    random numbers."""
-
-    slot: int
-    lines: tuple[str, ...]
-    is_draw: bool
+    meant: Meant | None = None
 
 
 @dataclass

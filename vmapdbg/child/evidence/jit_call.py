@@ -230,7 +230,7 @@ class CallGraph:
         self._assigned: dict[UOp, list[tuple[int, int]]] = {}
         roots: list[list[int]] = []
         for index, realized in enumerate(call.realized):
-            packer = self._open_packer(index, realized.variables)
+            packer = self._open_packer(index)
             roots.append(list(map(packer.pack, realized.roots)))
             for u, slot in packer.add_assigned().items():
                 self._assigned.setdefault(u, []).append((index, slot))
@@ -254,9 +254,8 @@ class CallGraph:
         first = format_plural(self.first, "replay")
         return f"not in the sample: the first {first}, every power of two, the last, and others while there is time"
 
-    def _open_packer(self, index: int, variables: Mapping[str, int]) -> Packer:
-        values = {**variables, **self.variables}
-        self._packers.append(Packer(lambda u: None, values, self.graph, partial(self._find_value, index)))
+    def _open_packer(self, index: int) -> Packer:
+        self._packers.append(Packer(lambda u: None, self.variables, self.graph, partial(self._find_value, index)))
         return self._packers[-1]
 
     def _find_value(self, index: int, u: UOp) -> int | None:
@@ -287,7 +286,7 @@ class CallGraph:
             if self.call.is_final(index, u.buffer) and (memory is None or u in memory):
                 held[index].append((u, HeldBuffer(slot, (), "assigned")))
         for u, write in self.call.pending.items():
-            packer = self._open_packer(count, {})
+            packer = self._open_packer(count)
             try:
                 packer.pack(write)
             except CannotPack:

@@ -59,8 +59,8 @@ Contents = Callable[[UOp], tuple[str, ...] | None]
 
 
 class Sizes:
-    """Computes the sizes and shifts of a graph that are UOps. `variables` has the values of variables that no graph
-    binds, by their names."""
+    """Computes the sizes and shifts of a graph that are UOps. `variables` has the values of variables that the
+    graph does not bind, or that have another value now, by their names."""
 
     def __init__(self, variables: Mapping[str, int]):
         self.variables = dict(variables)

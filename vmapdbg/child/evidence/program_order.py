@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 from typing import Any
 
+from vmapdbg.check.result import LostWrite
 from vmapdbg.child.evidence.evidence import Meant
-from vmapdbg.child.evidence.tensor_calls import PendingTensor, buffer_under, last_write, live_tensors
+from vmapdbg.child.evidence.tensor_calls import PendingTensor, buffer_under, describe_write, last_write, live_tensors
 from vmapdbg.child.listen.releases import find_under, list_writes
-from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.install.overlay import load_patching
 
 UOp = Any
 _WRITES = {"ASSIGN", "STORE"}
+_ORDERED = {*_WRITES, "AFTER"}
 # CONTIGUOUS of memory may be the memory itself, as in numpy
 _VIEWS = {"RESHAPE", "EXPAND", "PERMUTE", "SHRINK", "FLIP", "BITCAST", "DETACH", "AFTER", "ASSIGN", "CONTIGUOUS"}
 
@@ -30,12 +32,19 @@ _VIEWS = {"RESHAPE", "EXPAND", "PERMUTE", "SHRINK", "FLIP", "BITCAST", "DETACH",
 _METHODS = ("bitcast", "cast", "clone", "contiguous", "contiguous_backward", "detach", "shard", "to")
 
 
-@dataclass(frozen=True)
+# compared by identity: each write has its own
+@dataclass(eq=False)
 class Origin:
-    """Where the program asks for a write: the user's line, and whether it moves the counter of random numbers."""
+    """A write that the program asks for: its report if it gets lost, whether it moves the counter of random numbers,
+    and whether a schedule has had it, or it is lost."""
 
-    line: str | None = None
+    report: LostWrite | None = None
     is_draw: bool = False
+    is_done: bool = False
+
+    @property
+    def line(self) -> str | None:
+        return self.report and self.report.line
 
 
 @dataclass(frozen=True)
@@ -54,9 +63,15 @@ class ProgramOrder:
         self._meanings: dict[int, tuple[weakref.ref[Any], UOp]] = {}
         self.kept: weakref.WeakKeyDictionary[UOp, OldContents] = weakref.WeakKeyDictionary()
         self._origins: weakref.WeakKeyDictionary[UOp, Origin] = weakref.WeakKeyDictionary()
+        # writes that no schedule has had yet
+        self._pending: weakref.WeakSet[UOp] = weakref.WeakSet()
         self._tag = 0
         # the Tensor whose method makes another one
         self._source: Any = None
+        # writes with other values, and their origins
+        self._made: list[tuple[UOp, Origin]] = []
+        # while a schedule runs: the Tensors that wait for writes, and what they meant before it
+        self._waiting: list[tuple[weakref.ref[Any], list[Origin], UOp | None]] = []
 
     def declare(self, changes: Any, tensor_module: ModuleType) -> None:
         """Wraps what makes a Tensor of others, and what gives a Tensor another graph."""
@@ -101,7 +116,12 @@ class ProgramOrder:
 
     def on_init(self, make: Callable[..., None], tensor: Any, *arguments: Any, **options: Any) -> None:
         make(tensor, *arguments, **options)
-        if self._meanings:
+        if not self._meanings:
+            return
+        same = next((one for one in live_tensors() if one.uop is tensor.uop and one is not tensor), None)
+        if same is not None:
+            self.set(tensor, self.find(same))
+        else:
             self._derive(tensor, () if self._source is None else (self._source,), tensor.uop.src)
 
     def on_apply(self, apply: Callable[..., Any], tensor: Any, *arguments: Any, **options: Any) -> Any:
@@ -131,7 +151,8 @@ class ProgramOrder:
             # a Tensor that was made again after the write has the same graph
             again = {one.uop for one in live_tensors() if one is not result and self.find(one) is None}
             found = {u: meaning for u, meaning in found.items() if u not in others & again}
-        self.set(result, rebuild(result.uop, found) if found else None)
+        self.set(result, self._rebuild(result.uop, found) if found else None)
+        self._note_made()
 
     def on_replace(self, replace: Callable[..., Any], tensor: Any, other: Any, *options: Any, **named: Any) -> Any:
         result = replace(tensor, other, *options, **named)
@@ -140,16 +161,20 @@ class ProgramOrder:
 
     def on_assign(self, assign: Callable[..., Any], tensor: Any, value: Any) -> Any:
         before = [(one, one.uop) for one in live_tensors()]
-        meaning, given = self.find(value), getattr(value, "uop", None)
+        meaning, given, target = self.find(value), getattr(value, "uop", None), tensor.uop
         counters = getattr(type(tensor), "_device_rng_counters", {}).values()
-        origin = Origin(find_user_line(), any(tensor is one for one in counters))
+        origin = Origin(describe_write(target), any(tensor is one for one in counters))
         result = assign(tensor, value)
-        self._note_assign(result, before, given, meaning, origin)
+        # other writes than the new one may be unknown
+        known = set(target.toposort()) | set(() if given is None else given.toposort())
+        writes = [u for u in result.uop.toposort() if u.op.name in _WRITES and u not in known]
+        self._origins.update(dict.fromkeys(writes, origin))
+        self._pending.update(writes)
+        self._note_assign(result, before, given, meaning)
+        self._note_made()
         return result
 
-    def _note_assign(
-        self, result: Any, before: Sequence[tuple[Any, UOp]], given: UOp, meaning: UOp | None, origin: Origin
-    ) -> None:
+    def _note_assign(self, result: Any, before: Sequence[tuple[Any, UOp]], given: UOp, meaning: UOp | None) -> None:
         """Notes an assign of a value with the graph `given` and a meaning; `before` has all Tensors and their graphs
         from before it."""
         for one, graph in before:
@@ -157,10 +182,7 @@ class ProgramOrder:
             if one.uop is not graph and one is not result and self.find(one) is None and not is_view(graph):
                 self.set(one, graph)
         # whatever the target held: now it holds the value
-        self.set(result, None if meaning is None else rebuild(result.uop, {given: meaning}))
-        for u in result.uop.toposort():
-            if u.op.name in _WRITES:
-                self._origins.setdefault(u, origin)
+        self.set(result, None if meaning is None else self._rebuild(result.uop, {given: meaning}))
         write = last_write(result.uop)
         if write is not None:
             self._see_write(write, buffer_under(write.src[0]))
@@ -174,22 +196,42 @@ class ProgramOrder:
                 graph = tensor.uop
             state = find_under(graph, {"RESHAPE"})
             if _is_whole(graph) and buffer_under(state) is memory is not None and write not in graph.toposort():
-                self.set(tensor, rebuild(graph, {state: state.after(write)}))
+                self.set(tensor, self._rebuild(graph, {state: state.after(write)}))
+
+    @contextmanager
+    def replacing(self, replaced: Mapping[UOp, UOp]) -> Iterator[None]:
+        """Knows the pending writes again when its block has put other UOps into the graphs of Tensors."""
+        made = dict(replaced)
+        for write in list(self._pending):
+            self._pending.add(self._rebuild(write, replaced, made))
+        self._note_made()
+        yield
+        # until here, nothing else holds the new writes
+        made.clear()
 
     # *** a schedule
 
     def before(self, nodes: Collection[UOp], asked: Sequence[Any], read: Callable[[UOp], tuple[bytes, ...]]) -> None:
         """Prepares for a schedule that will run: `nodes` is its graph, `asked` its Tensors, and `read` returns what a
         BUFFER holds."""
-        written: dict[UOp, Origin] = {}
+        written: dict[UOp, list[Origin]] = {}
         for memory, write in list_writes(nodes):
             if not getattr(memory, "is_variable", False):
-                written[memory] = self._origins.get(write, Origin())
+                origin = self._origins.get(write, Origin())
+                origin.is_done = True
+                written.setdefault(memory, []).append(origin)
+                self._pending.discard(write)
         if not written:
             return
         self._tag += 1
         old = {memory: memory.replace(tag=("vmapdbg", self._tag)) for memory in written}
-        done = set(map(id, asked))
+        old_nodes = set(old.values())
+        is_asked = set(map(id, asked))
+        for tensor in live_tensors():
+            waiting = [] if id(tensor) in is_asked else _list_waiting(tensor)
+            if waiting:
+                origins = [self._origins[u] for u in waiting if u in self._origins]
+                self._waiting.append((weakref.ref(tensor), origins, self.find(tensor)))
         # node -> whether it reads what will be overwritten, other than by what is asked for
         reads: dict[UOp, bool] = {**dict.fromkeys(written, True), **{tensor.uop: False for tensor in asked}}
         changed: dict[UOp, bool] = dict.fromkeys(written, True)
@@ -198,23 +240,88 @@ class ProgramOrder:
             # tinygrad does not know a meaning: it stays as it is
             meaning = self.find(tensor)
             graph, known = (tensor.uop, reads) if meaning is None else (meaning, changed)
-            if id(tensor) in done or buffer_under(graph) in written:
-                # memory holds the write from now on
-                writes = [u for u in graph.toposort() if u.op.name in _WRITES]
-                # which of the writes that were rebuilt is done is not known
-                is_known = meaning is not None and all(u in self._origins for u in writes)
-                self.set(tensor, self._leave_out(graph, nodes, tensor.uop) if is_known else None)
-            elif _does_read(graph, known):
-                self.set(tensor, rebuild(graph, old))
-                is_needed = True
+            if id(tensor) in is_asked or not _does_read(graph, known):
+                continue
+            is_memory = buffer_under(graph) in written
+            writes = [u for one, u in list_writes(graph.toposort()) if one in written]
+            is_known = all(u in self._origins for u in writes)
+            is_settled = is_memory or all(self._origins[u].is_done for u in writes if is_known)
+            # in 0.12 a second assign has memory of its own
+            is_chain = any(u.op.name == "ASSIGN" and last_write(u.src[0]) is not None for u in writes)
+            if is_known and is_settled and not is_chain:
+                found = self._settle(graph, written, old, is_memory)
+            elif is_known or not is_memory:
+                found = self._rebuild(graph, old)
+            else:
+                # which of its writes are done is not known
+                found = tensor.uop
+            is_old = not old_nodes.isdisjoint(found.toposort())
+            is_needed = is_needed or is_old
+            self.set(tensor, found if is_old or (meaning is not None and found is not tensor.uop) else None)
+        self._note_made()
         if is_needed:
-            self.kept.update({u: OldContents(read(memory), written[memory]) for memory, u in old.items()})
+            self.kept.update({u: OldContents(read(memory), written[memory][-1]) for memory, u in old.items()})
 
-    def _leave_out(self, meaning: UOp, writes: Collection[UOp], graph: UOp) -> UOp | None:
-        """Returns a meaning without the writes that `_see_write` added; None if it is the graph of its Tensor then."""
-        seen = {u: u.src[0] for u in meaning.toposort() if u.op.name == "AFTER" and u.src[1] in writes}
-        found = rebuild(meaning, {u: rebuild(below, seen) for u, below in seen.items()})
-        return None if found is graph else found
+    def _rebuild(self, root: UOp, replaced: Mapping[UOp, UOp], made: dict[UOp, UOp] | None = None) -> UOp:
+        """Returns a graph with other UOps in place of some of its nodes. A write of other values has the same origin.
+        `made` has what was rebuilt before."""
+        made = dict(replaced) if made is None else made
+        for u in root.toposort(lambda u: u not in made):
+            if u not in made:
+                made[u] = self._replace(u, tuple(made[source] for source in u.src))
+        return made[root]
+
+    def _replace(self, u: UOp, src: tuple[UOp, ...]) -> UOp:
+        """Returns a UOp with other sources."""
+        if src == u.src:
+            return u
+        made = u.replace(src=src)
+        if u in self._origins:
+            self._made.append((made, self._origins[u]))
+        return made
+
+    def _note_made(self) -> None:
+        """Notes the origins of the writes that were made. An earlier write that is done may have been the same UOp."""
+        for write, origin in self._made:
+            if write not in self._origins or self._origins[write].is_done:
+                self._origins[write] = origin
+        self._made.clear()
+
+    def _settle(
+        self, root: UOp, done: Mapping[UOp, Collection[Origin]], old: Mapping[UOp, UOp], is_memory: bool
+    ) -> UOp:
+        """Returns what a graph means when some writes are done, which are given by their BUFFER: it holds what they
+        write, and what reads it from before one of them reads its contents of then, `old`. `is_memory`: the graph is a
+        view of memory, and shows what that holds."""
+        # a node as a value, and as the memory that a write changes or that comes after writes
+        values: dict[UOp, UOp] = {}
+        places: dict[UOp, UOp] = {}
+        # the writes that memory comes after
+        before: dict[UOp, frozenset[Origin | None]] = {}
+        for u in root.toposort():
+            values[u], places[u], before[u] = old.get(u, u), u, frozenset()
+            if not u.src or u.op.name == "BUFFER":
+                continue
+            first, *others = u.src
+            values[u] = self._replace(u, tuple(values[source] for source in u.src))
+            before[u] = before[first]
+            if u.op.name in _ORDERED:
+                before[u] = before[u].union(*(before[source] for source in others if source.op.name in _ORDERED))
+                before[u] |= {self._origins.get(u)}
+                finished = done.get(buffer_under(first), ())
+                is_finished = self._origins.get(u) in finished
+                others = [values[source] for source in others if self._origins.get(source) not in finished]
+                if u.op.name == "AFTER":
+                    # what comes after a finished write is a view of memory
+                    others = [one for one in others if find_under(one, _VIEWS - _ORDERED).op.name != "BUFFER"]
+                places[u] = places[first]
+                if others and not is_finished:
+                    places[u] = self._replace(u, (places[first], *others))
+                if before[u].issuperset(finished):
+                    values[u] = places[u]
+            else:
+                places[u] = self._replace(u, (places[first], *(values[source] for source in others)))
+        return places[root] if is_memory else values[root]
 
     def find_asked(self, tensor: Any) -> tuple[UOp | None, set[UOp]]:
         """Returns the graph that a Tensor means without the writes that are not in its graph, None if it has that
@@ -222,9 +329,38 @@ class ProgramOrder:
         meaning = self.find(tensor)
         if meaning is None:
             return None, set()
-        nodes = tensor.uop.toposort()
-        pending = {u for u in meaning.toposort() if u in self._origins and u not in nodes}
-        return self._leave_out(meaning, pending, tensor.uop), pending
+        have, changed = set[Origin](), set[UOp]()
+        for memory, write in list_writes(tensor.uop.toposort()):
+            if write in self._origins:
+                have.add(self._origins[write])
+            else:
+                # the value of one of its writes has been computed in the meantime
+                changed.add(memory)
+        left_out: dict[UOp, list[Origin]] = {}
+        pending = set[UOp]()
+        for memory, u in list_writes(meaning.toposort()):
+            if u not in self._pending or u not in self._origins or memory in changed:
+                continue
+            origin = self._origins[u]
+            if not origin.is_done and origin not in have:
+                pending.add(u)
+                left_out.setdefault(memory, []).append(origin)
+        found = self._settle(meaning, left_out, {}, is_memory=False)
+        self._note_made()
+        return (None if found is tensor.uop else found), pending
+
+    def list_others(self, asked: Collection[Any], nodes: Collection[UOp]) -> Iterator[tuple[weakref.ref[Any], UOp]]:
+        """Yields the Tensors that are not `asked` and get a value from a schedule with these `nodes`, because they have
+        the graph of one that is, or because it has a write that they wait for; with what they mean, if that is another
+        graph."""
+        known, graphs = set(map(id, asked)), {tensor.uop for tensor in asked}
+        for tensor in live_tensors():
+            meaning = self.find(tensor)
+            if meaning is None or id(tensor) in known:
+                continue
+            waiting = _list_waiting(tensor)
+            if tensor.uop in graphs or (waiting and all(write in nodes for write in waiting)):
+                yield weakref.ref(tensor), meaning
 
     def list_pending(self, asked: Collection[Any]) -> Iterator[PendingTensor]:
         """Yields the Tensors that are not `asked` and wait for a write."""
@@ -243,14 +379,50 @@ class ProgramOrder:
         `slot`, and comes after writes that the meaning does not come after."""
         meant = meaning.toposort()
         origins = [self.kept[u].origin for u in meant if u in self.kept]
-        origins += [self._origins[u] for u in nodes if u in self._origins and u not in meant]
+        done = {self._origins[u] for u in meant if u in self._origins}
+        origins += [self._origins[u] for u in nodes if u in self._origins and self._origins[u] not in done]
         lines = dict.fromkeys(origin.line for origin in origins if origin.line is not None)
         return Meant(slot, tuple(lines), bool(origins) and all(origin.is_draw for origin in origins))
 
-    def after(self, asked: Sequence[Any]) -> None:
-        """A schedule has run: its Tensors hold values."""
+    def after(self, asked: Sequence[Any]) -> list[LostWrite]:
+        """A schedule has run: its Tensors hold values. Returns the writes that it did not have, and that the Tensors
+        which waited for them do not have any more."""
         for tensor in asked:
             self.set(tensor, None)
+        lost: dict[Origin, None] = {}
+        for reference, waiting, meaning in self._waiting:
+            tensor = reference()
+            if tensor is None:
+                continue
+            writes = _list_waiting(tensor)
+            if writes and len(writes) == len(waiting) and any(origin.is_done for origin in waiting):
+                # 0.12 leaves out writes that no output depends on
+                self.set(tensor, meaning)
+                for origin in waiting:
+                    origin.is_done = False
+            waiting = [origin for origin in waiting if not origin.is_done]
+            # tinygrad keeps their order
+            missing = max(len(waiting) - len(writes), 0)
+            # a Tensor that does not wait any more is compared, see list_pending
+            if missing and (writes or meaning is not None):
+                lost |= dict.fromkeys(waiting[:missing])
+                # what follows from it is no finding of its own
+                self.set(tensor, None)
+            self._made += zip(writes, waiting[missing:], strict=False)
+            self._pending.update(writes)
+        self._note_made()
+        self._waiting = []
+        for origin in lost:
+            origin.is_done = True
+        return [origin.report for origin in lost if origin.report is not None]
+
+
+def _list_waiting(tensor: Any) -> list[UOp]:
+    """Returns the writes to a Tensor's memory that it waits for, in their order; nothing if it is no memory."""
+    shown = find_under(tensor.uop, {"RESHAPE"})
+    if shown.op.name not in {"ASSIGN", "AFTER"}:
+        return []
+    return [u for memory, u in list_writes(shown.toposort()) if memory is buffer_under(shown)]
 
 
 def is_view(u: UOp) -> bool:
@@ -269,13 +441,3 @@ def _does_read(root: UOp, known: dict[UOp, bool]) -> bool:
         if u not in known:
             known[u] = any(known[source] for source in u.src)
     return known[root]
-
-
-def rebuild(root: UOp, replaced: Mapping[UOp, UOp]) -> UOp:
-    """Returns a graph with other UOps in place of some of its nodes."""
-    made = dict(replaced)
-    for u in root.toposort(lambda u: u not in made):
-        if u not in made:
-            src = tuple(made[source] for source in u.src)
-            made[u] = u if src == u.src else u.replace(src=src)
-    return made[root]

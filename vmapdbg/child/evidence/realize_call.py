@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from vmapdbg.child.evidence.evidence import (
     ROOM,
@@ -16,13 +16,14 @@ from vmapdbg.child.evidence.evidence import (
     Evidence,
     EvidenceFolder,
     HeldBuffer,
+    Meant,
     list_parts,
     pack_graph,
 )
 from vmapdbg.child.evidence.launches import LaunchKeeper, LiveTensors
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_argument_sizes, find_variables
 from vmapdbg.child.evidence.program_order import ProgramOrder
-from vmapdbg.child.evidence.tensor_calls import ChosenPart, PendingTensor, is_pending
+from vmapdbg.child.evidence.tensor_calls import ChosenPart, PendingTensor, is_pending, is_shown
 from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.listen.guard import leave_out
@@ -55,8 +56,8 @@ class RealizeCall:
         self.folder, self.roots = folder, [t.uop for t in asked]
         # from 0.13 on, a Tensor that is held keeps TinyJit from using its memory again; in 0.12.0 its replays use the
         # BUFFERs of the call, so more Tensors can hold the outputs, also after the snippet's are gone
-        self._held_tensors = [type(t)(t.uop, device=t.uop.device) for t in asked] if is_installed() else []
-        self._tensors = list(map(weakref.ref, self._held_tensors or asked))
+        self.held_tensors = [type(t)(t.uop, device=t.uop.device) for t in asked] if is_installed() else []
+        self._tensors = list(map(weakref.ref, self.held_tensors or asked))
         self.evidence = Evidence(-1, None, switches=read_switches())
         self.launches = LaunchKeeper(folder)
         # BUFFER of the snippet -> its contents, on each of its devices
@@ -66,6 +67,8 @@ class RealizeCall:
         self.meant: dict[UOp, tuple[str, ...]] = {}
         # outputs of which it is not known what they mean
         self.unknown: set[int] = set()
+        # other Tensors that get a value, the slot of what they mean, and why that is another value
+        self.others: list[tuple[ref[Any], int, Meant]] = []
         # item assignments in its graph
         self.parts: Sequence[ChosenPart] = ()
         # other Tensors that wait for a write
@@ -141,7 +144,7 @@ class RealizeCall:
 
     def _pack_asked(self) -> Packer | None:
         """Packs the graph as the snippet asked for it. Returns None if the graph cannot be packed."""
-        packer = Packer(lambda u: self.inputs.get(u, self.meant.get(u)) or None, self.variables)
+        packer = Packer(lambda u: self.inputs.get(u, self.meant.get(u)) or None)
         try:
             packer.graph.roots = list(map(packer.pack, self.roots))
         except CannotPack as error:
@@ -150,27 +153,43 @@ class RealizeCall:
         self.evidence.graphs["asked"] = packer.graph
         return packer
 
-    def pack_meant(self, order: ProgramOrder, meant: Mapping[int, UOp], nodes: Mapping[UOp, None]) -> None:
-        """Packs what its outputs mean, by their numbers, if that differs from their graphs in the order of reads and
-        writes."""
+    def pack_meant(
+        self,
+        order: ProgramOrder,
+        meant: Mapping[int, UOp],
+        others: Iterable[tuple[ref[Any], UOp]],
+        nodes: Mapping[UOp, None],
+    ) -> None:
+        """Packs what its outputs mean, by their numbers, and what other Tensors mean that get values (`others`), if
+        that differs from their graphs in the order of reads and writes."""
         packer = self.packer
-        if not meant or packer is None:
+        if packer is None:
             return
         packer.end = len(packer.graph.nodes)
         for number, u in meant.items():
-            try:
-                for memory in u.toposort():
-                    is_variable = getattr(memory, "is_variable", False)
-                    if memory.op.name == "BUFFER" and not is_variable and memory not in self.meant:
-                        self.meant[memory] = self.inputs.get(memory) or self._keep_meant(order, memory)
-                slot = packer.pack(u)
-            except (BlobsFull, CannotPack) as error:
-                reason = f"whether it has the contents from before a write: {str(error) or 'there was no room'}"
-                self.evidence.left.append(Left("outputs", 1, reason, number))
+            slot = self._pack_meaning(order, packer, u, number)
+            if slot is None:
                 self.unknown.add(number)
-                continue
-            self.evidence.meant[number] = order.explain(packer.graph.roots[number], nodes, u)
-            packer.graph.roots[number] = slot
+            else:
+                self.evidence.meant[number] = order.explain(packer.graph.roots[number], nodes, u)
+                packer.graph.roots[number] = slot
+        for tensor, u in others:
+            slot = self._pack_meaning(order, packer, u, None)
+            if slot is not None:
+                self.others.append((tensor, slot, order.explain(slot, nodes, u)))
+
+    def _pack_meaning(self, order: ProgramOrder, packer: Packer, meaning: UOp, number: int | None) -> int | None:
+        """Packs what a Tensor means. Returns None if that is not possible; `number` is its number among the outputs."""
+        try:
+            for memory in meaning.toposort():
+                is_variable = getattr(memory, "is_variable", False)
+                if memory.op.name == "BUFFER" and not is_variable and memory not in self.meant:
+                    self.meant[memory] = self.inputs.get(memory) or self._keep_meant(order, memory)
+            return packer.pack(meaning)
+        except (BlobsFull, CannotPack) as error:
+            reason = f"whether it has the contents from before a write: {str(error) or 'there was no room'}"
+            self.evidence.left.append(Left("outputs", int(number is not None), reason, number))
+            return None
 
     def _keep_meant(self, order: ProgramOrder, memory: UOp) -> tuple[str, ...]:
         """Keeps what a BUFFER holds that only a meaning has. Raises BlobsFull."""
@@ -239,7 +258,7 @@ class RealizeCall:
                 return None
             return keep(moved.get(id(u.buffer), u.buffer))
 
-        packer = Packer(read, {**self.variables, **variables})
+        packer = Packer(read, variables)
         for number, view in enumerate(views):
             try:
                 if view is not None and number not in self.unknown:
@@ -259,8 +278,9 @@ class RealizeCall:
                 is_written = launch is not None if self.launches.steps else None
                 now = self.folder.keep_all(buffer.buffer)
                 right = assigned[buffer]
-                if is_written is False and slot is not None and is_pending(buffer):
-                    # no output needs the write, and a Tensor still has it: the buffer should be as before
+                if is_written is False and slot is not None and (is_pending(buffer) or not is_shown(buffer)):
+                    # no output needs the write: it is pending, or nothing can read the buffer, because in 0.12 a
+                    # second assign has given its Tensor other memory; the buffer should be as before
                     right = slot
                 self.held[buffer] = HeldBuffer(right, now, "assigned", is_written)
             elif slot is not None and buffer not in touched and (now := self.folder.keep_all(buffer.buffer)) != before:
@@ -272,6 +292,11 @@ class RealizeCall:
             self.evidence.left.append(Left("buffers", several, "several writes change it, or a write to a copy of it"))
         for part in self.parts:
             self._keep_part(part, self.packer)
+        for tensor, slot, meant in self.others:
+            found = tensor()
+            memory = None if found is None else find_under(found.uop, {"RESHAPE"})
+            if memory is not None and memory.op.name == "BUFFER" and memory.is_realized:
+                self.evidence.held.append(HeldBuffer(slot, self.folder.keep_all(memory.buffer), "other", meant=meant))
         if self.launches.live is None:
             return
         # Tensors outside of the graph

@@ -117,8 +117,7 @@ class TensorCalls:
         # if other Tensors come after the write, too, it is not lost with this Tensor
         is_only = result.uop.op.name in {"ASSIGN", "AFTER"} and result.uop.src[0] is target
         if is_only and buffer is not None and write is not None:
-            shape = tuple(int(n) for n in target.shape if isinstance(n, int))
-            report = LostWrite(find_user_line(), shape, math.prod(buffer.shape), name_dtype(target.dtype))
+            report = describe_write(target)
             self._writes.append(_Write(weakref.ref(buffer), weakref.ref(write), weakref.ref(result), report))
         return result
 
@@ -169,9 +168,22 @@ def live_tensors() -> Iterator[Any]:
 # *** writes
 
 
+def describe_write(target: UOp) -> LostWrite:
+    """Returns the report of a write that the user's line asks for now, if it will be lost."""
+    shape = tuple(int(n) for n in target.shape if isinstance(n, int))
+    memory = buffer_under(target)
+    size = math.prod(shape if memory is None else memory.shape)
+    return LostWrite(find_user_line(), shape, size, name_dtype(target.dtype))
+
+
 def is_pending(buffer: UOp) -> bool:
     """Whether the graph of a live Tensor writes a BUFFER."""
     return any(buffer is one for tensor in live_tensors() for one, _ in list_writes(tensor.uop.toposort()))
+
+
+def is_shown(buffer: UOp) -> bool:
+    """Whether a live Tensor shows a BUFFER, or a part of it."""
+    return any(buffer is buffer_under(tensor.uop) for tensor in live_tensors())
 
 
 def list_owners() -> Owners:

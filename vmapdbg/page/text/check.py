@@ -14,7 +14,7 @@ from vmapdbg.model.capture import Capture, Node
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page import check_sentences as say
-from vmapdbg.page.claims import CHECKED, claim, count_things, say_ended, say_left
+from vmapdbg.page.claims import CHECKED, OPEN, claim, count_things, say_ended, say_left
 from vmapdbg.page.format import Places, format_shape
 from vmapdbg.page.sentences import (
     describe_crash,
@@ -64,6 +64,8 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
     verdict = claim(CHECKED, account, say_ended(capture))
     if wrong:
         verdict = (f"{wrong} of {format_plural(len(outputs), 'output')} wrong", ALERT)
+    elif any(check.lost or check.cut or check.unwritten for check in report.schedules):
+        verdict = claim(CHECKED._replace(good=CHECKED.partly), account, say_ended(capture))[0], OPEN
     head: list[Piece] = [(capture.snippet, "bold"), "  ", verdict]
     if lost:
         head.append((f", {format_plural(lost, 'write')} lost", ALERT))
