@@ -70,8 +70,9 @@ class ProgramOrder:
         self._source: Any = None
         # writes with other values, and their origins
         self._made: list[tuple[UOp, Origin]] = []
-        # while a schedule runs: the Tensors that wait for writes, and what they meant before it
-        self._waiting: list[tuple[weakref.ref[Any], list[Origin], UOp | None]] = []
+        # while a schedule runs: the Tensors that wait for writes, those that their values depend on, and what the
+        # Tensors meant before it
+        self._waiting: list[tuple[weakref.ref[Any], list[Origin], set[Origin], UOp | None]] = []
 
     def declare(self, changes: Any, tensor_module: ModuleType) -> None:
         """Wraps what makes a Tensor of others, and what gives a Tensor another graph."""
@@ -231,7 +232,7 @@ class ProgramOrder:
             waiting = [] if id(tensor) in is_asked else _list_waiting(tensor)
             if waiting:
                 origins = [self._origins[u] for u in waiting if u in self._origins]
-                self._waiting.append((weakref.ref(tensor), origins, self.find(tensor)))
+                self._waiting.append((weakref.ref(tensor), origins, self._list_needed(tensor), self.find(tensor)))
         # node -> whether it reads what will be overwritten, other than by what is asked for
         reads: dict[UOp, bool] = {**dict.fromkeys(written, True), **{tensor.uop: False for tensor in asked}}
         changed: dict[UOp, bool] = dict.fromkeys(written, True)
@@ -390,7 +391,7 @@ class ProgramOrder:
         for tensor in asked:
             self.set(tensor, None)
         lost: dict[Origin, None] = {}
-        for reference, waiting, meaning in self._waiting:
+        for reference, waiting, needed, meaning in self._waiting:
             tensor = reference()
             if tensor is None:
                 continue
@@ -404,7 +405,7 @@ class ProgramOrder:
             # tinygrad keeps their order
             missing = max(len(waiting) - len(writes), 0)
             # a Tensor that does not wait any more is compared, see list_pending
-            if missing and (writes or meaning is not None):
+            if not needed.isdisjoint(waiting[:missing]) and (writes or meaning is not None):
                 lost |= dict.fromkeys(waiting[:missing])
                 # what follows from it is no finding of its own
                 self.set(tensor, None)
@@ -415,6 +416,15 @@ class ProgramOrder:
         for origin in lost:
             origin.is_done = True
         return [origin.report for origin in lost if origin.report is not None]
+
+    def _list_needed(self, tensor: Any) -> set[Origin]:
+        """Returns the writes that the value of a memory Tensor depends on: a write may replace what all others left."""
+        graph = tensor.uop if (meaning := self.find(tensor)) is None else meaning
+        write = last_write(graph)
+        nodes = graph.toposort()
+        if write is not None and _is_whole(write.src[0]):
+            nodes = {write, *write.src[1].toposort()}
+        return {self._origins[u] for u in nodes if u in self._origins}
 
 
 def _list_waiting(tensor: Any) -> list[UOp]:
