@@ -17,7 +17,7 @@ from vmapdbg.check.compare import compare
 from vmapdbg.check.result import BufferCheck, ExpectedOutput, OutputCheck, OverwrittenInput, ScheduleCheck, StaleValue
 from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
 from vmapdbg.child.compare.reference_values import ComparedGraph, KnownValues, ReadContents, ReferenceValues
-from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder, HeldBuffer
+from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder, HeldBuffer, Meant
 from vmapdbg.model.account import Left
 from vmapdbg.model.wording import first_line
 from vmapdbg.reference.arithmetic import load
@@ -164,7 +164,7 @@ class ScheduleChecker:
         if meant is not None:
             other = values.evaluate([meant.slot])[0]
             if not isinstance(other, str) and self.is_close(graph, meant.slot, got, other):
-                return replace(check, stale=StaleValue(None, True, "stale reader", meant.lines, meant.is_draw))
+                return replace(check, stale=_stale_reader(meant))
         left = Left("outputs", 0, "when it was read: ", number)
         stale = self.attempt(left, find_stale_value, self.evidence, values, root, is_got)
         return replace(check, stale=stale, overwritten=self.attempt(left, self.find_overwritten, values, is_got) or ())
@@ -217,7 +217,7 @@ class ScheduleChecker:
         writer, meant = self.evidence.find_written(held.launch), held.meant
         comparison, stale = graph.compare(held.slot, got, right), None
         if meant is not None and comparison.status == "wrong":
-            stale = StaleValue(None, True, "stale reader", meant.lines, meant.is_draw)
+            stale = _stale_reader(meant)
         return OutputCheck(
             number=number if held.part_of is None else held.part_of,
             shape=right.shape,
@@ -267,6 +267,10 @@ def find_stale_value(evidence: Evidence, values: ReferenceValues, root: int, is_
             if is_got(values.replace(dict(zip(looks, before, strict=True)))):
                 return StaleValue(_number_of(evidence, memory), is_late=False, kind="early reader")
     return None
+
+
+def _stale_reader(meant: Meant) -> StaleValue:
+    return StaleValue(None, True, "stale reader", meant.lines, meant.is_draw)
 
 
 def _written_once(graph: OpGraph, shown: int) -> Iterator[tuple[int, int]]:

@@ -17,7 +17,14 @@ from typing import Any
 
 from vmapdbg.check.result import LostWrite
 from vmapdbg.child.evidence.evidence import Meant
-from vmapdbg.child.evidence.tensor_calls import PendingTensor, buffer_under, describe_write, last_write, live_tensors
+from vmapdbg.child.evidence.tensor_calls import (
+    PendingTensor,
+    buffer_under,
+    describe_write,
+    find_waiting,
+    last_write,
+    live_tensors,
+)
 from vmapdbg.child.listen.releases import find_under, list_writes
 from vmapdbg.install.overlay import load_patching
 
@@ -70,8 +77,8 @@ class ProgramOrder:
         self._source: Any = None
         # writes with other values, and their origins
         self._made: list[tuple[UOp, Origin]] = []
-        # while a schedule runs: the Tensors that wait for writes, those that their values depend on, and what the
-        # Tensors meant before it
+        # only while a schedule runs. For each Tensor that waits for writes: the Tensor, these writes, the writes that
+        # its value depends on, and its meaning before the schedule
         self._waiting: list[tuple[weakref.ref[Any], list[Origin], set[Origin], UOp | None]] = []
 
     def declare(self, changes: Any, tensor_module: ModuleType) -> None:
@@ -92,6 +99,11 @@ class ProgramOrder:
         """Returns the graph that a Tensor means, None if it is the graph that it has."""
         known = self._meanings.get(id(tensor))
         return known[1] if known is not None and known[0]() is tensor else None
+
+    def _graph_of(self, tensor: Any) -> UOp:
+        """Returns the graph that a Tensor means."""
+        meaning = self.find(tensor)
+        return tensor.uop if meaning is None else meaning
 
     def set(self, tensor: Any, meaning: UOp | None) -> None:
         """Notes the graph that a Tensor means, None: the graph that it has."""
@@ -192,9 +204,7 @@ class ProgramOrder:
         """Notes a write at the other Tensors of the whole memory. In 0.12 only the Tensor that the assign returns has
         the write in its graph."""
         for tensor in live_tensors():
-            graph = self.find(tensor)
-            if graph is None:
-                graph = tensor.uop
+            graph = self._graph_of(tensor)
             state = find_under(graph, {"RESHAPE"})
             if _is_whole(graph) and buffer_under(state) is memory is not None and write not in graph.toposort():
                 self.set(tensor, self._rebuild(graph, {state: state.after(write)}))
@@ -351,9 +361,9 @@ class ProgramOrder:
         return (None if found is tensor.uop else found), pending
 
     def list_others(self, asked: Collection[Any], nodes: Collection[UOp]) -> Iterator[tuple[weakref.ref[Any], UOp]]:
-        """Yields the Tensors that are not `asked` and get a value from a schedule with these `nodes`, because they have
-        the graph of one that is, or because it has a write that they wait for; with what they mean, if that is another
-        graph."""
+        """Yields the Tensors that get a value from a schedule with these `nodes`, although they are not `asked`. Such a
+        Tensor has the same graph as one that is asked, or all writes that it waits for are in the schedule. Only
+        Tensors whose meaning is another graph are yielded, each with its meaning."""
         known, graphs = set(map(id, asked)), {tensor.uop for tensor in asked}
         for tensor in live_tensors():
             meaning = self.find(tensor)
@@ -367,8 +377,8 @@ class ProgramOrder:
         """Yields the Tensors that are not `asked` and wait for a write."""
         known = set(map(id, asked))
         for tensor in live_tensors():
-            graph = find_under(tensor.uop, {"RESHAPE"})
-            if id(tensor) in known or graph.op.name not in {"ASSIGN", "AFTER"}:
+            graph = find_waiting(tensor)
+            if id(tensor) in known or graph is None:
                 continue
             memory, write = buffer_under(graph), last_write(graph)
             if memory is not None and write is not None:
@@ -419,7 +429,7 @@ class ProgramOrder:
 
     def _list_needed(self, tensor: Any) -> set[Origin]:
         """Returns the writes that the value of a memory Tensor depends on: a write may replace what all others left."""
-        graph = tensor.uop if (meaning := self.find(tensor)) is None else meaning
+        graph = self._graph_of(tensor)
         write = last_write(graph)
         nodes = graph.toposort()
         if write is not None and _is_whole(write.src[0]):
@@ -429,10 +439,11 @@ class ProgramOrder:
 
 def _list_waiting(tensor: Any) -> list[UOp]:
     """Returns the writes to a Tensor's memory that it waits for, in their order; nothing if it is no memory."""
-    shown = find_under(tensor.uop, {"RESHAPE"})
-    if shown.op.name not in {"ASSIGN", "AFTER"}:
+    shown = find_waiting(tensor)
+    if shown is None:
         return []
-    return [u for memory, u in list_writes(shown.toposort()) if memory is buffer_under(shown)]
+    shown_memory = buffer_under(shown)
+    return [u for memory, u in list_writes(shown.toposort()) if memory is shown_memory]
 
 
 def is_view(u: UOp) -> bool:

@@ -23,7 +23,7 @@ from vmapdbg.child.evidence.evidence import (
 from vmapdbg.child.evidence.launches import LaunchKeeper, LiveTensors
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_argument_sizes, find_variables
 from vmapdbg.child.evidence.program_order import ProgramOrder
-from vmapdbg.child.evidence.tensor_calls import ChosenPart, PendingTensor, is_pending, is_shown
+from vmapdbg.child.evidence.tensor_calls import ChosenPart, PendingTensor, find_shown, is_pending, is_shown
 from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.listen.guard import leave_out
@@ -294,8 +294,8 @@ class RealizeCall:
             self._keep_part(part, self.packer)
         for tensor, slot, meant in self.others:
             found = tensor()
-            memory = None if found is None else find_under(found.uop, {"RESHAPE"})
-            if memory is not None and memory.op.name == "BUFFER" and memory.is_realized:
+            memory = None if found is None else find_shown(found)
+            if memory is not None and memory.is_realized:
                 self.evidence.held.append(HeldBuffer(slot, self.folder.keep_all(memory.buffer), "other", meant=meant))
         if self.launches.live is None:
             return

@@ -73,8 +73,7 @@ class PendingTensor:
     def find_memory(self) -> UOp | None:
         """Returns the BUFFER that the Tensor shows now, None if it is gone or still waits."""
         tensor = self.tensor()
-        shown = None if tensor is None else find_under(tensor.uop, {"RESHAPE"})
-        return shown if shown is not None and shown.op.name == "BUFFER" else None
+        return None if tensor is None else find_shown(tensor)
 
 
 class TensorCalls:
@@ -176,6 +175,18 @@ def describe_write(target: UOp) -> LostWrite:
     return LostWrite(find_user_line(), shape, size, name_dtype(target.dtype))
 
 
+def find_shown(tensor: Any) -> UOp | None:
+    """Returns the BUFFER that a Tensor shows all of, None if it shows a part, waits for a write, or is a value."""
+    shown = find_under(tensor.uop, {"RESHAPE"})
+    return shown if shown.op.name == "BUFFER" else None
+
+
+def find_waiting(tensor: Any) -> UOp | None:
+    """Returns the graph of memory after a write that a Tensor waits for, None if it waits for none."""
+    shown = find_under(tensor.uop, {"RESHAPE"})
+    return shown if shown.op.name in {"ASSIGN", "AFTER"} else None
+
+
 def is_pending(buffer: UOp) -> bool:
     """Whether the graph of a live Tensor writes a BUFFER."""
     return any(buffer is one for tensor in live_tensors() for one, _ in list_writes(tensor.uop.toposort()))
@@ -190,8 +201,8 @@ def list_owners() -> Owners:
     """Returns the live Tensors of each whole BUFFER."""
     found: Owners = weakref.WeakKeyDictionary()
     for tensor in live_tensors():
-        memory = find_under(tensor.uop, {"RESHAPE"})
-        if memory.op.name == "BUFFER":
+        memory = find_shown(tensor)
+        if memory is not None:
             found.setdefault(memory, []).append(weakref.ref(tensor))
     return found
 
@@ -199,8 +210,8 @@ def list_owners() -> Owners:
 def list_pending() -> Iterator[tuple[UOp, UOp]]:
     """Yields (BUFFER, write) for each live Tensor that stands for a write that was not scheduled yet."""
     for tensor in live_tensors():
-        shown = find_under(tensor.uop, {"RESHAPE"})
-        if shown.op.name in {"ASSIGN", "AFTER"} and (buffer := buffer_under(shown)) is not None:
+        shown = find_waiting(tensor)
+        if shown is not None and (buffer := buffer_under(shown)) is not None:
             yield buffer, shown
 
 
