@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -175,7 +176,9 @@ def test_killed_run_keeps_what_it_has(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(PROGRAM + "import time\ntime.sleep(600)\n", encoding="utf-8")
     process = start_tool("run", "--save", "x", "a.py", cwd=tmp_path)
     try:
-        wait_until(lambda: len(list(tmp_path.glob("x/run-*/tests/a_py-*"))) == 1, "nothing was saved")
+        # the file is there before its line is
+        saved = partial(tmp_path.glob, "x/run-*/tests/a_py-*")
+        wait_until(lambda: [b"\n" in one.read_bytes() for one in saved()] == [True], "nothing was saved")
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
