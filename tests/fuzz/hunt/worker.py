@@ -90,7 +90,7 @@ class World:
             found, printed = self.run(source)
             if found.kind == "ok":
                 found = self.judge(evidence)
-            collector.replays.captured.clear()
+            collector.replays.forget()
             collector.replays.left.clear()
             self.mode.recorder.forget()
             gc.collect()

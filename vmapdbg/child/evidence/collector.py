@@ -22,6 +22,7 @@ from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.listen.guard import watching
 from vmapdbg.child.listen.launches import (
     PlannedLaunch,
+    list_written,
     watch_captures,
     watch_launches,
     watch_replacements,
@@ -129,7 +130,8 @@ class Collector:
 
     def on_capture(self, keep: Callable[..., Any], tiny: Any, linear: UOp, variables: Any) -> Any:
         if self.call is not None:
-            self.call.captured = linear
+            # not the LINEAR itself: what a JitCall knows goes when the LINEAR goes
+            self.call.captured = list_written(linear)
         return keep(tiny, linear, variables)
 
     def on_replace(self, apply: Callable[..., Any], replaced: Any, *arguments: Any, **options: Any) -> Any:

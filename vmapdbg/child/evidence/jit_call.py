@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy, ref
 
-from vmapdbg.child.evidence.evidence import HeldBuffer, list_parts, name_data
+from vmapdbg.child.evidence.evidence import Evidence, HeldBuffer, HeldContents, list_parts, name_data
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_variables
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.tensor_calls import Owners, list_pending
-from vmapdbg.child.listen.launches import list_arguments, list_memory, list_replayed, used_buffers_of
+from vmapdbg.child.listen.launches import list_arguments, list_memory, list_replayed, source_of, used_buffers_of
 from vmapdbg.child.listen.releases import find_under, list_shards, memory_of
 from vmapdbg.child.memory import read_buffer
 from vmapdbg.model.wording import format_plural
@@ -72,19 +72,49 @@ class Given:
         return None
 
 
+@dataclass(frozen=True)
+class KeptReplay:
+    """A replay of a test that has ended and may be compared: its evidence, one for each schedule, with the contents
+    that it names, and why it is not compared if it need not be."""
+
+    test: str
+    made: list[Evidence]
+    contents: HeldContents
+    sample: str
+
+
+@dataclass
+class ReplayAccount:
+    """What became of the replays of a captured call, without UOps: how many there were, how many are not compared, by
+    reason, and the newest if that is not decided. `evidence` is that of the last schedule of the call; `runs_once`:
+    prune=True ran some of its kernels once only."""
+
+    evidence: Evidence
+    replays: int = 0
+    left: dict[str, int] = field(default_factory=dict[str, int])
+    newest: KeptReplay | None = None
+    runs_once: bool = False
+
+    def leave(self, reason: str) -> None:
+        """Counts a replay that is not compared."""
+        self.left[reason] = self.left.get(reason, 0) + 1
+
+
 @dataclass
 class JitCall:
-    """A call that TinyJit has captured: the CapturedJit `jit`, what the call was given, and the calls of `realize` in
-    it that made a schedule.
+    """A call that TinyJit has captured: the `source` of its replays, what the call was given, and the calls of
+    `realize` in it that made a schedule. It has UOps, which keep memory: nothing may hold it longer than the program
+    holds its source.
 
     `written` has the ids of the buffers that each schedule writes. `memory` has the BUFFERs that its replays use, None
     if they use the BUFFERs of the call: replays may have memory of their own for BUFFERs that nothing else holds.
     `pending` has the writes that were requested in the call and not scheduled, by BUFFER. `owners` has the Tensors that
     had a BUFFER when it began, if the call reads the BUFFER and was not given it. `constants` has what BUFFERs held
-    that replays read and do not write, None without prune=True. `reason` says why no replay
-    is compared, None if some are; `left` counts the replays that are not, by reason."""
+    that replays read and do not write, None without prune=True. `reason` says why no replay is compared, None if some
+    are. `account` counts the replays, and lives on."""
 
-    jit: Any
+    source: ref[Any]
+    account: ReplayAccount
     given: Given
     realized: list[RealizeCall]
     written: list[set[int]]
@@ -93,8 +123,6 @@ class JitCall:
     owners: Owners
     constants: dict[UOp, tuple[str, ...]] | None = None
     reason: str | None = None
-    replays: int = 0
-    left: dict[str, int] = field(default_factory=dict[str, int])
     _graph: CallGraph | None = None
 
     @classmethod
@@ -102,7 +130,8 @@ class JitCall:
         """Returns the call that `tiny` has captured; `before` are the writes that were pending when it began, and
         `owners` the Tensors that had memory then."""
         written = [set(map(id, call.find_written())) for call in realized]
-        memory = used_buffers_of(tiny.captured)
+        source = source_of(tiny.captured)
+        memory = used_buffers_of(source)
         if memory is not None:
             memory |= set(given.inputs.values())
             # kernels that prune=True runs once only have run
@@ -112,17 +141,21 @@ class JitCall:
         pending = {buffer: write for buffer, write in list_pending() if write not in before}
         read = {u for call in realized for u in call.inputs}.difference(given.inputs.values())
         owners = WeakKeyDictionary({u: tensors for u, tensors in owners.items() if u in read})
-        found = cls(tiny.captured, given, realized, written, memory, pending, owners)
+        account = ReplayAccount(realized[-1].evidence)
+        found = cls(ref(source), account, given, realized, written, memory, pending, owners)
         if tiny.prune:
             with suppress(CannotPack):
                 found.constants = found._name_constants(found.open(given))
+        account.runs_once = found.constants is not None
+        if memory is None and not any(written):
+            found.reason = "what its kernels write was not seen"
         return found
 
     def _name_constants(self, graph: CallGraph) -> dict[UOp, tuple[str, ...]]:
         """Returns names of what BUFFERs hold now that are no inputs and that replays read and do not write. Raises
         CannotPack if prune=True has run an assign once only that no input changes."""
         inputs = set(self.given.inputs.values())
-        replayed = {id(part.base) for buffer in list_replayed(self.jit) for part in list_parts(buffer)}
+        replayed = {id(part.base) for buffer in list_replayed(self.source()) for part in list_parts(buffer)}
         read = dict(read for one in graph.schedules for read in one.reads.values() if read[1] == "before")
         dependent = {u for one in graph.schedules for u in one.list_dependent(inputs)}
         constants: dict[UOp, tuple[str, ...]] = {}
@@ -197,7 +230,7 @@ class JitCall:
 
     def list_bases(self) -> set[int]:
         """Returns the ids of the buffers that have the memory of its replays."""
-        parts = (part for buffer in list_memory(self.jit) for part in list_parts(buffer))
+        parts = (part for buffer in list_memory(self.source()) for part in list_parts(buffer))
         return {id(part.base) for part in parts}
 
 
@@ -223,24 +256,17 @@ class CallGraph:
     CannotPack."""
 
     def __init__(self, call: JitCall, variables: dict[str, int]):
-        self.call, self.variables = call, variables
+        # without cycles: nothing waits for the collector of garbage while it keeps memory
+        self.call, self.variables = proxy(call), variables
         self.graph = OpGraph()
         self._packers: list[Packer] = []
         # BUFFER -> (schedule, slot) for each schedule that assigns to it
         self._assigned: dict[UOp, list[tuple[int, int]]] = {}
-        roots: list[list[int]] = []
-        for index, realized in enumerate(call.realized):
-            packer = self._open_packer(index)
-            roots.append(list(map(packer.pack, realized.roots)))
-            for u, slot in packer.add_assigned().items():
-                self._assigned.setdefault(u, []).append((index, slot))
-        held = self._find_held()
-        reads: dict[int, tuple[UOp, str]] = {}
-        for index, packer in enumerate(self._packers):
-            for u, slot in packer.buffers.items():
-                if self.graph.nodes[slot].op == "buffer":
-                    reads[slot] = u, self._find_time(index, u)
-        self.schedules = [self._take(index, roots[index], held[index], reads) for index in range(len(roots))]
+        try:
+            self.schedules = self._build(call.realized)
+        finally:
+            # each knows this graph
+            self._packers.clear()
         work = sum(prod(node.shape) for node in self.graph.nodes)
         self.first = max(_LEAST_FIRST, min(_MOST_FIRST, _WORK // max(work, 1)))
 
@@ -253,6 +279,21 @@ class CallGraph:
         """Why a replay is not compared that is not chosen."""
         first = format_plural(self.first, "replay")
         return f"not in the sample: the first {first}, every power of two, the last, and others while there is time"
+
+    def _build(self, calls: Sequence[RealizeCall]) -> list[ScheduleGraph]:
+        roots: list[list[int]] = []
+        for index, realized in enumerate(calls):
+            packer = self._open_packer(index)
+            roots.append(list(map(packer.pack, realized.roots)))
+            for u, slot in packer.add_assigned().items():
+                self._assigned.setdefault(u, []).append((index, slot))
+        held = self._find_held()
+        reads: dict[int, tuple[UOp, str]] = {}
+        for index, packer in enumerate(self._packers):
+            for u, slot in packer.buffers.items():
+                if self.graph.nodes[slot].op == "buffer":
+                    reads[slot] = u, self._find_time(index, u)
+        return [self._take(index, roots[index], held[index], reads) for index in range(len(roots))]
 
     def _open_packer(self, index: int) -> Packer:
         self._packers.append(Packer(lambda u: None, self.variables, self.graph, partial(self._find_value, index)))

@@ -27,7 +27,7 @@ from vmapdbg.child.evidence.tensor_calls import ChosenPart, PendingTensor, find_
 from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.listen.guard import leave_out
-from vmapdbg.child.listen.launches import list_written, runs_captured_now
+from vmapdbg.child.listen.launches import runs_captured_now
 from vmapdbg.child.listen.records import PassRecord, number_kernels
 from vmapdbg.child.listen.releases import buffer_under, device_of, find_assigned, find_inputs, find_under, memory_of
 from vmapdbg.child.memory import name_dtype, read_switches
@@ -81,9 +81,9 @@ class RealizeCall:
         self.held: dict[UOp, HeldBuffer] = {}
         # whether the first schedule that it makes is for its graph: later schedules belong to functions that it calls
         self.is_first = False
-        # the graph for the scheduler, and what TinyJit keeps to run it later
+        # the graph for the scheduler, and what the launches write that TinyJit keeps to run them later
         self.scheduled: UOp = None
-        self.captured: UOp = None
+        self.captured: list[UOp] | None = None
         # BUFFER that its schedule makes -> the value that it holds; only for a call that TinyJit captures. It keeps no
         # BUFFER alive
         self.made: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
@@ -379,9 +379,11 @@ class RealizeCall:
             self.evidence.failed_node = nodes.find(node)
 
     def write(self) -> None:
-        """Writes the evidence, or writes it again. A call that made no schedule has none."""
+        """Writes the evidence, and lets go of the graph. A call that made no schedule has no evidence."""
         if self.evidence.schedule >= 0:
             self.folder.write(self.evidence)
+        # the packer knows this call: a cycle keeps memory until Python collects garbage
+        self.packer = None
 
     # *** what replays of the call ask, too
 
@@ -392,7 +394,7 @@ class RealizeCall:
 
     def list_made(self) -> list[UOp]:
         """Returns the BUFFERs that the kernels of a captured call write, if they run later (0.13 on)."""
-        made = map(memory_of, list_written(self.captured) if self.captured is not None else ())
+        made = map(memory_of, self.captured or ())
         return [u for u in made if u.op.name == "BUFFER"]
 
     def keep_views(self, memory: set[UOp] | None) -> None:

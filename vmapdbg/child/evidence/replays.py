@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 from vmapdbg.check.result import UnwrittenRead
 from vmapdbg.child.evidence.evidence import BlobsFull, Evidence, EvidenceFolder, HeldBuffer, HeldContents, list_parts
-from vmapdbg.child.evidence.jit_call import CallGraph, Given, JitCall, ScheduleGraph
+from vmapdbg.child.evidence.jit_call import CallGraph, Given, JitCall, KeptReplay, ReplayAccount, ScheduleGraph
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.tensor_calls import Owners, list_owners, list_pending, live_tensors
-from vmapdbg.child.listen.launches import is_loaded_from, watch_replays
+from vmapdbg.child.listen.launches import source_of, watch_replays
 from vmapdbg.child.listen.releases import list_writes
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.memory import name_dtype
@@ -41,8 +41,7 @@ _SHARE = 0.1
 class Replay:
     """A replay that may be compared. `now` has the BUFFER of each input for the BUFFER of the captured call, `state`
     the BUFFER that Tensors have now for the BUFFER that they had then. `before` has what BUFFERs held, `watched` those
-    that must not change if the graph does not assign to them. `made` is its evidence, one for each schedule, with the
-    `contents` that it names."""
+    that must not change if the graph does not assign to them. `contents` has all contents that are named."""
 
     known: JitCall
     graph: CallGraph
@@ -53,7 +52,6 @@ class Replay:
     test: str
     contents: HeldContents
     number: int
-    made: list[Evidence] = field(default_factory=list[Evidence])
     before: dict[UOp, _Names] = field(default_factory=dict[UOp, _Names])
     watched: dict[UOp, _Names] = field(default_factory=dict[UOp, _Names])
 
@@ -92,14 +90,15 @@ class ReplayWatcher:
 
     def __init__(self, folder: EvidenceFolder, left: list[Left]) -> None:
         self.folder, self.left = folder, left
-        self.captured: dict[int, JitCall] = {}  # by the id of its CapturedJit
+        # the captured calls that can be replayed, by the id of the source of their replays
+        self.captured: dict[int, JitCall] = {}
+        # their accounts, and those of calls whose source is gone
+        self.accounts: list[ReplayAccount] = []
         self.calls: list[_Running] = []  # outermost first
         # BUFFER that a captured call makes and that its replays do not write
         self.unwritten: WeakKeyDictionary[UOp, UnwrittenRead] = WeakKeyDictionary()
-        # id of a CapturedJit -> why its graph is not known
+        # id of a source -> why its graph is not known
         self.failed: dict[int, str] = {}
-        # the last replay of each captured call that is not compared yet, by the id of its CapturedJit
-        self.newest: dict[int, Replay] = {}
         self._began, self._spent = perf_counter(), 0.0
 
     def declare(self, changes: Any) -> None:
@@ -122,23 +121,20 @@ class ReplayWatcher:
         if tiny.captured is not before:
             self._note_captured(running)
         elif before is not None and running.known is None:
-            reason = self.failed.get(id(before), "the jit was captured by another test, or not watched")
+            reason = self.failed.get(id(source_of(before)), "the jit was captured by another test, or not watched")
             if tiny.fxn is None:
                 reason = "the jit was loaded from a pickle: its buffers are copies, and what they mean is not known"
             self.left.append(Left("replays", 1, reason))
         elif running.known is not None and running.given is None:
-            running.known.replays += 1
-            self._leave(running.known, "its inputs were not seen")
+            running.known.account.replays += 1
+            running.known.account.leave("its inputs were not seen")
         if running.replay is not None:
             self._finish(running.replay)
         return result
 
     def _find_known(self, tiny: Any) -> JitCall | None:
-        """Returns the call that a TinyJit has captured, also if it was loaded from a pickle. None if it is unknown."""
-        known = self.captured.get(id(tiny.captured))
-        if known is not None or tiny.captured is None:
-            return known
-        return next((one for one in self.captured.values() if is_loaded_from(tiny.captured, one.jit)), None)
+        """Returns the call that a TinyJit has captured. None if it is unknown."""
+        return None if tiny.captured is None else self.captured.get(id(source_of(tiny.captured)))
 
     def on_prepare(self, prepare: Callable[..., Any], arguments: Any, options: Any) -> Any:
         """A call realizes its inputs: after that they are known."""
@@ -148,7 +144,7 @@ class ReplayWatcher:
             return prepared
         running.given = Given.of(arguments, options)
         if running.known is not None:
-            running.known.replays += 1
+            running.known.account.replays += 1
             running.replay = self._begin(running.known, running.given)
         elif running.tiny.captured is None:
             running.pending = {write for _, write in list_pending()}
@@ -181,18 +177,28 @@ class ReplayWatcher:
 
     def _note_captured(self, running: _Running) -> JitCall | None:
         tiny = running.tiny
-        if running.realized and running.given is not None and id(tiny.captured) not in self.captured:
-            try:
-                known = JitCall.of(tiny, running.given, running.realized, running.pending, running.owners)
-                for u, line in known.list_moved():
-                    self.unwritten[u] = UnwrittenRead(line, int(u.buffer.size), name_dtype(u.dtype))
-                if running.replays_others:
-                    known.reason = "its function calls another TinyJit, whose kernels are not captured again"
-            except Exception as error:  # the user's program goes on
-                self.failed[id(tiny.captured)] = describe_failure(error)
-            else:
-                self.captured[id(tiny.captured)] = known
-        return self.captured.get(id(tiny.captured))
+        known = self._find_known(tiny)
+        if known is not None or not running.realized or running.given is None:
+            return known
+        source = source_of(tiny.captured)
+        finalize(source, self._drop, id(source)).atexit = False
+        try:
+            known = JitCall.of(tiny, running.given, running.realized, running.pending, running.owners)
+            for u, line in known.list_moved():
+                self.unwritten[u] = UnwrittenRead(line, int(u.buffer.size), name_dtype(u.dtype))
+            if running.replays_others:
+                known.reason = "its function calls another TinyJit, whose kernels are not captured again"
+        except Exception as error:  # the user's program goes on
+            self.failed[id(source)] = describe_failure(error)
+            return None
+        self.captured[id(source)] = known
+        self.accounts.append(known.account)
+        return known
+
+    def _drop(self, source: int) -> None:
+        """The program has let go of what a TinyJit captured: a UOp that is held here would keep its memory."""
+        self.captured.pop(source, None)
+        self.failed.pop(source, None)
 
     def find_unwritten(self, nodes: Iterable[UOp]) -> list[UnwrittenRead]:
         """Returns the BUFFERs that a graph reads and that no kernel wrote. What it writes is written from now on."""
@@ -202,33 +208,28 @@ class ReplayWatcher:
             self.unwritten.pop(u, None)
         return found
 
-    def _leave(self, known: JitCall, reason: str) -> None:
-        """Counts a replay that is not compared."""
-        known.left[reason] = known.left.get(reason, 0) + 1
-
     @contextmanager
-    def _leaving(self, known: JitCall, what: str) -> Iterator[None]:
+    def _leaving(self, account: ReplayAccount, what: str) -> Iterator[None]:
         """Counts a replay as not compared if its block fails; `what` there may be no room for."""
         try:
             yield
         except CannotPack as error:
-            self._leave(known, str(error))
+            account.leave(str(error))
         except BlobsFull:
-            self._leave(known, f"there was no room for what they {what}")
+            account.leave(f"there was no room for what they {what}")
         except Exception as error:  # the user's program goes on
-            self._leave(known, describe_failure(error))
+            account.leave(describe_failure(error))
 
     # *** a replay that may be compared
 
     def _begin(self, known: JitCall, given: Given) -> Replay | None:
         """Keeps what a replay can read. Returns None if it cannot be compared."""
-        with self._leaving(known, "read"):
+        with self._leaving(known.account, "read"):
             graph = known.open(given)
             now = {u: given.inputs[path] for path, u in known.given.inputs.items()}
             test, contents = self.folder.find_test(), HeldContents(self.folder.room)
-            found = Replay(
-                known, graph, given, find_user_line(), now, known.find_state(), test, contents, known.replays
-            )
+            number = known.account.replays
+            found = Replay(known, graph, given, find_user_line(), now, known.find_state(), test, contents, number)
             self._keep_reads(found.before, found, "before")
             found.watched |= found.before
             for u in self._list_watched(found):
@@ -260,33 +261,35 @@ class ReplayWatcher:
     def _finish(self, found: Replay) -> None:
         """Notes what each schedule of a finished replay read and wrote, and writes it if the replay is compared."""
         after: dict[UOp, _Names] = {}
-        with self._leaving(found.known, "wrote"):
+        account, graph = found.known.account, found.graph
+        with self._leaving(account, "wrote"):
             self._keep_reads(after, found, "after")
-            made = [self._make_evidence(found, index, one, after) for index, one in enumerate(found.graph.schedules)]
+            made = [self._make_evidence(found, index, one, after) for index, one in enumerate(graph.schedules)]
             self._keep_watched(made[-1], found)
-            found.made = [evidence for evidence in made if evidence.outputs or evidence.held]
-            if not found.made:
+            kept = [evidence for evidence in made if evidence.outputs or evidence.held]
+            if not kept:
                 raise CannotPack("no Tensor holds what it writes")
-            before = self.newest.pop(id(found.known), None)
-            if before is not None:
-                self._leave(found.known, before.graph.sample)
-            if found.graph.is_chosen(found.number):
-                self._write(found)
+            if account.newest is not None:
+                account.leave(account.newest.sample)
+            account.newest = KeptReplay(found.test, kept, found.contents, graph.sample)
+            if graph.is_chosen(found.number):
+                self._write_newest(account)
             elif self._spent < _SHARE * (perf_counter() - self._began) and self.folder.is_idle():
                 began = perf_counter()
-                self._write(found)
+                self._write_newest(account)
                 self._spent += perf_counter() - began
-            else:
-                self.newest[id(found.known)] = found
 
-    def _write(self, found: Replay) -> None:
-        """Writes the evidence of a replay: then it is compared. Raises BlobsFull."""
-        self.folder.begin_replay(found.test)
-        for evidence in found.made:
-            found.contents.give(evidence, self.folder)
+    def _write_newest(self, account: ReplayAccount) -> None:
+        """Writes the evidence of the newest replay: then it is compared. Raises BlobsFull."""
+        newest, account.newest = account.newest, None
+        if newest is None:
+            return
+        self.folder.begin_replay(newest.test)
+        for evidence in newest.made:
+            newest.contents.give(evidence, self.folder)
         # one of its schedules stands for the replay
-        found.made[0].asked = {"replays": 1}
-        for evidence in found.made:
+        newest.made[0].asked = {"replays": 1}
+        for evidence in newest.made:
             self.folder.write(evidence)
 
     def _make_evidence(
@@ -344,17 +347,19 @@ class ReplayWatcher:
 
     def close(self) -> None:
         """Writes the last replay of each captured call, and how many of its replays were not compared, and why."""
-        for found in self.newest.values():
-            with self._leaving(found.known, "read and wrote"):
-                self._write(found)
-        self.newest.clear()
-        for known in self.captured.values():
-            if known.constants is not None and not known.replays:
+        for account in self.accounts:
+            with self._leaving(account, "read and wrote"):
+                self._write_newest(account)
+            if account.runs_once and not account.replays:
                 self.left.append(Left("other launches", 1, "prune=True ran them, and no replay showed their results"))
-            last = known.realized[-1]
-            last.evidence.left += (Left("replays", count, reason) for reason, count in known.left.items())
-            if known.left:
-                last.write()
+            account.evidence.left += (Left("replays", count, reason) for reason, count in account.left.items())
+            if account.left and account.evidence.schedule >= 0:
+                self.folder.write(account.evidence)
+
+    def forget(self) -> None:
+        """Forgets what was captured."""
+        self.captured.clear()
+        self.accounts.clear()
 
 
 def describe_failure(error: Exception) -> str:

@@ -176,7 +176,7 @@ class CallByCall(Collector):
         if self.replays.left:
             self.suite.hand_on(Evidence(-1, None, left=list(self.replays.left)), self.suite.test)
             self.replays.left.clear()
-        self.replays.captured.clear()
+        self.replays.forget()
         self.suite.forget()
 
 

@@ -97,12 +97,15 @@ def watch_replacements(changes: Any, tensor_module: ModuleType, around: Callable
 
 
 class _ExecItems:
-    """0.12: `run_schedule` takes ExecItems off a list and runs each."""
+    """0.12: `run_schedule` takes items off a list and runs an ExecItem for each."""
 
     def __init__(self, changes: Any, tensor_module: ModuleType, realize: ModuleType, watcher: LaunchWatcher):
         self.watcher = watcher
-        # id of an ExecItem -> its index in the schedule that runs
-        self.indices: dict[int, int] = {}
+        # the items of the schedule that runs which are not taken yet, and how many there were
+        self.schedule: list[Any] = []
+        self.count = 0
+        # the index of the last launch
+        self.last = -1
         run_parameters = ("self", "_var_vals", "wait", "jit", "do_update_stats")
         changes.wrap(tensor_module, "run_schedule", self.on_schedule, "schedule", "var_vals", "do_update_stats")
         changes.wrap(vars(realize)["ExecItem"], "run", self.on_run, *run_parameters)
@@ -115,22 +118,23 @@ class _ExecItems:
             for item in schedule
         ]
         self.watcher.begins(planned)
-        self.indices = {id(item): index for index, item in enumerate(schedule)}
-        # tinygrad takes each item off the schedule before it compiles it; held, so that no other item gets its id
-        items = list(schedule)
+        self.schedule, self.count, self.last = schedule, len(schedule), -1
         try:
             return run(schedule, var_vals, **options)
         except BaseException:
-            if taken := len(items) - len(schedule):
+            # tinygrad takes each item off the schedule before it compiles it
+            if taken := self.count - len(schedule):
                 self.watcher.fails(taken - 1)
             raise
         finally:
-            self.indices = {}
+            self.schedule, self.count = [], 0
 
     def on_run(self, run: Callable[..., Any], item: Any, *arguments: Any, **options: Any) -> Any:
-        index = self.indices.get(id(item))
-        if index is None:
+        index = self.count - len(self.schedule) - 1
+        # what runs an item may run others, and some other runs it again to validate it
+        if index <= self.last:
             return run(item, *arguments, **options)
+        self.last = index
         self.watcher.before(index, item.bufs)
         result = run(item, *arguments, **options)
         self.watcher.after(index, item.bufs, _linear_of(item.prg))
@@ -218,31 +222,28 @@ def list_written(linear: UOp) -> list[UOp]:
     return [call.src[1] for call in linear.src if len(call.src) > 1]
 
 
-def used_buffers_of(captured: Any) -> set[UOp] | None:
-    """Returns the BUFFERs that a CapturedJit still uses in the memory of the captured call; in 0.12 None: all."""
-    linear = getattr(captured, "linear", None)
-    if linear is None:
+def source_of(captured: Any) -> Any:
+    """Returns what a CapturedJit replays: its LINEAR, which it shares with a CapturedJit that was loaded from a pickle
+    while it is alive; in 0.12 the CapturedJit itself: a loaded one has copies of its buffers."""
+    return getattr(captured, "linear", captured)
+
+
+def used_buffers_of(source: Any) -> set[UOp] | None:
+    """Returns the BUFFERs that replays still use in the memory of the captured call; in 0.12 None: all."""
+    if hasattr(source, "jit_cache"):
         return None
-    return _list_buffers(argument for call in _list_calls(linear) for argument in call.src[1:])
+    return _list_buffers(argument for call in _list_calls(source) for argument in call.src[1:])
 
 
 def _list_buffers(arguments: Iterable[UOp]) -> set[UOp]:
     return {u for argument in arguments for u in argument.toposort() if u.op.name == "BUFFER"}
 
 
-def list_replayed(captured: Any) -> list[Any]:
-    """Returns the buffers that the kernels of a CapturedJit write, without its inputs."""
-    linear = getattr(captured, "linear", None)
-    if linear is None:
-        return [item.bufs[0] for item in captured.jit_cache if item.bufs[0] is not None]
-    return [u.buffer for u in _list_buffers(u for call in _list_calls(linear) for u in call.src[1:2])]
-
-
-def is_loaded_from(captured: Any, original: Any) -> bool:
-    """Returns whether a CapturedJit was loaded from a pickle of `original` and uses its BUFFERs: from 0.13 on, while
-    these are alive. In 0.12 it has copies of its buffers."""
-    linear = getattr(captured, "linear", None)
-    return linear is not None and linear is original.linear
+def list_replayed(source: Any) -> list[Any]:
+    """Returns the buffers that replayed kernels write, without the inputs."""
+    if hasattr(source, "jit_cache"):
+        return [item.bufs[0] for item in source.jit_cache if item.bufs[0] is not None]
+    return [u.buffer for u in _list_buffers(u for call in _list_calls(source) for u in call.src[1:2])]
 
 
 def _list_calls(linear: UOp) -> Iterator[UOp]:
@@ -253,12 +254,12 @@ def _list_calls(linear: UOp) -> Iterator[UOp]:
             yield from _list_calls(call.src[0].src[0])
 
 
-def list_memory(captured: Any) -> list[Any]:
-    """Returns the buffers that a CapturedJit uses, without its inputs."""
-    used = used_buffers_of(captured)
+def list_memory(source: Any) -> list[Any]:
+    """Returns the buffers that replays use, without the inputs."""
+    used = used_buffers_of(source)
     if used is not None:
         return [u.buffer for u in used]
-    return [buffer for item in captured.jit_cache for buffer in item.bufs if buffer is not None]
+    return [buffer for item in source.jit_cache for buffer in item.bufs if buffer is not None]
 
 
 def runs_captured_now() -> bool:

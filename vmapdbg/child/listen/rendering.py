@@ -84,7 +84,9 @@ def compiled_for_cpu() -> dict[bytes, Any]:
         if is_cpu and type(runner.dev.renderer).__name__ in _CLANG:
             found[key[2]] = runner.p
     for (ast_key, renderer, target, *_), program in programs.items():
-        if getattr(target, "device", "") == "CPU" and renderer.__name__ in _CLANG:
+        is_cpu = getattr(target, "device", "") == "CPU" and renderer.__name__ in _CLANG
+        # a PROGRAM of April 2026 says nothing of itself: its runner does
+        if is_cpu and program.arg is not None:
             found[ast_key] = program
     return found
 
