@@ -74,8 +74,8 @@ class Given:
 
 @dataclass(frozen=True)
 class KeptReplay:
-    """A replay of a test that has ended and may be compared: its evidence, one for each schedule, with the contents
-    that it names, and why it is not compared if it need not be."""
+    """A replay that has ended and that may be compared. `test` is the test that ran it. `made` has evidence of each of
+    its schedules, and `contents` the data that the evidence names. `sample` is the reason if it is not compared."""
 
     test: str
     made: list[Evidence]
@@ -85,9 +85,11 @@ class KeptReplay:
 
 @dataclass
 class ReplayAccount:
-    """What became of the replays of a captured call, without UOps: how many there were, how many are not compared, by
-    reason, and the newest if that is not decided. `evidence` is that of the last schedule of the call; `runs_once`:
-    prune=True ran some of its kernels once only."""
+    """Counts the replays of a captured call. It has no UOps, so it may be kept after the program drops the jit.
+
+    `left` maps a reason to the number of replays that are not compared. `newest` is the last replay, until it is known
+    whether it is compared. `evidence` is the evidence of the last schedule of the captured call: the counts go there.
+    `runs_once` says whether prune=True ran some kernels once only."""
 
     evidence: Evidence
     replays: int = 0

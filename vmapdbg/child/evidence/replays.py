@@ -92,7 +92,7 @@ class ReplayWatcher:
         self.folder, self.left = folder, left
         # the captured calls that can be replayed, by the id of the source of their replays
         self.captured: dict[int, JitCall] = {}
-        # their accounts, and those of calls whose source is gone
+        # an account of each captured call, also if the program has dropped its jit
         self.accounts: list[ReplayAccount] = []
         self.calls: list[_Running] = []  # outermost first
         # BUFFER that a captured call makes and that its replays do not write

@@ -131,7 +131,7 @@ class _ExecItems:
 
     def on_run(self, run: Callable[..., Any], item: Any, *arguments: Any, **options: Any) -> Any:
         index = self.count - len(self.schedule) - 1
-        # what runs an item may run others, and some other runs it again to validate it
+        # a run inside of a run, or the second run of an item that VALIDATE_WITH_CPU asks for
         if index <= self.last:
             return run(item, *arguments, **options)
         self.last = index
