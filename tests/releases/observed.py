@@ -70,7 +70,7 @@ def list_keys(path: str, created: list[Any]) -> list[str]:
 
     created.clear()
     schedule_program(path)
-    return [kernel.ast.key.hex() for one in created for kernel in list_launches(one) if kernel.is_compute]
+    return [kernel.ast.key.hex() for one in created for kernel in list_launches(*one) if kernel.is_compute]
 
 
 def watch_created() -> list[Any]:
@@ -81,8 +81,9 @@ def watch_created() -> list[Any]:
     create, created = module.create_schedule, []
 
     def watched(*args: Any, **kwargs: Any) -> Any:
-        created.append(create(*args, **kwargs))
-        return created[-1]
+        made = create(*args, **kwargs)
+        created.append((args[0], made))
+        return made
 
     module.create_schedule = watched
     return created

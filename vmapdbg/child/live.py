@@ -97,7 +97,7 @@ def recording(recorder: Recorder) -> Iterator[list[ScheduleRecord]]:
     """Records in this block alone: before and after it the recorder is paused. Yields the list of the block's
     schedules. At the end every UOp is let go."""
     # a schedule that was made before would come from the cache, and was not recorded then
-    schedule_module().schedule_cache.clear()
+    getattr(schedule_module(), "schedule_cache", {}).clear()
     recorder.forget()
     recorder.tally.clear()
     recorder.is_paused = False

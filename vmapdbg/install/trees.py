@@ -34,7 +34,7 @@ from vmapdbg.model.failure import Failure
 from vmapdbg.model.wording import shorten_commit
 
 OLDEST = (0, 12)
-"""The first release that can be observed: it has `run_rangeify`, its `realize_map`, and `create_schedule`."""
+"""The first release that can be observed."""
 
 _RELEASE = re.compile(r"\d+(\.\d+)+((a|b|rc|\.post|\.dev)\d+)?")
 _VERSION_IN_SETUP = re.compile(r"""^\s*version\s*=\s*["']([^"']+)["']""", re.MULTILINE)
@@ -119,7 +119,7 @@ def find_tree(text: str) -> Tree:
 
 def check_version(version: str | None, name: str, folder: Path | None = None) -> None:
     """Raises TreeError if a version is too old to be observed. The last commits before 0.12.0, in a folder, are not."""
-    if version is None or (folder is not None and _creates_schedules(folder)):
+    if version is None or (folder is not None and _names_axes(folder)):
         return
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if numbers < OLDEST:
@@ -127,10 +127,10 @@ def check_version(version: str | None, name: str, folder: Path | None = None) ->
         raise TreeError(f"tinygrad {version} ({name}) is too old: vmapdbg observes {oldest} and later")
 
 
-def _creates_schedules(folder: Path) -> bool:
-    """Whether a tinygrad before 0.13 has the function that makes a schedule: since December 2025."""
-    file = folder / "tinygrad" / "engine" / "schedule.py"
-    return file.exists() and "def create_schedule(" in file.read_text(encoding="utf-8")
+def _names_axes(folder: Path) -> bool:
+    """Whether a tinygrad before 0.12.0 has all that is read of it. Letters for axes came last: in October 2025."""
+    file = folder / "tinygrad" / "uop" / "ops.py"
+    return file.exists() and "axis_letters = " in file.read_text(encoding="utf-8")
 
 
 def find_version(folder: Path) -> str | None:

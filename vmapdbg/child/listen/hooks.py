@@ -17,6 +17,7 @@ from vmapdbg.child.listen.decisions import RETURNED, has_deciding, instrument
 from vmapdbg.child.listen.guard import Watched, leaving_out, put_after, put_around, report_to
 from vmapdbg.child.listen.launches import SCHEDULE_MAKERS, jit_class
 from vmapdbg.child.listen.recorder import Recorder
+from vmapdbg.child.listen.releases import CREATORS
 from vmapdbg.child.listen.user_lines import set_internal_folders
 from vmapdbg.install.overlay import OVERLAY_PACKAGE, get_state, is_installed, overlay_dir, tinygrad_finder
 
@@ -81,8 +82,7 @@ class _Hooks:
             "RewriteContext": (self._watch_rewrites, "what a kernel stores, and which buffers were removed"),
             "IndexingContext": (self._watch_context, "reasons of realized nodes"),
             "run_rangeify": (self._watch_pass, "the schedules"),
-            "create_schedule": (self._watch_created, "the kernels of a schedule"),
-            "schedule_cache": (self._watch_cache, "what came out of the schedule cache"),
+            "schedule_cache": (self._watch_cache, ""),
             "compute_gradient": (self._watch_gradient, ""),
             "GlobalCounters": (self._watch_counters, ""),
             "CapturedJit": (self._watch_jit, ""),
@@ -90,6 +90,8 @@ class _Hooks:
         }
         for name in SCHEDULE_MAKERS:
             self._hooks[name] = (functools.partial(self._watch_maker, name), "")
+        for name in CREATORS:
+            self._hooks[name] = (functools.partial(self._watch_created, name), "")
 
     # *** imports
 
@@ -140,6 +142,8 @@ class _Hooks:
             for name, (_, part) in self._hooks.items():
                 if part and name not in self._put:
                     self.recorder.leave_out(part, f"this tinygrad has no {name}")
+            if self._put.isdisjoint(CREATORS):
+                self.recorder.leave_out("the kernels of a schedule", f"this tinygrad has no {CREATORS[0]}")
             with self.recorder.leaving_out("user's lines"):
                 self.recorder.lines.begin()
             self.tensor_ready(module)
@@ -220,7 +224,7 @@ class _Hooks:
         put_around(module, "run_rangeify", on_pass, "ranges")
         put_around(module, "run_rangeify", self._on_internal, "user's lines")
 
-    def _watch_created(self, module: ModuleType) -> None:
+    def _watch_created(self, creator: str, module: ModuleType) -> None:
         # the switches that the scheduler's modules look at; the key of the schedule cache has none of them
         for name in [name for name in sys.modules if name.startswith(_DECIDING)]:
             for switch, value in vars(sys.modules[name]).items():
@@ -228,7 +232,7 @@ class _Hooks:
                     self.recorder.switches[switch] = value
         report = self.recorder.schedule_created
         part = "the kernels of a schedule"
-        put_after(module, "create_schedule", lambda created, graph, *args: report(graph, created), part)
+        put_after(module, creator, lambda created, graph, *args: report(graph, created), part)
 
     def _watch_cache(self, module: Any) -> None:
         recorder = self.recorder

@@ -211,7 +211,7 @@ class PassRecorder:
                 ast, arguments = kernel
                 nodes.setdefault(ast, {})[_written_memory(arguments)] = node
         held = self.record.held
-        for launch in list_launches(created):
+        for launch in list_launches(graph, created):
             of_ast, written = nodes.get(launch.ast, {}), _written_memory(launch.buffers)
             node = of_ast.get(written)
             if node is None and len(of_ast) == 1:

@@ -30,13 +30,22 @@ def stage_op() -> str:
 # *** schedules
 
 
+CREATORS = ("create_schedule", "create_schedule_with_vars")
+"""The function that makes launches of a graph of kernels: its name since December 2025, and before."""
+
+
 def schedule_module() -> Any:
     """Returns the module with `create_schedule` and the schedule cache. Raises ImportError."""
     for name in ("tinygrad.schedule", "tinygrad.engine.schedule"):
         module = importlib.import_module(name)
-        if hasattr(module, "create_schedule"):
+        if any(hasattr(module, creator) for creator in CREATORS):
             return module
     raise ImportError("this tinygrad has no create_schedule")
+
+
+def find_creator(names: Container[str]) -> str:
+    """Returns the name of `create_schedule` among the names of a module."""
+    return next((name for name in CREATORS if name in names), CREATORS[0])
 
 
 def schedule_tensors(tensors: Sequence[Any]) -> None:
@@ -61,12 +70,14 @@ def is_complete(tensor: Any) -> bool:
     return ask()
 
 
-def list_launches(created: Any) -> list[Launch]:
-    """Returns the launches of what `create_schedule` returned, in order: ExecItems (0.12), or CALLs of a LINEAR."""
-    if isinstance(created, tuple):
-        items, buffers = created
-        pairs = zip(items, buffers.src, strict=True)
-        return [Launch(item.ast, used.src, item.ast.op.name == "SINK", dict(item.fixedvars)) for item, used in pairs]
+def list_launches(graph: UOp, created: Any) -> list[Launch]:
+    """Returns the launches of what `create_schedule` returned for a graph of kernels, in order: items (until 0.12), or
+    CALLs of a LINEAR."""
+    if isinstance(created, (tuple, list)):
+        return [
+            Launch(item.ast, arguments, item.ast.op.name == "SINK", dict(item.fixedvars))
+            for item, arguments in _pair_items(graph, created)
+        ]
     launches = []
     for call in created.src:
         ast, *buffers = call.src
@@ -77,6 +88,25 @@ def list_launches(created: Any) -> list[Launch]:
         devices = {device for buffer in buffers if (device := device_of(buffer)) is not None}
         launches.append(Launch(ast, tuple(buffers), ast.op.name == "SINK" and len(devices) <= 1))
     return launches
+
+
+def _pair_items(graph: UOp, created: Any) -> Iterator[tuple[Any, tuple[UOp, ...]]]:
+    """Yields the items of a schedule, each with the UOps of its arguments. Before 0.12.0 an item has Buffers instead,
+    and a kernel on several devices has an item for each: the first is taken."""
+    if isinstance(created, tuple) and hasattr(created[1], "src"):
+        items, arguments = created
+        yield from zip(items, (used.src for used in arguments.src), strict=True)
+        return
+    kernels: dict[Any, tuple[UOp, ...]] = {}
+    for u in graph.toposort():
+        if (kernel := kernel_of(u)) is not None:
+            ast, sources = kernel
+            used = [source.buf_uop.buffer for source in sources if source.op.name != "BIND"]
+            kernels[ast, tuple(id(getattr(one, "bufs", [one])[0]) for one in used)] = sources
+    for item in created[0] if isinstance(created, tuple) else created:
+        arguments = kernels.get((item.ast, tuple(map(id, item.bufs))))
+        if arguments is not None:
+            yield item, arguments
 
 
 def kernel_of(uop: UOp) -> tuple[UOp, tuple[UOp, ...]] | None:
@@ -169,9 +199,12 @@ def find_inputs(scheduled: UOp, leaves: Iterable[UOp]) -> dict[UOp, UOp]:
     if scheduled.op.name == "CALL":
         slots = {u: getattr(u.arg, "slot", u.arg) for u in leaves if u.op.name == "PARAM"}
         return {u: scheduled.src[1 + slot] for u, slot in slots.items() if 0 <= slot < len(scheduled.src) - 1}
-    from tinygrad.engine.schedule import pm_pre_sched_cache
     from tinygrad.uop.ops import graph_rewrite
 
+    pm_pre_sched_cache = getattr(schedule_module(), "pm_pre_sched_cache", None)
+    if pm_pre_sched_cache is None:
+        # before there was a cache
+        return {u: u for u in leaves}
     replaced: dict[UOp, UOp] = {}
     try:
         # later it counts, too

@@ -14,7 +14,8 @@ from vmapdbg.check.result import Difference, RewriteKind, WrongRewrite
 from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.failures.diagnose import KnownNodes
-from vmapdbg.child.listen.releases import find_under, kernel_of, list_launches
+from vmapdbg.child.listen.records import Launch
+from vmapdbg.child.listen.releases import find_under, kernel_of
 from vmapdbg.child.passes.steps import describe_uop, find_rule_of
 from vmapdbg.child.passes.watch import Chain, FollowedCall, PassRun
 from vmapdbg.model.ops import RESHAPING, STAGE_OPS
@@ -31,7 +32,7 @@ def choose_chains(one: FollowedCall) -> list[Chain]:
     attempts = [chain for chain in one.chains if chain.function == "get_rangeify_map"]
     if not attempts or not one.created:
         return attempts[-1:] or one.chains
-    asts = {launch.ast for launch in list_launches(one.created[-1])}
+    asts = {launch.ast for launch in one.created[-1]}
     for chain in reversed(attempts):
         kernels = list(map(kernel_of, chain.runs[-1].after.toposort()))
         if asts <= {kernel[0] for kernel in kernels if kernel is not None}:
@@ -177,11 +178,11 @@ class OrderedKernels:
     """The launches of one schedule, on one memory. `held` has the slot of what each buffer holds after the last
     launch."""
 
-    def __init__(self, created: Any, packer: LoopPacker):
+    def __init__(self, created: Sequence[Launch], packer: LoopPacker):
         """Adds the launches of a created schedule to the graph of `packer`. Raises CannotPack."""
         self.packer = packer
         self.held: dict[UOp, int] = {}
-        for launch in list_launches(created):
+        for launch in created:
             slots = tuple(map(self._find_held, launch.buffers))
             if launch.ast.op.name == "COPY":
                 held = packer.graph.nodes[slots[0]]

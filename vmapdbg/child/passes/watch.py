@@ -17,7 +17,8 @@ from vmapdbg.child.failures.endless import find_frame
 from vmapdbg.child.listen.guard import watching
 from vmapdbg.child.listen.launches import watch_schedules
 from vmapdbg.child.listen.recorder import Recorder
-from vmapdbg.child.listen.releases import is_whole, schedule_module
+from vmapdbg.child.listen.records import Launch
+from vmapdbg.child.listen.releases import find_creator, is_whole, list_launches, schedule_module
 
 UOp = Any
 
@@ -62,13 +63,13 @@ class Chain:
 class FollowedCall:
     """A scheduled call of `Tensor.realize`: `call` has its evidence, `scheduled` is the graph for the scheduler.
 
-    `chains` are its passes: none if the schedule came from tinygrad's cache. `created` has each new schedule of
-    tinygrad. `origin` maps a UOp that a rewrite made to its node, if tinygrad is observed."""
+    `chains` are its passes: none if the schedule came from tinygrad's cache. `created` has the launches of
+    each new schedule. `origin` maps a UOp that a rewrite made to its node, if tinygrad is observed."""
 
     call: RealizeCall
     scheduled: UOp
     chains: list[Chain] = field(default_factory=list)
-    created: list[Any] = field(default_factory=list)
+    created: list[list[Launch]] = field(default_factory=list)
     origin: Mapping[UOp, UOp] = field(default_factory=dict)
 
     @property
@@ -89,7 +90,7 @@ class FollowingCollector(Collector):
         self.followed: list[FollowedCall] = []
         # of the current call
         self.chains: list[Chain] = []
-        self.created: list[Any] = []
+        self.created: list[list[Launch]] = []
         # id of a RewriteContext -> the pass that it belongs to
         self._runs: dict[int, PassRun] = {}
 
@@ -104,7 +105,8 @@ class FollowingCollector(Collector):
                 changes.wrap(context, "walk_rewrite", self._on_rewrite, "self", "root")
             changes.wrap(context, "pm_rewrite", self._on_rule, "self", "x")
             changes.wrap(context, "cached_bpm_rewrite", self._on_rule, "self", "x")
-            changes.wrap(schedule_module(), "create_schedule", self._on_created, "sched_sink")
+            module = schedule_module()
+            changes.wrap(module, find_creator(vars(module)), self._on_created, "sched_sink")
             # if launches cannot be watched, schedules still can
             watch_schedules(changes, tensor_module, self.note_schedule)
 
@@ -130,7 +132,7 @@ class FollowingCollector(Collector):
     def _on_created(self, create: Callable[..., Any], sched_sink: UOp) -> Any:
         made = create(sched_sink)
         if self.call is not None:
-            self.created.append(made)
+            self.created.append(list_launches(sched_sink, made))
         return made
 
     def _on_rewrite(self, rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:

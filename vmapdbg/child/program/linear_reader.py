@@ -241,8 +241,9 @@ def is_pointer(u: UOp) -> bool:
 
 
 def slot_of(memory: UOp) -> int:
-    """Returns the number of the argument that GLOBAL memory is."""
-    return memory.arg if isinstance(memory.arg, int) else memory.arg.slot
+    """Returns the number that memory has among the arguments, or among the memories of its kind."""
+    number = memory.arg[0] if isinstance(memory.arg, tuple) else memory.arg
+    return number if isinstance(number, int) else number.slot
 
 
 def find_space(memory: UOp) -> str:
