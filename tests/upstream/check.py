@@ -45,9 +45,12 @@ TRUE_FINDINGS = {
     ("VD209", "test_setitem.py::TestSetitem::test_lazy_sum_between_writes"): _SAYS_SO,
     ("VD209", "test_jit.py::TestJit::test_method_jit"): _SAME_NUMBERS,
     ("VD209", "test_jit.py::TestJit::test_jit_v_nojit_random_regen"): _SAME_NUMBERS,
+    ("VD209", "test_jit.py::TestJit::test_jit_lazy_grad_after_replay"): _SAME_NUMBERS,
     ("VD206", "test_jit.py::TestJit::test_jit_v_nojit_random_regen"): _NO_STEP,
     ("VD209", "test_multitensor.py::TestMultiTransformer::test_transformer"): _SAME_NUMBERS,
-    # test_embedding has it, too: proved on 0.13.0, but not on 0.12.0
+    # on 0.12.0 the counter is 816 after 256, 560 and 560 numbers; the next test that draws goes on from there
+    ("VD206", "test_multitensor.py::TestMultiTensor::test_embedding"): _NO_STEP,
+    ("VD209", "test_multitensor.py::TestMultiTensor::test_flip"): "the counter lacks a draw of the test before it",
     ("VD206", "test_multitensor.py::TestMultiTensor::test_embedding_backward"): _NO_STEP,
     ("VD206", "test_multitensor.py::TestMultiTensor::test_embedding_backward_shard_weight"): _NO_STEP,
     ("VD209", "test_optim.py::TestOptim::test_duped_weights"): _AFTER_STEP,
