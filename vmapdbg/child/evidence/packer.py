@@ -367,7 +367,8 @@ class Packer:
         source = self.graph.nodes[src[0]]
         is_spread = isinstance(u.src[0].device, tuple) and not isinstance(u.device, tuple)
         if is_spread and source.op != "shards" and DEVICES in self.graph.ranges:
-            return self._add("shard", u, src, 0)
+            # a write to the copy is none to the shard
+            src = (self._add("shard", u, src, 0),)
         return self._add("copy", u, src)
 
     def _make_assign(self, u: UOp, src: tuple[int, ...]) -> int:
