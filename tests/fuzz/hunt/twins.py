@@ -18,6 +18,7 @@ from tests.fuzz.hunt.runner import Runner
 BEGINS = """import numpy as np
 from tinygrad import Tensor, TinyJit, Variable, dtypes
 differs = 0
+devices = ("CPU", "CPU:1")
 def read(tensor, right):
   global differs
   differs += not np.allclose(tensor.numpy(), right, rtol=1e-3, atol=1e-3)
@@ -35,6 +36,9 @@ VALUES = (
     ("({a} > {b}).where({a}, 0.5)", "np.where({a} > {b}, {a}, 0.5)"),
     ("{a}[:Variable('i', 1, 4).bind({i})].sum() + {b}", "{a}[:{i}].sum() + {b}"),
 )
+SHARDINGS = ("", "", "", ".shard(devices)", ".shard(devices, 0)")
+# tinygrad refuses a slice along the axis of the shards
+OF_SHARDS = tuple(one for one in VALUES if "[" not in one[0] and "flip" not in one[0])
 JITTED = """@TinyJit
 def step{n}(x): return (x * {i} + 1).realize()
 for k in range({i} + 1):
@@ -46,16 +50,19 @@ for k in range({i} + 1):
 def write_program(draw: Draw) -> str:
     """Returns a program: its Tensors are `t0`, `t1`, ..., their twins `n0`, `n1`, ...."""
     lines, memory, values = [BEGINS], list[int](), list[int]()
+    shard = draw.choice(SHARDINGS)
+    expressions = OF_SHARDS if shard else VALUES
     for number in range(draw.integer(1, 3)):
         numbers = [draw.integer(-4, 4) for _ in range(4)]
-        lines.append(f"n{number} = np.array({numbers}, np.float32); t{number} = Tensor(n{number}.copy()).realize()")
+        lines.append(f"n{number} = np.array({numbers}, np.float32)")
+        lines.append(f"t{number} = Tensor(n{number}.copy()){shard}.realize()")
         memory.append(number)
     for _ in range(draw.integer(4, 12)):
         known = [*memory, *values]
         kind = draw.choice(("value", "value", "assign", "assign", "realize", "read", "read", "jit"))
         a, b, i = draw.choice(known), draw.choice(known), draw.integer(1, 4)
         # `x - x` overwrites x on 0.12.0: less_itself_overwrites in tests/found
-        ours, twin = draw.choice(VALUES if a != b else VALUES[:1])
+        ours, twin = draw.choice(expressions if a != b else expressions[:1])
         got = ours.format(a=f"t{a}", b=f"t{b}", i=i)
         right = f"({(twin or ours).format(a=f'n{a}', b=f'n{b}', i=i)}).astype(np.float32)"
         if kind == "value":

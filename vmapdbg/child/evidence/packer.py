@@ -185,7 +185,8 @@ class Packer:
         each must come after the writes before it. In 0.12 the second ASSIGN may go to memory of its own: such BUFFERs
         are left out."""
         buffers = {slot: u for u, slot in self.buffers.items()}
-        writes: dict[UOp, list[int]] = {}
+        # memory -> its writes
+        writes: dict[int, list[int]] = {}
         # a target that is no view of a BUFFER, such as a CONTIGUOUS of one: tinygrad may leave the copy out and write
         # to the memory of the BUFFERs below
         others: list[int] = []
@@ -195,16 +196,25 @@ class Packer:
                 break
             if node.op in WRITES:
                 base = find_view(self.graph, node.src[0]).base
-                if base in buffers:
-                    writes.setdefault(buffers[base], []).append(slot)
+                if all(part in buffers for part in self._list_parts(base)):
+                    writes.setdefault(base, []).append(slot)
                 else:
                     others.append(node.src[0])
         below = set(self._reach_memory(others))
         found: dict[UOp, int] = {}
-        for u, slots in writes.items():
-            if self._slots[u] not in below and (len(slots) == 1 or self._is_chain(slots)):
-                found[u] = self._add_after(self._slots[u], slots)
+        for base, slots in writes.items():
+            parts = self._list_parts(base)
+            if below.isdisjoint(parts) and (len(slots) == 1 or self._is_chain(slots)):
+                after = self._add_after(base, slots)
+                for number, part in enumerate(parts):
+                    u = buffers[part]
+                    found[u] = after if part == base else self._add("shard", u, (after,), number)
         return found
+
+    def _list_parts(self, memory: int) -> tuple[int, ...]:
+        """Returns the memory itself, or that of each device."""
+        node = self.graph.nodes[memory]
+        return node.src if node.op == "devices" else (memory,)
 
     def _is_chain(self, writes: Sequence[int]) -> bool:
         """Whether each of some writes, in the order of the graph, is a STORE to what the writes before it leave."""

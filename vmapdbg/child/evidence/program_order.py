@@ -25,14 +25,17 @@ from vmapdbg.child.evidence.tensor_calls import (
     last_write,
     live_tensors,
 )
-from vmapdbg.child.listen.releases import find_under, list_writes
+from vmapdbg.child.listen.releases import SHARDED, find_under, list_writes
 from vmapdbg.install.overlay import load_patching
 
 UOp = Any
 _WRITES = {"ASSIGN", "STORE"}
 _ORDERED = {*_WRITES, "AFTER"}
+# in 0.12 each device has a BUFFER of its own
+_MEMORY = {"BUFFER", "MSTACK"}
 # CONTIGUOUS of memory may be the memory itself, as in numpy
-_VIEWS = {"RESHAPE", "EXPAND", "PERMUTE", "SHRINK", "FLIP", "BITCAST", "DETACH", "AFTER", "ASSIGN", "CONTIGUOUS"}
+_MOVED = {"RESHAPE", "EXPAND", "PERMUTE", "SHRINK", "FLIP", "BITCAST", "DETACH", "CONTIGUOUS"}
+_VIEWS = SHARDED | _MOVED | {"AFTER", "ASSIGN"}
 
 
 # methods that make a Tensor of another one, but not by `_apply_uop` in every release
@@ -324,12 +327,14 @@ class ProgramOrder:
                 others = [values[source] for source in others if self._origins.get(source) not in finished]
                 if u.op.name == "AFTER":
                     # what comes after a finished write is a view of memory
-                    others = [one for one in others if find_under(one, _VIEWS - _ORDERED).op.name != "BUFFER"]
+                    others = [one for one in others if find_under(one, _VIEWS - _ORDERED).op.name not in _MEMORY]
                 places[u] = places[first]
                 if others and not is_finished:
                     places[u] = self._replace(u, (places[first], *others))
                 if before[u].issuperset(finished):
                     values[u] = places[u]
+            elif u.op.name == "MSTACK":
+                places[u] = self._replace(u, tuple(places[source] for source in u.src))
             else:
                 places[u] = self._replace(u, (places[first], *(values[source] for source in others)))
         return places[root] if is_memory else values[root]
@@ -448,12 +453,12 @@ def _list_waiting(tensor: Any) -> list[UOp]:
 
 def is_view(u: UOp) -> bool:
     """Whether a graph is a view of memory."""
-    return find_under(u, _VIEWS).op.name == "BUFFER"
+    return find_under(u, _VIEWS).op.name in _MEMORY
 
 
 def _is_whole(u: UOp) -> bool:
     """Whether a graph is all of some memory."""
-    return find_under(u, {"RESHAPE", "AFTER"}).op.name == "BUFFER"
+    return find_under(u, SHARDED | {"RESHAPE", "AFTER"}).op.name in _MEMORY
 
 
 def _does_read(root: UOp, known: dict[UOp, bool]) -> bool:

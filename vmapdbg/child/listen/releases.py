@@ -15,7 +15,9 @@ from vmapdbg.model.ops import STAGE_OPS
 
 # the base of a tensor with nothing left to compute
 _COMPUTED = frozenset({"BUFFER", "CONST", "BUFFER_VIEW", "MSTACK", "PARAM", "AFTER"})
-_VIEWS = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "BITCAST", "DETACH", "AFTER", "ASSIGN"})
+SHARDED = frozenset({"MULTI", "UNSHARD"})
+"""The ops that make one tensor of the shards of several devices."""
+_VIEWS = SHARDED | {"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "BITCAST", "DETACH", "AFTER", "ASSIGN"}
 _MEMORY = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW"})
 
 
@@ -133,24 +135,33 @@ def find_under(u: UOp, ops: Container[str]) -> UOp:
     return u
 
 
-def buffer_under(view: UOp) -> UOp | None:
-    """Returns the BUFFER under a view, None if the view is over something else."""
+def list_buffers_under(view: UOp) -> tuple[UOp, ...]:
+    """Returns the BUFFER under a view; in 0.12 the BUFFERs of each device; nothing if the view is over something
+    else."""
     found = find_under(view, _VIEWS)
-    return found if found.op.name == "BUFFER" else None
+    parts = found.src if found.op.name == "MSTACK" else (found,)
+    return parts if all(part.op.name == "BUFFER" for part in parts) else ()
+
+
+def buffer_under(view: UOp) -> UOp | None:
+    """Returns the BUFFER under a view, of the first device if each has its own; None if it is over something else."""
+    return next(iter(list_buffers_under(view)), None)
 
 
 def list_writes(nodes: Iterable[UOp]) -> Iterator[tuple[UOp, UOp]]:
     """Yields (BUFFER, write) for each write of a graph to a BUFFER."""
     for u in nodes:
-        if u.op.name in {"ASSIGN", "STORE"} and (buffer := buffer_under(u.src[0])) is not None:
-            yield buffer, u
+        if u.op.name in {"ASSIGN", "STORE"}:
+            for buffer in list_buffers_under(u.src[0]):
+                yield buffer, u
 
 
 def find_assigned(roots: Iterable[UOp], nodes: Iterable[UOp]) -> set[UOp]:
     """Returns the BUFFERs that the graph of some tensors assigns to, without those that several writes change and that
     are all of a tensor: they are compared as this output. In 0.14 a variable gets its value by a write, too."""
     writes = Counter(buffer for buffer, _ in list_writes(nodes))
-    whole = {find_under(root, {"RESHAPE", "AFTER", "ASSIGN"}) for root in roots}
+    shown = (find_under(root, SHARDED | {"RESHAPE", "AFTER", "ASSIGN"}) for root in roots)
+    whole = {buffer for u in shown if u.op.name in {"BUFFER", "MSTACK"} for buffer in list_buffers_under(u)}
     found = {u for u, count in writes.items() if count == 1 or u not in whole}
     return {u for u in found if not getattr(u, "is_variable", False)}
 
