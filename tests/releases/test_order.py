@@ -41,6 +41,13 @@ if hasattr(Tensor, "invalids"):
     z.realize()
 counts = [Tensor.rand(3) for _ in range(3)]
 Tensor.realize(*counts)
+from tinygrad.uop import Ops
+# before 0.14 it is refused
+if hasattr(Ops, "UNSHARD"):
+  copied = Tensor.ones((1,), dtype="float", device=("CPU", "CPU:1"))
+  copied.to_("CPU")
+  copied *= 0.5
+  copied.realize()
 """
 LIVE = """
 from tinygrad import Tensor
@@ -130,6 +137,19 @@ t.assign(old + old.sum())
 print(new.tolist())
 print("#11.0", t.tolist())
 """
+# on several devices: each has all of the tensor, or a part of it
+SHARDED = """
+from tinygrad import Tensor
+def change(axis):
+  t = Tensor([1.0, 2.0, 3.0, 4.0]).shard(("CPU", "CPU:1"), axis).realize()
+  r = t * 2
+  t.assign(t + 10)
+  return t.realize(), r
+print("#2.0", (change(None)[1] + 0).tolist())
+new, old = change(0)
+print("#2.0", old.tolist())
+print(new.tolist(), (new * 2).tolist())
+"""
 # the same with what is read before it is overwritten
 PENDING = """
 from tinygrad import Tensor, Variable
@@ -160,6 +180,7 @@ STALE_LINES = {
     "CROSSED": (CROSSED, {}, {"8"}),
     "AGAIN": (AGAIN, {}, {"7"}),
     "WITHIN": (WITHIN, {}, {"9"}),
+    "SHARDED": (SHARDED, {}, {"8", "10"}),
     "PENDING": (PENDING, {}, set[str]()),
 }
 
