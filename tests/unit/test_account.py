@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vmapdbg.model.account import UNKNOWN, Account, Left, add_accounts, settle
+from vmapdbg.model.account import OTHER, UNKNOWN, Account, Left, add_accounts, settle
 from vmapdbg.page.claims import CHECKED, claim, say_left
 
 PACKAGE = Path(__file__).parent.parent.parent / "vmapdbg"
@@ -41,6 +41,12 @@ def test_what_is_left_over_comes_with_its_reasons_and_numbers() -> None:
 @pytest.mark.parametrize("account", [Account(), settle({"outputs": 0}, {}, []), settle({"outputs": 2}, {}, [])])
 def test_without_counts_nothing_is_claimed(account: Account) -> None:
     assert claim(CHECKED, account)[0] == "nothing was compared"
+
+
+@pytest.mark.parametrize(("rest", "reason"), [(UNKNOWN, OTHER), ("the run was stopped", "the run was stopped")])
+def test_launches_of_other_schedules_have_a_reason(rest: str, reason: str) -> None:
+    account = settle({"other launches": 2, "outputs": 1}, {"outputs": 1}, [], rest)
+    assert account.left == (Left("other launches", 2, reason),)
 
 
 def test_accounts_of_parts_add_up() -> None:

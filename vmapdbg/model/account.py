@@ -25,6 +25,7 @@ Counted = str
 """
 
 UNKNOWN = "no reason is known"
+OTHER = "scheduled by other means than Tensor.realize"
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ def settle(
     seen: Mapping[Counted, int], compared: Mapping[Counted, int], reasons: Iterable[Left], rest: str = UNKNOWN
 ) -> Account:
     """Returns the account. Each thing that was seen is compared, or left over for the first of the `reasons` that is
-    about it, else for the reason `rest`. Reasons about what is not in `seen` stay as they are."""
+    about it, else for the reason `rest`, or because it is `other`. Reasons about what is not in `seen` stay as they
+    are."""
     left: Counter[tuple[Counted, str]] = Counter()
     open_counts = {what: max(count - compared.get(what, 0), 0) for what, count in seen.items()}
     for one in reasons:
@@ -90,7 +92,7 @@ def settle(
             open_counts[one.what] -= count
         left[one.what, one.reason] += count
     for what, count in open_counts.items():
-        left[what, rest] += count
+        left[what, OTHER if what.startswith("other") and rest == UNKNOWN else rest] += count
     found = tuple(Left(what, count, reason) for (what, reason), count in left.items() if count)
     return Account(dict(seen), {what: min(compared.get(what, 0), count) for what, count in seen.items()}, found)
 

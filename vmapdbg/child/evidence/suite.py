@@ -32,7 +32,7 @@ from vmapdbg.child.failures.endless import Endless, EndlessRewrite, Watcher
 from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.run_program import PublishedCounts, ScheduleFeed, current_test
-from vmapdbg.model.account import Left
+from vmapdbg.model.account import OTHER, Left
 from vmapdbg.reference.graph import OpGraph
 
 MOST_WAITING = 1 << 29
@@ -144,8 +144,7 @@ class BetweenCalls(ScheduleFeed):
             return
         for schedule in self.schedules[-1:]:
             if is_whole or schedule.cached:
-                left = Left("other schedules", 1, "it was scheduled by other means than Tensor.realize")
-                self.folder.hand_on(Evidence(-1, None, left=[left]), current_test())
+                self.folder.hand_on(Evidence(-1, None, left=[Left("other schedules", 1, OTHER)]), current_test())
         self.forget()
 
 
