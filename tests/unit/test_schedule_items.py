@@ -38,5 +38,5 @@ def test_an_item_gets_the_arguments_of_its_kernel() -> None:
     for created in (items, (items, {"n": 3})):
         launches = list_launches(Node("SINK", tuple(kernels)), created)
         assert [launch.buffers for launch in launches] == [(layers[n], step) for n in (1, 0, 2)]
-        assert [launch.variables for launch in launches] == [{"i": 1}, {"i": 2}, {"_device_num": 0}]
+        assert [launch.variables for launch in launches] == [{"i": 1}, {"i": 2}, {}]
         assert all(launch.is_compute for launch in launches)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from vmapdbg.child.listen.releases import DEVICE_NUMBER
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import ARITHMETIC, RESHAPING
 from vmapdbg.reference.graph import DEVICES, WRITES, OpGraph, OpNode, find_view, find_writes
@@ -470,7 +471,7 @@ class Packer:
 
     def _make_define_var(self, u: UOp, src: tuple[int, ...]) -> int:
         name, _, last = u.arg
-        if name != "_device_num":
+        if name != DEVICE_NUMBER:
             raise CannotPack(f"the variable {name} has no value")
         self.graph.ranges[DEVICES] = last + 1
         return self._add("step", u, (), (DEVICES, last + 1))

@@ -12,12 +12,11 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from vmapdbg.child.listen.guard import Watched
+from vmapdbg.child.listen.releases import DEVICE_NUMBER
 
 UOp = Any
 SCHEDULE_MAKERS = ("create_linear_with_vars", "complete_create_schedule_with_vars")
 """The function that makes a schedule for `Tensor.realize`: its name from 0.13 on, and in 0.12."""
-# the variable with another value on each device of a sharded tensor
-_DEVICE_NUMBER = "_device_num"
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class _ExecItems:
         known = dict(var_vals or {})
         # each of several devices has memory of its own
         planned = [
-            PlannedLaunch(item.ast, {**known, **item.fixedvars}, bool(item.fixedvars.keys() - {_DEVICE_NUMBER}))
+            PlannedLaunch(item.ast, {**known, **item.fixedvars}, bool(item.fixedvars.keys() - {DEVICE_NUMBER}))
             for item in schedule
         ]
         self.watcher.begins(planned)

@@ -32,6 +32,8 @@ def stage_op() -> str:
 # *** schedules
 
 
+DEVICE_NUMBER = "_device_num"
+"""The variable with another value on each device of a sharded tensor."""
 CREATORS = ("create_schedule", "create_schedule_with_vars")
 """The function that makes launches of a graph of kernels: its name since December 2025, and before."""
 
@@ -76,10 +78,11 @@ def list_launches(graph: UOp, created: Any) -> list[Launch]:
     """Returns the launches of what `create_schedule` returned for a graph of kernels, in order: items (until 0.12), or
     CALLs of a LINEAR."""
     if isinstance(created, (tuple, list)):
-        return [
-            Launch(item.ast, arguments, item.ast.op.name == "SINK", dict(item.fixedvars))
-            for item, arguments in _pair_items(graph, created)
-        ]
+        launches: list[Launch] = []
+        for item, arguments in _pair_items(graph, created):
+            variables = {name: value for name, value in item.fixedvars.items() if name != DEVICE_NUMBER}
+            launches.append(Launch(item.ast, arguments, item.ast.op.name == "SINK", variables))
+        return launches
     launches = []
     for call in created.src:
         ast, *buffers = call.src
