@@ -221,7 +221,13 @@ t.assign(t + 1)
 print(v.tolist(), w.tolist())
 print(t.tolist())
 """
-DROPPED = {"WAITS": (WAITS, 6, "1.0, should be 2.0"), "TWICE": (TWICE, 9, "10.0, should be 11.0")}
+# each device has a column
+WAITS_SHARDED = WAITS.replace("zeros(4).contiguous()", "zeros(2, 2).contiguous().shard(('CPU', 'CPU:1'), 1)")
+DROPPED = {
+    "WAITS": (WAITS, 6, "at [0]: 1.0, should be 2.0"),
+    "WAITS_SHARDED": (WAITS_SHARDED, 6, "at [0, 0]: 1.0, should be 2.0"),
+    "TWICE": (TWICE, 9, "at [0]: 10.0, should be 11.0"),
+}
 
 # 0.13.0 drops the second write, and the third replaces what it left
 REPLACED = """
@@ -348,7 +354,7 @@ def test_a_write_that_a_schedule_drops(name: str, release: str, tree: Path, tmp_
         assert found == []
         return
     assert [(one["code"], one["line"]) for one in found] == [("VD206", f"snippet.py:{line}")]
-    assert f"the first at [0]: {values}" in found[0]["message"]
+    assert f"the first {values}" in found[0]["message"]
     assert "after it no tensor has it: the write is lost" in found[0]["message"]
 
 

@@ -242,6 +242,12 @@ class Packer:
         node = self.graph.nodes[memory]
         return self.graph.add(OpNode("after", node.dtype, node.shape, (memory, *writes)))
 
+    def show_memory(self, slot: int) -> int:
+        """Returns the position of what memory holds, given a view of all of it: of a sharded tensor, the shards."""
+        view = find_view(self.graph, slot)
+        is_sharded = any(self.graph.nodes[step].op == "shards" for step in view.path)
+        return self._add_after(view.base, [slot]) if is_sharded else slot
+
     # *** sources of a UOp
 
     def _find_sources(self, u: UOp) -> list[UOp]:

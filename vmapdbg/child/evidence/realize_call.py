@@ -322,7 +322,7 @@ class RealizeCall:
                 if u.op.name == "BUFFER" and u not in self.inputs and u.is_realized:
                     self.meant.setdefault(u, self.folder.keep_all(u.buffer))
             try:
-                slot = packer.pack(one.graph)
+                slot = packer.show_memory(packer.pack(one.graph))
             except CannotPack:
                 continue
             now = self.folder.keep_all(memory.buffer)

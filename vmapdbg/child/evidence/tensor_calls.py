@@ -23,7 +23,7 @@ from types import EllipsisType, ModuleType
 from typing import Any
 
 from vmapdbg.check.result import CutGradient, LostWrite
-from vmapdbg.child.listen.releases import buffer_under, find_under, list_writes
+from vmapdbg.child.listen.releases import SHARDED, buffer_under, find_under, list_writes
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.memory import name_dtype
 
@@ -71,9 +71,10 @@ class PendingTensor:
     is_meant: bool
 
     def find_memory(self) -> UOp | None:
-        """Returns the BUFFER that the Tensor shows now, None if it is gone or still waits."""
+        """Returns the BUFFER that the Tensor shows now, also if it is sharded; None if it is gone or still waits."""
         tensor = self.tensor()
-        return None if tensor is None else find_shown(tensor)
+        shown = None if tensor is None else find_under(tensor.uop, SHARDED | {"RESHAPE"})
+        return shown if shown is not None and shown.op.name == "BUFFER" else None
 
 
 class TensorCalls:
