@@ -150,6 +150,18 @@ new, old = change(0)
 print("#2.0", old.tolist())
 print(new.tolist(), (new * 2).tolist())
 """
+# gradients are made of what the value was made of
+GRADIENT = """
+from tinygrad import Tensor
+w = Tensor([1.0, 2.0]).realize()
+v = w + 0
+loss = (v * v).sum()
+w.assign(w * 0.5).realize()
+print("#2.0", loss.gradient(v)[0].tolist())
+print("#3.0", (loss.gradient(v)[0] + 1).tolist())
+v = w + 0
+print((v * v).sum().gradient(v)[0].tolist())
+"""
 # the same with what is read before it is overwritten
 PENDING = """
 from tinygrad import Tensor, Variable
@@ -181,6 +193,7 @@ STALE_LINES = {
     "AGAIN": (AGAIN, {}, {"7"}),
     "WITHIN": (WITHIN, {}, {"9"}),
     "SHARDED": (SHARDED, {}, {"8", "10"}),
+    "GRADIENT": (GRADIENT, {}, {"7", "8"}),
     "PENDING": (PENDING, {}, set[str]()),
 }
 

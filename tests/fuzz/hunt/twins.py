@@ -33,12 +33,13 @@ VALUES = (
     ("{a}.cast(dtypes.int).cast(dtypes.float) + {b}", "{a}.astype(np.int32).astype(np.float32) + {b}"),
     ("{a}.flip(0) * 2", "{a}[::-1] * 2"),
     ("{a}[1:].sum() + {b}", ""),
+    ("({a} * {a} * {b}.detach()).sum().gradient({a})[0] * 0.25", "{a} * {b} * 0.5"),
     ("({a} > {b}).where({a}, 0.5)", "np.where({a} > {b}, {a}, 0.5)"),
     ("{a}[:Variable('i', 1, 4).bind({i})].sum() + {b}", "{a}[:{i}].sum() + {b}"),
 )
 SHARDINGS = ("", "", "", ".shard(devices)", ".shard(devices, 0)")
 # tinygrad refuses a slice along the axis of the shards
-OF_SHARDS = tuple(one for one in VALUES if "[" not in one[0] and "flip" not in one[0])
+OF_SHARDS = tuple(one for one in VALUES if "{a}[" not in one[0] and "flip" not in one[0])
 JITTED = """@TinyJit
 def step{n}(x): return (x * {i} + 1).realize()
 for k in range({i} + 1):

@@ -95,6 +95,7 @@ class ProgramOrder:
         changes.wrap(tensor, "_apply_uop", self.on_apply, *find(tensor._apply_uop))
         changes.wrap(tensor, "replace", self.on_replace, *find(tensor.replace))
         changes.wrap(tensor, "assign", self.on_assign, "self", "x")
+        changes.wrap(tensor, "gradient", self.on_gradient, *find(tensor.gradient))
 
     # *** meanings
 
@@ -189,6 +190,20 @@ class ProgramOrder:
         self._note_assign(result, before, given, meaning)
         self._note_made()
         return result
+
+    def on_gradient(self, compute: Callable[..., Any], loss: Any, /, *targets: Any, **options: Any) -> Any:
+        """The gradients of a value are made of what it was made of."""
+        results, meaning = compute(loss, *targets, **options), self._graph_of(loss)
+        if not self._meanings:
+            return results
+        old = {u.replace(tag=None): u for u in meaning.toposort() if u in self.kept}
+        # else it comes after other writes than its graph: what its gradients mean is not known
+        if self._rebuild(loss.uop, old) is meaning:
+            for result in results:
+                found = self._rebuild(result.uop, old)
+                self.set(result, None if found is result.uop else found)
+        self._note_made()
+        return results
 
     def _note_assign(self, result: Any, before: Sequence[tuple[Any, UOp]], given: UOp, meaning: UOp | None) -> None:
         """Notes an assign of a value with the graph `given` and a meaning; `before` has all Tensors and their graphs

@@ -22,7 +22,7 @@ from vmapdbg.child.listen.user_lines import find_user_file
 from vmapdbg.install.overlay import overlay_dir
 from vmapdbg.model.capture import SnippetError
 
-_FREE, _SHARE = 0.5, 0.05
+_FREE, _SHARE = 0.1, 0.02
 """The copies of the process may take so many seconds, or this share of the snippet's time."""
 _POLL = 0.05
 """Seconds between two looks whether the process still lives."""
