@@ -8,5 +8,5 @@
     compare.py         (SideResult, SideResult) -> the differences
     fusion.py          the differences that fuse-broadcast makes, as fewer_kernels.toml lists them
     check.py           what `vmapdbg run --check` says about upstream's tests, on any tinygrad
-    plugin/            the pytest plugin that both runs load: outcomes, AST keys, what runs in each worker
+    plugin/            pytest plugins: what both runs load (outcomes, AST keys, workers), and draws at once
 """

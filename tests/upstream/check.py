@@ -1,50 +1,39 @@
 """What `vmapdbg run --check` says about upstream's own tests: `python -m tests.upstream --check`.
 
-Upstream's tests pass, so a finding counts as false until it is proved: TRUE_FINDINGS lists the proved findings.
+Upstream's tests pass, so a finding counts as false until it is proved. TRUE_FINDINGS lists the proved findings. Others
+are proved if they are gone when the file runs again and realizes each draw of random numbers at once.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.upstream.fetch import fetch_commit, fetch_upstream
-from tests.upstream.sides import MOST_SECONDS, RunError, end_session, make_environment, read_tail
+from tests.upstream.sides import MOST_SECONDS, PLUGIN_DIR, RunError, end_session, make_environment, read_tail
 from vmapdbg.install.overlay import TINYGRAD_VERSION
 from vmapdbg.install.trees import TreeName, commit_of, parse_name, repository_of
 
 STEMS = ("assign", "jit", "multitensor", "nn", "optim", "setitem", "symbolic_ops")
 _OVERWRITTEN = "0.12.0 reads rows 6 and 7 of a sharded tensor, and its rows 0 and 1 have these values then"
 _SAYS_SO = "the test itself says that this is wrong"
-_SAME_NUMBERS = "a lazy draw gets the random numbers of another draw: it runs when the counter has another number"
-_NO_STEP = "a draw that waits does not move the counter of random numbers: the next draw gets the same numbers"
 _AFTER_STEP = "the loss is computed after the step of the optimizer, and reads the new weights"
-_NORMS = (
-    "batchnorm2d_no_running_stats",
-    "batchnorm2d_training_no_running_stats",
-    "batchnorm3d_no_running_stats",
-    "batchnorm3d_training_no_running_stats",
-    "batchnorm_axis",
+_LATE_DRAW = (
+    "gone if each draw of random numbers is realized at once: a draw that waits gets the numbers of another one"
 )
-# with every draw realized at once, `run --check` finds nothing in them
-_LAYERS = (
-    "batchnorm2d",
-    "batchnorm2d_training",
-    "batchnorm3d",
-    "batchnorm3d_training",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "linear",
-)
-# proved: (code, test) -> why
-TRUE_FINDINGS = {
+DRAWS_PLUGIN = "vmapdbg_realize_draws"
+# its code, and the test without its folder
+Finding = tuple[str, str]
+# proved: why
+TRUE_FINDINGS: dict[Finding, str] = {
     ("VD208", "test_multitensor.py::TestShrinkMultiTensorShardedAxis::test_ops"): _OVERWRITTEN,
     ("VD208", "test_multitensor.py::TestShrinkMultiTensorShardedAxis::test_add_two_partitions"): _OVERWRITTEN,
     ("VD209", "test_assign.py::TestAssignOrdering::test_war_reader_already_depends_on_write"): (
@@ -53,19 +42,7 @@ TRUE_FINDINGS = {
     ("VD209", "test_assign.py::TestAssignOrdering::test_write_read_write_chain"): _SAYS_SO,
     ("VD209", "test_setitem.py::TestSetitem::test_cross_assign_independence"): _SAYS_SO,
     ("VD209", "test_setitem.py::TestSetitem::test_lazy_sum_between_writes"): _SAYS_SO,
-    ("VD209", "test_jit.py::TestJit::test_method_jit"): _SAME_NUMBERS,
-    ("VD209", "test_jit.py::TestJit::test_jit_v_nojit_random_regen"): _SAME_NUMBERS,
-    ("VD209", "test_jit.py::TestJit::test_jit_lazy_grad_after_replay"): _SAME_NUMBERS,
-    ("VD206", "test_jit.py::TestJit::test_jit_v_nojit_random_regen"): _NO_STEP,
-    ("VD209", "test_multitensor.py::TestMultiTransformer::test_transformer"): _SAME_NUMBERS,
-    # on 0.12.0 the counter is 816 after 256, 560 and 560 numbers; the next test that draws goes on from there
-    ("VD206", "test_multitensor.py::TestMultiTensor::test_embedding"): _NO_STEP,
-    ("VD209", "test_multitensor.py::TestMultiTensor::test_flip"): "the counter lacks a draw of the test before it",
-    ("VD206", "test_multitensor.py::TestMultiTensor::test_embedding_backward"): _NO_STEP,
-    ("VD206", "test_multitensor.py::TestMultiTensor::test_embedding_backward_shard_weight"): _NO_STEP,
     ("VD209", "test_optim.py::TestOptim::test_duped_weights"): _AFTER_STEP,
-    **{("VD206", f"test_nn.py::TestNN::test_{name}"): _NO_STEP for name in _NORMS},
-    **{("VD209", f"test_nn.py::TestNN::test_{name}"): _SAME_NUMBERS for name in (*_NORMS, *_LAYERS)},
 }
 LOG = "check.log"
 COUNTED = ("schedules", "compared", "replays", "replays_compared", "values")
@@ -83,14 +60,19 @@ def check_tests(cache: Path, tree: str, patches: str, wanted: Sequence[str], wor
     """Runs upstream's tests under `run --check`, each file alone, and prints their accounts. Returns the exit code:
     1 for a finding that is not proved."""
     folder = fetch_tests(cache, tree)
+    options = [f"--tinygrad={tree}", f"--patches={patches}"]
     total, claimed = Account(), 0
     for file in find_tests(folder, wanted):
-        document = run_check(cache, folder, file, [f"--tinygrad={tree}", f"--patches={patches}"], workers)
+        document = run_check(cache, folder, file, options, workers)
         if not document["schedules"]:
             raise RunError(f"{file}: no test ran a schedule, see {cache / LOG}\n{read_tail(cache / LOG)}")
         account = Account(Counter({name: document[name] for name in COUNTED}), Counter(document["unchecked"]))
         print_account(file, account)
-        claimed += print_findings(document)
+        proofs = dict(TRUE_FINDINGS)
+        if found := list_findings(document) - proofs.keys():
+            drawn = run_check(cache, folder, file, options, workers, "-p", DRAWS_PLUGIN)
+            proofs |= dict.fromkeys(found - list_findings(drawn), _LATE_DRAW)
+        claimed += print_findings(document, proofs)
         total = Account(total.counts + account.counts, total.left + account.left)
     print_account(f"all on {tree}", total)
     for reason, times in total.left.most_common():
@@ -108,11 +90,20 @@ def print_account(name: str, account: Account) -> None:
     )
 
 
-def print_findings(document: dict[str, Any]) -> int:
-    """Prints the findings with their tests, and returns how many are not proved."""
+def name_finding(finding: dict[str, Any], test: str) -> Finding:
+    return finding["code"], test.split("/")[-1]
+
+
+def list_findings(document: dict[str, Any]) -> set[Finding]:
+    found = (*document["findings"], *document["endless"])
+    return {name_finding(finding, test) for finding in found for test in finding["tests"]}
+
+
+def print_findings(document: dict[str, Any], known: Mapping[Finding, str]) -> int:
+    """Prints the findings with their tests and proofs, and returns how many are not proved."""
     claimed = 0
     for finding in (*document["findings"], *document["endless"]):
-        proofs = [TRUE_FINDINGS.get((finding["code"], test.split("/")[-1])) for test in finding["tests"]]
+        proofs = [known.get(name_finding(finding, test)) for test in finding["tests"]]
         claimed += None in proofs
         word = "FINDING" if None in proofs else "true finding"
         print(f"  {word} {finding['code']} {finding['line']}, {finding['times']} times: {finding['message']}")
@@ -143,18 +134,20 @@ def find_tests(folder: Path, wanted: Sequence[str]) -> list[str]:
     return [str(file.relative_to(folder)) for file in files]
 
 
-def run_check(cache: Path, folder: Path, file: str, options: list[str], workers: int) -> dict[str, Any]:
+def run_check(
+    cache: Path, folder: Path, file: str, options: list[str], workers: int, *pytest_options: str
+) -> dict[str, Any]:
     """Returns what `run --check --json` prints about a file of tests. Raises RunError."""
     command = [sys.executable, "-m", "vmapdbg", "run", "--check", "--json", *options, "-m", "pytest", "-q"]
     command += ["-n", str(workers), "-p", "no:cacheprovider", "--tb=short", "--hypothesis-seed=0"]
-    command += ["--rootdir", str(folder), "-c", str(folder / "pytest.ini"), file]
-    log = cache / LOG
+    command += ["--rootdir", str(folder), "-c", str(folder / "pytest.ini"), *pytest_options, file]
+    log, environment = cache / LOG, make_environment(cache, folder)
     with log.open("wb") as stream:
         process = subprocess.Popen(
             command,
             cwd=folder,
             # test_nn.py and test_optim.py are slow, as a whole
-            env=make_environment(cache, folder) | {"RUN_SLOW": "1"},
+            env=environment | {"RUN_SLOW": "1", "PYTHONPATH": f"{environment['PYTHONPATH']}{os.pathsep}{PLUGIN_DIR}"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stream,
