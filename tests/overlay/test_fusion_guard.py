@@ -97,7 +97,7 @@ def test_no_kernel_is_compared_with_nothing(name: str, backward: bool, monkeypat
     function(Tensor.empty(3, 8, 32, requires_grad=True)).schedule()
     assert attempts
     for made, stock in attempts:
-        groups = _guard.find_groups(made, stock)
+        groups = _guard.find_groups(made, stock, made.fused)
         assert all(group.fused and group.stock for group in groups)
         assert sum(len(group.fused) for group in groups) <= len(made.kernels)
 

@@ -81,9 +81,13 @@ SENTENCES = [
         "computed 4,096 times for 64 elements in 2 kernels: stored once, predicted 80.0 -> 2.5 us on Clang",
     ),
     (
-        Reason("over-memory", numbers={**STORED, "kernels": 1, "limit": 128}),
-        "computed 4,096 times for 64 elements; stored once, predicted 80.0 -> 2.5 us on Clang, but its 256 bytes are"
-        " more than is left of the 128 for such buffers",
+        Reason("not-paid", numbers={**STORED, "kernels": 1}),
+        "computed 4,096 times for 64 elements; stored once, predicted 80.0 -> 2.5 us on Clang, which is too little",
+    ),
+    (
+        Reason("over-memory", numbers={**STORED, "kernels": 1, "peak": 4096, "stock_peak": 128}),
+        "computed 4,096 times for 64 elements; stored once, predicted 80.0 -> 2.5 us on Clang, but buffers would take"
+        " 4,096 bytes at the peak instead of 128",
     ),
     (
         Reason("codegen-fails", numbers={**FUSED, "error": "no end"}),
@@ -112,6 +116,10 @@ SENTENCES = [
     (
         Reason("no-faster", numbers={**FUSED, "ns": 1240.0, "stock_ns": 1250.0, "target": "Clang"}),
         "fused: 1 kernel for 2 kernels, but predicted no faster on Clang: 1.2 -> 1.2 us",
+    ),
+    (
+        Reason("more-memory", numbers={**FUSED, "peak": 4096, "stock_peak": 1024, "ns": 9.0, "stock_ns": 10.0}),
+        "fused: 1 kernel for 2 kernels, but 1,024 -> 4,096 bytes of buffers at the peak",
     ),
     # a BUFFERIZE is kept or removed
     (Reason("never-removed", numbers={"op": "COPY"}), "COPY is never removed"),

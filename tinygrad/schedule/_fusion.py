@@ -10,7 +10,7 @@ from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay.codegen._work import count_elements, find_renderer
 from tinygrad_overlay.schedule import _pass
-from tinygrad_overlay.schedule._guard import find_losses
+from tinygrad_overlay.schedule._guard import find_losses, find_unpaid
 from tinygrad_overlay.schedule._pass import Attempt, Decisions, MadeKernel
 from tinygrad_overlay.schedule._refusals import Refusal
 from tinygrad_overlay.schedule._reuse import find_reused
@@ -36,29 +36,46 @@ def decide_fusions(sink:UOp, run_stages:Callable[[UOp], Result]) -> Result:
   return (repeat_attempts(run, made, ret, None) if made.is_decided else decide_whole(run, made, ret))[1]
 
 def decide_whole(run:Run, made:Attempt, ret:Result) -> tuple[Decisions, Result]:
-  """Decides for a whole graph. `made` is its first attempt, with the result `ret`."""
-  with _state.unwatched(): reused = find_reused(made) if "realize-reused" in _state.patches else {}
-  realize_points = {x:r for x,r in reused.items() if r.rule == "stored-once"}
-  if reused: made, ret = repeat_attempt(run, Attempt(realize_points, is_compared=True, reused=reused))
-  return repeat_attempts(run, made, ret, StockAttempt(run, realize_points, reused))
+  """Decides for a whole graph, first which fusions pay, then which values are worth a buffer. `made` is its first attempt, with the result `ret`."""
+  made, ret = repeat_attempts(run, made, ret, StockAttempt(run))
+  if "realize-reused" in _state.patches: made, ret = store_reused(run, made, ret)
+  return (made.realize_points, made.reused), ret
 
-def repeat_attempts(run:Run, made:Attempt, ret:Result, stock:StockAttempt|None) -> tuple[Decisions, Result]:
+def repeat_attempts(run:Run, made:Attempt, ret:Result, stock:StockAttempt|None) -> tuple[Attempt, Result]:
   """Makes attempts until no fusion is refused. `stock`: a fusion is compared with these kernels; None if the fusions are decided already."""
-  reused = made.reused
   for rounds in range(1, MAX_ATTEMPTS):
     if not (refused:=judge(made, stock)): break
     # the last attempt
     if rounds == MAX_ATTEMPTS-1: refused = {**leave_unfused(made), **refused}
     realize_points = {**made.realize_points, **refused}
     if stock is not None and stock.made is not None and realize_points.keys() >= made.fused.keys() and not find_over_budget(stock.get()):
-      # no fusion pays: use the stock attempt, with its scopes and tags, unless an observer listens and must see it made
-      if not _state.observer.listens:
-        _pass.begin(stock.made[0])
-        return (realize_points, reused), stock.made[2]
+      # no fusion pays: use the stock attempt, unless an observer listens and must see it made
       every = {**made.refused, **realize_points}
-      return (every, reused), repeat_attempt(run, Attempt(every, keeps_all=True, is_compared=True, reused=reused))[1]
-    made, ret = repeat_attempt(run, Attempt(realize_points, is_compared=True, rounds=rounds, reused=reused))
-  return (made.realize_points, reused), ret
+      if _state.observer.listens: return repeat_attempt(run, Attempt(every, keeps_all=True, is_compared=True, reused=made.reused))
+      stock.made[0].realize_points = every
+      return use(*stock.made)
+    made, ret = repeat_attempt(run, Attempt(realize_points, is_compared=True, rounds=rounds, reused=made.reused))
+  return made, ret
+
+def store_reused(run:Run, made:Attempt, ret:Result) -> tuple[Attempt, Result]:
+  """Stores the values that are computed again and again, as far as that pays in the kernels. `made` has the fusions that pay."""
+  def store() -> tuple[Attempt, Result]:
+    stored = {x:r for x,r in reused.items() if r.rule == "stored-once"}
+    if not stored and not _state.observer.listens:
+      made.reused = reused
+      return use(made, ret)
+    points = {**made.realize_points, **stored}
+    return repeat_attempt(run, Attempt(points, keeps_all=made.keeps_all, is_compared=True, rounds=made.rounds, reused=reused))
+  with _state.unwatched(): reused = find_reused(made)
+  if not reused: return made, ret
+  new = store()
+  with _state.unwatched(): lost = find_unpaid(new[0], made)
+  if lost:
+    # each loss is that of a whole group of kernels, which is now as before: the others need no second look
+    reused.update(lost)
+    new = store()
+  # LOCAL memory and the order of loops may not allow a fusion beside the new buffers
+  return repeat_attempts(run, *new, None)
 
 def judge(made:Attempt, stock:StockAttempt|None) -> dict[UOp, Refusal]:
   """Returns the nodes that get their realize point back, and why: a fusion does not pay, LOCAL memory does not fit, or codegen cannot order loops."""
@@ -107,18 +124,21 @@ def repeat_attempt(run:Run, new:Attempt) -> tuple[Attempt, Result]:
   _state.observer.pass_repeats()
   return make_attempt(run, new)
 
+def use(made:Attempt, ret:Result) -> tuple[Attempt, Result]:
+  """Makes an earlier attempt the last one, with its scopes and tags."""
+  _pass.end(made)
+  return made, ret
+
 class StockAttempt:
   """The stages with every realize point in place: a fusion is compared with these kernels. Made on demand, once, unseen by the observer."""
-  def __init__(self, run:Run, realize_points:dict[UOp, Refusal], reused:dict[UOp, Refusal]):
-    self.run, self.realize_points, self.reused = run, realize_points, reused
-    self.made: tuple[Attempt, Attempt, Result]|None = None
+  def __init__(self, run:Run):
+    self.run = run
+    self.made: tuple[Attempt, Result]|None = None
 
   def get(self) -> Attempt:
     if self.made is None:
-      with _state.unwatched():
-        attempt, ret = make_attempt(self.run, Attempt(self.realize_points, keeps_all=True, is_compared=True, reused=self.reused))
-        self.made = _pass.current, attempt, ret
-    return self.made[1]
+      with _state.unwatched(): self.made = make_attempt(self.run, Attempt(keeps_all=True, is_compared=True))
+    return self.made[0]
 
 def note_kernel(attempt:Attempt, store:UOp, kernel:UOp) -> None:
   """Records the kernel made from `store` (rangeify.py:487-514)."""

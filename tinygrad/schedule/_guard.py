@@ -5,12 +5,14 @@ the sides can be compared: by their work, their threads, and the time that a roo
 from __future__ import annotations
 import math
 from collections import defaultdict
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import UOp
 from tinygrad_overlay._state import process
 from tinygrad_overlay.codegen._work import CannotLower, estimate_work, find_renderer, predict_ns, try_to_lower
+from tinygrad_overlay.schedule._memory import MAX_PEAK, WORTH_MEMORY, count_bytes, find_peak
 from tinygrad_overlay.schedule._parts import DisjointSets
 from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
 from tinygrad_overlay.schedule._refusals import Refusal
@@ -21,6 +23,8 @@ MAX_REDUNDANCY = 2.0
 MIN_THREADS = 1/4
 # the roofline ignores registers and caches: a gain below two percent is none, and the heuristics are made for stock's kernels
 MIN_GAIN = 0.02
+# another buffer and another launch must save more than the model's error
+MIN_STORE_GAIN = 0.1
 # below so many ops the launch costs more than the kernel, so work and threads do not matter
 SMALL_OPS = 4096
 # an attempt costs as much as a whole schedule. Graphs of up to BLAMING_NODES nodes make one more, to find the fusion to blame in a group; a larger
@@ -29,8 +33,8 @@ BLAMING_ATTEMPTS, BLAMING_NODES = 1, 1000
 
 @dataclass
 class Group:
-  """Kernels that compute the same values with fusion and without. `causes`: each fusion of the group, and the nodes whose kernels contain it; outputs
-  of the graph first. `replaced`: node of a fused kernel -> the stock kernels that it helps to replace."""
+  """Kernels that compute the same values with some choices (fusions) and without. `causes`: each choice of the group, and the nodes whose kernels
+  contain it; outputs of the graph first. `replaced`: node of a fused kernel -> the stock kernels that it helps to replace."""
   fused: list[MadeKernel] = field(default_factory=list)
   stock: list[MadeKernel] = field(default_factory=list)
   causes: dict[UOp, set[UOp]] = field(default_factory=dict)
@@ -39,7 +43,8 @@ class Group:
 def find_losses(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
   """Returns the nodes that get their realize point back, with the numbers."""
   refused: dict[UOp, Refusal] = {}
-  for group in find_groups(made, stock):
+  groups = find_groups(made, stock, made.fused)
+  for group in groups:
     lost: dict[UOp, Refusal] = {}
     # a kernel that loses against all kernels it helps to replace loses whatever its group gains
     for k in group.fused:
@@ -48,6 +53,35 @@ def find_losses(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
     if not lost and group.causes and (loss:=explain_loss(group.fused, group.stock)) is not None:
       lost = dict.fromkeys(choose_refused(group, made), loss)
     refused.update(lost)
+  return refused if refused else find_memory_losses(groups, made, stock)
+
+def find_memory_losses(groups:list[Group], made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
+  """Returns the fusions whose buffers are larger, if the peak of memory grows and too little time is saved."""
+  grown = [g for g in groups if g.causes and sum_bytes(g.fused, made) > sum_bytes(g.stock, stock)]
+  if not grown: return {}
+  peak, stock_peak = (find_peak(a, by_node(a.kernels)) for a in (made, stock))
+  if peak <= MAX_PEAK*stock_peak: return {}
+  try: ns, stock_ns = measure(made.kernels).ns, measure(stock.kernels).ns
+  except CannotLower: return {}
+  if ns <= (1-WORTH_MEMORY)*stock_ns: return {}
+  refused: dict[UOp, Refusal] = {}
+  for g in grown:
+    numbers = {"kernels": len(g.fused), "stock_kernels": len(g.stock), "peak": peak, "stock_peak": stock_peak, "ns": ns, "stock_ns": stock_ns}
+    refused.update(dict.fromkeys(g.causes, Refusal("fusion-guard", "more-memory", numbers)))
+  return refused
+
+def sum_bytes(kernels:list[MadeKernel], made:Attempt) -> int: return sum(count_bytes(made, k.node) for k in kernels if k.node is not None)
+
+def find_unpaid(made:Attempt, before:Attempt) -> dict[UOp, Refusal]:
+  """Returns the values that do not pay as buffers, by their kernels, with the numbers."""
+  refused: dict[UOp, Refusal] = {}
+  stored = {x:r for x,r in made.reused.items() if r.rule == "stored-once"}
+  for group in find_groups(made, before, stored):
+    if not group.causes: continue
+    try: new, old = measure(group.fused), measure(group.stock)
+    except CannotLower: continue
+    if new.ns > (1-MIN_STORE_GAIN)*old.ns:
+      refused.update((x, Refusal("realize-reused", "not-paid", {**stored[x].numbers, "ns": new.ns, "stock_ns": old.ns})) for x in group.causes)
   return refused
 
 def choose_refused(group:Group, made:Attempt) -> list[UOp]:
@@ -62,8 +96,8 @@ def predict_kernel(k:MadeKernel) -> float:
   try: return predict_ns(estimate_work(k.ast, ren), ren)
   except CannotLower: return math.inf
 
-def find_groups(made:Attempt, stock:Attempt) -> list[Group]:
-  """Returns the groups of kernels that differ, with the fusions in each."""
+def find_groups(made:Attempt, stock:Attempt, choices:Container[UOp]) -> list[Group]:
+  """Returns the groups of kernels that differ, with the choices in each: the fusions, or the values that were stored."""
   fused_at, stock_at = by_node(made.kernels), by_node(stock.kernels)
   # (node of a fused kernel, node of a stock kernel): both write one node, or one computes the node that the other writes
   common = [(x, x) for x in fused_at if x in stock_at]
@@ -78,7 +112,7 @@ def find_groups(made:Attempt, stock:Attempt) -> list[Group]:
   changed = {root: g for root,g in found.items() if asts(g.fused) != asts(g.stock)}
   unchanged = {x for x in fused_at if x in stock_at and asts(fused_at[x]) == asts(stock_at[x])}
   for x in reversed(made.toposort):
-    if x not in made.fused: continue
+    if x not in choices: continue
     writers = find_writers(x, fused_at, made)
     for root in {sets.find(("fused", w)) for w in writers-unchanged} & changed.keys(): changed[root].causes[x] = writers
   return list(changed.values())

@@ -14,11 +14,14 @@
 | fusion-guard | fewer-threads | kernels, stock_kernels, threads, stock_threads, limit | FUSED, but {stock_threads:,} -> {threads:,} threads in the least parallel one (a quarter is allowed) |
 | fusion-guard | slower | kernels, stock_kernels, ns, stock_ns, target | FUSED, but predicted slower on {target}: {stock_ns/1000:,.1f} -> {ns/1000:,.1f} us |
 | fusion-guard | no-faster | as slower | FUSED, but predicted no faster on {target}: {stock_ns/1000:,.1f} -> {ns/1000:,.1f} us |
+| fusion-guard | more-memory | kernels, stock_kernels, peak, stock_peak, ns, stock_ns | FUSED, but {stock_peak:,} -> {peak:,} bytes of buffers at the peak |
 | realize-reused | stored-once | evaluations, elements, kernels, bytes, ns, stock_ns, target | REUSED: stored once, PREDICTED |
-| realize-reused | over-memory | as stored-once, and limit | REUSED; stored once, PREDICTED, but {bytes:,} bytes are over {limit:,} |
+| realize-reused | not-paid | as stored-once | REUSED; stored once, PREDICTED, which is too little |
+| realize-reused | over-memory | as stored-once, and peak, stock_peak | REUSED; stored once, PREDICTED, but {peak:,} bytes for {stock_peak:,} at the peak |
 
 REUSED is "computed {evaluations:,} times for {elements:,} elements", followed by "in {kernels} kernels" if there are several. PREDICTED is
-"predicted {stock_ns/1000:,.1f} -> {ns/1000:,.1f} us on {target}": first all kernels that compute the value, then these and the kernel that stores it.
+"predicted {stock_ns/1000:,.1f} -> {ns/1000:,.1f} us on {target}": first all kernels that compute the value, then these and the kernel that stores it;
+of not-paid, the kernels as they were made.
 FUSED is "fused: {kernels} kernel for {stock_kernels} kernels", in the plural if needed ("fused: 1 kernel for 2 kernels").
 Numbers without `stock_` are sums over the fused kernels, numbers with it are sums over the kernels that the fusion replaces. `ops`, `reads`, `nodes`
 and `attempts` are counts, `ns` is the predicted time in nanoseconds (a float), `target` the name of the renderer without "Renderer", `error`

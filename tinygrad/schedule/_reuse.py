@@ -6,13 +6,14 @@ kernels with the kernels there would be if the value had a buffer: one more kern
 from __future__ import annotations
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Iterable, NamedTuple
 from tinygrad.dtype import dtypes
 from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
 from tinygrad_overlay.codegen._work import CannotLower, count_elements, count_reduces, count_steps, find_machine, find_renderer, op_cost, size
+from tinygrad_overlay.schedule._memory import MAX_PEAK, WORTH_MEMORY, count_bytes, count_stored, find_closed, find_peak, in_order
 from tinygrad_overlay.schedule._pass import IS_BUFFER, Attempt, MadeKernel, Ranges
 from tinygrad_overlay.schedule._refusals import Refusal
 
@@ -20,16 +21,22 @@ from tinygrad_overlay.schedule._refusals import Refusal
 UNROLLED_STEPS, UNROLLED_LOOPS = 4, 2
 # the model is not exact: less than a quarter is no certain gain. Another kernel must be scheduled, compiled and launched: it must save ten launches
 MIN_GAIN, MIN_LAUNCHES = 0.25, 10
-# all buffers stored by this patch together take at most as much memory as the other buffers of the schedule, or so many bytes
-FREE_BYTES = 64 << 20
 
 class Env:
-  """Maps the ranges that inlined values close to the kernel's loops in their index. A value read at two indices has two Envs: it is computed twice."""
-  def __init__(self, loops:dict[UOp, frozenset[UOp]]): self.loops = loops
+  """Maps the ranges that an inlined value closes to its index, in the kernel's loops. Readers with one index share an Env, and compute the value once;
+  a value read at two indices has two Envs."""
+  def __init__(self, index:dict[UOp, UOp]):
+    self.index = index
+    self.loops = {r:frozenset(i.ranges) for r,i in index.items()}
+    self.written: dict[UOp, UOp] = {}  # expression -> the same in the kernel's loops
 
-  def enter(self, own:Ranges, at:Ranges) -> Env:
-    """Returns the Env of a value that closes the ranges `own` and is read `at` an index."""
-    return Env({**self.loops, **{r:self.find_loops((i,)) for r,i in zip(own, at) if r is not i and r.op is Ops.RANGE}})
+  def write(self, e:UOp) -> UOp:
+    """Returns an expression in the kernel's loops."""
+    if self.index.keys().isdisjoint(e.ranges): return e
+    # not by `substitute`, which would not end: the index of a scope's range may have this range in it
+    for u in e.toposort():
+      if u not in self.written: self.written[u] = self.index[u] if u in self.index else u.replace(src=tuple(self.written[s] for s in u.src))
+    return self.written[e]
 
   def find_loops(self, exprs:Iterable[UOp]) -> frozenset[UOp]:
     """Returns the kernel's loops that the expressions depend on."""
@@ -52,8 +59,6 @@ class Region:
   inlined: Counter[UOp] = field(default_factory=Counter)  # value that a reader computes again -> how often, for all its indices
   read: set[UOp] = field(default_factory=set)
 
-def in_order(ranges:Iterable[UOp]) -> Ranges: return tuple(sorted(ranges, key=lambda r: r.arg))
-
 class Reuse:
   """The regions of an attempt's kernels, and the regions they would have with more buffers."""
   def __init__(self, made:Attempt, ren:Renderer):
@@ -64,6 +69,16 @@ class Reuse:
     self.stored = set(self.reduces)  # nodes with a buffer
     self.found: dict[UOp, Refusal] = {}  # nodes that should have one, with the numbers
     self.regions: dict[UOp, Region] = {}  # node of a kernel -> its region
+    self.envs: dict[frozenset, Env] = {}
+
+  def find_env(self, index:dict[UOp, UOp]) -> Env:
+    if (key:=frozenset(index.items())) not in self.envs: self.envs[key] = Env(index)
+    return self.envs[key]
+
+  def enter(self, env:Env, own:Ranges, at:Ranges) -> Env:
+    """Returns the Env of a value that closes the ranges `own` and is read `at` an index. It depends on no other ranges but those of scopes."""
+    scopes = {r:i for r,i in env.index.items() if r in self.made.scope_ranges}
+    return self.find_env({**scopes, **{r:env.write(i) for r,i in zip(own, at) if r is not i and r.op is Ops.RANGE}})
 
   def find_region(self, root:UOp) -> Region:
     if root not in self.regions: self.regions[root] = self.walk(root)
@@ -72,8 +87,7 @@ class Reuse:
   def walk(self, root:UOp) -> Region:
     """Walks from a kernel's buffer down to the buffers it reads."""
     region, left = Region(), Counter(self.reduces.get(root, ()))
-    closed = UOp.sink(*self.range_map[root].outs, *self.made.ctx.vmap_map.get(root, ()))
-    stack, seen, envs = [Visit(root, Env({}), in_order(closed.ranges), False)], set[Visit](), dict[tuple, Env]()
+    stack, seen = [Visit(root, self.find_env({}), find_closed(self.made, root), False)], set[Visit]()
     while stack:
       visit = stack.pop()
       if visit.x not in self.range_map or visit in seen: continue
@@ -85,9 +99,8 @@ class Reuse:
         if s in self.stored or s.op in IS_BUFFER: region.read.add(s)
         elif s not in self.realize_map or s not in self.range_map: stack.append(visit._replace(x=s))
         else:
-          own, at = self.range_map[s].outs, self.range_map[visit.x].ins
-          if (key:=(s, at, visit.env)) not in envs: envs[key] = visit.env.enter(own, at)
-          inlined = visit._replace(x=s, env=envs[key], is_inlined=True)
+          own = self.range_map[s].outs
+          inlined = visit._replace(x=s, env=self.enter(visit.env, own, self.range_map[visit.x].ins), is_inlined=True)
           if inlined not in seen: region.inlined[s] += count_executed(inlined.env.find_loops(own), visit.around, self.ren)
           stack.append(inlined)
     return region
@@ -97,21 +110,20 @@ class Reuse:
     are `left`: it became an index, like an arange."""
     ranges = in_order(UOp.sink(*[self.range_map[visit.x].ins[i] for i in visit.x.arg[1]]).ranges)
     if visit.is_inlined or not left[shape:=reduce_shape(visit.x)]:
-      return visit._replace(env=Env({**visit.env.loops, **dict.fromkeys(ranges, frozenset())}))
+      return visit._replace(env=self.find_env({**visit.env.index, **dict.fromkeys(ranges, UOp.const(dtypes.index, 0))}))
     left[shape] -= 1
-    around = visit.around+ranges
-    region.ops += count_executed(self.find_depending(visit).union(ranges), around, self.ren)
+    depends = self.find_depending(visit)
+    # its loop is inside those that its value depends on; other loops come after it, but on a target with many threads each thread computes it
+    around = (visit.around if self.ren.has_local else visit.around[:find_inner(depends, visit.around)+1])+ranges
+    region.ops += count_executed(depends.union(ranges), around, self.ren)
     return visit._replace(around=around)
 
   def find_depending(self, visit:Visit) -> frozenset[UOp]:
     _, outs, ambient = self.range_map[visit.x]
     return visit.env.find_loops((*outs, *ambient.values()))
 
-  def count_all(self, x:UOp) -> int:
-    """Returns the number of elements of a value's buffer, with the batch if it is in a scope."""
-    return count_elements(x, range(len(x.shape)))*count_steps(self.made.ctx.vmap_map.get(x, ()))
-
-  def count_bytes(self, x:UOp) -> int: return self.count_all(x)*x.dtype.itemsize if x._shape is not None else 0
+  def count_all(self, x:UOp) -> int: return count_stored(self.made, x)
+  def count_bytes(self, x:UOp) -> int: return count_bytes(self.made, x)
 
   def predict(self, roots:Iterable[UOp]) -> float:
     regions = [(root, self.find_region(root)) for root in roots]
@@ -123,30 +135,27 @@ class Reuse:
       # stock must have removed the buffer of x; computing a value of a row twice pays (_policy.py)
       if x not in self.made.inlined or x in self.stored or x in self.made.fused or x.op is Ops.THREEFRY: continue
       if roots:=[root for root in self.computed_in.get(x, ()) if x in self.find_region(root).inlined]: self.try_to_store(x, roots)
-    for x in [x for x in self.made.toposort if x in self.found and x in self.stored]: self.try_to_take_back(x)
+    for x in [x for x in self.made.toposort if x in self.found]: self.try_to_take_back(x)
+    if self.found: self.fit_memory()
     return self.found
 
   def try_to_store(self, x:UOp, roots:list[UOp]) -> None:
-    times, elements, needs = sum(self.find_region(root).inlined[x] for root in roots), self.count_all(x), self.count_bytes(x)
-    if times <= elements: return
-    own = self.walk(x)
+    times, elements = sum(self.find_region(root).inlined[x] for root in roots), self.count_all(x)
     # even the largest possible gain is too small
-    if (times/elements-1)*own.ops*self.machine.op_ns <= self.least_ns: return
-    before = self.predict(roots)
+    if times <= elements or (before:=self.predict(roots)) <= self.least_ns: return
+    if (times/elements-1)*self.walk(x).ops*self.machine.op_ns <= self.least_ns: return
     known = {root: self.regions.pop(root) for root in roots}
     self.stored.add(x)
     after = self.predict([*roots, x])
     is_gain = before-after >= max(MIN_GAIN*before, self.least_ns)
-    is_too_large = needs+sum(self.count_bytes(y) for y in self.found if y in self.stored) > self.most_bytes
-    if is_gain:
-      self.found[x] = Refusal("realize-reused", "over-memory" if is_too_large else "stored-once", {
-        "evaluations": times, "elements": elements, "kernels": len(roots), "bytes": needs, "ns": after, "stock_ns": before,
-        "target": type(self.ren).__name__.removesuffix("Renderer"), **({"limit": self.most_bytes} if is_too_large else {})})
-    if not is_gain or is_too_large:
+    if not is_gain:
       self.stored.discard(x)
       del self.regions[x]
       self.regions.update(known)
       return
+    self.found[x] = Refusal("realize-reused", "stored-once", {
+      "evaluations": times, "elements": elements, "kernels": len(roots), "bytes": self.count_bytes(x), "ns": after, "stock_ns": before,
+      "target": type(self.ren).__name__.removesuffix("Renderer")})
     for y in self.regions[x].inlined: self.computed_in.setdefault(y, []).append(x)
 
   def try_to_take_back(self, x:UOp) -> None:
@@ -168,11 +177,18 @@ class Reuse:
       for x in self.find_region(root).inlined: found.setdefault(x, []).append(root)
     return found
 
-  @cached_property
-  def most_bytes(self) -> int: return max(FREE_BYTES, sum(self.count_bytes(x) for x in self.made.toposort if x in self.stored or x.op is Ops.BUFFER))
+  def fit_memory(self) -> None:
+    """Takes back the values that save too little time for their bytes."""
+    saved = {x: float(r.numbers["stock_ns"])-float(r.numbers["ns"]) for x,r in self.found.items()}
+    if sum(saved.values()) >= WORTH_MEMORY*(self.predict(self.stored)+sum(saved.values())): return
+    most = MAX_PEAK*(peak:=find_peak(self.made, self.stored-saved.keys()))
+    for x in sorted(saved, key=lambda x: saved[x]/self.count_bytes(x)):
+      if (needed:=find_peak(self.made, self.stored)) <= most: break
+      self.stored.discard(x)
+      self.found[x] = replace(self.found[x], rule="over-memory", numbers={**self.found[x].numbers, "peak": needed, "stock_peak": peak})
 
 def find_reused(made:Attempt) -> dict[UOp, Refusal]:
-  """Returns the values that should have a buffer, with the numbers: rule `stored-once`, or `over-memory` if memory does not allow it."""
+  """Returns the values that should have a buffer, with the numbers: rule `stored-once`, or `over-memory` if they are not worth it."""
   if not made.inlined or not made.kernels: return {}
   return Reuse(made, find_renderer(made.kernels[0].device)).choose()
 
@@ -184,10 +200,12 @@ def find_reduces(k:MadeKernel) -> Counter[tuple]:
 def reduce_shape(x:UOp) -> tuple:
   return x.arg[0], tuple(sorted(n for i in x.arg[1] if (n:=count_elements(x.src[0], (i,))) > 1))
 
+def find_inner(depends:frozenset[UOp], around:Ranges) -> int: return max((i for i,r in enumerate(around) if r in depends), default=-1)
+
 def count_executed(depends:frozenset[UOp], around:Ranges, ren:Renderer) -> int:
   """Returns how often a value is computed: codegen puts it into the innermost loop that it depends on, so it runs in all loops around that loop too.
   On a target with many threads the output loops are threads, and each computes it."""
-  inner = max((i for i,r in enumerate(around) if r in depends), default=-1)
+  inner = find_inner(depends, around)
   runs = [r for i,r in enumerate(around) if i <= inner or (ren.has_local and r.arg[-1] is AxisType.LOOP)]
   shared = [min(size(r), UNROLLED_STEPS) for r in runs if r not in depends and r.arg[-1] is AxisType.LOOP][:UNROLLED_LOOPS]
   return count_steps(runs)//math.prod(shared)

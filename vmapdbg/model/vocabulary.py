@@ -97,8 +97,10 @@ Rule = Open[
         "fewer-threads",
         "slower",
         "no-faster",
+        "more-memory",
         # a value that its readers would compute again; also about a BUFFERIZE
         "stored-once",
+        "not-paid",
         "over-memory",
         # a BUFFERIZE is kept or removed
         "never-removed",  # numbers: op

@@ -245,11 +245,13 @@ _SENTENCES: dict[str, str | Say] = {
     ),
     "slower": "{fused}, but predicted slower on {target}: {stock_us:,.1f} -> {us:,.1f} us",
     "no-faster": "{fused}, but predicted no faster on {target}: {stock_us:,.1f} -> {us:,.1f} us",
+    "more-memory": "{fused}, but {stock_peak:,} -> {peak:,} bytes of buffers at the peak",
     # a value that its readers would compute again
     "stored-once": "{reused}: stored once, predicted {stock_us:,.1f} -> {us:,.1f} us on {target}",
+    "not-paid": "{reused}; stored once, predicted {stock_us:,.1f} -> {us:,.1f} us on {target}, which is too little",
     "over-memory": (
-        "{reused}; stored once, predicted {stock_us:,.1f} -> {us:,.1f} us on {target}, but its {bytes:,} bytes are more"
-        " than is left of the {limit:,} for such buffers"
+        "{reused}; stored once, predicted {stock_us:,.1f} -> {us:,.1f} us on {target}, but buffers would take"
+        " {peak:,} bytes at the peak instead of {stock_peak:,}"
     ),
     # a BUFFERIZE is kept or removed
     "never-removed": "{op} is never removed",
