@@ -77,10 +77,27 @@ def test_only_a_proved_finding_of_a_test_is_no_failure(capsys: pytest.CaptureFix
     (code, test), *_ = check.TRUE_FINDINGS
     known = {"code": code, "line": "a.py:1", "times": 1, "message": "wrong", "tests": [f"test/unit/{test}"]}
     document: dict[str, Any] = {"findings": [known], "endless": []}
-    assert check.print_findings(document) == 0
+    assert check.print_findings(document, check.TRUE_FINDINGS) == 0
     for other in ({**known, "code": "VD201"}, {**known, "tests": [*known["tests"], ONE]}):
-        assert check.print_findings({"findings": [known], "endless": [other]}) == 1
+        assert check.print_findings({"findings": [known], "endless": [other]}, check.TRUE_FINDINGS) == 1
     assert capsys.readouterr().out.count("  FINDING ") == 2
+
+
+@pytest.mark.parametrize(("still_there", "claimed"), [((), 0), (("a.py::test_drawn",), 1)])
+def test_a_finding_that_is_gone_with_draws_at_once_is_proved(
+    still_there: Sequence[str], claimed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def find(*tests: str) -> dict[str, Any]:
+        found = [{"code": "VD209", "line": "a.py:1", "times": 1, "message": "wrong", "tests": list(tests)}]
+        return {**dict.fromkeys(check.COUNTED, 1), "unchecked": {}, "findings": found, "endless": []}
+
+    def run_check(*given: object) -> dict[str, Any]:
+        return find(*still_there) if check.DRAWS_PLUGIN in given else find("test/a.py::test_drawn")
+
+    monkeypatch.setattr(check, "fetch_tests", lambda *_: tmp_path)
+    monkeypatch.setattr(check, "find_tests", lambda *_: ["test/a.py"])
+    monkeypatch.setattr(check, "run_check", run_check)
+    assert check.check_tests(tmp_path, "CLONE@v0.13.0", "none", (), 1) == claimed
 
 
 def test_the_tests_of_every_release_are_found(tmp_path: Path) -> None:
