@@ -60,9 +60,11 @@ class Machine:
   byte_ns: float     # one byte of GLOBAL memory, for the whole machine
   launch_ns: float   # one kernel: its launch, and the wait for the previous kernel
 
-  def predict(self, ops:int, chain:int, size:int, threads:int) -> float:
-    """Returns the nanoseconds of one launch: launch time plus the longest of ops, chains of adds, and memory traffic (`size` bytes)."""
-    return self.launch_ns + max(ops*self.op_ns/min(threads, self.units), chain*self.chain_ns, size*self.byte_ns)
+  def predict(self, phases:Iterable[tuple[int, int]], size:int, threads:int) -> float:
+    """Returns the nanoseconds of one launch: launch time plus the longer of its phases and its memory traffic (`size` bytes). Each phase (ops of all
+    threads, chain) takes the longer of its ops and its chain of adds: the loops of two reduces run one after the other."""
+    op_ns = self.op_ns/min(threads, self.units)
+    return self.launch_ns + max(sum(max(ops*op_ns, chain*self.chain_ns) for ops,chain in phases), size*self.byte_ns)
 
 def find_machine(ren:Renderer) -> Machine:
   # a GPU of about 1.5 GHz: 16384 threads at once, 10 TFLOP/s, 400 GB/s, 5 us for a launch
@@ -75,13 +77,17 @@ def find_machine(ren:Renderer) -> Machine:
 
 @dataclass(frozen=True)
 class Work:
-  """The work of one launch. `ops`: arithmetic of all threads; `chain`: adds of one thread that each wait for the previous add; `bytes`: GLOBAL memory
-  it accesses, each element once; `local_bytes`: LOCAL memory of one workgroup."""
-  ops: int
-  chain: int
+  """The work of one launch. `phases`: of the loop of each outermost reduce, and of the rest, the arithmetic of all threads and the adds of one thread
+  that each wait for the previous add; `bytes`: GLOBAL memory it accesses, each element once; `local_bytes`: LOCAL memory of one workgroup."""
+  phases: tuple[tuple[int, int], ...]
   bytes: int
   local_bytes: int
   threads: int
+
+  @property
+  def ops(self) -> int: return sum(ops for ops,_ in self.phases)
+  @property
+  def chain(self) -> int: return sum(chain for _,chain in self.phases)
 
 # axes that become threads, and axes that are unrolled: their elements do not wait for each other
 THREAD_AXES = {AxisType.GLOBAL, AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE, AxisType.THREAD}
@@ -93,7 +99,7 @@ def estimate_work(ast:UOp, ren:Renderer) -> Work:
   if (key:=(ast.key, type(ren).__name__, ren.device)) not in known: known[key] = count_work(optimize(ast, ren), ren)
   return known[key]
 
-def predict_ns(work:Work, ren:Renderer) -> float: return find_machine(ren).predict(work.ops, work.chain, work.bytes, work.threads)
+def predict_ns(work:Work, ren:Renderer) -> float: return find_machine(ren).predict(work.phases, work.bytes, work.threads)
 
 def is_cheap_again(value:UOp, ren:Renderer) -> bool:
   """Whether computing one element again takes less time than writing and reading it, not counting its reduces."""
@@ -163,12 +169,23 @@ def count_work(ast:UOp, ren:Renderer) -> Work:
   nodes, values = ast.toposort(), find_values(ast)
   around = find_loops_around(values)
   threads = count_steps(x for x in nodes if x.op is Ops.RANGE and x.arg[-1] in THREAD_AXES)
-  counted = [count_op(u, around, ren) for u in values]
+  phases: dict[UOp|None, tuple[int, int]] = {}
+  for u in values:
+    ops, chain = count_op(u, around, ren)
+    if not ops: continue
+    phase = find_phase(u, around)
+    phases[phase] = (phases.get(phase, (0, 0))[0]+ops*threads, phases.get(phase, (0, 0))[1]+chain)
   accessed = sum(u.ptrdtype.size*u.dtype.base.itemsize for u in nodes if u.op is Ops.DEFINE_GLOBAL and isinstance(u.dtype, PtrDType))
   held = int(sum(math.prod(u.shape)*u.dtype.base.itemsize for u in values if u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL))
   for u in (u for u in values if u.op is Ops.REDUCE and count_groups(u) > 1):
     held += count_groups(u)*count_steps(r for r in u.ranges if r.arg[-1] in UNROLLED_AXES|{AxisType.LOCAL})*u.dtype.itemsize
-  return Work(sum(ops for ops,_ in counted)*threads, sum(chain for _,chain in counted), accessed, held, threads)
+  return Work(tuple(phases.values()), accessed, held, threads)
+
+def find_phase(u:UOp, around:dict[UOp, set[UOp]]) -> UOp|None:
+  """Returns the outermost loop of a reduce that computes a value; None if no reduce does."""
+  own = UOp.sink(*u.src[1:]).ranges if u.op is Ops.REDUCE else {}
+  inside = {*u.ranges, *own}.union(*(around.get(r, ()) for r in (*u.ranges, *own)))
+  return min((r for r in inside if r.arg[-1] is AxisType.REDUCE), key=lambda r: r.arg, default=None)
 
 def is_arithmetic(u:UOp) -> bool: return u.op in GroupOp.ALU and u.dtype.scalar() != dtypes.index
 

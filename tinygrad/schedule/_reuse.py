@@ -127,7 +127,7 @@ class Reuse:
 
   def predict(self, roots:Iterable[UOp]) -> float:
     regions = [(root, self.find_region(root)) for root in roots]
-    return sum(self.machine.predict(r.ops, 0, sum(map(self.count_bytes, {root, *r.read})), self.count_all(root)) for root,r in regions)
+    return sum(self.machine.predict([(r.ops, 0)], sum(map(self.count_bytes, {root, *r.read})), self.count_all(root)) for root,r in regions)
 
   def choose(self) -> dict[UOp, Refusal]:
     """Stores values that pay, nearest to the outputs first; then takes back values that no longer pay because of the others."""
