@@ -81,8 +81,8 @@ def test_if_no_fusion_pays_the_kernels_equal_stock(observed: bool, monkeypatch: 
 
 
 def test_a_gain_in_chains_alone_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The adds of a cumulative maximum wait for each other less in one kernel with the sum that reads it, or so it seems:
-    it takes a fifth longer."""
+    """The adds of a cumulative maximum seem to wait less in one kernel with the sum that reads it: it takes a fifth
+    longer."""
 
     def schedule() -> list[bytes]:
         schedule_cache.clear()

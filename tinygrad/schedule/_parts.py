@@ -22,6 +22,8 @@ PLAIN = GroupOp.Elementwise|GroupOp.Movement|{Ops.REDUCE_AXIS, Ops.CONTIGUOUS, O
 # nodes that parts may share without becoming one part
 LEAVES = {Ops.DEVICE, Ops.UNIQUE, Ops.LUNIQUE, Ops.CONST, Ops.DEFINE_VAR, Ops.BIND, Ops.RANGE, Ops.BUFFER}
 NOTHING: frozenset[UOp] = frozenset()
+# share of the graph's nodes that a part may have to be scheduled by itself
+MOST_NODES = 0.5
 # stock keeps the buffer of a value that reads more buffers
 MAX_BUFFERS = 3
 
@@ -169,7 +171,10 @@ def decide(walked:Attempt, decide_graph:DecideGraph) -> Decisions|None:
   parts = Parts(walked, decide_graph)
   try:
     # the smallest first: many small parts need as much as one large part
-    for part in sorted(parts.find_parts(), key=lambda p: len(p.nodes)):
+    found = sorted(parts.find_parts(), key=lambda p: len(p.nodes))
+    # the stages of the whole graph take little more than those of its largest part
+    if found and MOST_NODES*len(walked.toposort) < len(found[-1].nodes) <= parts.limit: return None
+    for part in found:
       points, again = parts.decide_part(part)
       realize_points.update(points)
       reused.update(again)

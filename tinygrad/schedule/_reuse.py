@@ -101,7 +101,7 @@ class Reuse:
         else:
           own = self.range_map[s].outs
           inlined = visit._replace(x=s, env=self.enter(visit.env, own, self.range_map[visit.x].ins), is_inlined=True)
-          if inlined not in seen: region.inlined[s] += count_executed(inlined.env.find_loops(own), visit.around, self.ren)
+          if inlined not in seen: region.inlined[s] += count_executed(self.find_depending(inlined), visit.around, self.ren)
           stack.append(inlined)
     return region
 
@@ -125,9 +125,11 @@ class Reuse:
   def count_all(self, x:UOp) -> int: return count_stored(self.made, x)
   def count_bytes(self, x:UOp) -> int: return count_bytes(self.made, x)
 
+  def count_read(self, region:Region) -> int: return sum(map(self.count_bytes, region.read))
+
   def predict(self, roots:Iterable[UOp]) -> float:
     regions = [(root, self.find_region(root)) for root in roots]
-    return sum(self.machine.predict([(r.ops, 0)], sum(map(self.count_bytes, {root, *r.read})), self.count_all(root)) for root,r in regions)
+    return sum(self.machine.predict([(r.ops, 0)], self.count_bytes(root)+self.count_read(r), self.count_all(root)) for root,r in regions)
 
   def choose(self) -> dict[UOp, Refusal]:
     """Stores values that pay, nearest to the outputs first; then takes back values that no longer pay because of the others."""
@@ -141,14 +143,16 @@ class Reuse:
 
   def try_to_store(self, x:UOp, roots:list[UOp]) -> None:
     times, elements = sum(self.find_region(root).inlined[x] for root in roots), self.count_all(x)
-    # even the largest possible gain is too small
-    if times <= elements or (before:=self.predict(roots)) <= self.least_ns: return
-    if (times/elements-1)*self.walk(x).ops*self.machine.op_ns <= self.least_ns: return
+    if times <= elements: return
+    least = max(MIN_GAIN*(before:=self.predict(roots)), self.least_ns)
+    # even the largest possible gain is too small: all its work but that of one evaluation, and all reads below it
+    if before <= least: return
+    own, units = self.walk(x), min(self.machine.units, min(map(self.count_all, roots)))
+    if (times/elements-1)*own.ops*self.machine.op_ns/units+len(roots)*self.count_read(own)*self.machine.byte_ns < least: return
     known = {root: self.regions.pop(root) for root in roots}
     self.stored.add(x)
     after = self.predict([*roots, x])
-    is_gain = before-after >= max(MIN_GAIN*before, self.least_ns)
-    if not is_gain:
+    if before-after < least:
       self.stored.discard(x)
       del self.regions[x]
       self.regions.update(known)
