@@ -1,6 +1,6 @@
 """How far the cost model can be believed: `python -m bench.cost_model [--repeats N] [--worst N] [PROGRAM ...]`.
 
-Each kernel of `bench.programs` and of the patterns of `bench.fusion_patterns`, as scheduled without the patches of
+Each kernel of `bench.own_programs` and of the patterns of `bench.fusion_patterns`, as scheduled without the patches of
 fusion and with all of them: the time that the model predicts from its AST, next to the least of some measured ones, on
 the CPU device. Printed: the rank correlation (Spearman) over all kernels and over those that take longer than a launch,
 by what factor the middle half of the predictions is off, and the worst of them.
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.fusion_patterns import PATTERNS
-from bench.programs import PROGRAMS
+from bench.own_programs import OWN
 from bench.sides import ROOT, UNFUSED, side_environment
 
 LEAST = 0.9
@@ -92,11 +92,11 @@ class Watcher:
 
 def run_side(name: str, repeats: int) -> None:
     """Prints what is found about the kernels of one program, or of all patterns, as JSON."""
-    from bench import fusion_patterns, programs
+    from bench import fusion_patterns, own_programs
 
     watcher = Watcher(name, repeats)
-    if name in PROGRAMS:
-        programs.make(name)()
+    if name in OWN:
+        own_programs.make(name)()
     else:
         fusion_patterns.prepare(name)
     print(json.dumps([asdict(one) for one in watcher.found.values()]))
@@ -127,7 +127,7 @@ def correlate(kernels: Sequence[Measured]) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("programs", nargs="*", default=[*PROGRAMS, *PATTERNS], metavar="PROGRAM", help="default: all")
+    parser.add_argument("programs", nargs="*", default=[*OWN, *PATTERNS], metavar="PROGRAM", help="default: all")
     parser.add_argument("--repeats", type=int, default=7, help="measurements of each kernel")
     parser.add_argument("--worst", type=int, default=10, help="how many of those that are furthest off are printed")
     parser.add_argument("--json", metavar="FILE", help="write what was measured")

@@ -1,11 +1,11 @@
 """What fusion brings on the CPU device: `python -m bench.fusion [--rounds N] [--torch PYTHON] [NAME ...]`.
 
-For each pattern of `bench.fusion_patterns` and each program of `bench.programs`: the time of one call with all patches
-over that without those that choose what is stored, which is stock's schedule; and for the patterns the same with seed
-002's change alone (`fuse-broadcast` without `local-budget` and `fusion-guard`), so that the table shows what the guard
-is for. With `--torch`, an interpreter that has torch, the programs stand beside PyTorch with as many threads. Each side
-is a process; they take turns, so that a machine that slows down slows all of them. A figure is a ratio of the least
-times: what else runs on the machine only ever adds to a time.
+For each pattern of `bench.fusion_patterns` and each program of `bench.own_programs`: the time of one call with all
+patches over that without those that choose what is stored, which is stock's schedule; and for the patterns the same
+with seed 002's change alone (`fuse-broadcast` without `local-budget` and `fusion-guard`), so that the table shows what
+the guard is for. With `--torch`, an interpreter that has torch, the programs stand beside PyTorch with as many threads.
+Each side is a process; they take turns, so that a machine that slows down slows all of them. A figure is a ratio of the
+least times: what else runs on the machine only ever adds to a time.
 
 Exit status 1: one is slower than 1.02 of none, softmax or RMSNorm is not under 0.85, the rotary program not under 0.15,
 or, where all are measured, their geometric mean not under 0.8.
@@ -20,7 +20,7 @@ import subprocess
 import sys
 
 from bench.fusion_patterns import PATTERNS
-from bench.programs import PROGRAMS
+from bench.own_programs import OWN
 from bench.sides import ROOT, UNFUSED, side_environment
 
 SEED, TORCH = "seed", "torch"
@@ -80,7 +80,7 @@ def ratio(times: dict[str, list[float]], side: str) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=[*PATTERNS, *PROGRAMS], metavar="NAME", help="default: all of them")
+    parser.add_argument("names", nargs="*", default=[*PATTERNS, *OWN], metavar="NAME", help="default: all of them")
     parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has torch")
     parser.add_argument("--rounds", type=int, default=9, help="measurements of each side")
     arguments = parser.parse_args()
@@ -92,7 +92,7 @@ def main() -> int:
         most = GAINS.get(name, MOST)
         # a program is much memory, and what the seed's change makes of one may take minutes
         sides = shared if name in PATTERNS else {side: Side(SIDES[side]) for side in SIDES if side != SEED}
-        if arguments.torch is not None and name in PROGRAMS:
+        if arguments.torch is not None and name in OWN:
             sides[TORCH] = Side(TORCH, arguments.torch)
         found = compare(name, sides, most, arguments.rounds)
         ratios.append(found["all"])
@@ -104,7 +104,7 @@ def main() -> int:
     mean = statistics.geometric_mean(ratios)
     print(f"geometric mean of all over none, {len(ratios)} measured: {mean:.2f}")
     # of some of them it says nothing
-    if mean > MEAN and set(arguments.names) >= {*PATTERNS, *PROGRAMS}:
+    if mean > MEAN and set(arguments.names) >= {*PATTERNS, *OWN}:
         failed.append(f"the geometric mean: {mean:.2f}, at most {MEAN}")
     for line in failed:
         print("slower than it may be:", line, file=sys.stderr)

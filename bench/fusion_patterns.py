@@ -1,7 +1,7 @@
 """Patterns of reduce, broadcast and elementwise at real sizes, and the process that runs them for `bench.fusion`.
 
 As a module: name -> (function, shapes of its inputs). As a program, `python -m bench.fusion_patterns`, it answers what
-`bench.answers` says, of a pattern or of a program of `bench.programs`.
+`bench.answers` says, of a pattern or of a program of `bench.own_programs`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bench import programs
+from bench import own_programs
 from bench.answers import answer_requests
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -68,7 +68,7 @@ def prepare(name: str) -> tuple[Callable[[], None], int]:
     """Returns what runs a pattern or program once, compiled, and how many kernels that are."""
     from tinygrad import Device, GlobalCounters
 
-    call = programs.make(name) if name in programs.PROGRAMS else make_pattern(name)
+    call = own_programs.make(name) if name in own_programs.OWN else make_pattern(name)
     GlobalCounters.reset()
     call()  # the first call runs kernel by kernel, the later ones as one graph
     kernels = GlobalCounters.kernel_count
@@ -82,12 +82,12 @@ def prepare(name: str) -> tuple[Callable[[], None], int]:
     return run, kernels
 
 
-def make_pattern(name: str) -> programs.Run:
+def make_pattern(name: str) -> own_programs.Run:
     from tinygrad import Tensor
 
     function, shapes = PATTERNS[name]
     Tensor.manual_seed(0)
-    return programs.compile_calls(function, *(Tensor.rand(*shape).realize() for shape in shapes))
+    return own_programs.compile_calls(function, *(Tensor.rand(*shape).realize() for shape in shapes))
 
 
 if __name__ == "__main__":

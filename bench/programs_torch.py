@@ -1,4 +1,4 @@
-"""The programs of `bench.programs` as people write them for PyTorch.
+"""The programs of `bench.own_programs` as people write them for PyTorch.
 
 They run on its CPU device with as many threads as there are cores. `bench.fusion --torch PYTHON` runs this module by
 an interpreter that has torch: it needs nothing else. It answers what `bench.answers` says.
@@ -15,7 +15,7 @@ from torch import nn  # pyright: ignore[reportMissingImports]
 from torch.nn import functional  # pyright: ignore[reportMissingImports]
 
 from bench.answers import Run, answer_requests
-from bench.programs import BATCH, HEAD, HEADS, PROGRAMS, TOKENS, WIDTH
+from bench.own_programs import BATCH, HEAD, HEADS, OWN, TOKENS, WIDTH
 
 
 def weight(*shape: int) -> Any:
@@ -236,7 +236,7 @@ def prepare(name: str) -> tuple[Run, int]:
     """Returns what runs a program once. What torch launches are no kernels: none are counted."""
     torch.manual_seed(0)
     # the programs have the names of tinygrad's
-    run = globals()[PROGRAMS[name].__name__]()
+    run = globals()[OWN[name].__name__]()
     for _ in range(3):
         run()
     return run, 0
