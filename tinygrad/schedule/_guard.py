@@ -12,7 +12,7 @@ from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import UOp
 from tinygrad_overlay._state import process
 from tinygrad_overlay.codegen._work import CannotLower, estimate_work, find_renderer, predict_ns, try_to_lower
-from tinygrad_overlay.schedule._memory import MAX_PEAK, WORTH_MEMORY, count_bytes, find_peak
+from tinygrad_overlay.schedule._memory import WORTH_MEMORY, count_bytes, find_peak, fits
 from tinygrad_overlay.schedule._parts import DisjointSets
 from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
 from tinygrad_overlay.schedule._refusals import Refusal
@@ -60,7 +60,7 @@ def find_memory_losses(groups:list[Group], made:Attempt, stock:Attempt) -> dict[
   grown = [g for g in groups if g.causes and sum_bytes(g.fused, made) > sum_bytes(g.stock, stock)]
   if not grown: return {}
   peak, stock_peak = (find_peak(a, by_node(a.kernels)) for a in (made, stock))
-  if peak <= MAX_PEAK*stock_peak: return {}
+  if fits(peak, stock_peak, stock.least_peak): return {}
   try: ns, stock_ns = measure(made.kernels).ns, measure(stock.kernels).ns
   except CannotLower: return {}
   if ns <= (1-WORTH_MEMORY)*stock_ns: return {}
