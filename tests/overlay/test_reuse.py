@@ -26,8 +26,8 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
     listed: list[tuple[Any, Any]] = []
     find_reused = _reuse.Reuse.choose
 
-    def choose(reuse: _reuse.Reuse, least_peak: int) -> dict[Any, Any]:
-        chosen = find_reused(reuse, least_peak)
+    def choose(reuse: _reuse.Reuse) -> dict[Any, Any]:
+        chosen = find_reused(reuse)
         listed.extend(chosen.items())
         return chosen
 

@@ -117,10 +117,6 @@ SENTENCES = [
         Reason("no-faster", numbers={**FUSED, "ns": 1240.0, "stock_ns": 1250.0, "target": "Clang"}),
         "fused: 1 kernel for 2 kernels, but predicted no faster on Clang: 1.2 -> 1.2 us",
     ),
-    (
-        Reason("more-memory", numbers={**FUSED, "peak": 4096, "stock_peak": 1024, "ns": 9.0, "stock_ns": 10.0}),
-        "fused: 1 kernel for 2 kernels, but 1,024 -> 4,096 bytes of buffers at the peak",
-    ),
     # a BUFFERIZE is kept or removed
     (Reason("never-removed", numbers={"op": "COPY"}), "COPY is never removed"),
     (Reason("not-removable"), "not removable: a COPY reads it, or it is a buffer by its op"),

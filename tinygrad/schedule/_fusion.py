@@ -26,19 +26,19 @@ def decide_fusions(sink:UOp, run_stages:Callable[[UOp], Result]) -> Result:
   """Returns the result of all stages for the graph of `sink`, with the realize points that turn out to be needed."""
   def run() -> Result: return run_stages(sink)
   if not _state.patches & {"fuse-broadcast", "local-budget", "realize-reused"}: return make_attempt(run, Attempt())[1]
-  def decide_part(part:UOp, least_peak:int) -> Decisions:
+  def decide_part(part:UOp) -> Decisions:
     def run_part() -> Result: return run_stages(part)
-    return decide_whole(run_part, *make_attempt(run_part, Attempt(is_compared=True)), least_peak)[0]
+    return decide_whole(run_part, *make_attempt(run_part, Attempt(is_compared=True)))[0]
   # the kernels of the first attempt show whether LOCAL memory fits
   compares = bool(_state.patches & {"fusion-guard", "realize-reused"})
   made, ret = make_attempt(run, Attempt(is_compared=True, decide_part=decide_part if compares else None))
   # parts that share a kernel may not fit together
   return (repeat_attempts(run, made, ret, None) if made.is_decided else decide_whole(run, made, ret))[1]
 
-def decide_whole(run:Run, made:Attempt, ret:Result, least_peak:int=0) -> tuple[Decisions, Result]:
+def decide_whole(run:Run, made:Attempt, ret:Result) -> tuple[Decisions, Result]:
   """Decides for a whole graph, first which fusions pay, then which values are worth a buffer. `made` is its first attempt, with the result `ret`."""
-  made, ret = repeat_attempts(run, made, ret, StockAttempt(run, least_peak))
-  if "realize-reused" in _state.patches: made, ret = store_reused(run, made, ret, least_peak)
+  made, ret = repeat_attempts(run, made, ret, StockAttempt(run))
+  if "realize-reused" in _state.patches: made, ret = store_reused(run, made, ret)
   return (made.realize_points, made.reused), ret
 
 def repeat_attempts(run:Run, made:Attempt, ret:Result, stock:StockAttempt|None) -> tuple[Attempt, Result]:
@@ -57,7 +57,7 @@ def repeat_attempts(run:Run, made:Attempt, ret:Result, stock:StockAttempt|None) 
     made, ret = repeat_attempt(run, Attempt(realize_points, is_compared=True, rounds=rounds, reused=made.reused))
   return made, ret
 
-def store_reused(run:Run, made:Attempt, ret:Result, least_peak:int) -> tuple[Attempt, Result]:
+def store_reused(run:Run, made:Attempt, ret:Result) -> tuple[Attempt, Result]:
   """Stores the values that are computed again and again, as far as that pays in the kernels. `made` has the fusions that pay."""
   def store() -> tuple[Attempt, Result]:
     stored = {x:r for x,r in reused.items() if r.rule == "stored-once"}
@@ -66,7 +66,7 @@ def store_reused(run:Run, made:Attempt, ret:Result, least_peak:int) -> tuple[Att
       return use(made, ret)
     points = {**made.realize_points, **stored}
     return repeat_attempt(run, Attempt(points, keeps_all=made.keeps_all, is_compared=True, rounds=made.rounds, reused=reused))
-  with _state.unwatched(): reused = find_reused(made, least_peak)
+  with _state.unwatched(): reused = find_reused(made)
   if not reused: return made, ret
   new = store()
   with _state.unwatched(): lost = find_unpaid(new[0], made)
@@ -131,13 +131,13 @@ def use(made:Attempt, ret:Result) -> tuple[Attempt, Result]:
 
 class StockAttempt:
   """The stages with every realize point in place: a fusion is compared with these kernels. Made on demand, once, unseen by the observer."""
-  def __init__(self, run:Run, least_peak:int):
-    self.run, self.least_peak = run, least_peak
+  def __init__(self, run:Run):
+    self.run = run
     self.made: tuple[Attempt, Result]|None = None
 
   def get(self) -> Attempt:
     if self.made is None:
-      with _state.unwatched(): self.made = make_attempt(self.run, Attempt(keeps_all=True, is_compared=True, least_peak=self.least_peak))
+      with _state.unwatched(): self.made = make_attempt(self.run, Attempt(keeps_all=True, is_compared=True))
     return self.made[0]
 
 def note_kernel(attempt:Attempt, store:UOp, kernel:UOp) -> None:

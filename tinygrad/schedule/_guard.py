@@ -12,7 +12,6 @@ from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import UOp
 from tinygrad_overlay._state import process
 from tinygrad_overlay.codegen._work import CannotLower, estimate_work, find_renderer, predict_ns, try_to_lower
-from tinygrad_overlay.schedule._memory import WORTH_MEMORY, count_bytes, find_peak, fits
 from tinygrad_overlay.schedule._parts import DisjointSets
 from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
 from tinygrad_overlay.schedule._refusals import Refusal
@@ -43,8 +42,7 @@ class Group:
 def find_losses(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
   """Returns the nodes that get their realize point back, with the numbers."""
   refused: dict[UOp, Refusal] = {}
-  groups = find_groups(made, stock, made.fused)
-  for group in groups:
+  for group in find_groups(made, stock, made.fused):
     lost: dict[UOp, Refusal] = {}
     # a kernel that loses against all kernels it helps to replace loses whatever its group gains
     for k in group.fused:
@@ -53,24 +51,7 @@ def find_losses(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
     if not lost and group.causes and (loss:=explain_loss(group.fused, group.stock)) is not None:
       lost = dict.fromkeys(choose_refused(group, made), loss)
     refused.update(lost)
-  return refused if refused else find_memory_losses(groups, made, stock)
-
-def find_memory_losses(groups:list[Group], made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
-  """Returns the fusions whose buffers are larger, if the peak of memory grows and too little time is saved."""
-  grown = [g for g in groups if g.causes and sum_bytes(g.fused, made) > sum_bytes(g.stock, stock)]
-  if not grown: return {}
-  peak, stock_peak = (find_peak(a, by_node(a.kernels)) for a in (made, stock))
-  if fits(peak, stock_peak, stock.least_peak): return {}
-  try: ns, stock_ns = measure(made.kernels).ns, measure(stock.kernels).ns
-  except CannotLower: return {}
-  if ns <= (1-WORTH_MEMORY)*stock_ns: return {}
-  refused: dict[UOp, Refusal] = {}
-  for g in grown:
-    numbers = {"kernels": len(g.fused), "stock_kernels": len(g.stock), "peak": peak, "stock_peak": stock_peak, "ns": ns, "stock_ns": stock_ns}
-    refused.update(dict.fromkeys(g.causes, Refusal("fusion-guard", "more-memory", numbers)))
   return refused
-
-def sum_bytes(kernels:list[MadeKernel], made:Attempt) -> int: return sum(count_bytes(made, k.node) for k in kernels if k.node is not None)
 
 def find_unpaid(made:Attempt, before:Attempt) -> dict[UOp, Refusal]:
   """Returns the values that do not pay as buffers, by their kernels, with the numbers."""

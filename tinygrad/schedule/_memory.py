@@ -24,10 +24,6 @@ def count_stored(made:Attempt, x:UOp) -> int:
 
 def count_bytes(made:Attempt, x:UOp) -> int: return count_stored(made, x)*x.dtype.itemsize if x._shape is not None else 0
 
-def fits(peak:int, stock_peak:int, least_peak:int) -> bool:
-  """Whether the peak of a part of a graph may be `peak` instead of `stock_peak`, if the graph's is at least `least_peak`."""
-  return peak-stock_peak <= (MAX_PEAK-1)*max(stock_peak, least_peak)
-
 def find_peak(made:Attempt, stored:Container[UOp]) -> int:
   """Returns the most bytes of buffers that are alive at once, if these nodes have kernels, and each buffer is free after its last reader."""
   kernels = [x for x in made.toposort if x in stored]

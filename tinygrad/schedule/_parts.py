@@ -11,7 +11,6 @@ from tinygrad_overlay import _state
 from tinygrad_overlay._state import process
 from tinygrad_overlay.codegen._work import find_renderer
 from tinygrad_overlay.schedule import _pass
-from tinygrad_overlay.schedule._memory import find_peak
 from tinygrad_overlay.schedule._pass import IS_BUFFER, Attempt, Decisions, DecideGraph
 from tinygrad_overlay.schedule._refusals import Refusal
 
@@ -77,7 +76,6 @@ class Parts:
 
   def find_parts(self) -> list[Part]:
     self.find_buffers()
-    self.least_peak = find_peak(self.walked, self.cuts)
     found: dict[UOp, Part] = {}
     for x in self.walked.toposort:
       # values of constants alone do not join parts: each part has its own copy
@@ -119,7 +117,7 @@ class Parts:
     """Returns the decisions of an equal part, or schedules this part. Raises NoParts."""
     if not part.is_plain: raise NoParts
     sink, nodes = self.cut_out(part)
-    key = (_state.patches, type(find_renderer(sink.src[0].device)).__name__, sink.key, self.least_peak)
+    key = (_state.patches, type(find_renderer(sink.src[0].device)).__name__, sink.key)
     # a part known from another graph counts too: a schedule must not depend on earlier schedules
     if key not in self.seen:
       if len(nodes) > self.budget:
@@ -128,7 +126,7 @@ class Parts:
         return {x:refusal for x in part.nodes if x in self.walked.fused or x in self.walked.row_values}, {}
       self.budget -= len(nodes)
       self.seen.add(key)
-    if key not in process.parts: process.parts[key] = self.place(self.decide_graph(sink, self.least_peak), list(nodes.values()))
+    if key not in process.parts: process.parts[key] = self.place(self.decide_graph(sink), list(nodes.values()))
     if (found:=process.parts[key]) is None: raise NoParts
     order = list(nodes)
     points, again = ({order[i]:refusal for i,refusal in places.items()} for places in found)

@@ -10,8 +10,8 @@ from tinygrad_overlay.schedule._refusals import Refusal
 Ranges = tuple[UOp, ...]
 # node -> why it keeps its realize point, and node -> the cost of storing a value that is computed again
 Decisions = tuple[dict[UOp, Refusal], dict[UOp, Refusal]]
-# schedules a part of a graph, which takes at least so many bytes at its peak, and returns the part's decisions
-DecideGraph = Callable[[UOp, int], Decisions]
+# schedules a part of a graph, and returns its decisions
+DecideGraph = Callable[[UOp], Decisions]
 # ops whose result is a buffer
 IS_BUFFER = {Ops.BUFFER, Ops.BUFFER_VIEW, Ops.MSTACK, Ops.MSELECT, Ops.AFTER}
 
@@ -40,15 +40,13 @@ class MadeKernel(NamedTuple):
 @dataclass
 class Attempt:
   """The fusions that a run of the stages may make, and the results of the fusions that it makes. No fusion removes `realize_points`;
-  with `keeps_all` no realize point is removed, as in stock. `is_compared`: the guard will compare the kernels. `rounds`: earlier attempts.
-  `least_peak`: if it is a part of a graph, bytes that the buffers of the graph take at the peak in any case."""
+  with `keeps_all` no realize point is removed, as in stock. `is_compared`: the guard will compare the kernels. `rounds`: earlier attempts."""
   realize_points: dict[UOp, Refusal] = field(default_factory=dict)
   keeps_all: bool = False
   decide_part: DecideGraph|None = None  # set: the pass decides in parts (_parts.py); `is_decided` says whether it could
   is_decided: bool = False
   is_compared: bool = False
   rounds: int = 0
-  least_peak: int = 0
   toposort: dict[UOp, None] = field(default_factory=dict)
   forced: frozenset[UOp] = frozenset()  # the nodes that a rule realizes, whatever their ranges are
   consumers: dict[UOp, dict[UOp, None]] = field(default_factory=dict)

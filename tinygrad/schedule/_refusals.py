@@ -14,7 +14,6 @@
 | fusion-guard | fewer-threads | kernels, stock_kernels, threads, stock_threads, limit | FUSED, but {stock_threads:,} -> {threads:,} threads in the least parallel one (a quarter is allowed) |
 | fusion-guard | slower | kernels, stock_kernels, ns, stock_ns, target | FUSED, but predicted slower on {target}: {stock_ns/1000:,.1f} -> {ns/1000:,.1f} us |
 | fusion-guard | no-faster | as slower | FUSED, but predicted no faster on {target}: {stock_ns/1000:,.1f} -> {ns/1000:,.1f} us |
-| fusion-guard | more-memory | kernels, stock_kernels, peak, stock_peak, ns, stock_ns | FUSED, but {stock_peak:,} -> {peak:,} bytes of buffers at the peak |
 | realize-reused | stored-once | evaluations, elements, kernels, bytes, ns, stock_ns, target | REUSED: stored once, PREDICTED |
 | realize-reused | not-paid | as stored-once | REUSED; stored once, PREDICTED, which is too little |
 | realize-reused | over-memory | as stored-once, and peak, stock_peak | REUSED; stored once, PREDICTED, but {peak:,} bytes for {stock_peak:,} at the peak |

@@ -13,7 +13,7 @@ from tinygrad.dtype import dtypes
 from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
 from tinygrad_overlay.codegen._work import CannotLower, count_elements, count_reduces, count_steps, find_machine, find_renderer, op_cost, size
-from tinygrad_overlay.schedule._memory import WORTH_MEMORY, count_bytes, count_stored, find_closed, find_peak, fits, in_order
+from tinygrad_overlay.schedule._memory import MAX_PEAK, WORTH_MEMORY, count_bytes, count_stored, find_closed, find_peak, in_order
 from tinygrad_overlay.schedule._pass import IS_BUFFER, Attempt, MadeKernel, Ranges
 from tinygrad_overlay.schedule._refusals import Refusal
 
@@ -131,14 +131,14 @@ class Reuse:
     regions = [(root, self.find_region(root)) for root in roots]
     return sum(self.machine.predict([(r.ops, 0)], self.count_bytes(root)+self.count_read(r), self.count_all(root)) for root,r in regions)
 
-  def choose(self, least_peak:int) -> dict[UOp, Refusal]:
-    """Stores values that pay, nearest to the outputs first; then takes back values that no longer pay because of the others, or for their bytes."""
+  def choose(self) -> dict[UOp, Refusal]:
+    """Stores values that pay, nearest to the outputs first; then takes back values that no longer pay because of the others."""
     for x in reversed(self.made.toposort):
       # stock must have removed the buffer of x; computing a value of a row twice pays (_policy.py)
       if x not in self.made.inlined or x in self.stored or x in self.made.fused or x.op is Ops.THREEFRY: continue
       if roots:=[root for root in self.computed_in.get(x, ()) if x in self.find_region(root).inlined]: self.try_to_store(x, roots)
     for x in [x for x in self.made.toposort if x in self.found]: self.try_to_take_back(x)
-    if self.found: self.fit_memory(least_peak)
+    if self.found: self.fit_memory()
     return self.found
 
   def try_to_store(self, x:UOp, roots:list[UOp]) -> None:
@@ -181,20 +181,20 @@ class Reuse:
       for x in self.find_region(root).inlined: found.setdefault(x, []).append(root)
     return found
 
-  def fit_memory(self, least_peak:int) -> None:
+  def fit_memory(self) -> None:
     """Takes back the values that save too little time for their bytes."""
     saved = {x: float(r.numbers["stock_ns"])-float(r.numbers["ns"]) for x,r in self.found.items()}
     if sum(saved.values()) >= WORTH_MEMORY*(self.predict(self.stored)+sum(saved.values())): return
-    peak = find_peak(self.made, self.stored-saved.keys())
+    most = MAX_PEAK*(peak:=find_peak(self.made, self.stored-saved.keys()))
     for x in sorted(saved, key=lambda x: saved[x]/self.count_bytes(x)):
-      if fits(needed:=find_peak(self.made, self.stored), peak, least_peak): break
+      if (needed:=find_peak(self.made, self.stored)) <= most: break
       self.stored.discard(x)
       self.found[x] = replace(self.found[x], rule="over-memory", numbers={**self.found[x].numbers, "peak": needed, "stock_peak": peak})
 
-def find_reused(made:Attempt, least_peak:int) -> dict[UOp, Refusal]:
+def find_reused(made:Attempt) -> dict[UOp, Refusal]:
   """Returns the values that should have a buffer, with the numbers: rule `stored-once`, or `over-memory` if they are not worth it."""
   if not made.inlined or not made.kernels: return {}
-  return Reuse(made, find_renderer(made.kernels[0].device)).choose(least_peak)
+  return Reuse(made, find_renderer(made.kernels[0].device)).choose()
 
 def find_reduces(k:MadeKernel) -> Counter[tuple]:
   """Counts the reduces of a kernel that did not become an index; none if codegen fails, because the device reports that."""

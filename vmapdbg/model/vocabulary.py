@@ -97,7 +97,6 @@ Rule = Open[
         "fewer-threads",
         "slower",
         "no-faster",
-        "more-memory",
         # a value that its readers would compute again; also about a BUFFERIZE
         "stored-once",
         "not-paid",

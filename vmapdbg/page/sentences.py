@@ -245,7 +245,6 @@ _SENTENCES: dict[str, str | Say] = {
     ),
     "slower": "{fused}, but predicted slower on {target}: {stock_us:,.1f} -> {us:,.1f} us",
     "no-faster": "{fused}, but predicted no faster on {target}: {stock_us:,.1f} -> {us:,.1f} us",
-    "more-memory": "{fused}, but {stock_peak:,} -> {peak:,} bytes of buffers at the peak",
     # a value that its readers would compute again
     "stored-once": "{reused}: stored once, predicted {stock_us:,.1f} -> {us:,.1f} us on {target}",
     "not-paid": "{reused}; stored once, predicted {stock_us:,.1f} -> {us:,.1f} us on {target}, which is too little",
