@@ -1,7 +1,7 @@
 """The process of one side of `bench.fusion`: it answers one line for each request that it reads.
 
-`prepare NAME` is answered with how many kernels one call runs, `time NAME` with the seconds it takes. It needs nothing
-but Python: it runs under an interpreter that has torch, too.
+`prepare NAME` is answered with what is known of the first call, `time NAME` with the seconds of a call. It needs
+nothing but Python: it runs under an interpreter that has torch, too.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 Run = Callable[[], Any]
-Prepare = Callable[[str], tuple[Run, int]]
-"""Takes a name; returns what runs one call, compiled, and how many kernels that are (0: it has none)."""
+Prepare = Callable[[str], tuple[Run, object]]
+"""Takes a name; returns what runs one call, compiled, and the answer about the first call: one line as text."""
 
 
 def answer_requests(prepare: Prepare) -> None:
@@ -22,8 +22,8 @@ def answer_requests(prepare: Prepare) -> None:
     prepare = functools.cache(prepare)
     for line in sys.stdin:
         request, _, name = line.strip().partition(" ")
-        run, kernels = prepare(name)
-        print(kernels if request == "prepare" else time_once(run), flush=True)
+        run, known = prepare(name)
+        print(known if request == "prepare" else time_once(run), flush=True)
 
 
 def time_once(run: Run) -> float:

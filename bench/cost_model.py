@@ -96,7 +96,7 @@ def run_side(name: str, repeats: int) -> None:
 
     watcher = Watcher(name, repeats)
     if name in OWN:
-        own_programs.make(name)()
+        own_programs.make(OWN[name])()
     else:
         fusion_patterns.prepare(name)
     print(json.dumps([asdict(one) for one in watcher.found.values()]))

@@ -1,9 +1,9 @@
 """What fusion brings on the CPU device: `python -m bench.fusion [--rounds N] [--torch PYTHON] [NAME ...]`.
 
 For each pattern of `bench.fusion_patterns` and each program of `bench.own_programs`: the time of one call with all
-patches over that without those that choose what is stored, which is stock's schedule; and for the patterns the same
-with seed 002's change alone (`fuse-broadcast` without `local-budget` and `fusion-guard`), so that the table shows what
-the guard is for. With `--torch`, an interpreter that has torch, the programs stand beside PyTorch with as many threads.
+patches, divided by its time with stock's schedule (without the patches that choose what is stored). For the patterns
+the same with seed 002's change alone (`fuse-broadcast` without `local-budget` and `fusion-guard`), which shows what the
+guard is for. With `--torch`, an interpreter that has torch, the programs stand beside PyTorch with as many threads.
 Each side is a process; they take turns, so that a machine that slows down slows all of them. A figure is a ratio of the
 least times: what else runs on the machine only ever adds to a time.
 
@@ -16,12 +16,11 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import subprocess
 import sys
 
 from bench.fusion_patterns import PATTERNS
 from bench.own_programs import OWN
-from bench.sides import ROOT, UNFUSED, side_environment
+from bench.sides import UNFUSED, Side, close, measure, side_environment
 
 SEED, TORCH = "seed", "torch"
 SIDES = {"none": UNFUSED, SEED: "all,-fusion-guard,-local-budget,-realize-reused", "all": "all"}
@@ -31,47 +30,8 @@ GAINS = {"softmax": 0.85, "RMSNorm": 0.85, "rotary attention": 0.15}
 MEAN = 0.8
 
 
-class Side:
-    """A process that runs the patterns and programs under one state of the patches, or the programs by PyTorch."""
-
-    def __init__(self, spec: str, torch: str | None = None):
-        command = [sys.executable, "-m", "bench.fusion_patterns"]
-        if spec == TORCH:
-            assert torch is not None
-            command = [torch, "-m", "bench.programs_torch"]
-        self.process = subprocess.Popen(
-            command,
-            env=dict(os.environ) if spec == TORCH else side_environment(spec),
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def ask(self, request: str, name: str) -> float:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        print(request, name, file=self.process.stdin, flush=True)
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"{request} {name!r}: the process ended with status {self.process.wait()}")
-        return float(answer)
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(timeout=30)
-
-
-def measure(sides: dict[str, Side], name: str, rounds: int) -> dict[str, list[float]]:
-    """Returns the seconds of each side, one figure a round. The order of the sides turns with each round."""
-    times: dict[str, list[float]] = {side: [] for side in sides}
-    order = list(sides)
-    for _ in range(rounds):
-        for side in order:
-            times[side].append(sides[side].ask("time", name))
-        order.append(order.pop(0))
-    return times
+def start(side: str) -> Side:
+    return Side("bench.fusion_patterns", side_environment(SIDES[side]))
 
 
 def ratio(times: dict[str, list[float]], side: str) -> float:
@@ -87,13 +47,13 @@ def main() -> int:
     failed, ratios = [], []
     print(f"{'':22s} {'kernels':^14s} {'ms':>8s} {'time / none':>15s} {'all / torch':>12s}")
     print(f"{'':22s} {'none seed all':^14s} {'none':>8s} {'seed':>7s} {'all':>7s}")
-    shared = {name: Side(spec) for name, spec in SIDES.items()}
+    shared = {side: start(side) for side in SIDES}
     for name in arguments.names:
         most = GAINS.get(name, MOST)
         # a program is much memory, and what the seed's change makes of one may take minutes
-        sides = shared if name in PATTERNS else {side: Side(SIDES[side]) for side in SIDES if side != SEED}
+        sides = shared if name in PATTERNS else {side: start(side) for side in SIDES if side != SEED}
         if arguments.torch is not None and name in OWN:
-            sides[TORCH] = Side(TORCH, arguments.torch)
+            sides[TORCH] = Side("bench.programs_torch", os.environ, arguments.torch)
         found = compare(name, sides, most, arguments.rounds)
         ratios.append(found["all"])
         if found["all"] > most:
@@ -119,7 +79,7 @@ def compare(name: str, sides: dict[str, Side], most: float, rounds: int) -> dict
     for _ in range(3):
         if ratio(times, "all") <= most:
             break
-        others = {side: Side(SIDES[side]) for side in sides if side != TORCH}
+        others = {side: start(side) for side in sides if side != TORCH}
         for other in others.values():
             other.ask("prepare", name)
         for side, more in measure(others, name, rounds).items():
@@ -131,11 +91,6 @@ def compare(name: str, sides: dict[str, Side], most: float, rounds: int) -> dict
     torch = f"{found['all'] / found[TORCH]:12.1f}" if TORCH in found else ""
     print(f"{name:22s} {shown} {min(times['none']) * 1e3:8.2f} {seed} {found['all']:7.2f} {torch}", flush=True)
     return found
-
-
-def close(sides: dict[str, Side]) -> None:
-    for side in sides.values():
-        side.close()
 
 
 if __name__ == "__main__":

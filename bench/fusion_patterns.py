@@ -6,6 +6,7 @@ As a module: name -> (function, shapes of its inputs). As a program, `python -m 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -66,19 +67,14 @@ PATTERNS: dict[str, tuple[Callable[..., Any], Shapes]] = {
 
 def prepare(name: str) -> tuple[Callable[[], None], int]:
     """Returns what runs a pattern or program once, compiled, and how many kernels that are."""
-    from tinygrad import Device, GlobalCounters
+    from tinygrad import GlobalCounters
 
-    call = own_programs.make(name) if name in own_programs.OWN else make_pattern(name)
+    run = own_programs.make(own_programs.OWN.get(name, functools.partial(make_pattern, name)))
     GlobalCounters.reset()
-    call()  # the first call runs kernel by kernel, the later ones as one graph
+    run()  # the first call runs kernel by kernel, the later ones as one graph
     kernels = GlobalCounters.kernel_count
     for _ in range(2):
-        call()
-
-    def run() -> None:
-        call()
-        Device[Device.DEFAULT].synchronize()
-
+        run()
     return run, kernels
 
 
@@ -86,7 +82,6 @@ def make_pattern(name: str) -> own_programs.Run:
     from tinygrad import Tensor
 
     function, shapes = PATTERNS[name]
-    Tensor.manual_seed(0)
     return own_programs.compile_calls(function, *(Tensor.rand(*shape).realize() for shape in shapes))
 
 
