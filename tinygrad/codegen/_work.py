@@ -169,17 +169,17 @@ def count_work(ast:UOp, ren:Renderer) -> Work:
   nodes, values = ast.toposort(), find_values(ast)
   around = find_loops_around(values)
   threads = count_steps(x for x in nodes if x.op is Ops.RANGE and x.arg[-1] in THREAD_AXES)
-  phases: dict[UOp|None, tuple[int, int]] = {}
+  ops, chains = Counter[UOp|None](), Counter[UOp|None]()
   for u in values:
-    ops, chain = count_op(u, around, ren)
-    if not ops: continue
-    phase = find_phase(u, around)
-    phases[phase] = (phases.get(phase, (0, 0))[0]+ops*threads, phases.get(phase, (0, 0))[1]+chain)
+    n, chain = count_op(u, around, ren)
+    if n == 0: continue
+    ops[phase:=find_phase(u, around)] += n*threads
+    chains[phase] += chain
   accessed = sum(u.ptrdtype.size*u.dtype.base.itemsize for u in nodes if u.op is Ops.DEFINE_GLOBAL and isinstance(u.dtype, PtrDType))
   held = int(sum(math.prod(u.shape)*u.dtype.base.itemsize for u in values if u.op is Ops.BUFFERIZE and u.arg.addrspace == AddrSpace.LOCAL))
   for u in (u for u in values if u.op is Ops.REDUCE and count_groups(u) > 1):
     held += count_groups(u)*count_steps(r for r in u.ranges if r.arg[-1] in UNROLLED_AXES|{AxisType.LOCAL})*u.dtype.itemsize
-  return Work(tuple(phases.values()), accessed, held, threads)
+  return Work(tuple((n, chains[phase]) for phase,n in ops.items()), accessed, held, threads)
 
 def find_phase(u:UOp, around:dict[UOp, set[UOp]]) -> UOp|None:
   """Returns the outermost loop of a reduce that computes a value; None if no reduce does."""

@@ -172,7 +172,7 @@ def decide(walked:Attempt, decide_graph:DecideGraph) -> Decisions|None:
   try:
     # the smallest first: many small parts need as much as one large part
     found = sorted(parts.find_parts(), key=lambda p: len(p.nodes))
-    # the stages of the whole graph take little more than those of its largest part
+    # a graph that is mostly one part: to schedule this part first and then the graph takes longer than to schedule only the graph
     if found and MOST_NODES*len(walked.toposort) < len(found[-1].nodes) <= parts.limit: return None
     for part in found:
       points, again = parts.decide_part(part)

@@ -13,7 +13,6 @@ from tinygrad.dtype import dtypes
 from tinygrad.renderer import Renderer
 from tinygrad.uop.ops import AxisType, GroupOp, Ops, UOp
 from tinygrad_overlay.codegen._work import CannotLower, count_elements, count_reduces, count_steps, find_machine, find_renderer, op_cost, size
-from tinygrad_overlay.schedule._memory import MAX_PEAK, WORTH_MEMORY, count_bytes, count_stored, find_closed, find_peak, in_order
 from tinygrad_overlay.schedule._pass import IS_BUFFER, Attempt, MadeKernel, Ranges
 from tinygrad_overlay.schedule._refusals import Refusal
 
@@ -21,6 +20,8 @@ from tinygrad_overlay.schedule._refusals import Refusal
 UNROLLED_STEPS, UNROLLED_LOOPS = 4, 2
 # the model is not exact: less than a quarter is no certain gain. Another kernel must be scheduled, compiled and launched: it must save ten launches
 MIN_GAIN, MIN_LAUNCHES = 0.25, 10
+# the peak of memory may grow by a tenth, or by anything if a fifth of the time is saved
+MAX_PEAK, WORTH_MEMORY = 1.1, 0.2
 
 class Env:
   """Maps the ranges that an inlined value closes to its index, in the kernel's loops. Readers with one index share an Env, and compute the value once;
@@ -59,6 +60,8 @@ class Region:
   inlined: Counter[UOp] = field(default_factory=Counter)  # value that a reader computes again -> how often, for all its indices
   read: set[UOp] = field(default_factory=set)
 
+def in_order(ranges:Iterable[UOp]) -> Ranges: return tuple(sorted(ranges, key=lambda r: r.arg))
+
 class Reuse:
   """The regions of an attempt's kernels, and the regions they would have with more buffers."""
   def __init__(self, made:Attempt, ren:Renderer):
@@ -76,7 +79,8 @@ class Reuse:
     return self.envs[key]
 
   def enter(self, env:Env, own:Ranges, at:Ranges) -> Env:
-    """Returns the Env of a value that closes the ranges `own` and is read `at` an index. It depends on no other ranges but those of scopes."""
+    """Returns the Env of an inlined value whose ranges are `own`, and which its reader reads at the index `at`. Nothing in the value depends on other
+    ranges, except on those of scopes."""
     scopes = {r:i for r,i in env.index.items() if r in self.made.scope_ranges}
     return self.find_env({**scopes, **{r:env.write(i) for r,i in zip(own, at) if r is not i and r.op is Ops.RANGE}})
 
@@ -87,7 +91,7 @@ class Reuse:
   def walk(self, root:UOp) -> Region:
     """Walks from a kernel's buffer down to the buffers it reads."""
     region, left = Region(), Counter(self.reduces.get(root, ()))
-    stack, seen = [Visit(root, self.find_env({}), find_closed(self.made, root), False)], set[Visit]()
+    stack, seen = [Visit(root, self.find_env({}), self.find_closed(root), False)], set[Visit]()
     while stack:
       visit = stack.pop()
       if visit.x not in self.range_map or visit in seen: continue
@@ -113,7 +117,7 @@ class Reuse:
       return visit._replace(env=self.find_env({**visit.env.index, **dict.fromkeys(ranges, UOp.const(dtypes.index, 0))}))
     left[shape] -= 1
     depends = self.find_depending(visit)
-    # its loop is inside those that its value depends on; other loops come after it, but on a target with many threads each thread computes it
+    # on a CPU the reduce runs inside the loops that it depends on; on a GPU these loops are threads, and each thread runs the whole reduce
     around = (visit.around if self.ren.has_local else visit.around[:find_inner(depends, visit.around)+1])+ranges
     region.ops += count_executed(depends.union(ranges), around, self.ren)
     return visit._replace(around=around)
@@ -122,8 +126,19 @@ class Reuse:
     _, outs, ambient = self.range_map[visit.x]
     return visit.env.find_loops((*outs, *ambient.values()))
 
-  def count_all(self, x:UOp) -> int: return count_stored(self.made, x)
-  def count_bytes(self, x:UOp) -> int: return count_bytes(self.made, x)
+  def find_closed(self, x:UOp) -> Ranges:
+    """Returns the ranges of a value's buffer, with the batch if it is in a scope. Axes along which the value is expanded are not stored
+    (rangeify.py:130)."""
+    closed, u = UOp.sink(*self.range_map[x].outs, *self.made.ctx.vmap_map.get(x, ())), x
+    while u.op in GroupOp.Movement and u in self.range_map:
+      closed, u = UOp.sink(*self.range_map[u].ins, *self.range_map[u].ambient.values()), u.src[0]
+    return in_order(closed.ranges)
+
+  def count_all(self, x:UOp) -> int:
+    """Returns the number of elements of a value's buffer."""
+    return count_steps(self.find_closed(x)) if x in self.range_map else count_elements(x, range(len(x.shape)))
+
+  def count_bytes(self, x:UOp) -> int: return self.count_all(x)*x.dtype.itemsize if x._shape is not None else 0
 
   def count_read(self, region:Region) -> int: return sum(map(self.count_bytes, region.read))
 
@@ -185,11 +200,33 @@ class Reuse:
     """Takes back the values that save too little time for their bytes."""
     saved = {x: float(r.numbers["stock_ns"])-float(r.numbers["ns"]) for x,r in self.found.items()}
     if sum(saved.values()) >= WORTH_MEMORY*(self.predict(self.stored)+sum(saved.values())): return
-    most = MAX_PEAK*(peak:=find_peak(self.made, self.stored-saved.keys()))
+    most = MAX_PEAK*(peak:=self.find_peak(self.stored-saved.keys()))
     for x in sorted(saved, key=lambda x: saved[x]/self.count_bytes(x)):
-      if (needed:=find_peak(self.made, self.stored)) <= most: break
+      if (needed:=self.find_peak(self.stored)) <= most: break
       self.stored.discard(x)
       self.found[x] = replace(self.found[x], rule="over-memory", numbers={**self.found[x].numbers, "peak": needed, "stock_peak": peak})
+
+  def find_peak(self, stored:set[UOp]) -> int:
+    """Returns the most bytes of buffers that are alive at once, if these nodes have kernels, and each buffer is free after its last reader."""
+    kernels = [x for x in self.made.toposort if x in stored]
+    last: dict[UOp, int] = {}  # node -> the kernel that reads its buffer last
+    for i,root in enumerate(kernels):
+      seen, stack = {root}, list(root.src)
+      while stack:
+        if (u:=stack.pop()) in seen: continue
+        seen.add(u)
+        if u in stored: last[u] = i
+        elif u.op not in IS_BUFFER: stack += u.src
+    # the graph's SINK is its last node
+    for x in next(reversed(self.made.toposort)).src: last[x] = len(kernels)
+    live = peak = 0
+    freed: dict[int, int] = {}
+    for i,x in enumerate(kernels):
+      live += (size:=self.count_bytes(x))
+      peak = max(peak, live)
+      if x in last: freed[last[x]] = freed.get(last[x], 0)+size
+      live -= freed.pop(i, 0)
+    return peak
 
 def find_reused(made:Attempt) -> dict[UOp, Refusal]:
   """Returns the values that should have a buffer, with the numbers: rule `stored-once`, or `over-memory` if they are not worth it."""

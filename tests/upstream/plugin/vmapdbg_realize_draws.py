@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from tinygrad import Tensor
 
-# the methods that others draw with, and those that make a value of a draw
+# methods of Tensor that draw random numbers, by themselves or through another one of these
 DRAWS = ("rand", "randn", "randint", "uniform", "normal", "scaled_uniform", "glorot_uniform", "kaiming_uniform")
 
 
