@@ -118,7 +118,8 @@ class Mode:
         if not built:
             account = replace(account, compared={})
         peak = self.peak and self.peak.bytes
-        return replace(capture, versions=versions, account=account, peak_bytes=peak)
+        functions = tuple(recorder.lines.functions)
+        return replace(capture, versions=versions, account=account, peak_bytes=peak, functions=functions)
 
     def close(self) -> None:
         """The snippet is done."""

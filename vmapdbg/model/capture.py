@@ -116,7 +116,8 @@ class Node:
     `rm1`, `(r4*2+r5)`), one for each axis; `ambient` are range names. `line` is `file:number` of the user's code. `arg`
     is the op's argument: the axes of a reduce, the argument of a movement op, a constant, a varg. `outside` are the
     `in_ranges` that leave the shape of its first source. `method` is the method of Tensor called at `line` that creates
-    the node (`softmax`), if any. `unsplit` is why it is one reduce if stock tinygrad would have two.
+    the node (`softmax`), if any. `unsplit` is why it is one reduce if stock tinygrad would have two. `function` is the
+    index of the user's function that `line` is in; a gradient has the line and the function of its forward node.
     """
 
     id: int
@@ -133,6 +134,18 @@ class Node:
     outside: tuple[Outside, ...] = ()
     method: str | None = None
     unsplit: Unsplit | None = None
+    function: int | None = None
+    phase: vocabulary.Phase | None = None
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the user, as it was called: its qualified name (`Block.__call__`, `<module>`), its file, and the
+    index of its caller among the functions of the Capture. Calls of one function by one caller are one Function."""
+
+    name: str
+    file: str
+    caller: int | None
 
 
 @dataclass(frozen=True)
@@ -285,6 +298,9 @@ class Kernel:
     (`tinygrad/codegen/_cost.py`); it ranks kernels, and half of the predictions for the CPU are 0.5 to 1.5 of the
     measured time (`bench/cost_model.py`). It is None if the kernel was not timed, if codegen fails on it without BEAM,
     and on an observed tinygrad.
+
+    `title` says what the kernel computes (`matmul 64x64x256 + gelu`), from its `main` node: the largest reduce, else
+    the last computation. The kernel has the phase and the function of that node.
     """
 
     name: str
@@ -313,6 +329,8 @@ class Kernel:
     wrong_times: tuple[WrongTime, ...] = ()
     overwrites: int | None = None
     predicted: float | None = None
+    title: str = ""
+    main: int | None = None
 
 
 @dataclass(frozen=True)
@@ -407,7 +425,8 @@ class Capture:
     `mode` is `overlay` (tinygrad 0.12.0 with the overlay and its patches) or `observe` (any tinygrad, nothing
     replaced). `missing` has a sentence for each part that could not be observed. `peak_bytes` is the most memory that
     tinygrad had allocated at a time, None if it was not measured (`bisect --by memory`). `account` compares what
-    happened with what the capture has; None if it was not counted.
+    happened with what the capture has; None if it was not counted. `functions` are the user's functions that make
+    nodes, a caller before what it calls.
     """
 
     schema: Literal[1]
@@ -423,6 +442,7 @@ class Capture:
     missing: tuple[str, ...] = ()
     peak_bytes: int | None = None
     account: Account | None = None
+    functions: tuple[Function, ...] = ()
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -42,6 +42,8 @@ AxisType = Open[
     ]
 ]
 LoopKind = Literal["loop", "thread", "launch"]
+Phase = Open[Literal["forward", "backward", "optimizer", "data"]]
+"""The phase of a program: `data` makes values out of nothing (random numbers, constants, ranges)."""
 CrashKind = Literal["error", "waits", "repeats", "grows"]
 CrashStage = Literal["graph", "schedule", "codegen", "run"]
 AccessKind = Literal["load", "store"]

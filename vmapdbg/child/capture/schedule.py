@@ -11,6 +11,7 @@ from typing import Any
 
 from vmapdbg.child.capture.kernels import KernelBuilder
 from vmapdbg.child.capture.reasons import FORCED, UNKNOWN, explain_realized
+from vmapdbg.child.capture.titles import add_titles
 from vmapdbg.child.capture.view import PassView, largest_of, list_nodes, size_of, sizes_of
 from vmapdbg.child.listen.guard import leave_out
 from vmapdbg.child.listen.records import BufferRecord, DecisionRecord, PassRecord, ScheduleRecord, UOp, find_passes
@@ -43,7 +44,7 @@ def build_schedules(
         try:
             view = PassView(passed, is_brief)
             kernels = tuple(KernelBuilder(view, target, keeps_failed).build_all())
-            built[id(passed)] = _build_schedule(view, kernels)
+            built[id(passed)] = add_titles(_build_schedule(view, kernels))
         except RendererMissing:
             raise
         except Exception as error:
@@ -120,6 +121,8 @@ def _build_node(view: PassView, u: UOp) -> model.Node:
         outside=outside,
         method=origin and origin.method,
         unsplit=_unsplit_of(view, u),
+        function=origin and origin.function,
+        phase=origin and origin.phase,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from vmapdbg.model.capture import Condition, Decision, Output
+from vmapdbg.model.vocabulary import Phase
 
 UOp = Any
 SCOPES = frozenset({"VMAPIN", "VMAPOUT"})
@@ -15,10 +16,13 @@ OVERLAY = "overlay"
 
 
 class Origin(NamedTuple):
-    """Where the user's code makes a UOp: `file:number`, and the method of Tensor that it calls there, if any."""
+    """Where the user's code makes a UOp: `file:number`, the method of Tensor that it calls there, if any, the index of
+    the user's function in `UserLines.functions`, and the phase of the program."""
 
     line: str
     method: str | None
+    function: int | None = None
+    phase: Phase = "forward"
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,13 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from vmapdbg.child.listen.guard import leave_out
 from vmapdbg.child.listen.records import Origin, UOp
+from vmapdbg.model.capture import Function
+from vmapdbg.model.vocabulary import Phase
 
 _INTERNAL: list[str] = [os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep]
 _STDLIB = sysconfig.get_path("stdlib") + os.sep
@@ -32,8 +34,21 @@ _SHARED = frozenset({"CONST", "VCONST", "DEVICE"})
 _INDEX_TYPES = ("index", "weakint")
 # methods of Tensor that tinygrad itself does not name as what made a value
 _NO_METHODS = frozenset(
-    ("__class__", "__del__", "__init__", "__new__", "__repr__", "backward", "sequential", "gradient")
+    ("__class__", "__del__", "__init__", "__new__", "__repr__", "backward", "gradient", "realize", "sequential")
 )
+# methods that make values out of nothing
+_DATA = frozenset(
+    ("arange", "empty", "eye", "full", "linspace", "ones", "zeros", "rand", "rand_like", "randint", "randn", "randperm")
+    + ("glorot_uniform", "kaiming_normal", "kaiming_uniform", "normal", "randn_like", "scaled_uniform", "uniform")
+)
+_PHASES: dict[str, Phase] = {
+    "Tensor.backward": "backward",
+    "Tensor.gradient": "backward",
+    "Optimizer.step": "optimizer",
+    "Optimizer.schedule_step": "optimizer",
+}
+# no functions to a reader
+_COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
 Consumers = Mapping[UOp, Mapping[UOp, Any]]
 
 
@@ -58,37 +73,25 @@ def find_user_file(filename: str) -> str | None:
     return path.removeprefix(os.getcwd() + os.sep)
 
 
+def _user_file_of(frame: FrameType) -> str | None:
+    """Returns the user's file of a frame. Code without a file is the user's if its module is: a compiled pattern of
+    tinygrad has no module."""
+    filename = frame.f_code.co_filename
+    if filename[0] == "<" and frame.f_globals.get("__name__", "tinygrad").startswith("tinygrad"):
+        return None
+    return find_user_file(filename)
+
+
 def find_user_line(frame: FrameType | None = None) -> str | None:
     """Returns `file:number` of the innermost frame that is the user's, from `frame` or from here outwards; None if no
     frame is, and while a module is imported."""
-    origin = find_origin({}, frame or sys._getframe(1))
-    return origin and origin.line
-
-
-def find_origin(methods: Mapping[str, str], frame: FrameType | None) -> Origin | None:
-    """Returns the user's line as `find_user_line` does, and the outermost method of Tensor that is called there.
-    `methods` has the names of methods by the qualified names of their code."""
-    method = None
-    while frame is not None:
-        code = frame.f_code
-        filename = code.co_filename
-        if filename == _IMPORT:
-            return None
-        file = find_user_file(filename)
-        # code without a file is the user's if its module is; a compiled pattern of tinygrad has no module
-        if file is not None and (
-            filename[0] != "<" or not frame.f_globals.get("__name__", "tinygrad").startswith("tinygrad")
-        ):
-            return _origin(file, frame.f_lineno, method)
-        method = methods.get(code.co_qualname, method)
+    frame = frame or sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != _IMPORT:
+        file = _user_file_of(frame)
+        if file is not None:
+            return f"{file}:{frame.f_lineno}"
         frame = frame.f_back
     return None
-
-
-@functools.cache
-def _origin(file: str, line: int, method: str | None) -> Origin:
-    # a few for thousands of UOps
-    return Origin(f"{file}:{line}", method)
 
 
 class UserLines:
@@ -101,6 +104,12 @@ class UserLines:
         self._find: Callable[[], Origin | None] = lambda: None
         # the methods of Tensor by the qualified names of their code
         self._methods: dict[str, str] = {}
+        # the user's functions that make UOps; a caller comes before what it calls
+        self.functions: dict[Function, int] = {}
+        # the index of the function by the codes on the stack, innermost first. It keeps them: an id stays theirs
+        self._stacks: dict[tuple[int, ...], tuple[int, list[CodeType]]] = {}
+        # a few origins for thousands of UOps
+        self._make = functools.cache(Origin)
 
     def begin(self) -> None:
         """tinygrad is imported: UOps from here on have an origin."""
@@ -109,7 +118,46 @@ class UserLines:
         for name, method in inspect.getmembers(tensor, lambda m: inspect.isfunction(m) or inspect.ismethod(m)):
             if name not in _NO_METHODS:
                 self._methods[inspect.unwrap(method).__code__.co_qualname] = name
-        self._find = lambda: find_origin(self._methods, sys._getframe(1))
+        self._find = lambda: self.find_origin(sys._getframe(1))
+
+    def find_origin(self, frame: FrameType | None) -> Origin | None:
+        """Returns the user's line, function and phase, from `frame` outwards, and the outermost method of Tensor that
+        the line calls; None if no frame is the user's, and while a module is imported."""
+        method, line = None, ""
+        phase: Phase = "forward"
+        codes: list[CodeType] = []
+        while frame is not None:
+            code = frame.f_code
+            if code.co_filename == _IMPORT:
+                break
+            file = _user_file_of(frame)
+            if file is None:
+                phase = _PHASES.get(code.co_qualname, phase)
+                if not line:
+                    method = self._methods.get(code.co_qualname, method)
+            else:
+                line = line or f"{file}:{frame.f_lineno}"
+                codes.append(code)
+            frame = frame.f_back
+        if not line:
+            return None
+        if method in _DATA:
+            phase = "data"
+        return self._make(line, method, self._find_function(codes), phase)
+
+    def _find_function(self, codes: list[CodeType]) -> int:
+        """Returns the index of the function that is innermost on a stack."""
+        key = tuple(map(id, codes))
+        if key not in self._stacks:
+            found = None
+            for code in reversed(codes):
+                if code.co_name not in _COMPREHENSIONS or found is None:
+                    name = code.co_qualname.replace("<locals>.", "")
+                    function = Function(name, find_user_file(code.co_filename) or "", found)
+                    found = self.functions.setdefault(function, len(self.functions))
+            assert found is not None
+            self._stacks[key] = found, codes
+        return self._stacks[key][0]
 
     # *** UOps that are made
 
@@ -140,7 +188,8 @@ class UserLines:
 
     def holding_gradient(self, rewrite: Callable[..., Any], uop: UOp, ctx: Any = None) -> Any:
         """Gives what tinygrad's rules for gradients make of a UOp its origin, not the line of `backward()`."""
-        with self.holding(self._origin_of(uop)):
+        origin = self._origin_of(uop)
+        with self.holding(origin and origin._replace(phase="backward")):
             return rewrite(uop, ctx)
 
     # *** UOps that replace others

@@ -1,0 +1,140 @@
+"""Names kernels by what they compute: `matmul 64x64x256 + gelu`. Knows only the model, not tinygrad."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from vmapdbg.model.capture import Kernel, Node, Schedule
+from vmapdbg.model.ops import MOVEMENT, SAME_VALUE, name_op
+from vmapdbg.model.schedule_index import ScheduleIndex, index_of
+
+_MOST_OTHERS = 2
+"""How many methods a title names behind the main one."""
+_MEMORY = frozenset(("BUFFER", "PARAM", "ASSIGN", "STORE", "AFTER"))
+_NOTHING = MOVEMENT | SAME_VALUE | _MEMORY | {"CONST", "VCONST", "VMAPIN", "VMAPOUT"}
+_SEE_THROUGH = SAME_VALUE | {"CAST"}
+_CONTRACTIONS = frozenset(("matmul", "dot", "linear", "einsum"))
+_REDUCES = {"ADD": "sum", "MAX": "max", "MUL": "prod"}
+_OPERATORS = frozenset(("add", "and", "floordiv", "matmul", "mod", "mul", "or", "pow", "sub", "truediv", "xor"))
+_NAMES = {"__truediv__": "div", "__rtruediv__": "div", "__getitem__": "index"}
+
+
+def add_titles(schedule: Schedule) -> Schedule:
+    """Returns the schedule with the `title` and the `main` node of each kernel."""
+    index = index_of(schedule)
+    kernels = [_add_title(kernel, index) for kernel in schedule.kernels]
+    return replace(schedule, kernels=tuple(kernels))
+
+
+def _add_title(kernel: Kernel, index: ScheduleIndex) -> Kernel:
+    nodes = [node for node in map(index.node, kernel.nodes) if node is not None]
+    computed = [node for node in nodes if node.op not in _NOTHING]
+    main = _find_main(kernel, nodes, computed, index)
+    if main is None:
+        return kernel
+    title = _name_main(main, index)
+    if not computed:
+        title = f"copy {_join_dims(main.shape)}"
+    first = _name_method(main)
+    others = dict.fromkeys(name for node in reversed(computed) if (name := _name_method(node)) and name != first)
+    named = list(others)[:_MOST_OTHERS]
+    if len(others) > _MOST_OTHERS:
+        named.append(f"{len(others) - _MOST_OTHERS} more")
+    return replace(kernel, title=" + ".join([title, *named]), main=main.id)
+
+
+def _find_main(kernel: Kernel, nodes: list[Node], computed: list[Node], index: ScheduleIndex) -> Node | None:
+    """Returns the reduce with most elements, else the last node that computes something, else the last node.
+
+    A reduce of more elements than the kernel has ops is not executed: tinygrad replaces it by a formula (`arange`).
+    """
+    executed = kernel.executed_ops / max(kernel.launches, 1)
+    sizes = {node.id: size for node in computed if (size := _count_reduced(node, index)) and size <= executed}
+    if sizes:
+        return index.node(max(sizes, key=sizes.__getitem__))
+    return (computed or nodes or [None])[-1]
+
+
+def _count_reduced(node: Node, index: ScheduleIndex) -> int:
+    """Returns how many elements a reduce reads; 0 for other nodes and for symbolic shapes."""
+    if name_op(node.op) != "REDUCE" or not node.src:
+        return 0
+    return math.prod(size if isinstance(size, int) else 0 for size in index.nodes[node.src[0]].shape or ())
+
+
+def _name_main(node: Node, index: ScheduleIndex) -> str:
+    """Returns what a node computes, and on which shape: of a reduce the shape that it reads."""
+    name = _name_method(node) or node.op.lower()
+    if name_op(node.op) != "REDUCE":
+        return f"{name} {_join_dims(node.shape)}"
+    kind = _REDUCES.get(node.arg.partition(" ")[0], "reduce")
+    contracted = _find_contraction(node, index)
+    shape = index.nodes[node.src[0]].shape
+    if contracted:
+        kind, shape = "matmul", contracted
+        if name in _CONTRACTIONS or name == "sum":
+            name = kind
+    if "conv" in name:
+        # the elements of the output, and what is added up for each
+        return f"{name} {_join_dims(node.shape)}"
+    if name != kind:
+        name = f"{name} {kind}"
+    return f"{name} {_join_dims(shape)}"
+
+
+def _find_contraction(node: Node, index: ScheduleIndex) -> tuple[int | str, ...]:
+    """Returns the batch axes and M, N and K of a sum of products, each M*K x K*N; nothing for any other reduce."""
+    product = _see_through(index.nodes[node.src[0]], index)
+    axes = list(map(int, re.findall(r"\d+", node.arg)))
+    if not node.arg.startswith("ADD") or product.op != "MUL" or len(product.src) != 2 or product.shape is None:
+        return ()
+    left, right = (_find_varying(index.nodes[source], product.shape, index) for source in product.src)
+    if left is None or right is None:
+        return ()
+    groups: dict[str, list[int]] = {"batch": [], "m": [], "n": [], "k": []}
+    for axis, size in enumerate(product.shape):
+        if not isinstance(size, int):
+            return ()
+        kind = "n" if axis in right else "m"
+        if axis in left and axis in right:
+            kind = "k" if axis in axes else "batch"
+        if size != 1:
+            groups[kind].append(size)
+    if not (groups["m"] and groups["n"] and groups["k"]):
+        return ()
+    batch = math.prod(groups["batch"])
+    return (*([batch] * (batch > 1)), *(math.prod(groups[kind]) for kind in "mnk"))
+
+
+def _find_varying(node: Node, shape: tuple[int | str, ...], index: ScheduleIndex) -> set[int] | None:
+    """Returns the axes of `shape` along which an operand varies: it is broadcast along the others. None if unknown."""
+    node = _see_through(node, index)
+    if node.op == "EXPAND":
+        node = index.nodes[node.src[0]]
+    if node.shape is None or len(node.shape) > len(shape) or node.op == "CONST":
+        return None
+    own = (1,) * (len(shape) - len(node.shape)) + node.shape
+    return {axis for axis, size in enumerate(own) if size != 1}
+
+
+def _see_through(node: Node, index: ScheduleIndex) -> Node:
+    while node.op in _SEE_THROUGH and node.src:
+        node = index.nodes[node.src[0]]
+    return node
+
+
+def _name_method(node: Node) -> str:
+    """Returns the method of Tensor that makes a node, operators by their names: `add` for `__radd__`."""
+    method = node.method or ""
+    if method in _NAMES or not method.startswith("__"):
+        return _NAMES.get(method, method)
+    name = method.strip("_")
+    reflected = name[1:] if name[0] in "ri" else ""
+    return reflected if reflected in _OPERATORS else name
+
+
+def _join_dims(shape: Iterable[int | str] | None) -> str:
+    return "x".join(str(size) for size in shape or () if size != 1) or "scalar"
