@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vmapdbg.child.device import find_device
 from vmapdbg.child.failures.diagnose import read_nodes
 from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
 from vmapdbg.child.failures.snippet_end import Shadow, explain_exit, hold, report_error
@@ -27,7 +28,8 @@ from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import find_passes
 from vmapdbg.child.listen.releases import is_computed, schedule_tensors
 from vmapdbg.child.listen.rendering import make_renderer
-from vmapdbg.child.listen.values_and_times import Peak, Stopwatch, fix_seeds, hold_beam, note_values, seed_tensors
+from vmapdbg.child.listen.times import Stopwatch
+from vmapdbg.child.listen.values_and_times import Peak, fix_seeds, hold_beam, note_values, seed_tensors
 from vmapdbg.child.live import build_capture
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Request, load_request
@@ -96,7 +98,7 @@ class Mode:
                 note_values(module, self.recorder)
         with self.recorder.leaving_out("launches"):
             if self.stopwatch is not None:
-                self.stopwatch.watch()
+                self.stopwatch.watch(module)
             if self.shadow is not None:
                 self.shadow.watch(module)
 
@@ -158,7 +160,11 @@ def run_in(mode: Mode, request: Request) -> model.SnippetError | None:
         error = model.SnippetError("OverlayError", str(refused), None)
     else:
         fall_back_to_python_device()
+        if mode.stopwatch is not None:
+            mode.stopwatch.start()
         error = run_snippet(request, mode.recorder)
+        if mode.stopwatch is not None:
+            mode.stopwatch.stop()
     mode.close()
     # the snippet may have closed its stdout, or removed it
     with contextlib.suppress(AttributeError, ValueError, OSError):
@@ -177,6 +183,9 @@ def write_capture(request: Request, mode: Mode, error: model.SnippetError | None
     if mode.stopwatch is not None:
         # with the overlay, also the times that it predicts
         capture = mode.stopwatch.add_times(capture, [] if request.job.patches is None else mode.recorder.schedules)
+        mode.recorder.is_paused = True
+        with leaving_out("what the device reaches"):
+            capture = replace(capture, device=find_device(mode.stopwatch))
     write_atomically(request.output, dump_compact(capture))
 
 

@@ -267,13 +267,18 @@ class BufferArg:
 class Measured:
     """How long the launches of a kernel took by the device's clock: how many were timed, and the median, the shortest
     and the longest time, in seconds. With several `runs` (a diff takes turns) `launches` counts one run, and `median`
-    is the median of the runs' medians."""
+    is the median of the runs' medians.
+
+    `first` is the time of the first launch. `spread` is the distance between the quartiles; None if there are too few
+    launches."""
 
     launches: int
     median: float
     least: float
     most: float
     runs: int = 1
+    first: float | None = None
+    spread: float | None = None
 
 
 @dataclass(frozen=True)
@@ -419,6 +424,40 @@ class SnippetError:
 
 
 @dataclass(frozen=True)
+class MarkTime:
+    """A phase that the user marks (`vmapdbg.mark`), or calls of a TinyJit: its wall time and the time in kernels, in
+    seconds, summed over all `calls`, and how many launches of kernels it has."""
+
+    name: str
+    seconds: float
+    calls: int
+    launches: int
+    kernels: float
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What the wall time of a program goes into, in seconds: `importing` (up to the import of tinygrad), `python`,
+    `scheduling` (with what vmapdbg records), `compiling`, `launching` (also waiting) and `kernels`."""
+
+    seconds: float
+    parts: dict[str, float]
+    marks: tuple[MarkTime, ...]
+
+
+@dataclass(frozen=True)
+class Device:
+    """What a device reaches, measured by small kernels: arithmetic ops a second, bytes of GLOBAL memory a second, and
+    the seconds of a launch that does nothing. `threads` is how many threads run at the same time; None: many."""
+
+    name: str
+    ops: float
+    bytes: float
+    launch: float
+    threads: int | None
+
+
+@dataclass(frozen=True)
 class Capture:
     """Everything that is known about one run of a snippet.
 
@@ -426,7 +465,7 @@ class Capture:
     replaced). `missing` has a sentence for each part that could not be observed. `peak_bytes` is the most memory that
     tinygrad had allocated at a time, None if it was not measured (`bisect --by memory`). `account` compares what
     happened with what the capture has; None if it was not counted. `functions` are the user's functions that make
-    nodes, a caller before what it calls.
+    nodes, a caller before what it calls. `timing` and `device` are None if the program was not timed.
     """
 
     schema: Literal[1]
@@ -443,6 +482,8 @@ class Capture:
     peak_bytes: int | None = None
     account: Account | None = None
     functions: tuple[Function, ...] = ()
+    timing: Timing | None = None
+    device: Device | None = None
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -87,8 +87,11 @@ def _name_main(node: Node, index: ScheduleIndex) -> str:
 
 def _find_contraction(node: Node, index: ScheduleIndex) -> tuple[int | str, ...]:
     """Returns the batch axes and M, N and K of a sum of products, each M*K x K*N; nothing for any other reduce."""
-    product = _see_through(index.nodes[node.src[0]], index)
-    axes = list(map(int, re.findall(r"\d+", node.arg)))
+    axes, product = _find_integers(node), _see_through(index.nodes[node.src[0]], index)
+    if product.op == "PERMUTE":
+        # from 0.14 on the axes that are reduced are the first
+        order = _find_integers(product)
+        axes, product = [order[axis] for axis in axes], _see_through(index.nodes[product.src[0]], index)
     if not node.arg.startswith("ADD") or product.op != "MUL" or len(product.src) != 2 or product.shape is None:
         return ()
     left, right = (_find_varying(index.nodes[source], product.shape, index) for source in product.src)
@@ -118,6 +121,10 @@ def _find_varying(node: Node, shape: tuple[int | str, ...], index: ScheduleIndex
         return None
     own = (1,) * (len(shape) - len(node.shape)) + node.shape
     return {axis for axis, size in enumerate(own) if size != 1}
+
+
+def _find_integers(node: Node) -> list[int]:
+    return list(map(int, re.findall(r"\d+", node.arg)))
 
 
 def _see_through(node: Node, index: ScheduleIndex) -> Node:

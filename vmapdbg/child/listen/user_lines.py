@@ -36,11 +36,6 @@ _INDEX_TYPES = ("index", "weakint")
 _NO_METHODS = frozenset(
     ("__class__", "__del__", "__init__", "__new__", "__repr__", "backward", "gradient", "realize", "sequential")
 )
-# methods that make values out of nothing
-_DATA = frozenset(
-    ("arange", "empty", "eye", "full", "linspace", "ones", "zeros", "rand", "rand_like", "randint", "randn", "randperm")
-    + ("glorot_uniform", "kaiming_normal", "kaiming_uniform", "normal", "randn_like", "scaled_uniform", "uniform")
-)
 _PHASES: dict[str, Phase] = {
     "Tensor.backward": "backward",
     "Tensor.gradient": "backward",
@@ -104,6 +99,8 @@ class UserLines:
         self._find: Callable[[], Origin | None] = lambda: None
         # the methods of Tensor by the qualified names of their code
         self._methods: dict[str, str] = {}
+        # methods that make values out of nothing
+        self._creating: set[str] = set()
         # the user's functions that make UOps; a caller comes before what it calls
         self.functions: dict[Function, int] = {}
         # the index of the function by the codes on the stack, innermost first. It keeps them: an id stays theirs
@@ -118,6 +115,10 @@ class UserLines:
         for name, method in inspect.getmembers(tensor, lambda m: inspect.isfunction(m) or inspect.ismethod(m)):
             if name not in _NO_METHODS:
                 self._methods[inspect.unwrap(method).__code__.co_qualname] = name
+                # einsum alone is given Tensors
+                is_static = isinstance(inspect.getattr_static(tensor, name), (classmethod, staticmethod))
+                if (is_static or name.endswith("_like")) and name != "einsum":
+                    self._creating.add(name)
         self._find = lambda: self.find_origin(sys._getframe(1))
 
     def find_origin(self, frame: FrameType | None) -> Origin | None:
@@ -141,7 +142,7 @@ class UserLines:
             frame = frame.f_back
         if not line:
             return None
-        if method in _DATA:
+        if method in self._creating:
             phase = "data"
         return self._make(line, method, self._find_function(codes), phase)
 

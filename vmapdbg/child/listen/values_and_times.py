@@ -1,26 +1,22 @@
 """What a run of a snippet gives: the values of the tensors that it realizes, so that two runs can be compared, and how
-long each kernel takes, by the device's own clock, and how much memory tinygrad has."""
+much memory tinygrad has."""
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import importlib
 import math
 import os
 import struct
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from vmapdbg.child.listen.guard import Watched, watching
+from vmapdbg.child.listen.guard import watching
 from vmapdbg.child.listen.recorder import Recorder
-from vmapdbg.child.listen.records import Launch, ScheduleRecord, find_passes
 from vmapdbg.child.memory import name_dtype, read_buffer
-from vmapdbg.install.overlay import OVERLAY_PACKAGE, tinygrad_finder
-from vmapdbg.model.capture import Capture, Kernel, Measured, Output
+from vmapdbg.install.overlay import tinygrad_finder
+from vmapdbg.model.capture import Output
 
 SAMPLE = 1024
 """The most elements that are kept of one tensor, evenly spaced."""
@@ -117,68 +113,6 @@ def sample_values(data: bytes, dtype: str) -> tuple[float | str, ...]:
     return tuple(number if math.isfinite(number) else str(number) for number in numbers)
 
 
-# *** times
-
-
-class Stopwatch:
-    """The times of all launches, in seconds, by the source of the kernel: what ran and what is shown are rendered from
-    the same linear program."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, list[float]] = {}
-
-    def watch(self) -> None:
-        """Waits for every launch and times it, from the import of tinygrad on. Raises UnknownShape."""
-        from tinygrad.engine import realize
-
-        with watching("times of kernels") as changes:
-            if hasattr(realize, "CompiledRunner"):
-                # 0.12
-                changes.wrap(realize.CompiledRunner, "__call__", self.on_runner, "self", "rawbufs", "var_vals", "wait")
-            else:
-                changes.wrap(realize, "get_runtime", self.on_runtime, "device", "ast", "cache")
-
-    def on_runner(
-        self, run: Callable[..., Any], runner: Any, rawbufs: Any, var_vals: Any = None, *_: Any, **__: Any
-    ) -> Any:
-        # `wait` is left out: it is given here
-        return self.note(runner.p.src, run(runner, rawbufs, var_vals, wait=True))
-
-    def on_runtime(self, find: Callable[..., Any], device: str, program: Any, *rest: Any, **options: Any) -> Any:
-        run = find(device, program, *rest, **options)
-        source = next((u.arg for u in program.src if u.op.name == "SOURCE"), None)
-        if source is None:
-            return run
-        return Watched(run, functools.partial(self.on_program, source), "times of kernels")
-
-    def on_program(self, source: str, run: Callable[..., Any], *buffers: Any, **options: Any) -> float | None:
-        return self.note(source, run(*buffers, **options | {"wait": True}))
-
-    def note(self, source: str, seconds: float | None) -> float | None:
-        if seconds is not None:
-            self.seconds.setdefault(source.strip("\n"), []).append(seconds)
-        return seconds
-
-    def add_times(self, capture: Capture, overlay: Iterable[ScheduleRecord]) -> Capture:
-        """Returns the capture with the times of its kernels; for kernels of schedules on the overlay also with the time
-        that its cost model predicts."""
-        # only this job needs it, and it takes time to import
-        from statistics import median
-
-        launched = {launch.ast.key.hex(): launch for passed in find_passes(overlay) for launch in passed.kernels}
-
-        def fill(kernel: Kernel) -> Kernel:
-            times = self.seconds.get(kernel.source.strip("\n"))
-            if not times:
-                return kernel
-            measured = Measured(len(times), median(times), min(times), max(times))
-            predicted = predict(launched[kernel.key]) if kernel.key in launched else None
-            return replace(kernel, measured=measured, predicted=predicted)
-
-        schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)
-        return replace(capture, schedules=tuple(schedules))
-
-
 # *** what `bisect` measures
 
 
@@ -213,21 +147,3 @@ def hold_beam() -> None:
     os.environ["JITBEAM"] = "0"
     held = property(lambda beam: 0, lambda beam, value: None)
     BEAM.__class__ = type("HeldBeam", (type(BEAM),), {"value": held})
-
-
-def predict(launched: Launch) -> float | None:
-    """Returns the seconds of one launch on the device of the kernel's buffers; None if codegen fails on its AST."""
-    from tinygrad.device import Device
-
-    model: Any = importlib.import_module(f"{OVERLAY_PACKAGE}.codegen._work")
-    device = launched.buffers[0].device
-    if isinstance(device, tuple):
-        # the same kernel on each of them
-        device = device[0]
-    # the device is open: it ran the kernel
-    renderer = Device[device].renderer
-    try:
-        work = model.estimate_work(launched.ast, renderer)
-    except model.CannotLower:
-        return None
-    return model.predict_ns(work, renderer) / 1e9

@@ -1,0 +1,100 @@
+"""Measures what a device reaches, by small kernels, once: the result is kept in the cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import reduce
+from operator import add
+from typing import Any
+
+from vmapdbg.child.listen.times import Stopwatch
+from vmapdbg.install.trees import cache_folder
+from vmapdbg.model.capture import Device
+from vmapdbg.model.store import write_atomically
+
+_LAUNCHES = 5
+_STREAMED = 1 << 24
+"""Elements of 4 bytes that are read, and written, to measure memory: more than caches have."""
+_CHAINS, _STEPS = 8, 16
+"""Independent chains of multiplications and additions for each element, and the steps of a chain."""
+_ELEMENTS = 1 << 16, 1 << 24
+"""The first and the largest number of elements: a launch must take much longer than an empty launch."""
+_LONG = 50
+_VIRTUAL = ("PYTHON", "NULL")
+_CPUS = ("CPU", "CLANG", "LLVM")
+
+
+def find_device(stopwatch: Stopwatch) -> Device | None:
+    """Returns what the device reaches that ran most launches; None if none ran, and for devices without hardware."""
+    if not stopwatch.devices:
+        return None
+    name = stopwatch.devices.most_common(1)[0][0]
+    if name.startswith(_VIRTUAL):
+        return None
+    threads = _count_threads() if name.startswith(_CPUS) else None
+    key = " ".join((name, platform.node(), platform.machine(), platform.processor(), str(threads)))
+    path = cache_folder() / "devices.json"
+    try:
+        known: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        known = {}
+    try:
+        return Device(**known[key])
+    except (KeyError, TypeError):
+        found = replace(_measure(name, stopwatch), threads=threads)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps({**known, key: asdict(found)}))
+    except OSError:
+        # it is measured again the next time
+        pass
+    return found
+
+
+def _count_threads() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _measure(name: str, stopwatch: Stopwatch) -> Device:
+    from tinygrad.tensor import Tensor
+
+    def fill(size: int) -> Any:
+        return Tensor.full((size,), 0.5, device=name).contiguous().realize()
+
+    def time_launch(make: Callable[[], Any]) -> float:
+        """Returns the seconds of the fastest launch."""
+        seconds: list[float] = []
+        for _ in range(_LAUNCHES):
+            make().realize()
+            seconds.append(stopwatch.last)
+        return min(seconds)
+
+    one, large = fill(1), fill(_STREAMED)
+    launch = time_launch(lambda: one + 1)
+    moved = 2 * 4 * _STREAMED / time_launch(lambda: large + 1)
+    size, longest = _ELEMENTS
+    while True:
+        x, y = fill(size), fill(size)
+        seconds = time_launch(lambda x=x, y=y: _chain(x, y))
+        if seconds > _LONG * launch or size >= longest:
+            break
+        size *= 16
+    # each chain begins with an addition, and the chains are added up
+    ops = _CHAINS * (2 * _STEPS + 2) - 1
+    return Device(name, ops * size / seconds, moved, launch, None)
+
+
+def _chain(x: Any, y: Any) -> Any:
+    chains: list[Any] = []
+    for number in range(_CHAINS):
+        value = x + number
+        for _ in range(_STEPS):
+            value = value * y + x
+        chains.append(value)
+    return reduce(add, chains)

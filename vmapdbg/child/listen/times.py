@@ -1,0 +1,198 @@
+"""How long each kernel takes, by the device's own clock, and what the rest of the program's time goes into."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import vmapdbg
+from vmapdbg.child.listen.guard import Watched, watching
+from vmapdbg.child.listen.launches import jit_class, watch_schedules
+from vmapdbg.child.listen.records import Launch, ScheduleRecord, find_passes
+from vmapdbg.install.overlay import OVERLAY_PACKAGE
+from vmapdbg.model.capture import Capture, Kernel, MarkTime, Measured, Timing
+
+_FEW = 4
+"""From so many launches on, the times of a kernel have a spread."""
+
+
+class Stopwatch:
+    """Times a program from `start` to `stop`, and each launch of it, by the source of the kernel: what ran and what is
+    shown are rendered from the same linear program."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, list[float]] = {}
+        # the seconds of the last launch
+        self.last = 0.0
+        self.devices: Counter[str] = Counter()
+        # what the wall time goes into, the part of a block without the blocks in it
+        self._parts: defaultdict[str, float] = defaultdict(float)
+        self._open = ["importing"]
+        self._since = time.perf_counter()
+        self._marks: dict[str, MarkTime] = {}
+        self._marked: tuple[str, float] | None = None
+        self._jits: list[str] = []
+
+    # *** the program
+
+    def start(self) -> None:
+        """The program begins."""
+        self._since = time.perf_counter()
+        vmapdbg.listeners.append(self.mark)
+
+    def stop(self) -> None:
+        """The program is done."""
+        self._switch(self._open)
+        self.mark(None)
+
+    def mark(self, name: str | None) -> None:
+        """The user's phase of a name begins; the phase before it ends."""
+        now = time.perf_counter()
+        if self._marked is not None:
+            self._add_mark(self._marked[0], now - self._marked[1], 1)
+        self._marked = None if name is None else (name, now)
+
+    def _add_mark(self, name: str, seconds: float = 0, calls: int = 0, launches: int = 0, kernels: float = 0) -> None:
+        known = self._marks.get(name, MarkTime(name, 0, 0, 0, 0))
+        numbers = known.seconds + seconds, known.calls + calls, known.launches + launches, known.kernels + kernels
+        self._marks[name] = MarkTime(name, *numbers)
+
+    def _switch(self, opened: list[str]) -> None:
+        """Adds the time since the last switch to the part that was open, and opens another one."""
+        now = time.perf_counter()
+        self._parts[self._open[-1]] += now - self._since
+        self._open, self._since = opened, now
+
+    @contextmanager
+    def _spending(self, part: str) -> Iterator[None]:
+        outer = self._open
+        self._switch([*outer, part])
+        try:
+            yield
+        finally:
+            self._switch(outer)
+
+    def _timing(self, part: str) -> Callable[..., Any]:
+        """Returns what runs a function of tinygrad and adds its time to a part."""
+
+        def timed(run: Callable[..., Any], *args: Any, **options: Any) -> Any:
+            with self._spending(part):
+                return run(*args, **options)
+
+        return timed
+
+    # *** tinygrad
+
+    def watch(self, tensor_module: Any) -> None:
+        """Waits for every launch and times it, from the import of tinygrad on. Raises UnknownShape."""
+        from tinygrad.engine import jit, realize
+
+        self._switch(["python"])
+        compilers = [(module, "compile_linear") for module in (realize, jit) if hasattr(module, "compile_linear")]
+        with watching("times") as changes:
+            if hasattr(realize, "CompiledRunner"):
+                # 0.12
+                compilers.append((realize.ExecItem, "lower"))
+                changes.wrap(realize.CompiledRunner, "__call__", self.on_runner, "self", "rawbufs", "var_vals", "wait")
+            else:
+                changes.wrap(realize, "get_runtime", self.on_runtime, "device", "ast", "cache")
+            watch_schedules(changes, tensor_module, self._timing("scheduling"))
+            for owner, name in compilers:
+                parameters = inspect.signature(getattr(owner, name)).parameters
+                changes.wrap(owner, name, self._timing("compiling"), *parameters)
+            changes.wrap(jit_class(jit), "__call__", self.on_jit, "self", "args", "kwargs")
+
+    def on_runner(
+        self, run: Callable[..., Any], runner: Any, rawbufs: Any, var_vals: Any = None, *_: Any, **__: Any
+    ) -> Any:
+        # `wait` is left out: it is given here
+        return self.on_launch(runner.p.src, runner.device, run, runner, rawbufs, var_vals)
+
+    def on_runtime(self, find: Callable[..., Any], device: str, program: Any, *rest: Any, **options: Any) -> Any:
+        run = find(device, program, *rest, **options)
+        source = next((u.arg for u in program.src if u.op.name == "SOURCE"), None)
+        if source is None:
+            return run
+        return Watched(run, functools.partial(self.on_launch, source, device), "times")
+
+    def on_launch(
+        self, source: str, device: str, run: Callable[..., Any], *arguments: Any, **options: Any
+    ) -> float | None:
+        with self._spending("launching"):
+            seconds = run(*arguments, **options | {"wait": True})
+        # BEAM tries kernels while it compiles
+        if seconds is not None and "compiling" not in self._open:
+            self.seconds.setdefault(source.strip("\n"), []).append(seconds)
+            self.devices[device] += 1
+            self.last = seconds
+            self._parts["launching"] -= seconds
+            self._parts["kernels"] += seconds
+            for name in filter(None, (self._marked and self._marked[0], *self._jits[-1:])):
+                self._add_mark(name, launches=1, kernels=seconds)
+        return seconds
+
+    def on_jit(self, call: Callable[..., Any], jitted: Any, *arguments: Any, **options: Any) -> Any:
+        name = getattr(jitted.fxn, "__qualname__", "a loaded TinyJit").replace("<locals>.", "")
+        name += ": first calls" if jitted.captured is None else ": replays"
+        began = time.perf_counter()
+        self._jits.append(name)
+        try:
+            return call(jitted, *arguments, **options)
+        finally:
+            self._jits.pop()
+            self._add_mark(name, time.perf_counter() - began, 1)
+
+    # *** the result
+
+    def add_times(self, capture: Capture, overlay: Iterable[ScheduleRecord]) -> Capture:
+        """Returns the capture with the times of its kernels; for kernels of schedules on the overlay also with the time
+        that its cost model predicts."""
+        launched = {launch.ast.key.hex(): launch for passed in find_passes(overlay) for launch in passed.kernels}
+
+        def fill(kernel: Kernel) -> Kernel:
+            times = self.seconds.get(kernel.source.strip("\n"))
+            if not times:
+                return kernel
+            predicted = predict(launched[kernel.key]) if kernel.key in launched else None
+            return replace(kernel, measured=measure(times), predicted=predicted)
+
+        schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)
+        timing = Timing(sum(self._parts.values()), dict(self._parts), tuple(self._marks.values()))
+        return replace(capture, schedules=tuple(schedules), timing=timing)
+
+
+def measure(times: Sequence[float]) -> Measured:
+    """Returns the figures of some launches of a kernel, in their order."""
+    # only this job needs it, and it takes time to import
+    from statistics import median, quantiles
+
+    spread = None
+    if len(times) >= _FEW:
+        low, _, high = quantiles(times, n=4)
+        spread = high - low
+    return Measured(len(times), median(times), min(times), max(times), first=times[0], spread=spread)
+
+
+def predict(launched: Launch) -> float | None:
+    """Returns the seconds of one launch on the device of the kernel's buffers; None if codegen fails on its AST."""
+    from tinygrad.device import Device
+
+    model: Any = importlib.import_module(f"{OVERLAY_PACKAGE}.codegen._work")
+    device = launched.buffers[0].device
+    if isinstance(device, tuple):
+        # the same kernel on each of them
+        device = device[0]
+    # the device is open: it ran the kernel
+    renderer = Device[device].renderer
+    try:
+        work = model.estimate_work(launched.ast, renderer)
+    except model.CannotLower:
+        return None
+    return model.predict_ns(work, renderer) / 1e9
