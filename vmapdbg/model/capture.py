@@ -305,7 +305,8 @@ class Kernel:
     and on an observed tinygrad.
 
     `title` says what the kernel computes (`matmul 64x64x256 + gelu`), from its `main` node: the largest reduce, else
-    the last computation. The kernel has the phase and the function of that node.
+    the last computation. The kernel has the `phase` and the function of that node. `lanes` is the width of its widest
+    load or store of GLOBAL memory, in elements.
     """
 
     name: str
@@ -336,6 +337,8 @@ class Kernel:
     predicted: float | None = None
     title: str = ""
     main: int | None = None
+    phase: vocabulary.Phase | None = None
+    lanes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,14 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds / 1e-9:.0f} ns"
 
 
+def format_rate(amount: float, unit: str) -> str:
+    """Returns an amount a second with three digits: `48.2 Gop/s`, `18.3 GB/s`, thousands of thousands."""
+    size, prefix = next(
+        item for item in (*_PREFIXES, (10**6, "M"), (10**3, "k"), (1, "")) if amount >= item[0] * 0.9995
+    )
+    return f"{amount / size:#.3g}".removesuffix(".") + f" {prefix}{unit}/s"
+
+
 def format_share(part: float, whole: float) -> str:
     """Returns a part in per cent, nothing if the whole is zero."""
     if not whole:
@@ -156,15 +164,13 @@ _VERBS = {"write": "writes", "read-write": "updates", "read": "reads"}
 
 
 def describe_times(kernel: Kernel) -> str:
-    """Returns `20.1 us, median of 5 launches (predicted 15.0 us)`, nothing for a kernel that was not timed."""
+    """Returns `20.1 us, median of 5 launches`, nothing for a kernel that was not timed."""
     measured = kernel.measured
     if measured is None:
         return ""
     said = format_seconds(measured.median)
     if measured.launches > 1:
         said += f", median of {measured.launches:,} launches"
-    if kernel.predicted is not None:
-        said += f" (predicted {format_seconds(kernel.predicted)})"
     return said
 
 

@@ -21,13 +21,14 @@ _MOST_NODES = 250
 _MOST_SOURCE = 1000
 """A diff with more lines of source in changed kernels than this is shown by its overview."""
 
+NO_PHASE = "unknown"
 _COMPUTES_NOTHING = MOVEMENT | {"CONST", "VCONST", "BUFFER", "PARAM", "VMAPIN", "VMAPOUT"}
 
 
 @dataclass
 class Cost:
-    """Sums over some kernels; `seconds` is 0 if they were not timed. A line or a method has the number of its realized
-    nodes, too, and a method the user's lines."""
+    """Sums over some kernels; `seconds` is 0 if they were not timed. A line, a method or a phase has the number of its
+    realized nodes, too, a method the user's lines, and a function the bytes that its buffers hold."""
 
     kernels: int = 0
     launches: int = 0
@@ -35,16 +36,29 @@ class Cost:
     bytes: int = 0
     seconds: float = 0
     realized: int = 0
+    held: int = 0
+    backward_ops: int = 0
+    backward_seconds: float = 0
     lines: dict[str, None] = field(default_factory=dict[str, None])
 
     def add(self, kernel: Kernel, places: int = 0) -> None:
         """Adds a kernel and its share of its program's time: total time / number of places; no time for 0 places."""
+        seconds = sum_times(kernel.measured) / places if places else 0
         self.kernels += 1
         self.launches += kernel.launches
         self.ops += kernel.executed_ops
         self.bytes += kernel.bytes
-        if places:
-            self.seconds += sum_times(kernel.measured) / places
+        self.seconds += seconds
+        if kernel.phase == "backward":
+            self.backward_ops += kernel.executed_ops
+            self.backward_seconds += seconds
+
+    @property
+    def backward(self) -> float:
+        """The share of gradients: in the time, or in the ops if nothing was timed."""
+        if self.seconds:
+            return self.backward_seconds / self.seconds
+        return self.backward_ops / max(self.ops, 1)
 
 
 # *** kernels
@@ -240,13 +254,24 @@ def count_methods(view: View) -> list[CostRow]:
     return _sort_by_work([CostRow(name, cost, cost) for name, cost in _count_costs(view.after, "method").items()])
 
 
+def count_phases(view: View) -> list[CostRow]:
+    """Returns each phase of the program (forward, backward, ...): a kernel has the phase of its main node."""
+    return _sort_by_work([CostRow(name, cost, cost) for name, cost in _count_costs(view.after, "phase").items()])
+
+
 def _sort_by_work(rows: Iterable[CostRow]) -> list[CostRow]:
-    return sorted(rows, key=lambda row: (-row.after.ops, -row.after.bytes, row.name))
+    return sorted(rows, key=lambda row: (*rank_cost(row.after), row.name))
 
 
-def _count_costs(capture: Capture, by: Literal["line", "method"]) -> dict[str, Cost]:
-    """Returns line or method -> cost. A method has the lines that call it."""
+def rank_cost(cost: Cost) -> tuple[float, ...]:
+    """Orders costs by the most time first, then by work."""
+    return -cost.seconds, -cost.ops, -cost.bytes
+
+
+def _count_costs(capture: Capture, by: Literal["line", "method", "phase"]) -> dict[str, Cost]:
+    """Returns line, method or phase -> cost. A method has the lines that call it."""
     found: dict[str, Cost] = {}
+    programs = Counter(kernel.source for kernel in capture.kernels)
     for schedule in capture.schedules:
         index = index_of(schedule)
         for kernel in schedule.kernels:
@@ -257,8 +282,10 @@ def _count_costs(capture: Capture, by: Literal["line", "method"]) -> dict[str, C
                 for node in computed:
                     if node.method is not None and node.line is not None:
                         found.setdefault(node.method, Cost()).lines[node.line] = None
+            elif by == "phase":
+                names = dict.fromkeys([kernel.phase or NO_PHASE])
             for name in names:
-                found.setdefault(name, Cost()).add(kernel)
+                found.setdefault(name, Cost()).add(kernel, programs[kernel.source])
         for node in schedule.nodes:
             name = getattr(node, by)
             if node.realized is not None and name is not None:

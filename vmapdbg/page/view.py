@@ -115,21 +115,21 @@ def select_schedules(view: View, schedule: int | None) -> list[result.ScheduleDi
 
 def select_kernels(view: View, asked: str, schedule: int | None) -> list[result.ScheduleDiff]:
     """Returns for each schedule that has them the kernels with a name, or the kernel with a number, on either side, and
-    the nodes that they compute.
+    the nodes that they compute. If no kernel has this name, `asked` is a part of what kernels compute: an op, a method,
+    a shape, a phase, or a line.
 
     Raises Failure if there is no such kernel, and for a number that several schedules have.
     """
     chosen = select_schedules(view, schedule)
     found: list[result.ScheduleDiff] = []
-    for item in chosen:
-        kernels = [
-            change
-            for change in item.kernels
-            if any(asked in (side.kernel.name, str(side.number)) for side in _list_sides(change))
-        ]
-        if kernels:
-            before, after = (_list_computed(kernels, side) for side in ("before", "after"))
-            found.append(_select(item, kernels, before, after))
+    for is_named in (_has_name, _has_words):
+        for item in chosen:
+            kernels = [one for one in item.kernels if any(is_named(side, asked) for side in _list_sides(one))]
+            if kernels:
+                before, after = (_list_computed(kernels, side) for side in ("before", "after"))
+                found.append(_select(item, kernels, before, after))
+        if found:
+            break
     if not found:
         sides = (side for item in chosen for change in item.kernels for side in _list_sides(change))
         names = list(dict.fromkeys(side.kernel.name for side in sides))
@@ -137,6 +137,14 @@ def select_kernels(view: View, asked: str, schedule: int | None) -> list[result.
     if asked.isdecimal() and len(found) > 1:
         raise Failure(f"{len(found)} schedules have a kernel {asked}: choose one with --schedule")
     return found
+
+
+def _has_name(side: result.KernelSide, asked: str) -> bool:
+    return asked in (side.kernel.name, str(side.number))
+
+
+def _has_words(side: result.KernelSide, asked: str) -> bool:
+    return asked.lower() in " ".join((side.kernel.title, side.kernel.phase or "", *side.kernel.lines)).lower()
 
 
 def _list_sides(change: result.KernelChange) -> tuple[result.KernelSide, ...]:

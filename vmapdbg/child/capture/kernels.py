@@ -88,6 +88,7 @@ class KernelBuilder:
             resets=resets,
             wrong_times=tuple(self._find_wrong_times(number, program.linear)),
             overwrites=self.order.overwrites.get(number),
+            lanes=work.lanes,
         )
 
     def _build_launch(self, launch: Launch, nodes: list[UOp]) -> model.Kernel:

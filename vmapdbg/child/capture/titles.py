@@ -23,7 +23,7 @@ _NAMES = {"__truediv__": "div", "__rtruediv__": "div", "__getitem__": "index"}
 
 
 def add_titles(schedule: Schedule) -> Schedule:
-    """Returns the schedule with the `title` and the `main` node of each kernel."""
+    """Returns the schedule with the `title`, the `main` node and the `phase` of each kernel."""
     index = index_of(schedule)
     kernels = [_add_title(kernel, index) for kernel in schedule.kernels]
     return replace(schedule, kernels=tuple(kernels))
@@ -43,7 +43,7 @@ def _add_title(kernel: Kernel, index: ScheduleIndex) -> Kernel:
     named = list(others)[:_MOST_OTHERS]
     if len(others) > _MOST_OTHERS:
         named.append(f"{len(others) - _MOST_OTHERS} more")
-    return replace(kernel, title=" + ".join([title, *named]), main=main.id)
+    return replace(kernel, title=" + ".join([title, *named]), main=main.id, phase=main.phase)
 
 
 def _find_main(kernel: Kernel, nodes: list[Node], computed: list[Node], index: ScheduleIndex) -> Node | None:

@@ -95,7 +95,9 @@ class Stopwatch:
         from tinygrad.engine import jit, realize
 
         self._switch(["python"])
-        compilers = [(module, "compile_linear") for module in (realize, jit) if hasattr(module, "compile_linear")]
+        compilers: list[tuple[Any, str]] = [
+            (module, "compile_linear") for module in (realize, jit) if hasattr(module, "compile_linear")
+        ]
         with watching("times") as changes:
             if hasattr(realize, "CompiledRunner"):
                 # 0.12

@@ -32,10 +32,19 @@ _NO_LINE = frozenset({"SINK", "CALL", "FUNCTION"})
 # hash-consed: the line where such a UOp was made first says nothing about its use here
 _SHARED = frozenset({"CONST", "VCONST", "DEVICE"})
 _INDEX_TYPES = ("index", "weakint")
-# methods of Tensor that tinygrad itself does not name as what made a value
-_NO_METHODS = frozenset(
-    ("__class__", "__del__", "__init__", "__new__", "__repr__", "backward", "gradient", "realize", "sequential")
-)
+# methods of Tensor that are not what makes a value
+_NO_METHODS = {
+    "__class__",
+    "__del__",
+    "__init__",
+    "__new__",
+    "__repr__",
+    "backward",
+    "gradient",
+    "realize",
+    "sequential",
+}
+_NO_METHODS |= {"linear_with_vars", "schedule", "schedule_linear", "schedule_with_vars"}
 _PHASES: dict[str, Phase] = {
     "Tensor.backward": "backward",
     "Tensor.gradient": "backward",

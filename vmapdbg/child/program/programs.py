@@ -36,12 +36,14 @@ def target_limit(target: str) -> int | None:
 
 @dataclass(frozen=True)
 class Work:
-    """The work of one launch: arithmetic ops, bytes moved to and from GLOBAL memory, bytes of LOCAL memory, threads."""
+    """The work of one launch: arithmetic ops, bytes moved to and from GLOBAL memory, bytes of LOCAL memory, threads,
+    elements of the widest access."""
 
     ops: int
     bytes: int
     local_bytes: int
     threads: int
+    lanes: int
 
 
 @dataclass(frozen=True)
@@ -88,13 +90,11 @@ def count_work(program: LinearProgram) -> Work:
         return math.prod(loop.trips for loop in loops if loop.op == "loop" or loop.is_thread)
 
     ops = sum(value.operations * count(loops) for value, loops in program.computed if value not in addresses)
-    moved = sum(
-        access.value.lanes * access.value.itemsize * count(access.loops)
-        for access in program.accesses
-        if access.buffer.space in {"global", "image"}
-    )
+    accesses = [access for access in program.accesses if access.buffer.space in {"global", "image"}]
+    moved = sum(access.value.lanes * access.value.itemsize * count(access.loops) for access in accesses)
+    lanes = max((access.value.lanes for access in accesses), default=1)
     local = sum(buffer.size * buffer.itemsize for buffer in program.buffers if buffer.space == "local")
-    return Work(ops, moved, local, count(program.threads))
+    return Work(ops, moved, local, count(program.threads), lanes)
 
 
 def count_steps(program: LinearProgram, fixed: Container[UOp] = ()) -> int:

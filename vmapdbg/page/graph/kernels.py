@@ -126,6 +126,7 @@ class _Part:
         found = self.drawn.findings.about_kernel(self.drawn.schedule.index, [number])
         lines = [
             f"{model.SIGNS[mark]}#{number} {shorten(kernel.name)}",
+            shorten(kernel.title),
             *self._label_work(kernel),
             *(shorten(f"{item.code} {item.message}", 60) for item in found),
             shorten(self.drawn.places.format_first(kernel.lines, _MOST_LINES)),

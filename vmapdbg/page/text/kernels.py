@@ -137,6 +137,7 @@ def _list_facts(view: ScheduleView, group: list[KernelSide]) -> list[Text]:
     kernels = [side.kernel for side in group]
     outputs = sorted(set(chain.from_iterable(item.outputs for item in kernels)))
     facts = [(name, ", ".join(filter(None, values))) for name, values in list_facts(kernels[0]).items()]
+    facts = [("computes", ", ".join(filter(None, (kernels[0].title, kernels[0].phase)))), *facts]
     facts += [
         ("time", describe_times(kernels[0])),
         ("nodes", format_ids(chain.from_iterable(item.nodes for item in kernels))),

@@ -8,10 +8,21 @@ from rich.text import Text
 
 from vmapdbg.diff.result import KernelChange, ValueDiff
 from vmapdbg.lint import RULES
+from vmapdbg.model.capture import Device, Kernel, MarkTime
 from vmapdbg.model.schedule_index import find_distinct, group_equal
 from vmapdbg.model.wording import count_shown, format_plural, join_first
 from vmapdbg.page import overview
-from vmapdbg.page.format import format_bytes, format_count, format_redundancy, format_seconds, format_share, round_count
+from vmapdbg.page.format import (
+    format_bytes,
+    format_count,
+    format_rate,
+    format_redundancy,
+    format_seconds,
+    format_share,
+    round_count,
+)
+from vmapdbg.page.functions import FunctionRow, count_functions
+from vmapdbg.page.speed import find_noise, rate_kernel
 from vmapdbg.page.text.kernels import list_parts
 from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
 from vmapdbg.page.text.view import MARKS, describe_totals, format_output
@@ -22,6 +33,15 @@ _MOST_RULES = 8
 _MOST_PLACES = 3
 _MOST_NAMES = 4
 _MOST_OUTPUTS = 3
+_MOST_FUNCTIONS = 24
+_LEAST_SHARE = 0.01
+_PARTS = {
+    "importing": "importing tinygrad",
+    "python": "Python",
+    "scheduling": "scheduling (and recording)",
+    "launching": "launching and waiting",
+    "kernels": "in kernels",
+}
 
 
 def add_overview(view: View, page: Page, hidden: str) -> None:
@@ -31,6 +51,8 @@ def add_overview(view: View, page: Page, hidden: str) -> None:
         printer.add_changed_schedules()
     else:
         printer.add_totals()
+        printer.add_timing()
+        printer.add_functions()
     printer.add_values()
     printer.add_kernels()
     printer.add_costs()
@@ -64,6 +86,61 @@ class Overview:
         if total.seconds:
             parts.append(f"{format_seconds(total.seconds)} in kernels")
         self.page.head("Overview", Text(", ".join(parts)))
+
+    def add_timing(self) -> None:
+        """Adds what the wall time goes into, what the device reaches, and the phases that the user marks."""
+        page, capture = self.page, self.view.after
+        timing, device, noise = capture.timing, capture.device, find_noise(capture)
+        if timing is not None:
+            parts = sorted(timing.parts.items(), key=lambda part: -part[1])
+            spent = [f"{_PARTS.get(name, name)} {format_seconds(seconds)}" for name, seconds in parts if seconds > 0]
+            page.add(("time    ", "dim"), f"{format_seconds(timing.seconds)}: {', '.join(spent)}", indent=2, hang=10)
+        if device is not None:
+            reached = f"{device.name} reaches {format_rate(device.ops, 'op')} and {format_rate(device.bytes, 'B')}"
+            page.add(
+                ("device  ", "dim"), f"{reached}; a launch takes {format_seconds(device.launch)}", indent=2, hang=10
+            )
+        if noise is not None:
+            words = f"equal launches differ by {noise:.0%}: other work disturbs the times"
+            page.add(("noise   ", "dim"), (words, "bold yellow"), indent=2, hang=10)
+        if timing is not None and timing.marks:
+            page.head("Marks", "phases that the program marks, and calls of a TinyJit")
+            page.table([_format_mark(mark) for mark in timing.marks])
+
+    def add_functions(self) -> None:
+        """Adds the tree of the user's functions."""
+        rows = count_functions(self.view.after, _LEAST_SHARE)
+        if len(rows) < 2:
+            return
+        about = f"with all that they call; a kernel counts once; rows below {_LEAST_SHARE:.0%} are left out"
+        self.page.head("Functions", about)
+        self.page.table(list(map(self.format_function, rows[:_MOST_FUNCTIONS])))
+        if len(rows) > _MOST_FUNCTIONS:
+            self.page.add((f"... {format_plural(len(rows) - _MOST_FUNCTIONS, 'row')} more", "dim"), indent=2)
+
+    def format_function(self, row: FunctionRow) -> Row:
+        cost, style = row.cost, "" if ":" in row.name else "bold"
+        names = [self.places.format(name) for name in row.name.split(" > ")]
+        cells = [
+            Cell("function", (f"{'  ' * row.depth}{' > '.join(names)}", style), comfort=24, most=60),
+            *self.list_time(cost),
+            Cell("backward", format_share(cost.backward, 1) if cost.backward else "", right=True, comfort=8),
+            Cell("kernels", f"{cost.kernels:,}", right=True, comfort=7),
+            Cell("ops", round_count(cost.ops), right=True, comfort=6),
+            Cell("moves", format_bytes(cost.bytes), right=True, comfort=9, leaves=1, optional=True),
+            Cell("buffers", format_bytes(cost.held), right=True, comfort=9, leaves=0, optional=True),
+        ]
+        return Row(cells)
+
+    def list_time(self, cost: overview.Cost) -> list[Cell]:
+        """Returns the cells of the time and its share, empty if nothing was timed."""
+        if self.view.is_pair or not self.total.seconds:
+            return []
+        share = format_share(cost.seconds, self.total.seconds)
+        return [
+            Cell("time", format_seconds(cost.seconds), right=True, comfort=7),
+            Cell("of all", share, right=True, comfort=6),
+        ]
 
     def add_changed_schedules(self) -> None:
         """Adds how much changed, which the verdict does not say."""
@@ -122,23 +199,23 @@ class Overview:
 
     def format_kernel(self, row: overview.KernelRow) -> Row:
         kernel, cost, measured = row.kernel, row.after, row.kernel.measured
-        launches, median, predicted, style = cost.launches, "", "", "bold"
+        launches, median, style = cost.launches, "", "bold"
         if measured is not None:
             launches, median = measured.launches, format_seconds(measured.median)
-        if kernel.predicted is not None:
-            predicted = format_seconds(kernel.predicted)
         if kernel.failed is not None:
             style = ALERT
         cells = [
             Cell("kernel", (kernel.name, style), comfort=18, most=40),
+            Cell("computes", kernel.title, comfort=30, most=60, leaves=3, label=""),
+            Cell("phase", kernel.phase or "", comfort=8, leaves=4, label=""),
             Cell("times", format_count(launches), right=True, comfort=5),
             Cell("median", median, right=True, comfort=7),
-            Cell("predicted", predicted, right=True, comfort=9, leaves=4),
             Cell("of all", format_share(cost.seconds, self.total.seconds), right=True, comfort=6),
             *self.list_work(cost, cost),
+            *list_speed(kernel, self.view.after.device),
             Cell("redundancy", format_redundancy(kernel.redundancy), right=True, comfort=10, leaves=2, optional=True),
             Cell("threads", format_count(kernel.threads), right=True, comfort=7, leaves=1, optional=True),
-            Cell("lines", self.name_places(row.lines), comfort=18, most=40, leaves=3),
+            Cell("lines", self.name_places(row.lines), comfort=18, most=40, leaves=4),
         ]
         return Row(cells)
 
@@ -210,6 +287,9 @@ class Overview:
         if not self.view.is_pair:
             methods = overview.count_methods(self.view)
             self.add_cost_table("method", methods, ", a kernel counts for each of which it computes a value", mark)
+            phases = overview.count_phases(self.view)
+            if len(phases) > 1:
+                self.add_cost_table("phase", phases, ", a kernel has the phase of its largest part", mark)
 
     def add_cost_table(self, noun: str, counted: Sequence[overview.CostRow], about: str, mark: Piece) -> None:
         """Adds a table of lines or methods; a method has the lines that call it."""
@@ -228,6 +308,7 @@ class Overview:
             cells = [
                 Cell("", mark, comfort=1),
                 Cell(noun, (self.places.format(row.name), "bold"), comfort=comfort, most=40),
+                *self.list_time(after),
                 Cell("kernels", kernels, right=True, comfort=7, most=14),
                 *self.list_work(before, after, moves_leave=2),
                 Cell("realized", realized, right=True, comfort=8, most=14, leaves=1),
@@ -276,6 +357,32 @@ class Overview:
             place = self.places.format(first.line, " ({})")
             what = f" {names.get(first.code, '')}, {len(same)} times; first: {first.message}{place}"
             self.page.add((first.code, ALERT), what, indent=2)
+
+
+def list_speed(kernel: Kernel, device: Device | None) -> list[Cell]:
+    """Returns the cells of what a kernel reaches of its device, and what limits it; none if it was not timed."""
+    speed = rate_kernel(kernel, device)
+    ops = moved = limit = ""
+    if speed is not None:
+        ops = f"{format_rate(speed.ops, 'op')} {format_share(speed.ops_share, 1)}"
+        moved = f"{format_rate(speed.bytes, 'B')} {format_share(speed.bytes_share, 1)}"
+        limit = speed.limit
+    return [
+        Cell("speed", ops, right=True, comfort=15, leaves=6, label=""),
+        Cell("memory", moved, right=True, comfort=14, leaves=5, label=""),
+        Cell("limit", limit, comfort=10, leaves=7),
+    ]
+
+
+def _format_mark(mark: MarkTime) -> Row:
+    cells = [
+        Cell("mark", (mark.name, "bold"), comfort=24),
+        Cell("times", f"{mark.calls:,}", right=True, comfort=5),
+        Cell("seconds", format_seconds(mark.seconds), right=True, comfort=8),
+        Cell("in kernels", format_seconds(mark.kernels), right=True, comfort=8),
+        Cell("launches", f"{mark.launches:,}", right=True, comfort=8),
+    ]
+    return Row(cells)
 
 
 def _join_counts(*counts: tuple[int, str]) -> str:

@@ -1,0 +1,68 @@
+"""How good a kernel is on its device: what it reaches of the device's peaks, and what limits it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from vmapdbg.model.capture import Capture, Device, Kernel
+from vmapdbg.model.schedule_index import find_times
+from vmapdbg.values.tolerance import ITEMSIZE
+
+_MANY_LAUNCHES = 4
+"""A kernel that takes less than so many empty launches is limited by the launch."""
+_GOOD = 0.5
+"""The share of a peak from which that peak limits a kernel."""
+_NOISY = 0.2
+
+
+class Speed(NamedTuple):
+    """What a launch of a kernel reaches: ops and bytes a second, their shares of the device's peaks, and what limits
+    the kernel; "" if that is unknown. Each byte of a buffer counts once."""
+
+    ops: float
+    bytes: float
+    ops_share: float
+    bytes_share: float
+    limit: str
+
+
+def rate_kernel(kernel: Kernel, device: Device | None) -> Speed | None:
+    """Returns what a kernel reaches by the median of its times; None if it was not timed, or the device is unknown."""
+    if kernel.measured is None or device is None or not kernel.measured.median:
+        return None
+    seconds = kernel.measured.median
+    ops, moved = kernel.executed_ops / kernel.launches / seconds, _count_bytes(kernel) / seconds
+    ops_share, bytes_share = ops / device.ops, moved / device.bytes
+    return Speed(ops, moved, ops_share, bytes_share, _find_limit(kernel, device, ops_share, bytes_share))
+
+
+def _count_bytes(kernel: Kernel) -> float:
+    """Returns the bytes that a launch moves at least: of a buffer that is read many times, each byte once."""
+    held = sum(buffer.size * ITEMSIZE.get(buffer.dtype.partition(".")[0], 0) for buffer in kernel.buffers)
+    return min(kernel.bytes / kernel.launches, held)
+
+
+def _find_limit(kernel: Kernel, device: Device, ops_share: float, bytes_share: float) -> str:
+    assert kernel.measured is not None
+    if kernel.measured.median < _MANY_LAUNCHES * device.launch:
+        return "launch"
+    if max(ops_share, bytes_share) >= _GOOD:
+        return "arithmetic" if ops_share > bytes_share else "memory"
+    if kernel.threads == 1 and device.threads != 1:
+        return "one thread"
+    if kernel.lanes == 1:
+        return "no vectors"
+    return ""
+
+
+def find_noise(capture: Capture) -> float | None:
+    """Returns by which share of their median the times of a kernel vary, on average over the time in kernels; None if
+    they vary little, or if kernels were launched too rarely."""
+    spread = whole = 0.0
+    for measured in find_times(capture.kernels).values():
+        if measured.spread is not None:
+            spread += measured.spread * measured.launches
+            whole += measured.median * measured.launches
+    if not whole or spread / whole < _NOISY:
+        return None
+    return spread / whole
