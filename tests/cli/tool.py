@@ -19,6 +19,8 @@ RunSample = Callable[..., subprocess.CompletedProcess[str]]
 """The fixture `run_sample`: runs the tool on samples, or returns the output of an earlier run."""
 # Seconds after which a process is taken to hang. How long something takes decides no test: the machine may be busy.
 HANGS = 600
+STEPS = sorted((ROOT / "tests" / "releases" / "steps").glob("*.py"))
+"""Programs as users have them: an attention, and training steps."""
 
 
 def run_tool(
@@ -100,3 +102,18 @@ def without_places(part: Any) -> Any:
     if isinstance(part, list):
         return [without_places(item) for item in part]
     return re.sub(r" \((overlay/)?\w+\.py:\d+\)", "", part) if isinstance(part, str) else part
+
+
+def share_without_line(capture: dict[str, Any]) -> float:
+    """Returns the share of the executed ops of a capture that are in kernels without a line of the user, or in kernels
+    with a reduce that has none."""
+    without = every = 0
+    for schedule in capture["schedules"]:
+        nodes = {node["id"]: node for node in schedule["nodes"]}
+        for kernel in schedule["kernels"]:
+            every += kernel["executed_ops"]
+            reduces = [nodes[i] for i in kernel["nodes"] if nodes[i]["op"].startswith("REDUCE")]
+            if not kernel["lines"] or any(node["line"] is None for node in reduces):
+                without += kernel["executed_ops"]
+    assert every, "no kernel executes an op"
+    return without / every

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from release_trees import HERE, NULL, run_on
+import pytest
+from release_trees import HERE, NULL, find_tree, run_on
+from tool import STEPS, run_tool, share_without_line
 
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.ops import MOVEMENT
@@ -83,3 +85,11 @@ def test_a_node_has_the_method_that_the_user_called(release: str, tmp_path: Path
     assert {"linear", "gelu"} <= found[5]
     assert "conv2d" in found[6]
     assert {"__mul__", "sum", "mean"} <= found[7]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda path: path.stem)
+def test_hardly_an_op_has_no_line(release: str, step: Path, tmp_path: Path) -> None:
+    """Else the longest kernels of a program may have no line, and nothing leads from them to the user's code."""
+    done = run_tool("show", str(step), "--tinygrad", str(find_tree(release)), "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert share_without_line(json.loads(done.stdout)) <= 0.02

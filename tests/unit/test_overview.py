@@ -84,6 +84,13 @@ def test_lines_and_rules_are_counted_with_their_kernels_and_buffers() -> None:
     assert counted == [("output", 2, 2, 128, 5), ("ending-ranges", 1, 0, 0, 3)]
 
 
+def test_the_page_says_how_many_ops_have_no_line() -> None:
+    assert "0% of ops have none" in flatten(show_overview(network()))
+    lost = replace(MATMUL, key="dd", lines=())
+    capture = make_capture(make_schedule(kernels=(MATMUL, MATMUL, MATMUL, lost)))
+    assert "25% of ops have none" in flatten(show_overview(capture))
+
+
 def test_a_kernel_counts_for_each_method_that_it_computes_a_value_of() -> None:
     """A reshape computes nothing: a kernel is not counted for it."""
     nodes = (

@@ -170,12 +170,13 @@ def _count_programs(view: View, side: str) -> Counter[str]:
     return found
 
 
-def sum_kernels(capture: Capture) -> Cost:
-    """Returns the sums over all kernels of a run."""
+def sum_kernels(capture: Capture, *, without_line: bool = False) -> Cost:
+    """Returns the sums over all kernels of a run, or only over the kernels that have no line of the user."""
     cost = Cost()
     programs = Counter(kernel.source for kernel in capture.kernels)
     for kernel in capture.kernels:
-        cost.add(kernel, programs[kernel.source])
+        if not (without_line and kernel.lines):
+            cost.add(kernel, programs[kernel.source])
     return cost
 
 

@@ -279,11 +279,12 @@ class Overview:
     def add_costs(self) -> None:
         """Adds what the user's lines come to, and of one run the methods."""
         mark, change = "", ", "
+        without = overview.sum_kernels(self.view.after, without_line=True)
+        rest = f"; {format_share(without.ops, self.total.ops) or '0%'} of ops have none"
         if self.view.is_pair:
-            mark, change = MARKS["changed"], " changed, the largest change of work first; "
-        self.add_cost_table(
-            "line", overview.count_lines(self.view), f"{change}a kernel counts for each of its lines", mark
-        )
+            mark, change, rest = MARKS["changed"], " changed, the largest change of work first; ", ""
+        about = f"{change}a kernel counts for each of its lines{rest}"
+        self.add_cost_table("line", overview.count_lines(self.view), about, mark)
         if not self.view.is_pair:
             methods = overview.count_methods(self.view)
             self.add_cost_table("method", methods, ", a kernel counts for each of which it computes a value", mark)

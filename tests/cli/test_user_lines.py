@@ -1,0 +1,28 @@
+"""Nearly every op has a line of the user, also on the overlay, which schedules a graph several times."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tool import ROOT, STEPS, run_tool, share_without_line
+
+SAMPLES = [ROOT / "samples" / f"{name}.py" for name in ("rotary", "softmax", "lost_range", "ffn_overfusion", "xsum")]
+
+
+@pytest.mark.parametrize("program", [*STEPS, *SAMPLES], ids=lambda path: path.stem)
+def test_hardly_an_op_has_no_line(program: Path, tmp_path: Path) -> None:
+    """Else the longest kernels of a program may have no line, and nothing leads from them to the user's code."""
+    done = run_tool("show", str(program), "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert share_without_line(json.loads(done.stdout)) <= 0.02
+
+
+def test_three_matmuls_of_a_line_are_found(tmp_path: Path) -> None:
+    attention = STEPS[0]
+    numbers = enumerate(attention.read_text(encoding="utf-8").splitlines(), start=1)
+    line = next(number for number, text in numbers if text.startswith("q, k, v = (x @ to_q"))
+    done = run_tool("why", f"attention.py:{line}", str(attention), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "REDUCE_AXIS" in done.stdout
