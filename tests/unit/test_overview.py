@@ -151,24 +151,6 @@ def test_only_findings_of_the_capture_are_printed() -> None:
     assert "VD104 redundant work, 1 times; first: " in flatten(show_overview(replace(capture, findings=found)))
 
 
-@pytest.mark.parametrize("width", [60, 80, 200])
-def test_predicted_and_measured_times_are_next_to_each_other(width: int) -> None:
-    timed = replace(MATMUL, measured=Measured(3, 0.00002, 0.00001, 0.00003))
-    capture = make_capture(make_schedule(kernels=(replace(timed, predicted=0.000015), replace(MOVE, predicted=None))))
-    overview = show_overview(capture, width)
-    assert max(map(len, overview.splitlines())) <= width
-    # a column if it fits, else below the row
-    assert ("predicted 15.0 us" in flatten(overview)) == (width == 60)
-    assert ("20.0 us    15.0 us" in overview) == (width > 60)
-    whole = flatten(print_to_text(lambda console: print_capture(capture, console), width))
-    assert "time 20.0 us, median of 3 launches (predicted 15.0 us)" in whole
-    assert whole.count("predicted") == 1
-    unknown = make_capture(make_schedule(kernels=(timed, MOVE)))
-    whole = flatten(print_to_text(lambda console: print_capture(unknown, console), width))
-    assert "time 20.0 us, median of 3 launches" in whole
-    assert "predicted" not in whole
-
-
 def test_a_long_run_has_many_programs_or_many_nodes_without_repeated_ones() -> None:
     kernels = tuple(make_kernel(f"E_{n}", key=str(n)) for n in range(13))
     assert is_long(View.of_one(make_capture(make_schedule(kernels=kernels))))

@@ -78,16 +78,17 @@ SENTENCES = [
     ),
     (
         Reason("stored-once", numbers={**STORED, "kernels": 2}),
-        "computed 4,096 times for 64 elements in 2 kernels: stored once, predicted 80.0 -> 2.5 us on Clang",
+        "computed 4,096 times for 64 elements in 2 kernels: stored once, predicted to take 0.03 times as long on Clang",
     ),
     (
         Reason("not-paid", numbers={**STORED, "kernels": 1}),
-        "computed 4,096 times for 64 elements; stored once, predicted 80.0 -> 2.5 us on Clang, which is too little",
+        "computed 4,096 times for 64 elements; stored once, predicted to take 0.03 times as long on Clang, which is too"
+        " little",
     ),
     (
         Reason("over-memory", numbers={**STORED, "kernels": 1, "peak": 4096, "stock_peak": 128}),
-        "computed 4,096 times for 64 elements; stored once, predicted 80.0 -> 2.5 us on Clang, but buffers would take"
-        " 4,096 bytes at the peak instead of 128",
+        "computed 4,096 times for 64 elements; stored once, predicted to take 0.03 times as long on Clang, but buffers"
+        " would take 4,096 bytes at the peak instead of 128",
     ),
     (
         Reason("codegen-fails", numbers={**FUSED, "error": "no end"}),
@@ -111,11 +112,11 @@ SENTENCES = [
     ),
     (
         Reason("slower", numbers={**FUSED, "ns": 2_345_600.0, "stock_ns": 1250.0, "target": "Metal"}),
-        "fused: 1 kernel for 2 kernels, but predicted slower on Metal: 1.2 -> 2,345.6 us",
+        "fused: 1 kernel for 2 kernels, but predicted to take 1876.48 times as long on Metal",
     ),
     (
         Reason("no-faster", numbers={**FUSED, "ns": 1240.0, "stock_ns": 1250.0, "target": "Clang"}),
-        "fused: 1 kernel for 2 kernels, but predicted no faster on Clang: 1.2 -> 1.2 us",
+        "fused: 1 kernel for 2 kernels, but predicted no faster on Clang (0.99 times as long)",
     ),
     # a BUFFERIZE is kept or removed
     (Reason("never-removed", numbers={"op": "COPY"}), "COPY is never removed"),

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from vmapdbg.model.capture import Capture, Device, Kernel
 from vmapdbg.model.schedule_index import find_times
+from vmapdbg.page.format import format_rate, format_share
 from vmapdbg.values.tolerance import ITEMSIZE
 
 _MANY_LAUNCHES = 4
@@ -36,6 +37,16 @@ def rate_kernel(kernel: Kernel, device: Device | None) -> Speed | None:
     return Speed(ops, moved, ops_share, bytes_share, _find_limit(kernel, device, ops_share, bytes_share))
 
 
+def describe_speed(kernel: Kernel, device: Device | None) -> str:
+    """Returns `4.77 Gop/s (10% of CPU), 1.2 GB/s (7%), limited by one thread`; nothing if that is unknown."""
+    speed = rate_kernel(kernel, device)
+    if speed is None or device is None:
+        return ""
+    ops = f"{format_rate(speed.ops, 'op')} ({format_share(speed.ops_share, 1)} of {device.name})"
+    moved = f"{format_rate(speed.bytes, 'B')} ({format_share(speed.bytes_share, 1)})"
+    return ", ".join(filter(None, (ops, moved, speed.limit and f"limited by {speed.limit}")))
+
+
 def _count_bytes(kernel: Kernel) -> float:
     """Returns the bytes that a launch moves at least: of a buffer that is read many times, each byte once."""
     held = sum(buffer.size * ITEMSIZE.get(buffer.dtype.partition(".")[0], 0) for buffer in kernel.buffers)
@@ -51,7 +62,7 @@ def _find_limit(kernel: Kernel, device: Device, ops_share: float, bytes_share: f
     if kernel.threads == 1 and device.threads != 1:
         return "one thread"
     if kernel.lanes == 1:
-        return "no vectors"
+        return "missing vectors"
     return ""
 
 

@@ -15,6 +15,7 @@ from vmapdbg.page.format import compare_facts, describe_times, format_seconds, l
 from vmapdbg.page.html.nodes import NodeKey, list_sides
 from vmapdbg.page.html.source import Part, keep_near, split_code
 from vmapdbg.page.overview import KernelRow
+from vmapdbg.page.speed import describe_speed
 from vmapdbg.page.text.kernels import list_parts
 from vmapdbg.page.view import Findings, View
 
@@ -92,7 +93,7 @@ def view_kernels(view: View, rows: Sequence[KernelRow], name_node: Callable[[str
     sources = _Sources(view, name_node)
     views: list[KernelView] = []
     for row in rows:
-        shown = KernelView(row, row.kernel.name, _list_facts(row, view.is_pair))
+        shown = KernelView(row, row.kernel.name, _list_facts(row, view))
         if view.is_pair:
             _name_change(shown)
         else:
@@ -121,12 +122,13 @@ def _name_change(shown: KernelView) -> None:
 # *** facts
 
 
-def _list_facts(row: KernelRow, is_pair: bool) -> list[tuple[str, str, str]]:
+def _list_facts(row: KernelRow, view: View) -> list[tuple[str, str, str]]:
     """Names with their values before and after, without the work: of one run the same; of two what differs."""
     kernel, before, after = row.kernel, row.before, row.after
-    if not is_pair:
-        known = {name: ", ".join(filter(None, values)) for name, values in list_facts(kernel).items()}
-        known["time"] = describe_times(kernel)
+    if not view.is_pair:
+        known = {"computes": ", ".join(filter(None, (kernel.title, kernel.phase)))}
+        known |= {name: ", ".join(filter(None, values)) for name, values in list_facts(kernel).items()}
+        known |= {"time": describe_times(kernel), "reaches": describe_speed(kernel, view.after.device)}
         return [(name, value, value) for name, value in known.items() if value]
     facts = [("launches", f"{before.launches:,}", f"{after.launches:,}")]
     if before.seconds or after.seconds:

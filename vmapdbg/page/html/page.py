@@ -129,7 +129,6 @@ class Report:
         self.changed = sum(row.is_changed for row in rows)
         self.cost = sum_kernels(view.after)
         self.is_timed = any(row.is_timed for row in rows)
-        self.is_predicted = not view.is_pair and any(row.kernel.predicted is not None for row in rows)
         self.explainer = Explainer(view)
         self.drawings, self.undrawn = draw_view(view, rows, self.explainer.name)
         self.explainer.choose(rows, [name for drawing in self.drawings for name in drawing.list_nodes()])

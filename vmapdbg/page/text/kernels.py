@@ -28,6 +28,7 @@ from vmapdbg.page.format import (
     round_count,
 )
 from vmapdbg.page.sentences import describe_error, say_reason
+from vmapdbg.page.speed import describe_speed
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Piece, Row
 from vmapdbg.page.text.view import MARKS, STATUS_STYLES, ScheduleView, describe_copies
 
@@ -140,6 +141,7 @@ def _list_facts(view: ScheduleView, group: list[KernelSide]) -> list[Text]:
     facts = [("computes", ", ".join(filter(None, (kernels[0].title, kernels[0].phase)))), *facts]
     facts += [
         ("time", describe_times(kernels[0])),
+        ("reaches", describe_speed(kernels[0], view.run.capture and view.run.capture.device)),
         ("nodes", format_ids(chain.from_iterable(item.nodes for item in kernels))),
         ("stores", ", ".join(f"{node} {view.index.op(node)}".removesuffix(" ?") for node in outputs)),
         ("lines", view.places.format_all(chain.from_iterable(item.lines for item in kernels))),

@@ -233,11 +233,12 @@ class Overview:
                 Cell("ops", ops, right=True, comfort=24, most=26, leaves=ops_leave),
                 Cell("moves", moves, right=True, comfort=30, most=34, leaves=moves_leave),
             ]
+        moved = format_share(after.bytes, self.total.bytes)
         return [
             Cell("ops", round_count(after.ops), right=True, comfort=8),
             Cell("of all", format_share(after.ops, self.total.ops), right=True, comfort=6),
-            Cell("moves", format_bytes(after.bytes), right=True, comfort=9),
-            Cell("of all", format_share(after.bytes, self.total.bytes), right=True, comfort=6),
+            Cell("moves", format_bytes(after.bytes), right=True, comfort=9, leaves=moves_leave + 10),
+            Cell("of all", moved, right=True, comfort=6, leaves=moves_leave + 9, optional=True),
         ]
 
     def format_changed_kernel(self, row: overview.KernelRow) -> Row:

@@ -1,0 +1,112 @@
+"""What a kernel reaches of its device, the tree of functions, and what the time goes into."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.captures import make_capture, make_kernel, make_node, make_schedule
+from tests.unit.rendered import flatten, print_to_text
+from vmapdbg.model.capture import BufferArg, Capture, Device, Function, Kernel, MarkTime, Measured, Timing
+from vmapdbg.page.functions import count_functions
+from vmapdbg.page.speed import describe_speed, find_noise, rate_kernel
+from vmapdbg.page.text.run import print_overview
+from vmapdbg.page.view import View
+
+DEVICE = Device("CPU", ops=1e10, bytes=1e9, launch=1e-5, threads=2)
+
+
+def timed(seconds: float, ops: int, size: int, **changes: Any) -> Kernel:
+    """A kernel of one launch that reads a buffer of `size` floats."""
+    known = {"buffers": (BufferArg("data0", size, "float", "read"),), "threads": 2, "lanes": 4, **changes}
+    return make_kernel("r_1", executed_ops=ops, bytes=10**12, measured=Measured(1, seconds, seconds, seconds), **known)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "limit"),
+    [
+        (timed(3e-5, 10, 10), "launch"),
+        (timed(1e-3, 10**7, 10), "arithmetic"),
+        (timed(1e-3, 10**5, 250_000), "memory"),
+        (timed(1e-3, 10**5, 10, threads=1), "one thread"),
+        (timed(1e-3, 10**5, 10, lanes=1), "missing vectors"),
+        (timed(1e-3, 10**5, 10), ""),
+    ],
+)
+def test_what_limits_a_kernel(kernel: Kernel, limit: str) -> None:
+    speed = rate_kernel(kernel, DEVICE)
+    assert speed is not None
+    assert speed.limit == limit
+
+
+def test_a_byte_that_is_read_often_counts_once() -> None:
+    speed = rate_kernel(timed(1e-3, 5 * 10**6, 25_000), DEVICE)
+    assert speed is not None
+    assert (speed.ops_share, speed.bytes_share) == (pytest.approx(0.5), pytest.approx(0.1))
+    said = describe_speed(timed(1e-3, 5 * 10**6, 25_000), DEVICE)
+    assert said == "5.00 Gop/s (50% of CPU), 100 MB/s (10%), limited by arithmetic"
+
+
+def test_nothing_is_said_without_times_or_a_device() -> None:
+    assert rate_kernel(make_kernel("r_1"), DEVICE) is None
+    assert describe_speed(timed(1e-3, 10, 10), None) == ""
+
+
+def test_noise_is_reported_only_if_launches_differ_much() -> None:
+    for spread, noise in ((0.1, None), (0.5, 0.5), (None, None)):
+        kernel = make_kernel("r_1", measured=Measured(9, 1.0, 0.9, 2.0, spread=spread))
+        assert find_noise(make_capture(make_schedule(kernels=(kernel,)))) == noise
+
+
+def network() -> Capture:
+    """A function that is called by `main` and has a forward and a backward kernel; `main` has one of its own."""
+    functions = Function("<module>", "n.py", None), Function("main", "n.py", 0), Function("Block.__call__", "n.py", 1)
+    nodes = [
+        make_node(1, "ADD", line="n.py:3", function=2, phase="forward"),
+        make_node(2, "ADD", line="n.py:3", function=2, phase="backward"),
+        make_node(3, "ADD", line="n.py:9", function=1, phase="forward"),
+    ]
+    kernels: list[Kernel] = []
+    for node, seconds in zip(nodes, (0.2, 0.6, 0.2), strict=True):
+        name = f"r_{node.id}"
+        measured = Measured(1, seconds, seconds, seconds)
+        known = {"nodes": (node.id,), "main": node.id, "phase": node.phase, "measured": measured, "title": "add 2"}
+        kernels.append(
+            make_kernel(name, f"void {name}();", executed_ops=100, bytes=8, lines=(str(node.line),), **known)
+        )
+    timing = Timing(3.0, {"python": 1.5, "kernels": 1.0, "scheduling": 0.5}, (MarkTime("epoch", 2.0, 4, 3, 1.0),))
+    schedule = make_schedule(nodes=tuple(nodes), kernels=tuple(kernels))
+    return make_capture(schedule, functions=functions, timing=timing, device=DEVICE)
+
+
+def test_a_function_costs_what_it_calls_and_a_kernel_counts_once() -> None:
+    rows = count_functions(network())
+    found = [(row.depth, row.name, row.cost.kernels, row.cost.seconds, row.cost.backward) for row in rows]
+    assert found == [
+        (0, "<module> > main", 3, pytest.approx(1.0), pytest.approx(0.6)),
+        (1, "Block.__call__ > n.py:3", 2, pytest.approx(0.8), pytest.approx(0.75)),
+        (1, "n.py:9", 1, pytest.approx(0.2), 0),
+    ]
+    assert [row.name for row in count_functions(network(), least=0.5)][1:] == ["Block.__call__ > n.py:3"]
+
+
+def test_kernels_without_times_are_ranked_by_their_ops() -> None:
+    capture = network()
+    kernels = tuple(replace(kernel, measured=None) for kernel in capture.kernels)
+    capture = replace(capture, schedules=(replace(capture.schedules[0], kernels=kernels),))
+    assert [round(row.cost.backward, 2) for row in count_functions(capture)] == [0.33, 0.5, 0]
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_the_overview_says_where_the_time_goes(width: int) -> None:
+    text = print_to_text(lambda console: print_overview(View.of_one(network()), console, "more"), width)
+    assert max(map(len, text.splitlines())) <= width
+    said = flatten(text)
+    assert "3.00 s: Python 1.50 s, in kernels 1.00 s, scheduling (and recording) 500 ms" in said
+    assert "CPU reaches 10.0 Gop/s and 1.00 GB/s; a launch takes 10.0 us" in said
+    assert "epoch 4 2.00 s 1.00 s 3" in said
+    assert "<module> > main 1.00 s 100% 60% 3 300" in said
+    assert "backward 600 ms 60% 1 100" in said
+    assert "add 2" in said
