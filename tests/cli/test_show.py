@@ -325,6 +325,69 @@ def test_launches_of_lazy_tensors_and_tinyjit_replays_are_timed_too(tmp_path: Pa
     assert keys == [kernel["key"] for kernel in kernels[: len(keys)]]
 
 
+STEP = """
+import vmapdbg
+from tinygrad import nn
+class Layer:
+    def __init__(self): self.w = Tensor.ones(8, 8).contiguous()
+    def __call__(self, x): return (x @ self.w).relu()
+layer = Layer()
+optimizer = nn.optim.SGD([layer.w], lr=0.1)
+@TinyJit
+def step(x):
+    optimizer.zero_grad()
+    loss = layer(x).sum().backward()
+    return loss.realize(*optimizer.schedule_step())
+Tensor.training = True
+vmapdbg.mark("steps")
+for _ in range(5): step(Tensor.ones(4, 8).contiguous().realize())
+vmapdbg.mark(None)
+"""
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        pytest.param([], id="patched"),
+        *(
+            pytest.param(["--tinygrad", name], id=name, marks=pytest.mark.slow)
+            for name in ("0.12.0", "0.13.0", "0.14.0")
+        ),
+    ],
+)
+def test_time_says_where_the_time_goes(tmp_path: Path, tree: list[str]) -> None:
+    """By parts of the wall time, by marks and calls of a TinyJit, by functions and by phases."""
+    capture, _ = show_text(tmp_path, STEP, "--time", *tree, TRAINING="1")
+    assert capture["error"] is None
+    assert capture["missing"] == []
+    timing = capture["timing"]
+    assert sum(timing["parts"].values()) == pytest.approx(timing["seconds"])
+    assert {"importing", "python", "scheduling", "compiling", "launching", "kernels"} <= set(timing["parts"])
+    assert all(seconds > 0 for seconds in timing["parts"].values())
+    marks = {mark["name"]: mark for mark in timing["marks"]}
+    assert {name: mark["calls"] for name, mark in marks.items()} == {
+        "steps": 1,
+        "step: first calls": 2,
+        "step: replays": 3,
+    }
+    assert marks["step: first calls"]["seconds"] > marks["step: replays"]["seconds"]
+    inner = marks["step: first calls"]["launches"], marks["step: replays"]["launches"]
+    assert all(inner)
+    # the mark has the inputs, too
+    assert marks["steps"]["launches"] == sum(inner) + 5
+    assert capture["device"]["ops"] > 0
+    assert capture["device"]["bytes"] > 0
+    functions = capture["functions"]
+    (layer,) = (number for number, one in enumerate(functions) if one["name"] == "Layer.__call__")
+    assert functions[functions[layer]["caller"]]["name"] == "step"
+    nodes = [node for schedule in capture["schedules"] for node in schedule["nodes"]]
+    assert {node["phase"] for node in nodes if node["function"] == layer} == {"forward", "backward"}
+    kernels = [kernel for schedule in capture["schedules"] for kernel in schedule["kernels"]]
+    titles = {kernel["phase"]: kernel["title"] for kernel in kernels}
+    assert {"forward", "backward", "optimizer", "data"} >= set(titles) >= {"backward"}
+    assert any(kernel["title"].startswith("matmul 4x8x8") for kernel in kernels)
+
+
 # a scope whose RANGE gets another id in the schedule; a sum over rows and classes; a gather along one of its axes
 GATHERS = """
 numbers = Tensor.empty(40000)

@@ -54,9 +54,8 @@ def format_seconds(seconds: float) -> str:
 
 def format_rate(amount: float, unit: str) -> str:
     """Returns an amount a second with three digits: `48.2 Gop/s`, `18.3 GB/s`, thousands of thousands."""
-    size, prefix = next(
-        item for item in (*_PREFIXES, (10**6, "M"), (10**3, "k"), (1, "")) if amount >= item[0] * 0.9995
-    )
+    units = (*_PREFIXES, (10**6, "M"), (10**3, "k"))
+    size, prefix = next((item for item in units if amount >= item[0] * 0.9995), (1, ""))
     return f"{amount / size:#.3g}".removesuffix(".") + f" {prefix}{unit}/s"
 
 
