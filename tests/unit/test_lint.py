@@ -154,6 +154,65 @@ def test_redundant_work() -> None:
     assert codes_of(one_kernel(make_access(), executed_ops=50_000, redundancy=None)) == []
 
 
+def copied(*others: Any, load: str = "Lidx0", method: str | None = "custom_kernel", ops: int = 0) -> Capture:
+    """A kernel that copies node 0 to node 1, and a kernel that reads the copy; `others` are further nodes."""
+    nodes = make_node(0, "PARAM"), make_node(1, "RESHAPE", src=(0,), method=method), make_node(2, "ADD", src=(1,))
+    accesses = make_access("load", address=load), make_access()
+    copy = make_kernel("E_6", accesses=accesses, nodes=(1,), outputs=(1,), executed_ops=ops)
+    reader = make_kernel("E_6n1", nodes=(2,), outputs=(2,), executed_ops=6)
+    return make_capture(make_schedule(nodes=(*nodes, *others), kernels=(copy, reader)))
+
+
+def test_a_copy_whose_readers_could_read_the_original() -> None:
+    (found,) = lint_capture(copied())
+    assert (found.code, found.node, found.advice) == ("VD111", 1, "see what made the copy: vmapdbg why 1")
+    assert found.message == "kernel E_6 only copies 6 elements: its readers could read the original"
+    # in another order, asked for, or it computes something
+    assert codes_of(copied(load="Lidx0+1")) == []
+    assert codes_of(copied(method="contiguous")) == []
+    assert codes_of(copied(ops=6)) == []
+    # the original is overwritten
+    assert codes_of(copied(make_node(3, "STORE", src=(0, 2)))) == []
+
+
+def written_aside(read: str = "Lidx0+2") -> Capture:
+    """A kernel that reads a slice, and a kernel that copies its result to the slice."""
+    nodes = make_node(0, "PARAM"), make_node(1, "ADD", src=(0,)), make_node(2, "STORE", src=(0, 1), method="assign")
+    result = make_access(size=2, buffer="data0_2")
+    first = make_access("load", size=4, address=read, lowest=2), result
+    second = make_access("load", size=2), make_access(size=4, address="Lidx0+2", lowest=2, stores=2, elements=2)
+    add = make_kernel("E_2", accesses=first, nodes=(1,), outputs=(1,), fresh=True, executed_ops=2)
+    copy = make_kernel("E_2n1", accesses=second, nodes=(2,), outputs=(2,), executed_ops=0)
+    return make_capture(make_schedule(nodes=nodes, kernels=(add, copy)))
+
+
+def test_a_copy_that_the_kernel_before_could_do() -> None:
+    (found,) = lint_capture(written_aside())
+    assert found.message == "kernel E_2n1 only copies 2 elements: kernel E_2 #0 could write there"
+    # it reads what another step would have replaced
+    assert codes_of(written_aside("Lidx0+1")) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "size", "ops", "is_found"),
+    [
+        ("cumsum", 2048, 2048 * 2048, True),
+        ("logcumsumexp", 2048, 2048 * 2048, True),
+        ("sum", 2048, 2048 * 2048, False),
+        ("cumsum", 512, 512 * 512, False),
+        # replaced by a formula
+        ("cumsum", 2048, 4096, False),
+    ],
+)
+def test_a_scan_that_reads_all_elements_for_each_result(method: str, size: int, ops: int, is_found: bool) -> None:
+    nodes = make_node(0, "PARAM", (size, size)), make_node(1, "REDUCE_AXIS", (size, 1), src=(0,), method=method)
+    kernel = make_kernel("r_1", nodes=(1,), outputs=(1,), executed_ops=ops)
+    found = lint_capture(make_capture(make_schedule(nodes=nodes, kernels=(kernel,))))
+    assert [one.code for one in found] == ["VD112"] * is_found
+    if is_found:
+        assert found[0].message == f"{method} reads 4,194,304 elements for 2,048 results: 2,048 for each"
+
+
 def redundant(*off: str, version: str | None = None) -> Capture:
     """A kernel that does too much work, with some patches off; or observed in a release."""
     capture = one_kernel(make_access(), executed_ops=50_000, redundancy=5.0)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from captures import make_capture, make_kernel, make_node, make_schedule
+from rendered import flatten, print_to_text
 
-from tests.unit.captures import make_capture, make_kernel, make_node, make_schedule
-from tests.unit.rendered import flatten, print_to_text
 from vmapdbg.model.capture import BufferArg, Capture, Device, Function, Kernel, MarkTime, Measured, Timing
 from vmapdbg.page.functions import count_functions
 from vmapdbg.page.speed import describe_speed, find_noise, rate_kernel

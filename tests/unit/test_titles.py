@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from captures import make_kernel, make_node, make_schedule
 
-from tests.unit.captures import make_kernel, make_node, make_schedule
 from vmapdbg.child.capture.titles import add_titles
 from vmapdbg.model.capture import Kernel, Node
 

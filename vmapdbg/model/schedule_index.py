@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Measured, Node, Range, Schedule
+from vmapdbg.model.ops import name_op
 
 _T = TypeVar("_T")
 
@@ -66,6 +68,12 @@ class ScheduleIndex:
         """Returns the size of a range, None for an unknown name."""
         known = self.ranges.get(name)
         return known and known.size
+
+    def count_reduced(self, node: Node) -> int:
+        """Returns how many elements a reduce reads; 0 for other nodes and for symbolic shapes."""
+        if name_op(node.op) != "REDUCE" or not node.src:
+            return 0
+        return count_elements(self.nodes[node.src[0]].shape)
 
     def find_sources(self, node_ids: Sequence[int]) -> frozenset[int]:
         """Returns the ids of all direct and indirect sources of some nodes."""
@@ -152,6 +160,11 @@ class ScheduleIndex:
         readers = {reader.id for reader in self.readers[node_id]}
         every = enumerate(self.schedule.kernels)
         return [(i, k) for i, k in every if node_id not in k.nodes and readers.intersection(k.nodes)]
+
+
+def count_elements(shape: Iterable[int | str] | None) -> int:
+    """Returns the elements of a shape; 0 for a symbolic or an unknown shape."""
+    return 0 if shape is None else math.prod(size if isinstance(size, int) else 0 for size in shape)
 
 
 def kernel_identity(kernel: Kernel) -> str:

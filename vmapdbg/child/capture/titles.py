@@ -15,6 +15,7 @@ _MOST_OTHERS = 2
 """How many methods a title names behind the main one."""
 _MEMORY = frozenset(("BUFFER", "PARAM", "ASSIGN", "STORE", "AFTER"))
 _NOTHING = MOVEMENT | SAME_VALUE | _MEMORY | {"CONST", "VCONST", "VMAPIN", "VMAPOUT"}
+_CUSTOM = frozenset(("CALL", "KERNEL", "CUSTOM_KERNEL", "CUSTOM_FUNCTION"))
 _SEE_THROUGH = SAME_VALUE | {"CAST"}
 _CONTRACTIONS = frozenset(("matmul", "dot", "linear", "einsum"))
 _REDUCES = {"ADD": "sum", "MAX": "max", "MUL": "prod"}
@@ -38,6 +39,8 @@ def _add_title(kernel: Kernel, index: ScheduleIndex) -> Kernel:
     title = _name_main(main, index)
     if not computed:
         title = f"copy {_join_dims(main.shape)}"
+    elif main.op in _CUSTOM:
+        title = f"custom kernel {kernel.name}"
     first = _name_method(main)
     others = dict.fromkeys(name for node in reversed(computed) if (name := _name_method(node)) and name != first)
     named = list(others)[:_MOST_OTHERS]
@@ -52,17 +55,10 @@ def _find_main(kernel: Kernel, nodes: list[Node], computed: list[Node], index: S
     A reduce of more elements than the kernel has ops is not executed: tinygrad replaces it by a formula (`arange`).
     """
     executed = kernel.executed_ops / max(kernel.launches, 1)
-    sizes = {node.id: size for node in computed if (size := _count_reduced(node, index)) and size <= executed}
+    sizes = {node.id: size for node in computed if (size := index.count_reduced(node)) and size <= executed}
     if sizes:
         return index.node(max(sizes, key=sizes.__getitem__))
     return (computed or nodes or [None])[-1]
-
-
-def _count_reduced(node: Node, index: ScheduleIndex) -> int:
-    """Returns how many elements a reduce reads; 0 for other nodes and for symbolic shapes."""
-    if name_op(node.op) != "REDUCE" or not node.src:
-        return 0
-    return math.prod(size if isinstance(size, int) else 0 for size in index.nodes[node.src[0]].shape or ())
 
 
 def _name_main(node: Node, index: ScheduleIndex) -> str:

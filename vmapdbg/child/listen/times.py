@@ -44,7 +44,7 @@ class Stopwatch:
     # *** the program
 
     def start(self) -> None:
-        """The program begins. TinyJit launches kernels one by one, so that each is timed; the program may choose else."""
+        """The program begins. TinyJit launches kernels one by one, so that each is timed."""
         os.environ.setdefault("JIT", "2")
         self._since = time.perf_counter()
         vmapdbg.listeners.append(self.mark)
