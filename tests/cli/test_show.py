@@ -388,6 +388,14 @@ def test_time_says_where_the_time_goes(tmp_path: Path, tree: list[str]) -> None:
     assert any(kernel["title"].startswith("matmul 4x8x8") for kernel in kernels)
 
 
+def test_beam_times_each_kernel_again(tmp_path: Path) -> None:
+    text = "x = Tensor.ones(32, 32).contiguous().realize()\nprint((x @ x).sum().item())\n"
+    capture, _ = show_text(tmp_path, text, "--beam", "1")
+    kernels = [kernel for schedule in capture["schedules"] for kernel in schedule["kernels"]]
+    assert kernels
+    assert all(kernel["beam"] > 0 for kernel in kernels)
+
+
 # a scope whose RANGE gets another id in the schedule; a sum over rows and classes; a gather along one of its axes
 GATHERS = """
 numbers = Tensor.empty(40000)

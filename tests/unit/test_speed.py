@@ -9,9 +9,11 @@ import pytest
 from captures import make_capture, make_kernel, make_node, make_schedule
 from rendered import flatten, print_to_text
 
-from vmapdbg.model.capture import BufferArg, Capture, Device, Function, Kernel, MarkTime, Measured, Timing
+from vmapdbg.model.capture import BufferArg, Capture, Device, Function, Kernel, MarkTime, Measured, SnippetError, Timing
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.schedule_index import add_beam_times, digest_source
 from vmapdbg.page.functions import count_functions
-from vmapdbg.page.speed import describe_speed, find_noise, rate_kernel
+from vmapdbg.page.speed import describe_beam, describe_speed, find_noise, rate_kernel
 from vmapdbg.page.text.run import print_overview
 from vmapdbg.page.view import View
 
@@ -110,3 +112,27 @@ def test_the_overview_says_where_the_time_goes(width: int) -> None:
     assert "<module> > main 1.00 s 100% 60% 3 300" in said
     assert "backward 600 ms 60% 1 100" in said
     assert "add 2" in said
+
+
+def launched(*seconds: float, **changes: Any) -> Capture:
+    """A run that launches two kernels in turn."""
+    kernels = [timed(1.0, 10, 10, source=source) for source in ("void f();", "void g();")]
+    digests = [digest_source(kernel.source) for kernel in kernels] * len(seconds)
+    timing = Timing(9.0, {}, (), tuple(zip(digests, seconds, strict=False)))
+    return make_capture(make_schedule(kernels=tuple(kernels)), timing=timing, **changes)
+
+
+def test_a_run_with_beam_is_paired_by_its_launches() -> None:
+    """Its kernels have other sources."""
+    found = add_beam_times(launched(1, 1, 1, 1, 1), launched(0.5, 2, 0.25, 2, 0.5))
+    assert [kernel.beam for kernel in found.kernels] == [0.5, 2]
+    assert describe_beam(found.kernels[0]) == "2.0x"
+    assert describe_speed(found.kernels[0], DEVICE).endswith(", 2.0x faster with BEAM")
+    assert describe_beam(timed(1.0, 10, 10)) == ""
+
+
+def test_a_run_with_beam_that_is_another_program_is_not_compared() -> None:
+    with pytest.raises(Failure, match="has 1 launches instead of 2"):
+        add_beam_times(launched(1, 1), launched(1))
+    with pytest.raises(Failure, match="the run with BEAM failed: no memory"):
+        add_beam_times(launched(1), launched(1, error=SnippetError("MemoryError", "no memory", None)))

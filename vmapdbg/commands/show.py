@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.model.capture import Capture
+from vmapdbg.model.schedule_index import add_beam_times
 from vmapdbg.model.store import StoreError, check_output, save_capture
 from vmapdbg.page.claims import account_of_shown
 from vmapdbg.page.sections import SECTIONS
@@ -24,6 +26,7 @@ _SEE_MORE = (
 @click.option("--only", type=options.NamesType("section", SECTIONS), help=f"Print only these: {','.join(SECTIONS)}.")
 @options.of_part
 @options.times
+@click.option("--beam", type=click.IntRange(1), help="Time the kernels with BEAM of this width, too.")
 @options.json("Print the capture as one JSON document.")
 @options.strict
 @options.output("Write the capture to a file, too.", "--save")
@@ -33,6 +36,7 @@ def show(
     snippet: str | None,
     only: tuple[str, ...] | None,
     part: options.Part,
+    beam: int | None,
     as_json: bool,
     strict: bool,
     save: Path | None,
@@ -49,13 +53,18 @@ def show(
       vmapdbg show samples/lost_range.py --patches ambient-ranges,nested-ranges --only bufferize,source
       vmapdbg show train.py --target metal --save after.json -- --steps 1
       vmapdbg show after.json --kernel r_32_64_4
+      vmapdbg show train.py --time --beam 2 --kernel backward
       vmapdbg show after.json --line train.py:12 --only kernels,source
     """
     if snippet is None and given.code is None:
         raise click.UsageError("Missing argument 'SNIPPET'")
     if save is not None:
         check_output(save, snippet)
+    if beam is not None:
+        given = replace(given, times=True)
     capture = jobs.load_or_run(snippet, given, quiet_stdout=as_json)
+    if beam is not None and capture.error is None:
+        capture = add_beam_times(capture, jobs.run_with_beam(snippet, given, beam))
     failed = None
     if save is not None:
         try:

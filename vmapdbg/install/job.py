@@ -40,7 +40,7 @@ class Job:
     used. `choices` replace decisions of the scheduler. With `times` every launch is waited for and timed, and what the
     snippet leaves lazy is run. `typed` is `-c` or `-` if the tool wrote the snippet's file, with code that was typed or
     read from stdin. `measured` is what `bisect` measures, if it does: then BEAM searches nothing, and for `memory` no
-    schedule is recorded, because records keep memory.
+    schedule is recorded, because records keep memory. With `beam` BEAM searches that wide for each kernel.
     """
 
     snippet: str
@@ -55,6 +55,7 @@ class Job:
     times: bool = False
     typed: str = ""
     measured: str = ""
+    beam: int = 0
 
     @property
     def folder(self) -> Path:

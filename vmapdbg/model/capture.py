@@ -306,7 +306,8 @@ class Kernel:
 
     `title` says what the kernel computes (`matmul 64x64x256 + gelu`), from its `main` node: the largest reduce, else
     the last computation. The kernel has the `phase` and the function of that node. `lanes` is the width of its widest
-    load or store of GLOBAL memory, in elements.
+    load or store of GLOBAL memory, in elements. `beam` is the median time of a launch, in seconds, after BEAM optimized
+    the kernel (`show --beam`).
     """
 
     name: str
@@ -339,6 +340,7 @@ class Kernel:
     main: int | None = None
     phase: vocabulary.Phase | None = None
     lanes: int | None = None
+    beam: float | None = None
 
 
 @dataclass(frozen=True)
@@ -441,11 +443,13 @@ class MarkTime:
 @dataclass(frozen=True)
 class Timing:
     """What the wall time of a program goes into, in seconds: `importing` (up to the import of tinygrad), `python`,
-    `scheduling` (with what vmapdbg records), `compiling`, `launching` (also waiting) and `kernels`."""
+    `scheduling` (with what vmapdbg records), `compiling`, `launching` (also waiting) and `kernels`. `launches` has each
+    launch in order: its kernel, by `digest_source`, and its seconds."""
 
     seconds: float
     parts: dict[str, float]
     marks: tuple[MarkTime, ...]
+    launches: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Measured, Node, Range, Schedule
+from vmapdbg.model.failure import Failure
 from vmapdbg.model.ops import name_op
 
 _T = TypeVar("_T")
@@ -195,6 +197,32 @@ def find_distinct(capture: Capture) -> dict[int, list[int]]:
 
 
 # *** times
+
+
+def digest_source(source: str) -> str:
+    """Returns a short name for the source of a kernel, the same in every process."""
+    return hashlib.sha256(source.strip("\n").encode()).hexdigest()[:12]
+
+
+def add_beam_times(capture: Capture, searched: Capture) -> Capture:
+    """Returns the capture with the times of its kernels in another run of the program, in which BEAM optimized them:
+    launches are paired in their order. Raises Failure if the runs launch different kernels."""
+    first, other = (one.timing.launches if one.timing is not None else () for one in (capture, searched))
+    if len(first) != len(other) or searched.error is not None:
+        why = f"{len(first)} and {len(other)} launches"
+        raise Failure(
+            f"the run with BEAM cannot be compared: {why if searched.error is None else searched.error.message}"
+        )
+    found: dict[str, list[float]] = {}
+    for (kernel, _), (_, seconds) in zip(first, other, strict=True):
+        found.setdefault(kernel, []).append(seconds)
+
+    def fill(kernel: Kernel) -> Kernel:
+        times = found.get(digest_source(kernel.source))
+        return replace(kernel, beam=sorted(times)[len(times) // 2]) if times else kernel
+
+    schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)
+    return replace(capture, schedules=tuple(schedules))
 
 
 def sum_times(measured: Measured | None) -> float:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from vmapdbg.model.capture import Capture, Device, Kernel
 from vmapdbg.model.schedule_index import find_times
+from vmapdbg.model.wording import format_known
 from vmapdbg.page.format import format_rate, format_share
 from vmapdbg.values.tolerance import ITEMSIZE
 
@@ -44,7 +45,15 @@ def describe_speed(kernel: Kernel, device: Device | None) -> str:
         return ""
     ops = f"{format_rate(speed.ops, 'op')} ({format_share(speed.ops_share, 1)} of {device.name})"
     moved = f"{format_rate(speed.bytes, 'B')} ({format_share(speed.bytes_share, 1)})"
-    return ", ".join(filter(None, (ops, moved, speed.limit and f"limited by {speed.limit}")))
+    beam = format_known("{} faster with BEAM", describe_beam(kernel))
+    return ", ".join(filter(None, (ops, moved, speed.limit and f"limited by {speed.limit}", beam)))
+
+
+def describe_beam(kernel: Kernel) -> str:
+    """Returns how much faster a kernel is after BEAM optimized it, `3.1x`; nothing if that was not measured."""
+    if kernel.measured is None or not kernel.beam:
+        return ""
+    return f"{kernel.measured.median / kernel.beam:.1f}x"
 
 
 def _count_bytes(kernel: Kernel) -> float:

@@ -19,6 +19,7 @@ from vmapdbg.child.listen.launches import jit_class, watch_schedules
 from vmapdbg.child.listen.records import Launch, ScheduleRecord, find_passes
 from vmapdbg.install.overlay import OVERLAY_PACKAGE
 from vmapdbg.model.capture import Capture, Kernel, MarkTime, Measured, Timing
+from vmapdbg.model.schedule_index import digest_source
 
 _FEW = 4
 """From so many launches on, the times of a kernel have a spread."""
@@ -30,8 +31,8 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.seconds: dict[str, list[float]] = {}
-        # the seconds of the last launch
-        self.last = 0.0
+        # each launch in order: the kernel by a digest of its source, and its seconds
+        self.launches: list[tuple[str, float]] = []
         self.devices: Counter[str] = Counter()
         # what the wall time goes into, the part of a block without the blocks in it
         self._parts: defaultdict[str, float] = defaultdict(float)
@@ -43,9 +44,12 @@ class Stopwatch:
 
     # *** the program
 
-    def start(self) -> None:
-        """The program begins. TinyJit launches kernels one by one, so that each is timed."""
+    def start(self, beam: int = 0) -> None:
+        """The program begins. TinyJit launches kernels one by one, so that each is timed. With `beam`, BEAM optimizes
+        all kernels, in this process."""
         os.environ.setdefault("JIT", "2")
+        if beam:
+            os.environ.update(BEAM=str(beam), JITBEAM=str(beam), PARALLEL="0")
         self._since = time.perf_counter()
         vmapdbg.listeners.append(self.mark)
 
@@ -133,9 +137,10 @@ class Stopwatch:
             seconds = run(*arguments, **options | {"wait": True})
         # BEAM tries kernels while it compiles
         if seconds is not None and "compiling" not in self._open:
-            self.seconds.setdefault(source.strip("\n"), []).append(seconds)
+            source = source.strip("\n")
+            self.seconds.setdefault(source, []).append(seconds)
+            self.launches.append((digest_source(source), seconds))
             self.devices[device] += 1
-            self.last = seconds
             self._parts["launching"] -= seconds
             self._parts["kernels"] += seconds
             for name in filter(None, (self._marked and self._marked[0], *self._jits[-1:])):
@@ -168,7 +173,7 @@ class Stopwatch:
             return replace(kernel, measured=measure(times), predicted=predicted)
 
         schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)
-        timing = Timing(sum(self._parts.values()), dict(self._parts), tuple(self._marks.values()))
+        timing = Timing(sum(self._parts.values()), dict(self._parts), tuple(self._marks.values()), tuple(self.launches))
         return replace(capture, schedules=tuple(schedules), timing=timing)
 
 

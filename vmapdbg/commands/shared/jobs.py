@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeGuard
 
-from vmapdbg.commands.shared.children import import_meanwhile, run_job
+from vmapdbg.commands.shared.children import import_meanwhile, run_job, run_quietly
 from vmapdbg.commands.shared.console import report_death, report_untimed, say, say_once, show_progress
 from vmapdbg.commands.shared.options import JobOptions
 from vmapdbg.commands.shared.settings import find_settings
@@ -49,6 +49,13 @@ def load_or_run(snippet: str | None, given: JobOptions, quiet_stdout: bool = Tru
     if given.times:
         report_untimed(capture)
     return capture
+
+
+def run_with_beam(snippet: str | None, given: JobOptions, beam: int) -> Capture:
+    """Returns the capture of a timed run in which BEAM optimizes the kernels. Its output goes nowhere."""
+    job = replace(make_job(snippet, given), beam=beam)
+    with show_progress(f"running {job.snippet} with BEAM={beam}"):
+        return run_quietly(job).capture
 
 
 def is_saved(snippet: str | None) -> TypeGuard[str]:

@@ -22,7 +22,7 @@ from vmapdbg.page.format import (
     round_count,
 )
 from vmapdbg.page.functions import FunctionRow, count_functions
-from vmapdbg.page.speed import find_noise, rate_kernel
+from vmapdbg.page.speed import describe_beam, find_noise, rate_kernel
 from vmapdbg.page.text.kernels import list_parts
 from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
 from vmapdbg.page.text.view import MARKS, describe_totals, format_output
@@ -213,6 +213,7 @@ class Overview:
             Cell("of all", format_share(cost.seconds, self.total.seconds), right=True, comfort=6),
             *self.list_work(cost, cost),
             *list_speed(kernel, self.view.after.device),
+            Cell("with BEAM", describe_beam(kernel), right=True, comfort=9, leaves=8),
             Cell("redundancy", format_redundancy(kernel.redundancy), right=True, comfort=10, leaves=2, optional=True),
             Cell("threads", format_count(kernel.threads), right=True, comfort=7, leaves=1, optional=True),
             Cell("lines", self.name_places(row.lines), comfort=18, most=40, leaves=4),
