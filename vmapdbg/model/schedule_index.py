@@ -208,11 +208,10 @@ def add_beam_times(capture: Capture, searched: Capture) -> Capture:
     """Returns the capture with the times of its kernels in another run of the program, in which BEAM optimized them:
     launches are paired in their order. Raises Failure if the runs launch different kernels."""
     first, other = (one.timing.launches if one.timing is not None else () for one in (capture, searched))
-    if len(first) != len(other) or searched.error is not None:
-        why = f"{len(first)} and {len(other)} launches"
-        raise Failure(
-            f"the run with BEAM cannot be compared: {why if searched.error is None else searched.error.message}"
-        )
+    if searched.error is not None:
+        raise Failure(f"the run with BEAM failed: {searched.error.message}")
+    if len(first) != len(other):
+        raise Failure(f"the run with BEAM has {len(other):,} launches instead of {len(first):,}")
     found: dict[str, list[float]] = {}
     for (kernel, _), (_, seconds) in zip(first, other, strict=True):
         found.setdefault(kernel, []).append(seconds)
