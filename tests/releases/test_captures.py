@@ -14,10 +14,10 @@ from release_trees import HERE, NULL, PROGRAMS, load_captures, load_observed
 from rich.console import Console
 from tool import show_json, without_places
 
+from docs.make_schemas import schema_file
 from vmapdbg.model.capture import Bufferize, Capture, Node
 from vmapdbg.model.store import dump_compact, parse_capture
 from vmapdbg.model.vocabulary import StageName
-from vmapdbg.page.documents import schema_file
 from vmapdbg.page.graph.write import write_graph
 from vmapdbg.page.text.run import print_capture
 from vmapdbg.page.text.why import print_explanations

@@ -18,12 +18,13 @@ import pytest
 from captures import to_data
 from jsonschema import Draft202012Validator
 
+from docs.make_schemas import dump_schema, make_schema, schema_file
 from vmapdbg.diff.captures import diff_captures
 from vmapdbg.model import store
 from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.store import SCHEMAS, StoreError, dump_document, load_capture, parse_capture, write_output
 from vmapdbg.model.vocabulary import Rule
-from vmapdbg.page.documents import DOCUMENTS, LintDocument, dump_schema, make_document, make_schema, schema_file
+from vmapdbg.page.documents import DOCUMENTS, LintDocument, make_document
 
 ROOT = Path(__file__).parent.parent.parent
 LOST = captures.lost_range()
@@ -190,7 +191,7 @@ def validate(kind: str, data: Any) -> list[str]:
 @pytest.mark.parametrize("kind", DOCUMENTS)
 def test_shipped_schema_is_the_one_of_the_dataclass(kind: str) -> None:
     shipped = schema_file(kind).read_text(encoding="utf-8")
-    assert shipped == dump_schema(kind, DOCUMENTS[kind]), "run python -m vmapdbg.page.documents"
+    assert shipped == dump_schema(kind, DOCUMENTS[kind]), "run python -m docs.make_schemas"
     Draft202012Validator.check_schema(json.loads(shipped))
 
 

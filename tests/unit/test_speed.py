@@ -9,7 +9,18 @@ import pytest
 from captures import make_capture, make_kernel, make_node, make_schedule
 from rendered import flatten, print_to_text
 
-from vmapdbg.model.capture import BufferArg, Capture, Device, Function, Kernel, MarkTime, Measured, SnippetError, Timing
+from vmapdbg.model.capture import (
+    BufferArg,
+    Capture,
+    Device,
+    Function,
+    Kernel,
+    LaunchTime,
+    MarkTime,
+    Measured,
+    SnippetError,
+    Timing,
+)
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import add_beam_times, digest_source
 from vmapdbg.page.functions import count_functions
@@ -118,7 +129,7 @@ def launched(*seconds: float, **changes: Any) -> Capture:
     """A run that launches two kernels in turn."""
     kernels = [timed(1.0, 10, 10, source=source) for source in ("void f();", "void g();")]
     digests = [digest_source(kernel.source) for kernel in kernels] * len(seconds)
-    timing = Timing(9.0, {}, (), tuple(zip(digests, seconds, strict=False)))
+    timing = Timing(9.0, {}, (), tuple(map(LaunchTime, digests, seconds)))
     return make_capture(make_schedule(kernels=tuple(kernels)), timing=timing, **changes)
 
 

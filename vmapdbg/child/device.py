@@ -72,7 +72,7 @@ def _measure(name: str, stopwatch: Stopwatch) -> Device:
         seconds: list[float] = []
         for _ in range(_LAUNCHES):
             make().realize()
-            seconds.append(stopwatch.launches[-1][1])
+            seconds.append(stopwatch.launches[-1].seconds)
         return min(seconds)
 
     one, large = fill(1), fill(_STREAMED)

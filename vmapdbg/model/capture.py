@@ -441,15 +441,23 @@ class MarkTime:
 
 
 @dataclass(frozen=True)
+class LaunchTime:
+    """A launch: its kernel, by a digest of its source (`digest_source`), and its time in seconds."""
+
+    kernel: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Timing:
     """What the wall time of a program goes into, in seconds: `importing` (up to the import of tinygrad), `python`,
-    `scheduling` (with what vmapdbg records), `compiling`, `launching` (also waiting) and `kernels`. `launches` has each
-    launch in order: its kernel, by `digest_source`, and its seconds."""
+    `scheduling` (with what vmapdbg records), `compiling`, `launching` (also waiting) and `kernels`. `launches` are in
+    their order."""
 
     seconds: float
     parts: dict[str, float]
     marks: tuple[MarkTime, ...]
-    launches: tuple[tuple[str, float], ...] = ()
+    launches: tuple[LaunchTime, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -201,6 +200,9 @@ def find_distinct(capture: Capture) -> dict[int, list[int]]:
 
 def digest_source(source: str) -> str:
     """Returns a short name for the source of a kernel, the same in every process."""
+    # it takes time to import
+    import hashlib
+
     return hashlib.sha256(source.strip("\n").encode()).hexdigest()[:12]
 
 
@@ -213,8 +215,8 @@ def add_beam_times(capture: Capture, searched: Capture) -> Capture:
     if len(first) != len(other):
         raise Failure(f"the run with BEAM has {len(other):,} launches instead of {len(first):,}")
     found: dict[str, list[float]] = {}
-    for (kernel, _), (_, seconds) in zip(first, other, strict=True):
-        found.setdefault(kernel, []).append(seconds)
+    for one, again in zip(first, other, strict=True):
+        found.setdefault(one.kernel, []).append(again.seconds)
 
     def fill(kernel: Kernel) -> Kernel:
         times = found.get(digest_source(kernel.source))

@@ -18,7 +18,7 @@ from vmapdbg.child.listen.guard import Watched, watching
 from vmapdbg.child.listen.launches import jit_class, watch_schedules
 from vmapdbg.child.listen.records import Launch, ScheduleRecord, find_passes
 from vmapdbg.install.overlay import OVERLAY_PACKAGE
-from vmapdbg.model.capture import Capture, Kernel, MarkTime, Measured, Timing
+from vmapdbg.model.capture import Capture, Kernel, LaunchTime, MarkTime, Measured, Timing
 from vmapdbg.model.schedule_index import digest_source
 
 _FEW = 4
@@ -31,8 +31,8 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.seconds: dict[str, list[float]] = {}
-        # each launch in order: the kernel by a digest of its source, and its seconds
-        self.launches: list[tuple[str, float]] = []
+        # in their order
+        self.launches: list[LaunchTime] = []
         self.devices: Counter[str] = Counter()
         # what the wall time goes into, the part of a block without the blocks in it
         self._parts: defaultdict[str, float] = defaultdict(float)
@@ -139,7 +139,7 @@ class Stopwatch:
         if seconds is not None and "compiling" not in self._open:
             source = source.strip("\n")
             self.seconds.setdefault(source, []).append(seconds)
-            self.launches.append((digest_source(source), seconds))
+            self.launches.append(LaunchTime(digest_source(source), seconds))
             self.devices[device] += 1
             self._parts["launching"] -= seconds
             self._parts["kernels"] += seconds
