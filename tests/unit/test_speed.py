@@ -105,6 +105,14 @@ def test_a_function_costs_what_it_calls_and_a_kernel_counts_once() -> None:
     assert [row.name for row in count_functions(network(), least=0.5)][1:] == ["Block.__call__ > n.py:3"]
 
 
+def test_equal_layers_are_counted() -> None:
+    capture = network()
+    (schedule,) = capture.schedules
+    twice = replace(capture, schedules=(schedule, replace(schedule, index=1)))
+    assert [row.repeats for row in count_functions(twice)] == [2, 2, 2]
+    assert [row.repeats for row in count_functions(capture)] == [1, 1, 1]
+
+
 def test_kernels_without_times_are_ranked_by_their_ops() -> None:
     capture = network()
     kernels = tuple(replace(kernel, measured=None) for kernel in capture.kernels)

@@ -120,9 +120,11 @@ class Overview:
 
     def format_function(self, row: FunctionRow) -> Row:
         cost, style = row.cost, "" if ":" in row.name else "bold"
-        names = [self.places.format(name) for name in row.name.split(" > ")]
+        names = " > ".join(map(self.places.format, row.name.split(" > ")))
+        if row.repeats > 1:
+            names += f" (x{row.repeats})"
         cells = [
-            Cell("function", (f"{'  ' * row.depth}{' > '.join(names)}", style), comfort=24, most=60),
+            Cell("function", (f"{'  ' * row.depth}{names}", style), comfort=24, most=60),
             *self.list_time(cost),
             Cell("backward", format_share(cost.backward, 1) if cost.backward else "", right=True, comfort=8),
             Cell("kernels", f"{cost.kernels:,}", right=True, comfort=7),
