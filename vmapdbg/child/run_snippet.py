@@ -23,13 +23,14 @@ from vmapdbg.child.failures.diagnose import read_nodes
 from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
 from vmapdbg.child.failures.snippet_end import Shadow, explain_exit, hold, report_error
 from vmapdbg.child.listen import hooks
+from vmapdbg.child.listen.allocations import Allocations
 from vmapdbg.child.listen.guard import leaving_out
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import find_passes
 from vmapdbg.child.listen.releases import is_computed, schedule_tensors
 from vmapdbg.child.listen.rendering import make_renderer
 from vmapdbg.child.listen.times import Stopwatch
-from vmapdbg.child.listen.values_and_times import Peak, fix_seeds, hold_beam, note_values, seed_tensors
+from vmapdbg.child.listen.values_and_times import fix_seeds, hold_beam, note_values, seed_tensors
 from vmapdbg.child.live import build_capture
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Request, load_request
@@ -60,7 +61,7 @@ class Mode:
         if self.job.times:
             self.stopwatch = Stopwatch()
         self.shadow: Shadow | None = None
-        self.peak: Peak | None = None
+        self.allocations: Allocations | None = None
 
     def prepare(self) -> None:
         """Sets the mode up, importing nothing of tinygrad: the snippet may set its environment. Raises OverlayError if
@@ -70,9 +71,10 @@ class Mode:
             overlay.install(format_patches(self.job.patches))
             # the patches of fusion decide by the limits of the target
             overlay.get_state().find_renderer = functools.partial(make_renderer, self.job.target)
-        if self.job.measured == "memory":
-            self.peak = Peak()
-        hooks.start(self.recorder, self.tensor_ready, records=self.peak is None)
+        is_measured = self.job.measured == "memory"
+        if is_measured or self.job.memory:
+            self.allocations = Allocations(None if is_measured else self.recorder)
+        hooks.start(self.recorder, self.tensor_ready, records=not is_measured)
         if self.job.is_compared:
             fix_seeds()
 
@@ -90,9 +92,9 @@ class Mode:
             seed_tensors(module)
         if self.job.measured:
             hold_beam()
-        if self.peak is not None:
+        if self.allocations is not None:
             with self.recorder.leaving_out("the peak of the memory"):
-                self.peak.watch()
+                self.allocations.watch(module)
         if self.job.values:
             with self.recorder.leaving_out("values of realized tensors"):
                 note_values(module, self.recorder)
@@ -119,9 +121,15 @@ class Mode:
         account = recorder.tally.settle()
         if not built:
             account = replace(account, compared={})
-        peak = self.peak and self.peak.bytes
         functions = tuple(recorder.lines.functions)
-        return replace(capture, versions=versions, account=account, peak_bytes=peak, functions=functions)
+        peak, memory = self.allocations and self.allocations.peak, None
+        if self.allocations is not None and recorder.schedules:
+            from vmapdbg.child.capture.memory import build_memory
+
+            with leaving_out("what the memory holds"):
+                memory = build_memory(self.allocations, recorder.schedules, built)
+        more = {"peak_bytes": peak, "functions": functions, "memory": memory}
+        return replace(capture, versions=versions, account=account, **more)
 
     def close(self) -> None:
         """The snippet is done."""
@@ -228,7 +236,9 @@ def run_snippet(request: Request, recorder: Recorder) -> model.SnippetError | No
         code = compile(Path(job.snippet).read_bytes(), job.snippet, "exec")
         exec(code, main_module.__dict__)
         if "tinygrad" in sys.modules:
-            realize = request.evidence is not None or job.times
+            # a program that runs something has its own peak
+            is_idle = job.memory and not recorder.tally.seen["launches"]
+            realize = request.evidence is not None or job.times or is_idle
             schedule_lazy(list(main_module.__dict__.values()), realize, recorder.missing)
     except SystemExit as ended:
         return explain_exit(ended)

@@ -35,6 +35,7 @@ _SEE_MORE = (
 @options.of_part
 @options.output("Write an HTML page, and print only the verdict.")
 @options.times
+@options.memory
 @options.json("Print the differences as one JSON document.")
 @options.strict
 @click.option("--exit-code", is_flag=True, help="End with 1 when there are differences.")

@@ -23,6 +23,7 @@ _ENDINGS = (".html", ".htm")
 @options.snippet
 @options.output("The HTML file to write.", required=True)
 @options.times
+@options.memory
 @options.of_job
 def report(snippet: str | None, output: Path, given: options.JobOptions) -> None:
     """Write what the scheduler did with SNIPPET as one HTML page: your source, the graph, the kernels, linked.
@@ -33,7 +34,7 @@ def report(snippet: str | None, output: Path, given: options.JobOptions) -> None
     \b
     Examples:
       vmapdbg report samples/lost_range.py -o report.html
-      vmapdbg report train.py -o report.html --time -- --steps 1
+      vmapdbg report train.py -o report.html --time --memory -- --steps 1
       vmapdbg report after.json -o report.html
     """
     # before the snippet runs

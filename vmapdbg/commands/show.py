@@ -9,9 +9,11 @@ from pathlib import Path
 import click
 
 from vmapdbg.commands.shared import console, jobs, options
+from vmapdbg.commands.shared.work_folder import check_target
 from vmapdbg.model.capture import Capture
+from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import add_beam_times
-from vmapdbg.model.store import StoreError, check_output, save_capture
+from vmapdbg.model.store import StoreError, check_output, save_capture, write_output
 from vmapdbg.page.claims import account_of_shown
 from vmapdbg.page.sections import SECTIONS
 
@@ -27,9 +29,11 @@ _SEE_MORE = (
 @options.of_part
 @options.times
 @click.option("--beam", type=click.IntRange(1), help="Time the kernels with BEAM of this width, too.")
+@options.memory
 @options.json("Print the capture as one JSON document.")
 @options.strict
 @options.output("Write the capture to a file, too.", "--save")
+@options.output("Write the lifetimes of --memory as a picture, too: an SVG file.")
 @options.of_job
 @console.display_options
 def show(
@@ -40,6 +44,7 @@ def show(
     as_json: bool,
     strict: bool,
     save: Path | None,
+    output: Path | None,
     given: options.JobOptions,
 ) -> None:
     """Run SNIPPET and show what the scheduler did: ranges, vmap_map, BUFFERIZE, kernels, source.
@@ -52,6 +57,7 @@ def show(
       vmapdbg show samples/lost_range.py
       vmapdbg show samples/lost_range.py --patches ambient-ranges,nested-ranges --only bufferize,source
       vmapdbg show train.py --target metal --save after.json -- --steps 1
+      vmapdbg show train.py --memory -o lifetimes.svg
       vmapdbg show after.json --kernel r_32_64_4
       vmapdbg show train.py --time --beam 2 --kernel backward
       vmapdbg show after.json --line train.py:12 --only kernels,source
@@ -62,6 +68,10 @@ def show(
         check_output(save, snippet)
     if beam is not None:
         given = replace(given, times=True)
+    if output is not None:
+        if not given.memory:
+            raise Failure("-o is for the lifetimes of --memory; for other pictures there is vmapdbg graph")
+        check_target(output, snippet, (".svg",))
     capture = jobs.load_or_run(snippet, given, quiet_stdout=as_json)
     if beam is not None and capture.error is None:
         capture = add_beam_times(capture, jobs.run_with_beam(snippet, given, beam))
@@ -71,8 +81,14 @@ def show(
             save_capture(capture, save)
         except StoreError as error:
             failed = error
+    if output is not None:
+        draw_lifetimes(capture, output)
     if as_json:
         console.print_json(capture)
+    elif given.memory and part.is_whole and only is None:
+        from vmapdbg.page.text.run import print_memory
+
+        print_memory(capture, console.make_console())
     else:
         print_report(capture, only, part)
     if failed is not None:
@@ -81,6 +97,17 @@ def show(
     console.end_after(capture)
     if strict and not account_of_shown(capture).is_balanced:
         sys.exit(1)
+
+
+def draw_lifetimes(capture: Capture, output: Path) -> None:
+    """Writes the lifetime picture. Raises Failure if the capture has no memory to draw."""
+    from vmapdbg.page.format import Places
+    from vmapdbg.page.lifetimes import Picture
+
+    if capture.memory is None:
+        raise Failure(f"nothing to draw to {output}: the memory of the run is not known")
+    write_output(output, Picture(capture.memory, Places.of(capture)).draw_svg())
+    console.say(f"wrote {output}")
 
 
 def print_report(capture: Capture, only: tuple[str, ...] | None, part: options.Part) -> None:

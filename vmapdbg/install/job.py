@@ -38,7 +38,8 @@ class Job:
     in seconds, None for no limit. With `values` the tensors that the snippet realizes are read into the Capture.
     `tree` names the tinygrad (see `vmapdbg.install.trees`) and `python` the interpreter; if empty, the tool's own are
     used. `choices` replace decisions of the scheduler. With `times` every launch is waited for and timed, and what the
-    snippet leaves lazy is run. `typed` is `-c` or `-` if the tool wrote the snippet's file, with code that was typed or
+    snippet leaves lazy is run. With `memory` the memory that tinygrad has is watched, and if the snippet runs nothing,
+    what it leaves lazy is run. `typed` is `-c` or `-` if the tool wrote the snippet's file, with code that was typed or
     read from stdin. `measured` is what `bisect` measures, if it does: then BEAM searches nothing, and for `memory` no
     schedule is recorded, because records keep memory. With `beam` BEAM searches that wide for each kernel.
     """
@@ -56,6 +57,7 @@ class Job:
     typed: str = ""
     measured: str = ""
     beam: int = 0
+    memory: bool = False
 
     @property
     def folder(self) -> Path:

@@ -473,14 +473,113 @@ class Device:
 
 
 @dataclass(frozen=True)
+class Placement:
+    """A value that a kernel or a copy writes: `node` of a schedule, its `line`, and its `bytes`. None if unknown."""
+
+    schedule: int | None
+    node: int | None
+    line: str | None
+    bytes: int
+
+
+@dataclass(frozen=True)
+class LaunchPlace:
+    """A launch of the run, counted from 0, of a schedule, with the number of its kernel (None for a copy). A
+    `schedule` of None: the launch is not known."""
+
+    launch: int
+    schedule: int | None
+    kernel: int | None
+
+
+@dataclass(frozen=True)
+class LiveBuffer:
+    """A buffer that has memory at the peak. `kind`: a kernel computes it, a launch copies it, it is data of Python, or
+    no launch writes it (`empty`).
+
+    `value` is what is written to it first. `name` says where the snippet's globals hold it at the end (`model.w`).
+    `first` and `last` are the first and the last launch that use it, None without one. It has its memory from launch
+    `since` until launch `until`. If it `is_planned`, it is a part of memory that tinygrad's planner shares among values
+    of a schedule: `shares` are the others that have a byte of it at another time, at most four of `others`.
+    """
+
+    kind: vocabulary.BufferKind
+    value: Placement
+    device: str
+    dtype: str
+    name: str
+    first: LaunchPlace | None
+    last: LaunchPlace | None
+    since: int
+    until: int
+    is_planned: bool = False
+    shares: tuple[Placement, ...] = ()
+    others: int = 0
+
+
+@dataclass(frozen=True)
+class PartPeak:
+    """The most memory while a part of the run ran: equal schedules, of which `schedule` is the first, or the calls of
+    the TinyJit `name` from number `call` on (0: runs its function, 1: captures, 2: replays). `times` counts them."""
+
+    name: str
+    line: str | None
+    times: int
+    bytes: int
+    schedule: int | None = None
+    call: int | None = None
+
+
+@dataclass(frozen=True)
+class MemoryAdvice:
+    """A change that lowers the peak, predicted from the recorded lifetimes and not tried: `recompute` values for their
+    later readers, which executes `ops` again, keep them in `half` precision, or `free` the Tensor `name` after `line`.
+
+    `buffers` are concerned at the peak, with these `bytes` together. `peak` is the peak that results, in bytes.
+    """
+
+    kind: vocabulary.MemoryAdviceKind
+    line: str | None
+    name: str
+    buffers: int
+    bytes: int
+    peak: int
+    ops: int = 0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What memory the run had, by tinygrad's counter on all devices together: `peak` in bytes, reached `at` a launch.
+    `line` is the user's line that ran it; None for what the snippet left lazy.
+
+    `timeline` has the most bytes for intervals of its `launches`, as (first launch, bytes). `live` are the largest
+    buffers at the peak; `rest` counts the others, `rest_bytes` their bytes. `unused` is memory of the planner that no
+    value uses then. The bytes of all of these are the peak.
+    """
+
+    peak: int
+    at: LaunchPlace
+    line: str | None
+    launches: int
+    timeline: tuple[tuple[int, int], ...]
+    live: tuple[LiveBuffer, ...]
+    rest: int
+    rest_bytes: int
+    unused: int
+    parts: tuple[PartPeak, ...]
+    advice: tuple[MemoryAdvice, ...]
+
+
+@dataclass(frozen=True)
 class Capture:
     """Everything that is known about one run of a snippet.
 
     `mode` is `overlay` (tinygrad 0.12.0 with the overlay and its patches) or `observe` (any tinygrad, nothing
     replaced). `missing` has a sentence for each part that could not be observed. `peak_bytes` is the most memory that
-    tinygrad had allocated at a time, None if it was not measured (`bisect --by memory`). `account` compares what
-    happened with what the capture has; None if it was not counted. `functions` are the user's functions that make
-    nodes, a caller before what it calls. `timing` and `device` are None if the program was not timed.
+    tinygrad had allocated at a time, None if it was not measured (`--memory`, `bisect --by memory`). `account` compares
+    what happened with what the capture has; None if it was not counted. `functions` are the user's functions that make
+    nodes, a caller before what it calls. `timing` and `device` are None if the program was not timed. `memory` says
+    what the peak is made of, None without `--memory`.
     """
 
     schema: Literal[1]
@@ -499,6 +598,7 @@ class Capture:
     functions: tuple[Function, ...] = ()
     timing: Timing | None = None
     device: Device | None = None
+    memory: Memory | None = None
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -174,6 +174,11 @@ SuiteChangeKind = Open[
 
 ComparisonStatus = Literal["equal", "close", "rounding", "wrong"]
 
+# *** memory
+
+BufferKind = Literal["kernel", "copy", "data", "empty"]
+MemoryAdviceKind = Literal["recompute", "half", "free"]
+
 # *** a drawing
 
 StageName = Literal["tensor", "ranges", "kernels"]

@@ -252,7 +252,7 @@ def used_buffers_of(source: Any) -> set[UOp] | None:
     """Returns the BUFFERs that replays still use in the memory of the captured call; in 0.12 None: all."""
     if hasattr(source, "jit_cache"):
         return None
-    return _list_buffers(argument for call in _list_calls(source) for argument in call.src[1:])
+    return _list_buffers(argument for call in list_calls(source) for argument in call.src[1:])
 
 
 def _list_buffers(arguments: Iterable[UOp]) -> set[UOp]:
@@ -263,15 +263,15 @@ def list_replayed(source: Any) -> list[Any]:
     """Returns the buffers that replayed kernels write, without the inputs."""
     if hasattr(source, "jit_cache"):
         return [item.bufs[0] for item in source.jit_cache if item.bufs[0] is not None]
-    return [u.buffer for u in _list_buffers(u for call in _list_calls(source) for u in call.src[1:2])]
+    return [u.buffer for u in _list_buffers(u for call in list_calls(source) for u in call.src[1:2])]
 
 
-def _list_calls(linear: UOp) -> Iterator[UOp]:
+def list_calls(linear: UOp) -> Iterator[UOp]:
     """Yields the CALLs of a LINEAR, and the CALLs that a graph launches together."""
     for call in linear.src:
         yield call
         if call.src[0].op.name == "CUSTOM_FUNCTION":
-            yield from _list_calls(call.src[0].src[0])
+            yield from list_calls(call.src[0].src[0])
 
 
 def list_memory(source: Any) -> list[Any]:

@@ -1,5 +1,5 @@
-"""What a run of a snippet gives: the values of the tensors that it realizes, so that two runs can be compared, and how
-much memory tinygrad has."""
+"""What a run of a snippet gives: the values of the tensors that it realizes, so that two runs can be
+compared."""
 
 from __future__ import annotations
 
@@ -114,28 +114,6 @@ def sample_values(data: bytes, dtype: str) -> tuple[float | str, ...]:
 
 
 # *** what `bisect` measures
-
-
-class Peak:
-    """The most `bytes` that tinygrad had allocated at a time, on all devices together, by its own counter; None if it
-    is not watched."""
-
-    def __init__(self) -> None:
-        self.bytes: int | None = None
-
-    def watch(self) -> None:
-        """Looks at the counter after each allocation: nothing else lets it grow."""
-        from tinygrad.device import Buffer
-        from tinygrad.helpers import GlobalCounters
-
-        def noting(allocate: Callable[..., Any], *args: Any, **options: Any) -> Any:
-            allocated = allocate(*args, **options)
-            self.bytes = max(self.bytes or 0, GlobalCounters.mem_used)
-            return allocated
-
-        with watching("allocated memory") as changes:
-            changes.wrap(Buffer, "allocate", noting, "self", "opaque", "external_ptr")
-        self.bytes = GlobalCounters.mem_used
 
 
 def hold_beam() -> None:

@@ -64,10 +64,14 @@ def is_saved(snippet: str | None) -> TypeGuard[str]:
 
 
 def load_saved(file: str, given: JobOptions) -> Capture:
-    """Reads a saved capture. Raises Failure if options are given, because they cannot change it."""
-    if given.values:
+    """Reads a saved capture. Raises Failure if options are given, because they cannot change it; --memory shows the
+    memory that it has."""
+    if given.values.keys() - {"memory"}:
         raise Failure(f"{file} is a saved capture: it has its own code, arguments, patches, target, tinygrad and times")
-    return load_capture(file)
+    capture = load_capture(file)
+    if given.memory and capture.peak_bytes is None:
+        raise Failure(f"{file} was saved without --memory")
+    return capture
 
 
 def capture_job(job: Job, quiet_stdout: bool = True) -> Capture:
@@ -126,7 +130,7 @@ def make_open_job(snippet: str | None, given: JobOptions) -> Job:
         return job
     check_snippet(snippet)
     job = apply_options(apply_settings(Job(snippet, typed=typed)), given)
-    remember_job(replace(job, times=False))
+    remember_job(replace(job, times=False, memory=False))
     return job
 
 

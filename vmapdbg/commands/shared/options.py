@@ -92,6 +92,9 @@ snippet = click.argument("snippet", required=False, type=FILE)
 times = click.option(
     "--time", "times", is_flag=True, default=None, help="Also run what stays lazy, and time every launch."
 )
+memory = click.option(
+    "--memory", "memory", is_flag=True, default=None, help="Watch the memory: its peak, and what it is made of."
+)
 
 
 strict = click.option("--strict", is_flag=True, help="Exit with 1 if anything that happened is left over.")
@@ -154,6 +157,7 @@ class JobOptions:
     arguments: tuple[str, ...] | None = None
     """The arguments for the snippet."""
     times: bool | None = None
+    memory: bool | None = None
 
     @property
     def values(self) -> dict[str, Any]:

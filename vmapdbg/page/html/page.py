@@ -25,10 +25,12 @@ from vmapdbg.page.html.drawing import draw_view
 from vmapdbg.page.html.kernels import KernelView, merge_findings, view_kernels
 from vmapdbg.page.html.nodes import Explainer, Texts
 from vmapdbg.page.html.source import SourceFile, SourceView, collect_notes, view_files
+from vmapdbg.page.lifetimes import Picture
 from vmapdbg.page.overview import group_kernels, sum_kernels
 from vmapdbg.page.sections import SECTIONS, load_section
 from vmapdbg.page.text.kernels import TITLES
 from vmapdbg.page.text.layout import Page
+from vmapdbg.page.text.memory import add_memory
 from vmapdbg.page.text.overview import Overview
 from vmapdbg.page.text.view import MARKS, RunView, ScheduleView
 from vmapdbg.page.view import View
@@ -197,6 +199,16 @@ class Report:
         for name, pair in product(names, self.view.schedules):
             load_section(name)(ScheduleView(run, pair))
             yield f"{name} of schedule {pair.index}", self._take_text()
+
+    def draw_memory(self) -> Markup:
+        """Returns the lifetime picture as SVG; nothing if the memory was not watched."""
+        memory = self.after.memory
+        return Markup(Picture(memory, self.places).draw_svg() if memory is not None else "")
+
+    def describe_memory(self) -> str:
+        """Returns what the memory of the run is made of."""
+        add_memory(self.after, self.page, draws=False)
+        return self._take_text()
 
     def _take_text(self) -> str:
         text = "\n".join(line.plain for line in self.page.lines).strip("\n")

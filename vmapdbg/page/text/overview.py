@@ -25,6 +25,7 @@ from vmapdbg.page.functions import FunctionRow, count_functions
 from vmapdbg.page.speed import describe_beam, find_noise, rate_kernel
 from vmapdbg.page.text.kernels import list_parts
 from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
+from vmapdbg.page.text.memory import add_memory_line
 from vmapdbg.page.text.view import MARKS, describe_totals, format_output
 from vmapdbg.page.view import View
 
@@ -53,6 +54,7 @@ def add_overview(view: View, page: Page, hidden: str) -> None:
         printer.add_totals()
         printer.add_timing()
         printer.add_functions()
+    add_memory_line(view, page)
     printer.add_values()
     printer.add_kernels()
     printer.add_costs()

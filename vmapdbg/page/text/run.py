@@ -23,6 +23,7 @@ from vmapdbg.page.sections import SECTIONS
 from vmapdbg.page.sentences import describe_crash, describe_left
 from vmapdbg.page.text import view as views
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Page, Piece, Row
+from vmapdbg.page.text.memory import add_memory
 from vmapdbg.page.text.overview import add_overview
 from vmapdbg.page.view import View, select_schedules
 
@@ -98,6 +99,14 @@ def print_overview(view: View, console: Console, hidden: str) -> None:
         page = Page(console, Places.of(view.after))
         _print_header(view.after, page)
     add_overview(view, page, hidden)
+    page.print()
+
+
+def print_memory(capture: Capture, console: Console) -> None:
+    """Prints the head and the page of the memory that a run had."""
+    page = Page(console, Places.of(capture))
+    _print_header(capture, page)
+    add_memory(capture, page)
     page.print()
 
 

@@ -1,0 +1,186 @@
+"""The memory of a run, on one page: its peak, the lifetimes of the largest buffers, what is live, and advice."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from vmapdbg.model.capture import Capture, LaunchPlace, LiveBuffer, Memory, MemoryAdvice, PartPeak, Placement
+from vmapdbg.model.schedule_index import group_equal, index_of
+from vmapdbg.model.wording import format_known, format_plural
+from vmapdbg.page.format import format_bytes, format_share, join_change, round_count
+from vmapdbg.page.lifetimes import Picture, name_buffer
+from vmapdbg.page.sentences import Names, say_briefly
+from vmapdbg.page.text.layout import Cell, Page, Piece, Row
+from vmapdbg.page.view import View
+
+_MOST_ROWS, _MOST_PARTS, _MOST_SHARES = 12, 6, 3
+_CALLS = ("the first call", "the call that TinyJit captures", "a replay")
+
+
+def add_memory(capture: Capture, page: Page, *, draws: bool = True) -> None:
+    """Adds the page of the memory that a run had; without the lifetime picture if it is drawn elsewhere."""
+    memory = capture.memory
+    if memory is None:
+        page.add(f"memory: {say_unwatched(capture)}")
+        return
+    printer = _Printer(capture, memory, page)
+    printer.add_peak()
+    if draws:
+        printer.add_picture()
+    printer.add_live()
+    printer.add_advice()
+
+
+def add_memory_line(view: View, page: Page) -> None:
+    """Adds a line to an overview: the peak, or what is known of it without watching."""
+    before, after = view.before.peak_bytes, view.after.peak_bytes
+    what: Piece
+    if after is not None and before is not None:
+        what = page.compare(before, after, format_bytes)
+        about = " at the peak" if view.is_pair else " at the peak; show --memory says what it is made of"
+    elif view.is_pair or (least := find_least(view.after)) is None:
+        return
+    else:
+        what = f"at least {format_bytes(least.bytes)}"
+        about = f", a buffer{page.places.format(least.line, ' of {}')}; --memory measures the peak"
+    page.add(("memory: ", "dim"), what, (about, "dim"), indent=2)
+
+
+def find_least(capture: Capture) -> Placement | None:
+    """Returns the largest buffer that a schedule makes: the run has at least its memory. None without a buffer."""
+    found: list[Placement] = []
+    for schedule in capture.schedules:
+        for made in schedule.bufferizes:
+            if made.outcome == "kept" and made.addrspace == "GLOBAL":
+                node = index_of(schedule).node(made.node)
+                found.append(Placement(schedule.index, made.node, node and node.line, made.bytes))
+    return max(found, default=None, key=lambda one: one.bytes)
+
+
+def say_unwatched(capture: Capture) -> str:
+    """Says why a capture has no memory to show."""
+    left = next((line for line in capture.missing if "memory" in line), "")
+    return left or "tinygrad allocated none" if capture.peak_bytes is not None else "not watched; run it with --memory"
+
+
+class _Printer:
+    def __init__(self, capture: Capture, memory: Memory, page: Page) -> None:
+        self.memory, self.page, self.places = memory, page, page.places
+        self.schedules = {schedule.index: schedule for schedule in capture.schedules}
+
+    def name_launch(self, place: LaunchPlace | None) -> str:
+        """Returns schedule and kernel of a launch: `6#274`, `6 copy`."""
+        if place is None or place.schedule is None:
+            return ""
+        return f"{place.schedule} copy" if place.kernel is None else f"{place.schedule}#{place.kernel}"
+
+    # *** the peak
+
+    def add_peak(self) -> None:
+        memory, page = self.memory, self.page
+        kernel = format_known(", kernel {}", self.name_launch(memory.at) or None)
+        at = f"launch {memory.at.launch:,} of {memory.launches:,}{kernel}"
+        line = self.places.format(memory.line, ", {}") or ", in what the snippet leaves lazy"
+        page.head("Memory", Text.assemble((format_bytes(memory.peak), "bold"), f" at the peak, {at}{line}"))
+        rows = [self.format_part(part) for part in memory.parts[:_MOST_PARTS]]
+        page.table(rows)
+        if len(memory.parts) > _MOST_PARTS:
+            page.add((f"... {len(memory.parts) - _MOST_PARTS} more with lower peaks", "dim"), indent=2)
+
+    def format_part(self, part: PartPeak) -> Row:
+        what = f"schedule {part.schedule}" if part.call is None else f"{part.name}: {_CALLS[part.call]}"
+        cells = [
+            Cell("peak", format_bytes(part.bytes), right=True, comfort=9),
+            Cell("of all", format_share(part.bytes, self.memory.peak), right=True, comfort=6),
+            Cell("times", f"{part.times:,}", right=True, comfort=5),
+            Cell("while this runs", what, comfort=24, most=60),
+            Cell("line", (self.places.format(part.line), "dim"), comfort=16, most=40),
+        ]
+        return Row(cells)
+
+    def add_picture(self) -> None:
+        picture = Picture(self.memory, self.places)
+        about = f"launches {picture.start:,} to {picture.end - 1:,}; = in use, - kept before or after, ^ the peak"
+        self.page.head("Lifetimes", about)
+        for line in picture.draw_text(self.page.width - 2):
+            self.page.lines.append(self.page.text(f"  {line}"))
+
+    # *** what is live
+
+    def add_live(self) -> None:
+        memory = self.memory
+        groups = group_equal(memory.live, lambda one: (one.name or one.value.line, one.dtype, self.explain(one)))
+        groups.sort(key=lambda group: -sum(one.value.bytes for one in group))
+        count = len(memory.live) + memory.rest
+        self.page.head("Live at the peak", f"{format_plural(count, 'buffer')}; equal ones are one row")
+        self.page.table([self.format_group(group) for group in groups[:_MOST_ROWS]])
+        rest = [one for group in groups[_MOST_ROWS:] for one in group]
+        if count := len(rest) + memory.rest:
+            size = sum(one.value.bytes for one in rest) + memory.rest_bytes
+            self.page.add(f"{format_bytes(size)} in {format_plural(count, 'smaller buffer')}", indent=2)
+        if memory.unused:
+            self.page.add(f"{format_bytes(memory.unused)} of the planner's memory that no value uses then", indent=2)
+
+    def format_group(self, group: list[LiveBuffer]) -> Row:
+        first, size = group[0], sum(one.value.bytes for one in group)
+        nodes = [f"{one.value.schedule}/{one.value.node}" for one in group if one.value.node is not None]
+        uses = join_change(self.name_launch(first.first), self.name_launch(first.last))
+        more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+        cells = [
+            Cell("bytes", format_bytes(size), right=True, comfort=9),
+            Cell("of all", format_share(size, self.memory.peak), right=True, comfort=6),
+            Cell("buffers", f"{len(group):,}", right=True, comfort=7),
+            Cell("what", (name_buffer(first, self.places), "bold"), comfort=20, most=44),
+            Cell("dtype", first.dtype, comfort=5, leaves=2),
+            Cell("node", "".join(nodes[:1]) + more, comfort=14, leaves=1),
+            Cell("kernels", uses, comfort=14, leaves=3, label="used by kernels"),
+        ]
+        notes: list[Piece] = [(self.explain(first), "dim")]
+        if first.shares:
+            lines = [self.places.format(one.line) or "an unknown line" for one in first.shares]
+            names = [f"{format_bytes(one.bytes)} of {line}" for one, line in zip(first.shares, lines, strict=True)]
+            rest = format_known(", and {} more", max(first.others - _MOST_SHARES, 0) or None)
+            notes.append((f"in the same memory at other times: {', '.join(names[:_MOST_SHARES])}{rest}", "dim"))
+        return Row(cells, notes=notes)
+
+    def explain(self, buffer: LiveBuffer) -> str:
+        """Returns the reason why a buffer exists."""
+        held = format_known("the snippet holds it; made at {}", self.places.format(buffer.value.line) or None)
+        if buffer.name and held:
+            return held
+        if buffer.kind != "kernel":
+            kinds = {"copy": "a copy of data to the device", "data": "data of Python", "empty": "no launch writes it"}
+            return kinds[buffer.kind]
+        schedule = self.schedules.get(-1 if buffer.value.schedule is None else buffer.value.schedule)
+        if schedule is None or buffer.value.node is None:
+            return "the schedule that computes it is not known"
+        names, node = Names(index_of(schedule).op), index_of(schedule).node(buffer.value.node)
+        method = format_known("{}: ", node and (node.method or node.op))
+        if node is None or node.realized is None:
+            return f"{method}written in place, or by no BUFFERIZE"
+        reason = next(iter(node.realized.reasons), None)
+        return method + say_briefly(reason.rule if reason is not None else node.realized.reason, reason, names)
+
+    # *** advice
+
+    def add_advice(self) -> None:
+        if not self.memory.advice:
+            return
+        self.page.head("Advice", "the peak that results; predicted from these lifetimes, not tried")
+        for advice in self.memory.advice:
+            saved = format_share(self.memory.peak - advice.peak, self.memory.peak)
+            peak = (f"{format_bytes(advice.peak):>9}", "bold")
+            self.page.add(peak, (f" -{saved:<4}", "dim"), self.say_advice(advice), indent=2, hang=15)
+
+    def say_advice(self, advice: MemoryAdvice) -> str:
+        line = self.places.format(advice.line)
+        these = f"{format_plural(advice.buffers, 'buffer')} of {line} ({format_bytes(advice.bytes)})"
+        if advice.kind == "half":
+            return f"keep {these} in half precision"
+        if advice.kind == "recompute":
+            return f"compute {these} again for the next reader: {round_count(advice.ops)} ops more"
+        if line:
+            return f"del {advice.name} after {line}: no launch uses it again"
+        what = f"{format_plural(advice.buffers, 'buffer')} ({format_bytes(advice.bytes)}) after the last use"
+        held = format_known("; {} are lazy and hold them: set them to None before the step runs", advice.name or None)
+        return f"free {what}{held}"
