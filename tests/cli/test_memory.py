@@ -1,0 +1,123 @@
+"""`show --memory`: the peak is the program's own, and what is said about it is true of the run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from memory_programs import EAGER, LARGE, MEASURED, PROGRAMS, check_peak, measure_alone, watch
+from tool import run_tool
+
+PATCHED = (sys.executable, "-m", "vmapdbg", "run")
+STOCK = (sys.executable,)
+OWN = (
+    "rotary attention", "GPT block, training", "ResNet, training", "ConvNet, Adam", "half matmul", "int8 matmul",
+)  # fmt: skip
+UNSEEN = (
+    "LSTM", "sliding window", "BERT, training", "mixture of experts", "top-p sampling", "logcumsumexp",
+    "Swin attention", "norms of images", "VAE, training", "graph attention", "Black-Scholes", "Sinkhorn", "k-means",
+    "smoothed loss",
+)  # fmt: skip
+LAZY_GRADIENTS = """
+from tinygrad import Tensor, nn
+Tensor.training = True
+layers = [nn.Linear(64, 64) for _ in range(6)]
+optimizer = nn.optim.SGD(nn.state.get_parameters(layers), lr=0.1)
+x = Tensor.rand(512, 64).realize()
+for step in range(3):
+    optimizer.zero_grad()
+    out = x
+    for layer in layers:
+        out = layer(out).tanh()
+    out.sum().backward()
+    STEP
+"""
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_peak_is_the_programs_own(name: str, tmp_path: Path) -> None:
+    text = PROGRAMS[name]
+    memory = check_peak(watch(tmp_path, text, "--patches", "none"), measure_alone(tmp_path, text, *STOCK))
+    known = [one for one in memory["live"] if one["kind"] == "kernel"]
+    assert known
+    assert all(one["value"]["line"].startswith("snippet.py:") for one in known)
+    assert all(one["value"]["node"] is not None and one["first"]["launch"] <= one["last"]["launch"] for one in known)
+    calls = {part["call"] for part in memory["parts"]}
+    # the first call, the captured call, replays
+    assert calls == ({None, 0, 1, 2} if name == "jit" else {None})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*OWN, *UNSEEN])
+def test_twenty_programs_with_tinyjit_have_their_own_peak(name: str, tmp_path: Path) -> None:
+    module, table = ("own_programs", "OWN") if name in OWN else ("unseen_programs", "UNSEEN")
+    text = MEASURED.format(module=module, table=table, name=name)
+    memory = check_peak(watch(tmp_path, text), measure_alone(tmp_path, text, *PATCHED))
+    assert any(part["call"] == 2 for part in memory["parts"])
+
+
+def test_the_planners_memory_is_shown_as_its_values(tmp_path: Path) -> None:
+    """An arena would say nothing about a program."""
+    memory = watch(tmp_path, PROGRAMS["jit"], "--patches", "none")["memory"]
+    planned = [one for one in memory["live"] if one["is_planned"]]
+    assert planned
+    assert any(one["shares"] for one in planned)
+    assert all(one["value"]["line"].startswith("snippet.py:") and one["dtype"] != "char" for one in planned)
+    assert all(one["since"] == one["first"]["launch"] and one["until"] == one["last"]["launch"] for one in planned)
+
+
+def test_a_global_that_is_not_used_again_should_be_deleted_and_that_gives_the_predicted_peak(tmp_path: Path) -> None:
+    memory = watch(tmp_path, LARGE)["memory"]
+    (advice,) = [one for one in memory["advice"] if one["kind"] == "free"]
+    assert (advice["name"], advice["line"]) == ("d", "snippet.py:5")
+    edited = LARGE.replace("c = ", "del d\nc = ")
+    assert advice["peak"] == measure_alone(tmp_path, edited, *PATCHED) < memory["peak"]
+
+
+def test_lazy_gradients_that_hold_activations_are_found_and_dropping_them_gives_the_predicted_peak(
+    tmp_path: Path,
+) -> None:
+    kept = LAZY_GRADIENTS.replace("STEP", "optimizer.step()")
+    dropped = "new = optimizer.schedule_step(); optimizer.zero_grad(); Tensor.realize(*new)"
+    memory = watch(tmp_path, kept, "--patches", "none")["memory"]
+    (advice,) = [one for one in memory["advice"] if one["kind"] == "free"]
+    assert ".grad" in advice["name"]
+    alone = measure_alone(tmp_path, LAZY_GRADIENTS.replace("STEP", dropped), *STOCK)
+    assert abs(advice["peak"] - alone) <= 0.01 * alone < 0.01 * memory["peak"]
+
+
+def test_the_page_the_overview_the_picture_and_the_report_have_the_peak(tmp_path: Path) -> None:
+    (tmp_path / "snippet.py").write_text(LARGE)
+    done = run_tool("show", "snippet.py", "--memory", "--save", "a.json", "-o", "a.svg", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for words in ("MiB at the peak, launch", "Lifetimes", "Live at the peak", "del d after snippet.py:5"):
+        assert words in done.stdout
+    assert ElementTree.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
+    again = run_tool("show", "a.json", "--memory", cwd=tmp_path)
+    assert again.stdout.splitlines()[-5:] == done.stdout.splitlines()[-5:]
+    assert run_tool("report", "a.json", "-o", "a.html", cwd=tmp_path).returncode == 0
+    page = (tmp_path / "a.html").read_text()
+    assert "at the peak</summary>" in page
+    assert "<polygon" in page
+
+
+def test_without_watching_the_overview_says_only_what_is_sure(tmp_path: Path) -> None:
+    (tmp_path / "snippet.py").write_text(EAGER.replace("range(3)", "range(6)"))
+    done = run_tool("show", "snippet.py", "--save", "a.json", cwd=tmp_path)
+    assert "memory: at least 128 KiB, a buffer of snippet.py:3" in done.stdout
+    refused = run_tool("show", "a.json", "--memory", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "a.json was saved without --memory" in refused.stderr
+    refused = run_tool("show", "snippet.py", "-o", "a.svg", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "-o is for the lifetimes of --memory" in refused.stderr
+    assert not (tmp_path / "a.svg").exists()
+
+
+def test_a_snippet_that_runs_nothing_has_what_it_leaves_lazy_run(tmp_path: Path) -> None:
+    text = "from tinygrad import Tensor\nout = (Tensor.ones(64, 64).contiguous() + 1).sum(0)"
+    memory = watch(tmp_path, text)["memory"]
+    assert memory["peak"] >= 64 * 64 * 4
+    assert memory["line"] is None
