@@ -53,7 +53,7 @@ from tinygrad import Tensor
 a, b = Tensor.rand(5000).realize(), Tensor.rand(5000).realize()
 d = ((a.reshape(5000, 1) - b.reshape(1, 5000)) ** 2).contiguous()
 total = (d.min(axis=1) + d.max(axis=0)).sum().realize()
-c = Tensor.rand(500, 500).realize()
+c = Tensor.rand(1000, 1000).realize()
 print((c @ c).sum().item())
 """
 PROGRAMS = {"eager": EAGER, "jit": JIT, "large": LARGE}

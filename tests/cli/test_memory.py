@@ -25,7 +25,7 @@ from tinygrad import Tensor, nn
 Tensor.training = True
 layers = [nn.Linear(64, 64) for _ in range(6)]
 optimizer = nn.optim.SGD(nn.state.get_parameters(layers), lr=0.1)
-x = Tensor.rand(512, 64).realize()
+x = Tensor.rand(2048, 64).realize()
 for step in range(3):
     optimizer.zero_grad()
     out = x

@@ -71,14 +71,16 @@ class Lifetimes:
         seen: dict[int, Batch] = {}
         for batch in batches:
             if id(batch.uses) not in seen:
-                for use in (use for uses in batch.uses for use in uses if not isinstance(use.memory, int)):
-                    (views if use.is_view else others).add(use.memory)
+                for use in (use for uses in batch.uses for use in uses):
+                    if not isinstance(use.memory, int):
+                        (views if use.is_view else others).add(use.memory)
             # replays are alike: the first and the last stand for all
             seen[id(batch.uses)] = batch
             others.update(use.memory for use in batch.inputs if use and not isinstance(use.memory, int))
         # nothing but the planner makes bytes that are only used in parts
         self.planned: dict[Allocation, list[Value]] = {a: [] for a in views - others if a.dtype == "char"}
-        for batch in {id(batch): batch for batch in (*_first_of_each(batches), *seen.values())}.values():
+        firsts = {id(batch.uses): batch for batch in reversed(batches)}.values()
+        for batch in {id(batch): batch for batch in (*firsts, *seen.values())}.values():
             self._place(batch)
         self.fullest = {a: find_most(map(self.span_of, values))[1] for a, values in self.planned.items()}
         self.at = self._find_launch()
@@ -214,10 +216,3 @@ class Lifetimes:
             else:
                 spans += changed.get(whole, [(start, end, size)])
         return find_most(spans)[0]
-
-
-def _first_of_each(batches: Sequence[Batch]) -> list[Batch]:
-    firsts: dict[int, Batch] = {}
-    for batch in batches:
-        firsts.setdefault(id(batch.uses), batch)
-    return list(firsts.values())

@@ -196,7 +196,7 @@ class Holders:
     value still has to be computed from it."""
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
-        from tinygrad import Tensor
+        from tinygrad.tensor import Tensor
 
         self.names: dict[int, list[str]] = defaultdict(list)
         self.lazy: dict[int, list[str]] = defaultdict(list)

@@ -82,8 +82,10 @@ class Step:
 
 @dataclass
 class _Captured:
-    """What a TinyJit captured: the AST and place of each launch, and once it was replayed, the arguments."""
+    """What a TinyJit captured: the AST and place of each launch, and once it was replayed, the arguments. `owner` is a
+    weak reference to its CapturedJit."""
 
+    owner: Any = None
     launches: list[tuple[Any, Place | None]] = field(default_factory=list[Any])
     uses: Sequence[Sequence[Use]] | None = None
     places: Sequence[Place | None] = ()
@@ -107,7 +109,6 @@ class Allocations:
         self.alive: dict[int, Allocation] = {}
         self._counters: Any = None
         self._schedules = 0
-        self._calls: dict[int, int] = defaultdict(int)
         self._captured: dict[int, _Captured] = {}
         self._capturing: _Captured | None = None
         # the schedule that runs, or ran last
@@ -225,12 +226,11 @@ class Allocations:
         first, line, code = len(self.events), find_user_line(), getattr(tiny.fxn, "__code__", None)
         is_captured = tiny.captured is not None
         self._capturing, outer = None if is_captured else _Captured(), self._capturing
-        number = self._calls[id(tiny)]
-        self._calls[id(tiny)] += 1
+        number = tiny.cnt
         try:
             result = call(tiny, *args, **options)
-            if not is_captured and tiny.captured is not None and self._capturing is not None:
-                self._captured.setdefault(id(tiny.captured), self._capturing)
+            if not is_captured and tiny.captured is not None:
+                self._find_captured(tiny.captured)
         finally:
             self._capturing = outer
             name = getattr(tiny.fxn, "__qualname__", "TinyJit").replace("<locals>.", "")
@@ -248,10 +248,8 @@ class Allocations:
     def on_replay(self, replay: Callable[..., Any], captured: Any, given: Any, *args: Any, **options: Any) -> Any:
         first = len(self.events)
         result = replay(captured, given, *args, **options)
-        known = self._captured.get(id(captured))
-        if known is None:
-            # 0.13 replays before the capturing call returns
-            known = self._captured.setdefault(id(captured), self._capturing or _Captured())
+        # 0.13 replays before the capturing call returns
+        known = self._find_captured(captured)
         if known.uses is None:
             asts, known.uses = self._list_replayed(captured)
             known.places = [place for ast, place in known.launches if ast.op.name != "BUFFER_VIEW"]
@@ -262,6 +260,13 @@ class Allocations:
         batch.inputs = [next(iter(self._list_uses([getattr(one, "buffer", one)], 1)), None) for one in given]
         self.launches += len(known.uses)
         return result
+
+    def _find_captured(self, captured: Any) -> _Captured:
+        known = self._captured.get(id(captured))
+        if known is None or known.owner() is not captured:
+            known = self._captured[id(captured)] = self._capturing or _Captured()
+            known.owner = ref(captured)
+        return known
 
     def _list_replayed(self, captured: Any) -> tuple[list[Any], list[list[Use]]]:
         """Returns the AST and the arguments of each launch of a replay."""
