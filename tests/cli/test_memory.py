@@ -103,6 +103,13 @@ def test_the_page_the_overview_the_picture_and_the_report_have_the_peak(tmp_path
     assert "<polygon" in page
 
 
+def test_a_diff_compares_two_peaks(tmp_path: Path) -> None:
+    for name, text in (("a", LARGE), ("b", LARGE.replace("5000", "2500"))):
+        (tmp_path / f"{name}.py").write_text(text)
+    done = run_tool("diff", "a.py", "b.py", "--memory", cwd=tmp_path)
+    assert "memory: 99.2 MiB -> 35.2 MiB" in done.stdout, done.stdout[-800:]
+
+
 def test_without_watching_the_overview_says_only_what_is_sure(tmp_path: Path) -> None:
     (tmp_path / "snippet.py").write_text(EAGER.replace("range(3)", "range(6)"))
     done = run_tool("show", "snippet.py", "--save", "a.json", cwd=tmp_path)

@@ -138,7 +138,7 @@ def print_part(view: View, part: options.Part, output: Path | None) -> None:
     """Prints a diff, or a part of it; an overview of a long diff; with a page, only the verdict. Raises Failure for a
     part that the diff does not have."""
     from vmapdbg.page.overview import is_long
-    from vmapdbg.page.text.run import print_diff, print_head, print_overview
+    from vmapdbg.page.text.run import print_diff, print_head, print_overview, print_peaks
     from vmapdbg.page.view import select_schedules
 
     if output is not None:
@@ -151,6 +151,7 @@ def print_part(view: View, part: options.Part, output: Path | None) -> None:
     if selected is None and part.number is not None:
         selected = select_schedules(view, part.number)
     print_diff(view.diff, console.make_console(), selected=selected, show_all=part.show_all)
+    print_peaks(view, console.make_console())
 
 
 # *** two saved runs

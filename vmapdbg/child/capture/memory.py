@@ -14,6 +14,7 @@ from vmapdbg.child.capture.lifetimes import Lifetimes, Value
 from vmapdbg.child.capture.memory_advice import Adviser
 from vmapdbg.child.capture.view import list_nodes
 from vmapdbg.child.listen.allocations import Allocations
+from vmapdbg.child.listen.guard import leaving_out
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, number_kernels
 from vmapdbg.model import capture as model
 
@@ -196,11 +197,15 @@ class Holders:
     value still has to be computed from it."""
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
-        from tinygrad.tensor import Tensor
-
         self.names: dict[int, list[str]] = defaultdict(list)
         self.lazy: dict[int, list[str]] = defaultdict(list)
         waiting: list[tuple[str, Any]] = [(name, value) for name, value in variables.items() if name[:2] != "__"]
+        with leaving_out("what holds the memory"):
+            self._walk(waiting)
+
+    def _walk(self, waiting: list[tuple[str, Any]]) -> None:
+        from tinygrad.tensor import Tensor
+
         seen: set[int] = set()
         for path, value in waiting:
             is_known = id(value) in seen and not isinstance(value, Tensor)

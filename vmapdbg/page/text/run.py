@@ -23,7 +23,7 @@ from vmapdbg.page.sections import SECTIONS
 from vmapdbg.page.sentences import describe_crash, describe_left
 from vmapdbg.page.text import view as views
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Page, Piece, Row
-from vmapdbg.page.text.memory import add_memory
+from vmapdbg.page.text.memory import add_memory, add_memory_line
 from vmapdbg.page.text.overview import add_overview
 from vmapdbg.page.view import View, select_schedules
 
@@ -107,6 +107,13 @@ def print_memory(capture: Capture, console: Console) -> None:
     page = Page(console, Places.of(capture))
     _print_header(capture, page)
     add_memory(capture, page)
+    page.print()
+
+
+def print_peaks(view: View, console: Console) -> None:
+    """Prints the peaks of two runs, if the memory of both was watched."""
+    page = Page(console)
+    add_memory_line(view, page)
     page.print()
 
 
