@@ -64,14 +64,9 @@ def show(
     """
     if snippet is None and given.code is None:
         raise click.UsageError("Missing argument 'SNIPPET'")
-    if save is not None:
-        check_output(save, snippet)
+    check_files(snippet, save, output, given)
     if beam is not None:
         given = replace(given, times=True)
-    if output is not None:
-        if not given.memory:
-            raise Failure("-o is for the lifetimes of --memory; for other pictures there is vmapdbg graph")
-        check_target(output, snippet, (".svg",))
     capture = jobs.load_or_run(snippet, given, quiet_stdout=as_json)
     if beam is not None and capture.error is None:
         capture = add_beam_times(capture, jobs.run_with_beam(snippet, given, beam))
@@ -85,18 +80,24 @@ def show(
         draw_lifetimes(capture, output)
     if as_json:
         console.print_json(capture)
-    elif given.memory and part.is_whole and only is None:
-        from vmapdbg.page.text.run import print_memory
-
-        print_memory(capture, console.make_console())
     else:
-        print_report(capture, only, part)
+        print_report(capture, only, part, bool(given.memory))
     if failed is not None:
         # the report is printed even if the file cannot be written
         raise failed
     console.end_after(capture)
     if strict and not account_of_shown(capture).is_balanced:
         sys.exit(1)
+
+
+def check_files(snippet: str | None, save: Path | None, output: Path | None, given: options.JobOptions) -> None:
+    """Raises Failure, before anything runs, for a file that cannot be written."""
+    if save is not None:
+        check_output(save, snippet)
+    if output is not None and not given.memory:
+        raise Failure("-o is for the lifetimes of --memory; for other pictures there is vmapdbg graph")
+    if output is not None:
+        check_target(output, snippet, (".svg",))
 
 
 def draw_lifetimes(capture: Capture, output: Path) -> None:
@@ -110,16 +111,20 @@ def draw_lifetimes(capture: Capture, output: Path) -> None:
     console.say(f"wrote {output}")
 
 
-def print_report(capture: Capture, only: tuple[str, ...] | None, part: options.Part) -> None:
-    """Prints a capture, or a part of it; an overview of a long capture. Raises Failure if it does not have the part."""
+def print_report(capture: Capture, only: tuple[str, ...] | None, part: options.Part, of_memory: bool) -> None:
+    """Prints a capture, a part of it, or the page `of_memory`; an overview of a long capture. Raises Failure if it does
+    not have the part."""
     if not capture.schedules:
         console.report_no_schedule(capture)
         return
     from vmapdbg.page.overview import is_long
-    from vmapdbg.page.text.run import print_capture, print_overview
+    from vmapdbg.page.text.run import print_capture, print_memory, print_overview
     from vmapdbg.page.view import View
 
     view = View.of_one(capture)
+    if only is None and part.is_whole and of_memory:
+        print_memory(capture, console.make_console())
+        return
     if only is None and part.is_whole and is_long(view):
         print_overview(view, console.make_console(), _SEE_MORE)
         return
