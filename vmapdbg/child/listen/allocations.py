@@ -6,7 +6,6 @@ import inspect
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 from weakref import ref
@@ -217,8 +216,10 @@ class Allocations:
         self._schedules = len(self.recorder.schedules)
         for number, passed in reversed(new):
             # 0.14 has another COPY when it runs
-            pairs = list(zip_longest(passed.kernels, asts))
-            if all(kernel and ast and (kernel.ast is ast or not kernel.is_compute) for kernel, ast in pairs):
+            same = [
+                kernel.ast is ast or not kernel.is_compute for kernel, ast in zip(passed.kernels, asts, strict=False)
+            ]
+            if len(passed.kernels) == len(asts) and all(same):
                 return [(number, index) for index in range(len(asts))]
         # the kernels of functions that it calls, in between; or a launch for each device
         return match_launches(asts, [(k.ast, (n, i)) for n, one in new for i, k in enumerate(one.kernels)])
