@@ -52,9 +52,10 @@ def add_overview(view: View, page: Page, hidden: str) -> None:
         printer.add_changed_schedules()
     else:
         printer.add_totals()
+    add_memory_line(view, page)
+    if not view.is_pair:
         printer.add_timing()
         printer.add_functions()
-    add_memory_line(view, page)
     printer.add_values()
     printer.add_kernels()
     printer.add_costs()
