@@ -25,6 +25,7 @@ from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import find_distinct, is_line
 from vmapdbg.page.overview import count_lines, count_methods, count_rules, group_kernels, is_long, sum_kernels
 from vmapdbg.page.text.run import print_capture, print_diff, print_overview
+from vmapdbg.page.text.why import print_explanations
 from vmapdbg.page.view import View, select_kernels, select_line, select_schedules
 from vmapdbg.page.why import explain
 
@@ -163,13 +164,16 @@ def test_a_long_run_has_many_programs_or_many_nodes_without_repeated_ones() -> N
     assert find_distinct(make_capture(*schedules)) == {0: [1, 2, 3, 4]}
 
 
-def test_why_names_equal_schedules_once() -> None:
-    nodes = tuple(make_node(n, "ADD") for n in range(4))
-    capture = make_capture(*(make_schedule(n, kernels=(MATMUL,), nodes=nodes) for n in range(3)))
-    (only,) = explain(capture, None, None)
-    assert (only.schedule, only.again) == (0, (1, 2))
-    (asked,) = explain(capture, None, 2)
-    assert (asked.schedule, asked.again) == (2, ())
+def test_why_explains_equal_buffers_of_several_schedules_once() -> None:
+    nodes = (make_node(3, "ADD", line="net.py:3"), make_node(5, "MUL", src=(3,)))
+    reader = replace(MOVE, nodes=(5,))
+    capture = make_capture(*(make_schedule(n, kernels=(MATMUL, reader), nodes=nodes) for n in range(3)))
+    assert [one.name for one in explain(capture, None, None)] == ["0/3", "1/3", "2/3"]
+    assert [one.name for one in explain(capture, None, 2)] == ["2/3"]
+    text = flatten(print_to_text(lambda console: print_explanations(explain(capture, None, None), console), 80))
+    assert text.count("not fused with") == 1
+    assert "ADD 0/3 net.py:3 x3" in text
+    assert "the same 1/3, 2/3" in text
 
 
 def test_a_kernel_is_selected_by_name_or_number_and_a_line_with_its_nodes() -> None:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from vmapdbg.diff.result import KernelChange, ScheduleDiff
 from vmapdbg.model.capture import Capture, Kernel
-from vmapdbg.model.ops import MOVEMENT
+from vmapdbg.model.ops import COMPUTES_NOTHING
 from vmapdbg.model.schedule_index import find_distinct, group_equal, index_of, kernel_identity, sum_times
 from vmapdbg.page.sentences import Names, say_briefly
 from vmapdbg.page.view import View
@@ -22,7 +22,6 @@ _MOST_SOURCE = 1000
 """A diff with more lines of source in changed kernels than this is shown by its overview."""
 
 NO_PHASE = "unknown"
-_COMPUTES_NOTHING = MOVEMENT | {"CONST", "VCONST", "BUFFER", "PARAM", "VMAPIN", "VMAPOUT"}
 
 
 @dataclass
@@ -278,7 +277,7 @@ def _count_costs(capture: Capture, by: Literal["line", "method", "phase"]) -> di
         for kernel in schedule.kernels:
             names = dict.fromkeys(kernel.lines)
             if by == "method":
-                computed = [node for node in map(index.node, kernel.nodes) if node and node.op not in _COMPUTES_NOTHING]
+                computed = [node for node in map(index.node, kernel.nodes) if node and node.op not in COMPUTES_NOTHING]
                 names = dict.fromkeys(node.method for node in computed if node.method is not None)
                 for node in computed:
                     if node.method is not None and node.line is not None:

@@ -7,18 +7,23 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.text import Text
 
 from vmapdbg.check.result import Difference, OutputPath, PassKind, PassValue, SchedulePath, ValueReport, WrongRewrite
 from vmapdbg.model.account import Account
 from vmapdbg.model.capture import Capture
-from vmapdbg.model.schedule_index import ScheduleIndex, index_of
-from vmapdbg.model.wording import format_known, format_plural
+from vmapdbg.model.schedule_index import ScheduleIndex, group_equal, index_of
+from vmapdbg.model.wording import format_known, format_plural, join_first
 from vmapdbg.page.claims import FOLLOWED, claim, say_ended, say_left
 from vmapdbg.page.format import Places, format_shape
 from vmapdbg.page.text.layout import ALERT, NOTE, Cell, Page, Piece, Row
-from vmapdbg.page.why import Explanation
+from vmapdbg.page.why import Explanation, Topic
 
 _LABEL = 17
+_MOST_LINES, _MOST_PAGE = 44, 56
+"""A page ends its explanations after this many lines, and its titles."""
+_MOST_SENTENCES = 6
+_MOST_NAMES = 6
 _AFTERWARDS: dict[PassKind, str] = {
     "order": "each kernel is right, but their order is wrong: a kernel reads memory too early or too late",
     "run": "the scheduler makes it right: code generation, the compiler, or memory that buffers share makes it wrong",
@@ -34,22 +39,72 @@ _STEPS = {
 }
 
 
-def print_explanations(explanations: Sequence[Explanation], console: Console) -> None:
-    """Prints each explanation under its title; sentences are folded to the width of the console."""
-    page = Page(console)
-    for position, explanation in enumerate(explanations):
-        if position:
+def print_explanations(explanations: Sequence[Explanation], console: Console, *, show_all: bool = False) -> None:
+    """Prints each explanation under its title; sentences are folded to the width of the console.
+
+    Equal subjects are explained once. Unless `show_all`, a page has the first explanations, then the titles of others,
+    and says how many are left.
+    """
+    page = Page(console, show_all=show_all)
+    groups = group_equal(explanations, lambda one: id(one) if show_all else one.kind)
+    groups.sort(key=_sum_cost, reverse=True)
+    if not groups:
+        page.add(("no boundary: no kernel reads another one's buffer", "dim"))
+    elif len(explanations) > 1:
+        different = f", {len(groups)} different" * (len(groups) < len(explanations))
+        page.add((f"{_count_subjects(explanations)}{different}, what costs most first", "dim"))
+        page.add()
+    for position, group in enumerate(groups):
+        title = page.join((group[0].title, "bold"), (f"  x{len(group)}" * (len(group) > 1), "bold"))
+        before = len(page.lines)
+        page.add(title, hang=2)
+        _add_steps(page, group)
+        if show_all or len(page.lines) <= _MOST_LINES or not position:
             page.add()
-        page.add((explanation.title, "bold"), hang=0)
-        for step in explanation.steps:
-            if not step.sentences:
-                page.add(("no boundary: no kernel reads another one's buffer", "dim"), indent=2)
-            label = f"  {step.topic:<15}"
-            for style, sentences in ((NOTE, step.sentences), (ALERT, step.alerts)):
-                for sentence in sentences:
-                    page.add((label, NOTE), (sentence, style), hang=_LABEL)
-                    label = " " * _LABEL
+            continue
+        del page.lines[before:]
+        titles = [(one[0].title, f"  x{len(one)}" * (len(one) > 1)) for one in groups[position:]]
+        rest = sum(map(len, groups[position + max(_MOST_PAGE - before, 0) :]))
+        for words in titles[: _MOST_PAGE - before]:
+            page.lines.append(_cut(page, page.join(*words)))
+        left = f"... {rest:,} more; " * bool(rest)
+        page.add((f"{left}--all explains each of the {len(explanations):,}", "dim"))
+        break
+    while page.lines and not page.lines[-1].plain:
+        page.lines.pop()
     page.print()
+
+
+def _sum_cost(group: Sequence[Explanation]) -> tuple[int, int]:
+    return sum(one.cost[0] for one in group), sum(one.cost[1] for one in group)
+
+
+def _count_subjects(explanations: Sequence[Explanation]) -> str:
+    first, count = explanations[0], len(explanations)
+    if first.kernel is None:
+        return format_plural(count, "node")
+    if first.node is None:
+        return format_plural(count, "kernel")
+    return f"{format_plural(count, 'buffer')} between kernels"
+
+
+def _cut(page: Page, title: Text) -> Text:
+    title.truncate(page.width, overflow="ellipsis" if page.console.encoding.startswith("utf") else "crop")
+    return title
+
+
+def _add_steps(page: Page, group: Sequence[Explanation]) -> None:
+    """Adds what was decided about the first of equal subjects, and the names of the others."""
+    steps = list(group[0].steps)
+    if len(group) > 1:
+        steps.append(Topic("the same", [join_first([one.name for one in group[1:]], _MOST_NAMES)]))
+    for step in steps:
+        label = f"  {step.topic:<15}"
+        for style, sentences in ((NOTE, step.sentences), (ALERT, step.alerts)):
+            more = f"{'':<15}... {{}} more: --all"
+            for sentence in page.first(sentences, _MOST_SENTENCES, more):
+                page.add((label, NOTE), (sentence, style), hang=_LABEL)
+                label = " " * _LABEL
 
 
 # *** values
