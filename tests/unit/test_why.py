@@ -79,8 +79,8 @@ def test_a_node_is_named_with_its_schedule() -> None:
 
 def test_what_costs_most_is_explained_first_and_equal_things_once() -> None:
     """Else a line of a network prints thousands of lines, in the order of the graph."""
-    large = make_node(900, "ADD", (64, 64), line="net.py:3")
-    same = [make_node(n, "ADD", (64, 64), line="net.py:3") for n in range(901, 904)]
+    large = make_node(900, "ADD", (128, 128), line="net.py:3")
+    same = [make_node(n, "ADD", (128, 128), line="net.py:3") for n in range(901, 904)]
     small = [make_node(n, "MUL", (n % 50 + 1, n), line="net.py:3") for n in range(1, 200)]
     nodes = (*small, large, *same)
     buffers = tuple(make_buffer(node.id) for node in nodes)
