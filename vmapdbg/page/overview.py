@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from vmapdbg.diff.result import KernelChange, ScheduleDiff
-from vmapdbg.model.capture import Capture, Kernel
+from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node
 from vmapdbg.model.ops import COMPUTES_NOTHING
 from vmapdbg.model.schedule_index import find_distinct, group_equal, index_of, kernel_identity, sum_times
 from vmapdbg.page.sentences import Names, say_briefly
@@ -20,6 +20,8 @@ _MOST_NODES = 250
 """A run with more programs or more nodes than this is shown by its overview; so is a diff with more changes."""
 _MOST_SOURCE = 1000
 """A diff with more lines of source in changed kernels than this is shown by its overview."""
+
+_MOST_LINES, _PART_HEAD = 60, 8
 
 NO_PHASE = "unknown"
 
@@ -205,9 +207,40 @@ def is_long(view: View) -> bool:
     return lines > _MOST_SOURCE
 
 
+def is_long_part(view: View) -> bool:
+    """Tells whether a part of one run, printed whole, is longer than a page."""
+    rows = 0
+    sources = {item.kernel.source for pair in view.schedules for change in pair.kernels for item in change.after}
+    for pair in view.schedules:
+        rows += _PART_HEAD + len(pair.nodes) + len(pair.bufferizes) + 3 * len(pair.kernels)
+    return rows + sum(source.count("\n") for source in sources) > _MOST_LINES
+
+
 def count_changed_nodes(schedules: Iterable[ScheduleDiff]) -> int:
     """Returns how many nodes were treated differently, or are on one side only."""
     return sum(len(s.nodes) + len(s.nodes_only_before) + len(s.nodes_only_after) for s in schedules)
+
+
+# *** buffers
+
+
+class KeptBuffer(NamedTuple):
+    """A buffer that a schedule keeps, and its node."""
+
+    schedule: int
+    node: Node
+    made: Bufferize
+
+
+def group_buffers(view: View) -> list[list[KeptBuffer]]:
+    """Returns the buffers that the nodes of one run keep, equal ones together, most bytes first."""
+    kept: list[KeptBuffer] = []
+    for pair in view.schedules:
+        nodes = {change.after.id: change.after for change in pair.nodes}
+        made = (change.after for change in pair.bufferizes)
+        kept += [KeptBuffer(pair.index, nodes[one.node], one) for one in made if one and one.outcome == "kept"]
+    groups = group_equal(kept, lambda one: (one.node.op, one.node.line, one.made.bytes, one.made.reason))
+    return sorted(groups, key=lambda group: -sum(one.made.bytes for one in group))
 
 
 # *** lines and methods

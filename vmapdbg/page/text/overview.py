@@ -9,7 +9,7 @@ from rich.text import Text
 from vmapdbg.diff.result import KernelChange, ValueDiff
 from vmapdbg.lint import RULES
 from vmapdbg.model.capture import Device, Kernel, MarkTime
-from vmapdbg.model.schedule_index import find_distinct, group_equal
+from vmapdbg.model.schedule_index import find_distinct, group_equal, name_node
 from vmapdbg.model.wording import count_shown, format_plural, join_first
 from vmapdbg.page import overview
 from vmapdbg.page.format import (
@@ -60,6 +60,18 @@ def add_overview(view: View, page: Page, hidden: str) -> None:
     printer.add_findings()
     page.add()
     page.add((hidden, "dim"))
+
+
+def add_part(view: View, page: Page, asked: str) -> None:
+    """Adds a page on a part of one run, a line or a kernel: its kernels and the buffers that it keeps, what costs most
+    first, and the source if it is one program."""
+    printer = Overview(view, page)
+    kernels, ops = sum(row.after.kernels for row in printer.kernels), sum(row.after.ops for row in printer.kernels)
+    share = format_share(ops, printer.total.ops) or "0%"
+    every = format_plural(printer.total.kernels, "kernel")
+    page.head(asked, Text(f"{kernels:,} of {every}, {round_count(ops)} ops executed, {share} of all"))
+    printer.add_kernels()
+    printer.add_buffers()
 
 
 class Overview:
@@ -277,6 +289,32 @@ class Overview:
         # a kernel that was fused from several, or split, names the change
         alone = after if len(after) == 1 else before
         return self.page.text(alone[0].kernel.name, "bold")
+
+    # *** buffers
+
+    def add_buffers(self) -> None:
+        """Adds the buffers that one run keeps, the largest first."""
+        groups = overview.group_buffers(self.view)
+        if not groups:
+            return
+        every = [buffer.made.bytes for group in groups for buffer in group]
+        shown = groups[:_MOST_RULES]
+        kinds = f", {count_shown(len(shown), len(groups), 'kind')}" * (len(every) > 1)
+        about = f"{format_plural(len(every), 'buffer')} kept{kinds}, {format_bytes(sum(every))}, most bytes first"
+        self.page.head("Buffers", about)
+        self.page.table(list(map(self.format_buffers, shown)))
+
+    def format_buffers(self, group: Sequence[overview.KeptBuffer]) -> Row:
+        first = group[0]
+        cells = [
+            Cell("bytes", format_bytes(first.made.bytes), right=True, comfort=9),
+            Cell("times", str(len(group)), right=True, comfort=5),
+            Cell("node", name_node(first.schedule, first.node.id), right=True, comfort=7),
+            Cell("op", first.node.op, comfort=11),
+            Cell("line", (self.places.format(first.node.line), "dim"), comfort=12, most=30),
+            Cell("kept, because", first.made.reason, comfort=28, most=80),
+        ]
+        return Row(cells)
 
     # *** lines and methods
 

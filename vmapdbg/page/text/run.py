@@ -19,11 +19,12 @@ from vmapdbg.model.wording import format_known, format_plural, inflect, shorten_
 from vmapdbg.page.claims import CHECKED as DIFFED
 from vmapdbg.page.claims import SHOWN, account_of_shown, claim_same, claim_values, say_idle, say_left, say_shown
 from vmapdbg.page.format import Places, format_ids, label_patches
-from vmapdbg.page.sections import SECTIONS
+from vmapdbg.page.overview import group_kernels
+from vmapdbg.page.sections import SECTIONS, load_section
 from vmapdbg.page.sentences import describe_crash, describe_left
 from vmapdbg.page.text import view as views
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Page, Piece, Row
-from vmapdbg.page.text.overview import add_overview
+from vmapdbg.page.text.overview import add_overview, add_part
 from vmapdbg.page.view import View, select_schedules
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _MANY_SCHEDULES = 4
 _MOST_FINDINGS = 5
+_MOST_LINES, _LEAST_SOURCE = 48, 12
 _DIED = "ChildDied"
 _BRIEF_SIGNS = {"unchanged": ("=", "dim"), "only before": ("-", BEFORE), "only after": ("+", AFTER)}
 
@@ -98,6 +100,25 @@ def print_overview(view: View, console: Console, hidden: str) -> None:
         page = Page(console, Places.of(view.after))
         _print_header(view.after, page)
     add_overview(view, page, hidden)
+    page.print()
+
+
+def print_part(view: View, console: Console, asked: str, hidden: str) -> None:
+    """Prints a page on a part of one run, which `asked` names; `hidden` says how to see the rest."""
+    page = Page(console, Places.of(view.after))
+    _print_header(view.after, page)
+    add_part(view, page, asked)
+    programs = group_kernels(view)
+    if len(programs) == 1:
+        start = len(page.lines)
+        run = views.RunView(page, capture=view.after, copies_source=True)
+        load_section("source")(views.ScheduleView(run, programs[0].places[0].pair))
+        room = max(_MOST_LINES - start, _LEAST_SOURCE)
+        if cut := page.lines[start + room :]:
+            del page.lines[start + room :]
+            page.add((f"... {format_plural(len(cut), 'line')} more: --only source", "dim"))
+    page.add()
+    page.add((hidden, "dim"))
     page.print()
 
 
