@@ -189,7 +189,7 @@ class Report:
         overview.add_costs()
         yield "What lines and methods of Tensor cost", self._take_text()
         overview.add_rules()
-        yield "Why nodes are realized", self._take_text()
+        yield "Why there are buffers", self._take_text()
         run = RunView(self.page, capture=self.after, diff=None)
         if self.is_pair:
             run = RunView(self.page, capture=None, diff=self.view.diff)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from rich.text import Text
 
@@ -344,9 +345,9 @@ class Overview:
         self.page.head(f"{noun.title()}s", count_shown(len(shown), len(counted), noun) + about)
         rows: list[Row] = []
         for row in shown:
-            before, after, realized = row.before, row.after, Text()
-            if before.realized or after.realized:
-                realized = self.page.change(str(before.realized), str(after.realized))
+            before, after, kept = row.before, row.after, Text()
+            if before.kept or after.kept:
+                kept = self.page.change(str(before.kept), str(after.kept))
             kernels = self.page.change(f"{before.kernels:,}", f"{after.kernels:,}")
             cells = [
                 Cell("", mark, comfort=1),
@@ -354,7 +355,7 @@ class Overview:
                 *self.list_time(after),
                 Cell("kernels", kernels, right=True, comfort=7, most=14),
                 *self.list_work(before, after, moves_leave=2),
-                Cell("realized", realized, right=True, comfort=8, most=14, leaves=1),
+                Cell("buffers", kept, right=True, comfort=8, most=14, leaves=1),
                 Cell("called at", self.name_places(after.lines), comfort=16, most=40, leaves=2),
             ]
             rows.append(Row(cells))
@@ -366,10 +367,12 @@ class Overview:
         page, counted = self.page, overview.count_rules(self.view)
         if not counted:
             return
-        nodes: Piece = format_plural(sum(row.after.nodes for row in counted), "node")
-        if self.view.is_pair:
-            nodes = page.change(f"{sum(row.before.nodes for row in counted):,}", nodes)
-        page.head("Realized", nodes)
+        sums: list[Text] = []
+        for amount, write in ((attrgetter("kept"), format_count), (attrgetter("bytes"), format_bytes)):
+            before, after = (sum(amount(getattr(row, side)) for row in counted) for side in ("before", "after"))
+            sums.append(page.change(write(before), write(after)))
+        asked = page.change(*(f"{sum(getattr(row, side).nodes for row in counted):,}" for side in ("before", "after")))
+        page.head("Buffers", sums[0], " kept (", sums[1], "), ", asked, " asked for")
         page.table(list(map(self.format_rule, counted[:_MOST_RULES])))
 
     def format_rule(self, row: overview.RuleRow) -> Row:
@@ -379,10 +382,10 @@ class Overview:
         held = page.change(format_bytes(before.bytes), format_bytes(after.bytes))
         example = f"  e.g. node {after.example}" if not self.view.is_pair else ""
         cells = [
-            Cell("nodes", nodes, right=True, comfort=9, most=16),
-            Cell("buffers kept", kept, right=True, comfort=12, most=16),
+            Cell("asked for", nodes, right=True, comfort=9, most=16),
+            Cell("kept", kept, right=True, comfort=6, most=16),
             Cell("hold", held, right=True, comfort=10, most=26),
-            Cell("why they are realized", page.join(row.why, (example, "dim")), comfort=32, most=100),
+            Cell("why it was asked for", page.join(row.why, (example, "dim")), comfort=32, most=100),
         ]
         return Row(cells)
 
