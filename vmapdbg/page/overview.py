@@ -19,8 +19,8 @@ from vmapdbg.page.view import View
 _MOST_KERNELS = 12
 _MOST_NODES = 250
 """A run with more programs or more nodes than this is shown by its overview; so is a diff with more changes."""
-_MOST_SOURCE = 600
-"""A run with more lines of source than this is shown by its overview, and so is a diff with more in changed kernels."""
+_MOST_SOURCE, _MOST_CHANGED = 600, 1000
+"""A run with more lines of source than this is shown by its overview, and a diff with more in changed kernels."""
 
 _MOST_LINES, _PART_HEAD = 60, 8
 
@@ -213,7 +213,7 @@ def is_long(view: View) -> bool:
     lines = 0
     for row in rows:
         lines += sum(side.kernel.source.count("\n") for side in (*row.change.before, *row.change.after))
-    return lines > _MOST_SOURCE
+    return lines > _MOST_CHANGED
 
 
 def say_trivial(schedule: Schedule) -> str:
