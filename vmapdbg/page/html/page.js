@@ -325,7 +325,7 @@
   $("out").addEventListener("click", () => zoom(scale / 1.25));
   $("fit").addEventListener("click", () => fit());
   $("schedule")?.addEventListener("change", (event) => showPicture(+event.target.value));
-  fit(0.5);
+  fit(0.85);
   const asked = /^#(line|kernel|node)=(b?[\d:]+)$/.exec(location.hash);
   if (asked) select(asked[1], asked[1] === "node" ? asked[2] : +asked[2]);
 })();
