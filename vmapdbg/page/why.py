@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import NamedTuple
 
 from vmapdbg.model.capture import Capture, Kernel, Node, Schedule
@@ -14,6 +13,7 @@ from vmapdbg.model.ops import COMPUTES_NOTHING
 from vmapdbg.model.schedule_index import (
     ScheduleIndex,
     choose_numbered,
+    count_elements,
     find_named,
     group_equal,
     index_of,
@@ -134,8 +134,9 @@ def _count_asked(index: ScheduleIndex, node: Node) -> int:
     """Returns how many elements a node computes, or a reduce takes in."""
     if node.op in COMPUTES_NOTHING:
         return 0
-    shapes = [node.shape, *(index.nodes[source].shape for source in node.src[:1] if source in index.nodes)]
-    return max(prod(size for size in shape or () if isinstance(size, int)) for shape in shapes)
+    return max(
+        count_elements(node.shape), *(count_elements(index.nodes[n].shape) for n in node.src if n in index.nodes), 0
+    )
 
 
 def _say_readers(index: ScheduleIndex, node: Node) -> Iterator[str]:
