@@ -102,7 +102,8 @@ def print_report(capture: Capture, only: tuple[str, ...] | None, part: options.P
         chosen = replace(view, schedules=tuple(selected))
         if is_long_part(chosen):
             asked = part.line or f"kernel {part.kernel}"
-            print_part(chosen, console.make_console(), asked, _SEE_PART.format(part.line or part.kernel))
+            named = part.line or next(change.after[0].kernel.name for pair in selected for change in pair.kernels)
+            print_part(chosen, console.make_console(), asked, _SEE_PART.format(named))
             return
     print_capture(
         capture,

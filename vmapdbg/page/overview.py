@@ -245,23 +245,15 @@ def count_changed_nodes(schedules: Iterable[ScheduleDiff]) -> int:
 # *** buffers
 
 
-class KeptBuffer(NamedTuple):
-    """A buffer that a schedule keeps, and its node."""
-
-    schedule: int
-    node: Node
-    made: Bufferize
-
-
-def group_buffers(view: View) -> list[list[KeptBuffer]]:
-    """Returns the buffers that the nodes of one run keep, equal ones together, most bytes first."""
-    kept: list[KeptBuffer] = []
+def group_buffers(view: View) -> list[list[tuple[int, Node, Bufferize]]]:
+    """Returns the buffers that one run keeps, with their schedules and nodes: equal ones together, most bytes first."""
+    kept: list[tuple[int, Node, Bufferize]] = []
     for pair in view.schedules:
         nodes = {change.after.id: change.after for change in pair.nodes}
         made = (change.after for change in pair.bufferizes)
-        kept += [KeptBuffer(pair.index, nodes[one.node], one) for one in made if one and one.outcome == "kept"]
-    groups = group_equal(kept, lambda one: (one.node.op, one.node.line, one.made.bytes, one.made.reason))
-    return sorted(groups, key=lambda group: -sum(one.made.bytes for one in group))
+        kept += [(pair.index, nodes[one.node], one) for one in made if one and one.outcome == "kept"]
+    groups = group_equal(kept, lambda one: (one[1].op, one[1].line, one[2].bytes, one[2].reason))
+    return sorted(groups, key=lambda group: -sum(made.bytes for _, _, made in group))
 
 
 # *** lines and methods

@@ -118,16 +118,10 @@ def explain_node(schedule: Schedule, node: Node) -> Explanation:
     words = ["node", name, node.op, node.arg, format_shape(node.shape), node.dtype]
     title = f"{' '.join(filter(None, words))}{format_known('  {}', node.line)}"
     rule, decided = node.realized and node.realized.reason, made and (made.outcome, made.decided and made.decided.rule)
-    return Explanation(
-        schedule=schedule.index,
-        node=node.id,
-        kernel=None,
-        name=name,
-        title=title,
-        steps=tuple(step for step in steps if step.sentences),
-        kind=(node.op, node.arg, node.shape, node.dtype, node.line, rule, decided),
-        cost=(_count_asked(index, node), made.bytes if made is not None and made.outcome == "kept" else 0),
-    )
+    kind = node.op, node.arg, node.shape, node.dtype, node.line, rule, decided
+    cost = _count_asked(index, node), 0 if (kept := index.find_kept(node.id)) is None else kept.bytes
+    said = tuple(step for step in steps if step.sentences)
+    return Explanation(schedule.index, node.id, None, name, title, said, kind, cost)
 
 
 def _count_asked(index: ScheduleIndex, node: Node) -> int:
@@ -213,17 +207,11 @@ def explain_kernel(schedule: Schedule, number: int, kernel: Kernel) -> Explanati
         Topic("work", [_say_work(kernel)]),
     )
     lines = format_known("  {}", ", ".join(kernel.lines[:3]))
-    name = _name(kernels, number)
-    return Explanation(
-        schedule=schedule.index,
-        node=None,
-        kernel=number,
-        name=f"#{number} of schedule {schedule.index}",
-        title=f"kernel {name}{lines}, schedule {schedule.index}",
-        steps=tuple(step for step in steps if step.sentences),
-        kind=(kernel_identity(kernel), kernel.name),
-        cost=(kernel.executed_ops, kernel.bytes),
-    )
+    name = f"#{number} of schedule {schedule.index}"
+    title = f"kernel {_name(kernels, number)}{lines}, schedule {schedule.index}"
+    kind, cost = (kernel_identity(kernel), kernel.name), (kernel.executed_ops, kernel.bytes)
+    said = tuple(step for step in steps if step.sentences)
+    return Explanation(schedule.index, None, number, name, title, said, kind, cost)
 
 
 def _say_fused(index: ScheduleIndex, kernel: Kernel) -> Iterator[str]:
@@ -278,19 +266,12 @@ def explain_boundaries(schedule: Schedule) -> Iterator[Explanation]:
         if not reading:
             continue
         node, made = index.nodes[node_id], index.find_kept(node_id)
-        size = 0 if made is None else made.bytes
+        size, name = 0 if made is None else made.bytes, name_node(schedule.index, node_id)
         names = join_first([_name(kernels, number) for number, _ in reading], _MOST_KERNELS)
-        name, fate = name_node(schedule.index, node_id), node.realized and node.realized.reason
-        yield Explanation(
-            schedule=schedule.index,
-            node=node_id,
-            kernel=writer,
-            name=name,
-            title="  ".join(filter(None, (format_bytes(size), f"{node.op} {name}", node.line, fate))),
-            steps=(
-                Topic("kernels", [f"{_name(kernels, writer)} not fused with {names}"]),
-                Topic("why", [_say_why_not_fused(index, node_id)]),
-            ),
-            kind=(kernel_identity(kernel), *(kernel_identity(reader) for _, reader in reading), node.line, fate),
-            cost=(size * (1 + len(reading)), kernel.executed_ops),
-        )
+        rule = node.realized and node.realized.reason
+        title = "  ".join(filter(None, (format_bytes(size), f"{node.op} {name}", node.line, rule)))
+        apart = Topic("kernels", [f"{_name(kernels, writer)} not fused with {names}"])
+        why = Topic("why", [_say_why_not_fused(index, node_id)])
+        kind = kernel_identity(kernel), *(kernel_identity(reader) for _, reader in reading), node.line, rule
+        cost = size * (1 + len(reading)), kernel.executed_ops
+        yield Explanation(schedule.index, node_id, writer, name, title, (apart, why), kind, cost)

@@ -296,26 +296,24 @@ class Overview:
     def add_buffers(self) -> None:
         """Adds the buffers that one run keeps, the largest first."""
         groups = overview.group_buffers(self.view)
-        if not groups:
-            return
-        every = [buffer.made.bytes for group in groups for buffer in group]
-        shown = groups[:_MOST_RULES]
+        shown, every = groups[:_MOST_RULES], [made.bytes for group in groups for _, _, made in group]
+        rows: list[Row] = []
+        for group in shown:
+            schedule, node, made = group[0]
+            cells = [
+                Cell("bytes", format_bytes(made.bytes), right=True, comfort=9),
+                Cell("times", str(len(group)), right=True, comfort=5),
+                Cell("node", name_node(schedule, node.id), right=True, comfort=7),
+                Cell("op", node.op, comfort=11),
+                Cell("line", (self.places.format(node.line), "dim"), comfort=12, most=30),
+                Cell("kept, because", made.reason, comfort=28, most=80),
+            ]
+            rows.append(Row(cells))
         kinds = f", {count_shown(len(shown), len(groups), 'kind')}" * (len(every) > 1)
         about = f"{format_plural(len(every), 'buffer')} kept{kinds}, {format_bytes(sum(every))}, most bytes first"
-        self.page.head("Buffers", about)
-        self.page.table(list(map(self.format_buffers, shown)))
-
-    def format_buffers(self, group: Sequence[overview.KeptBuffer]) -> Row:
-        first = group[0]
-        cells = [
-            Cell("bytes", format_bytes(first.made.bytes), right=True, comfort=9),
-            Cell("times", str(len(group)), right=True, comfort=5),
-            Cell("node", name_node(first.schedule, first.node.id), right=True, comfort=7),
-            Cell("op", first.node.op, comfort=11),
-            Cell("line", (self.places.format(first.node.line), "dim"), comfort=12, most=30),
-            Cell("kept, because", first.made.reason, comfort=28, most=80),
-        ]
-        return Row(cells)
+        if rows:
+            self.page.head("Buffers", about)
+        self.page.table(rows)
 
     # *** lines and methods
 

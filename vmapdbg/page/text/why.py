@@ -47,50 +47,39 @@ def print_explanations(explanations: Sequence[Explanation], console: Console, *,
     """
     page = Page(console, show_all=show_all)
     groups = group_equal(explanations, lambda one: id(one) if show_all else one.kind)
-    groups.sort(key=_sum_cost, reverse=True)
+    groups.sort(
+        key=lambda group: [sum(costs) for costs in zip(*(one.cost for one in group), strict=True)], reverse=True
+    )
     if not groups:
         page.add(("no boundary: no kernel reads another one's buffer", "dim"))
     elif len(explanations) > 1:
         different = f", {len(groups)} different" * (len(groups) < len(explanations))
-        page.add((f"{_count_subjects(explanations)}{different}, what costs most first", "dim"))
+        page.add((f"{_count_subjects(explanations)}{different}, what costs most first", "dim"), hang=0)
         page.add()
+    titles = [page.text(f"{group[0].title}{f'  x{len(group)}' * (len(group) > 1)}", "bold") for group in groups]
     for position, group in enumerate(groups):
-        title = page.join((group[0].title, "bold"), (f"  x{len(group)}" * (len(group) > 1), "bold"))
-        before = len(page.lines)
-        page.add(title, hang=2)
+        start = len(page.lines)
+        page.add(titles[position])
         _add_steps(page, group)
-        if show_all or len(page.lines) <= _MOST_LINES or not position:
+        if not show_all and len(page.lines) > _MOST_LINES and position:
+            del page.lines[start:]
+            shown = titles[position : position + _MOST_PAGE - start]
+            page.lines += [page.wrap(Text(title.plain))[0] for title in shown]
+            left = f"... {sum(map(len, groups[position + len(shown) :])):,} more; " * (
+                position + len(shown) < len(groups)
+            )
+            page.add((f"{left}--all explains each of the {len(explanations):,}", "dim"))
+            break
+        if position + 1 < len(groups):
             page.add()
-            continue
-        del page.lines[before:]
-        titles = [(one[0].title, f"  x{len(one)}" * (len(one) > 1)) for one in groups[position:]]
-        rest = sum(map(len, groups[position + max(_MOST_PAGE - before, 0) :]))
-        for words in titles[: _MOST_PAGE - before]:
-            page.lines.append(_cut(page, page.join(*words)))
-        left = f"... {rest:,} more; " * bool(rest)
-        page.add((f"{left}--all explains each of the {len(explanations):,}", "dim"))
-        break
-    while page.lines and not page.lines[-1].plain:
-        page.lines.pop()
     page.print()
-
-
-def _sum_cost(group: Sequence[Explanation]) -> tuple[int, int]:
-    return sum(one.cost[0] for one in group), sum(one.cost[1] for one in group)
 
 
 def _count_subjects(explanations: Sequence[Explanation]) -> str:
     first, count = explanations[0], len(explanations)
-    if first.kernel is None:
-        return format_plural(count, "node")
-    if first.node is None:
-        return format_plural(count, "kernel")
+    if first.kernel is None or first.node is None:
+        return format_plural(count, "node" if first.kernel is None else "kernel")
     return f"{format_plural(count, 'buffer')} between kernels"
-
-
-def _cut(page: Page, title: Text) -> Text:
-    title.truncate(page.width, overflow="ellipsis" if page.console.encoding.startswith("utf") else "crop")
-    return title
 
 
 def _add_steps(page: Page, group: Sequence[Explanation]) -> None:
