@@ -198,12 +198,13 @@ def _add_headline(page: Page, capture: Capture) -> None:
         words += f"; {share} of the ops in {first.kernel.name}{format_known(', {}', place)}"
     page.add()
     page.add((words, "bold"))
-    for command, about in (
-        ("vmapdbg why", "why these are several kernels" if len(rows) > 1 else "why each value has a buffer"),
-        ("vmapdbg show SNIPPET --time".replace("SNIPPET", capture.snippet), "how long each kernel takes"),
-        ("vmapdbg check", "whether the values are right"),
-    ):
-        page.add((f"{command:<{len(capture.snippet) + 20}}  ", NOTE), (about, "dim"), indent=2)
+    timed = (f"vmapdbg show {capture.snippet} --time", "how long each kernel takes")
+    if not capture.snippet.endswith(".py"):
+        timed = ("vmapdbg lint", "faults and waste in its kernels")
+    why = "why these are several kernels" if len(rows) > 1 else "why each value has a buffer"
+    commands = ("vmapdbg why", why), timed, ("vmapdbg check", "whether the values are right")
+    for command, about in commands:
+        page.add((f"{command:<{len(timed[0])}}  ", NOTE), (about, "dim"), indent=2)
 
 
 def _list_facts(capture: Capture, places: Places) -> Iterator[tuple[str, Piece]]:
