@@ -165,7 +165,7 @@ def copied(*others: Any, load: str = "Lidx0", method: str | None = "custom_kerne
 
 def test_a_copy_whose_readers_could_read_the_original() -> None:
     (found,) = lint_capture(copied())
-    assert (found.code, found.node, found.advice) == ("VD111", 1, "see what made the copy: vmapdbg why 1")
+    assert (found.code, found.node, found.advice) == ("VD111", 1, "see what made the copy: vmapdbg why 0/1")
     assert found.message == "kernel E_6 only copies 6 elements: its readers could read the original"
     # in another order, asked for, or it computes something
     assert codes_of(copied(load="Lidx0+1")) == []

@@ -31,6 +31,7 @@ from vmapdbg.page.view import View
 
 _MOST_ROWS = 10
 _MOST_RULES = 8
+_MOST_OF_PART = 7
 _MOST_PLACES = 3
 _MOST_NAMES = 4
 _MOST_OUTPUTS = 3
@@ -71,7 +72,7 @@ def add_part(view: View, page: Page, asked: str) -> None:
     share = format_share(ops, printer.total.ops) or "0%"
     every = format_plural(printer.total.kernels, "kernel")
     page.head(asked, Text(f"{kernels:,} of {every}, {round_count(ops)} ops executed, {share} of all"))
-    printer.add_kernels()
+    printer.add_kernels(_MOST_OF_PART)
     printer.add_buffers()
 
 
@@ -196,8 +197,8 @@ class Overview:
 
     # *** kernels
 
-    def add_kernels(self) -> None:
-        shown = self.kernels[:_MOST_ROWS]
+    def add_kernels(self, most: int = _MOST_ROWS) -> None:
+        shown = self.kernels[:most]
         if self.view.is_pair and shown:
             what = "work"
             if any(row.is_timed for row in self.kernels):
@@ -296,7 +297,7 @@ class Overview:
     def add_buffers(self) -> None:
         """Adds the buffers that one run keeps, the largest first."""
         groups = overview.group_buffers(self.view)
-        shown, every = groups[:_MOST_RULES], [made.bytes for group in groups for _, _, made in group]
+        shown, every = groups[:_MOST_OF_PART], [made.bytes for group in groups for _, _, made in group]
         rows: list[Row] = []
         for group in shown:
             schedule, node, made = group[0]
