@@ -195,25 +195,23 @@ def is_long(view: View) -> bool:
     The parts of a run that repeat or are trivial do not count. Of two runs only the changes count, and their source.
     """
     if not view.is_pair:
-        programs, sources, nodes = set[Hashable](), set[str](), 0
-        for index in find_distinct(view.after):
-            schedule = view.after.schedules[index]
-            if say_trivial(schedule):
-                continue
-            programs.update(map(kernel_identity, schedule.kernels))
-            nodes += len(schedule.nodes)
-            sources.update(kernel.source for kernel in schedule.kernels)
-        is_many = len(programs) > _MOST_KERNELS or nodes > _MOST_NODES
-        return is_many or sum(source.count("\n") for source in sources) > _MOST_SOURCE
+        distinct = map(view.after.schedules.__getitem__, find_distinct(view.after))
+        shown = [schedule for schedule in distinct if not say_trivial(schedule)]
+        kernels = [kernel for schedule in shown for kernel in schedule.kernels]
+        nodes = sum(len(schedule.nodes) for schedule in shown)
+        is_many = len(set(map(kernel_identity, kernels))) > _MOST_KERNELS or nodes > _MOST_NODES
+        return is_many or _count_source(kernels) > _MOST_SOURCE
     rows = group_kernels(view)
     changed = [pair for pair in view.schedules if pair.is_pair and not pair.is_empty]
     distinct = group_equal(changed, lambda pair: tuple(map(identify_change, pair.kernels)))
     if len(rows) > _MOST_KERNELS or count_changed_nodes(pairs[0] for pairs in distinct) > _MOST_NODES:
         return True
-    lines = 0
-    for row in rows:
-        lines += sum(side.kernel.source.count("\n") for side in (*row.change.before, *row.change.after))
-    return lines > _MOST_CHANGED
+    sides = [side for row in rows for side in (*row.change.before, *row.change.after)]
+    return sum(side.kernel.source.count("\n") for side in sides) > _MOST_CHANGED
+
+
+def _count_source(kernels: Iterable[Kernel]) -> int:
+    return sum(source.count("\n") for source in {kernel.source for kernel in kernels})
 
 
 def say_trivial(schedule: Schedule) -> str:
@@ -230,11 +228,9 @@ def say_trivial(schedule: Schedule) -> str:
 
 def is_long_part(view: View) -> bool:
     """Tells whether a part of one run, printed whole, is longer than a page."""
-    rows = 0
-    sources = {item.kernel.source for pair in view.schedules for change in pair.kernels for item in change.after}
-    for pair in view.schedules:
-        rows += _PART_HEAD + len(pair.nodes) + len(pair.bufferizes) + 3 * len(pair.kernels)
-    return rows + sum(source.count("\n") for source in sources) > _MOST_LINES
+    sizes = [_PART_HEAD + len(pair.nodes) + len(pair.bufferizes) + 3 * len(pair.kernels) for pair in view.schedules]
+    kernels = [item.kernel for pair in view.schedules for change in pair.kernels for item in change.after]
+    return sum(sizes) + _count_source(kernels) > _MOST_LINES
 
 
 def count_changed_nodes(schedules: Iterable[ScheduleDiff]) -> int:

@@ -209,14 +209,10 @@ class Report:
         texts, kernels = Texts(), list[list[Any]]()
         for shown in self.kernels:
             lines = [number for line in shown.row.lines if (number := self.line_number(line)) is not None]
-            row, kernel = shown.row, shown.row.kernel
-            median = 0 if kernel.measured is None else kernel.measured.median
-            costs = {"times": row.after.launches, "median": median, "seconds": row.after.seconds}
-            costs |= {"ops": row.after.ops, "bytes": row.after.bytes}
-            what = clean_text(kernel.title), costs
-            kernels.append(
-                [clean_text(shown.name or "(failed)"), lines, *self.explainer.explain_row(row, texts), *what]
-            )
+            row, kernel, name = shown.row, shown.row.kernel, clean_text(shown.name or "(failed)")
+            costs = {"times": row.after.launches, "median": 0 if kernel.measured is None else kernel.measured.median}
+            costs |= {"seconds": row.after.seconds, "ops": row.after.ops, "bytes": row.after.bytes}
+            kernels.append([name, lines, *self.explainer.explain_row(row, texts), clean_text(kernel.title), costs])
         nodes = self.explainer.describe_nodes({line: note.number for line, note in self.notes.items()}, texts)
         places = [[clean_text(self.places.format(line)), clean_text(line)] for line in self.notes]
         return {"lines": places, "kernels": kernels, "nodes": nodes, "texts": list(map(clean_text, texts.numbers))}

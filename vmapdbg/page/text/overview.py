@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
 
 from rich.text import Text
 
@@ -367,11 +366,10 @@ class Overview:
         if not counted:
             return
         sums: list[Text] = []
-        for amount, write in ((attrgetter("kept"), format_count), (attrgetter("bytes"), format_bytes)):
-            before, after = (sum(amount(getattr(row, side)) for row in counted) for side in ("before", "after"))
+        for name, write in (("kept", format_count), ("bytes", format_bytes), ("nodes", format_count)):
+            before, after = (sum(getattr(getattr(row, side), name) for row in counted) for side in ("before", "after"))
             sums.append(page.change(write(before), write(after)))
-        asked = page.change(*(f"{sum(getattr(row, side).nodes for row in counted):,}" for side in ("before", "after")))
-        page.head("Buffers", sums[0], " kept (", sums[1], "), ", asked, " asked for")
+        page.head("Buffers", sums[0], " kept (", sums[1], "), ", sums[2], " asked for")
         page.table(list(map(self.format_rule, counted[:_MOST_RULES])))
 
     def format_rule(self, row: overview.RuleRow) -> Row:

@@ -77,9 +77,9 @@ def print_explanations(explanations: Sequence[Explanation], console: Console, *,
 
 def _count_subjects(explanations: Sequence[Explanation]) -> str:
     first, count = explanations[0], len(explanations)
-    if first.kernel is None or first.node is None:
-        return format_plural(count, "node" if first.kernel is None else "kernel")
-    return f"{format_plural(count, 'buffer')} between kernels"
+    if first.kernel is not None and first.node is not None:
+        return f"{format_plural(count, 'buffer')} between kernels"
+    return format_plural(count, "node" if first.kernel is None else "kernel")
 
 
 def _add_steps(page: Page, group: Sequence[Explanation]) -> None:
