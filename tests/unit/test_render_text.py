@@ -344,7 +344,7 @@ def test_a_small_run_begins_with_what_it_comes_to_and_the_next_commands() -> Non
     assert re.search(r"^[\d,]+ ops executed, .* moved", head, re.M)
     assert [line.split()[:2] for line in head.splitlines()[-4:] if line.startswith("  vmapdbg")] == [
         ["vmapdbg", "why"],
-        ["vmapdbg", "show"],
+        ["vmapdbg", "lint"],
         ["vmapdbg", "check"],
     ]
     assert "ops executed, " not in render(lost_range(), only=("kernels",)).split("==")[0]

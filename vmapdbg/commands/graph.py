@@ -60,8 +60,7 @@ def graph(
     else:
         capture = jobs.load_or_run(snippet, given)
     of_node, node = around or (None, None)
-    if of_node is not None:
-        schedule = of_node
+    schedule = schedule if of_node is None else of_node
     notes = write_graph(
         capture, output, stage=stage, schedule=schedule, around=node, depth=depth, other=other, fold=fold
     )

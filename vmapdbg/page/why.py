@@ -258,8 +258,7 @@ def _say_why_not_fused(index: ScheduleIndex, node_id: int) -> str:
 
 
 def explain_boundaries(schedule: Schedule) -> Iterator[Explanation]:
-    """Yields each buffer between kernels: its writer, its readers, and why they are not one kernel. It costs the bytes
-    that are written and read again."""
+    """Yields each buffer between kernels, with the reason. It costs the bytes that are written and read again."""
     index, kernels = index_of(schedule), schedule.kernels
     for node_id, (writer, kernel) in index.writers.items():
         reading = index.find_reading(node_id)

@@ -16,7 +16,7 @@ from vmapdbg.lint.ignores import find_line
 from vmapdbg.lint.rule import Rule
 from vmapdbg.model.account import Account
 from vmapdbg.model.capture import Capture, Finding, Schedule
-from vmapdbg.model.schedule_index import count_kernels, index_of, name_node
+from vmapdbg.model.schedule_index import count_kernels, index_of
 from vmapdbg.model.wording import format_known, format_plural, split_place
 from vmapdbg.page.claims import LINTED, account_of_shown, claim_clean, say_left
 from vmapdbg.page.format import Places
@@ -117,8 +117,7 @@ def _describe_place(schedule: Schedule | None, finding: Finding) -> str:
     if finding.node is not None:
         node = schedule and index_of(schedule).node(finding.node)
         op = format_known(" {}", node and node.op)
-        name = finding.node if finding.schedule is None else name_node(finding.schedule, finding.node)
-        parts.append(f"node {name}{op}")
+        parts.append(f"node {format_known('{}/', finding.schedule)}{finding.node}{op}")
     if finding.schedule is not None:
         kernel = format_known("kernel #{} of ", finding.number)
         parts.append(f"{kernel}schedule {finding.schedule}")

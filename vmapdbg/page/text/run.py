@@ -193,18 +193,12 @@ def _add_headline(page: Page, capture: Capture) -> None:
         return
     total, first = sum_kernels(capture), rows[0]
     share, place = format_share(first.after.ops, total.ops), page.places.format_first(list(first.lines), 1)
-    words = f"{round_count(total.ops)} ops executed, {format_bytes(total.bytes)} moved"
-    if len(rows) > 1 and share:
-        words += f"; {share} of the ops in {first.kernel.name}{format_known(', {}', place)}"
+    most = f"; {share} of the ops in {first.kernel.name}{format_known(', {}', place)}" * (len(rows) > 1 and share != "")
     page.add()
-    page.add((words, "bold"))
-    timed = (f"vmapdbg show {capture.snippet} --time", "how long each kernel takes")
-    if not capture.snippet.endswith(".py"):
-        timed = ("vmapdbg lint", "faults and waste in its kernels")
+    page.add((f"{round_count(total.ops)} ops executed, {format_bytes(total.bytes)} moved{most}", "bold"))
     why = "why these are several kernels" if len(rows) > 1 else "why each value has a buffer"
-    commands = ("vmapdbg why", why), timed, ("vmapdbg check", "whether the values are right")
-    for command, about in commands:
-        page.add((f"{command:<{len(timed[0])}}  ", NOTE), (about, "dim"), indent=2)
+    for command, about in ("why", why), ("lint", "faults and waste in kernels"), ("check", "whether values are right"):
+        page.add((f"vmapdbg {command:<5}  ", NOTE), (about, "dim"), indent=2)
 
 
 def _list_facts(capture: Capture, places: Places) -> Iterator[tuple[str, Piece]]:
