@@ -102,7 +102,7 @@ def test_a_buffer_of_one_drawing_lights_up_in_the_other(opened: Opened) -> None:
     find_drawing(opened, "before").locator("[data-node='0:3']").click()
     assert find_drawing(opened, "before").locator(".lit.chosen").count() == 1
     assert find_drawing(opened, "after").locator(".lit.chosen").get_attribute("data-node") == "0:3"
-    assert opened.text("#why h4").startswith("node 3")
+    assert opened.text("#why h4").startswith("node 0/3")
 
 
 @pytest.mark.parametrize("width", [500, 1280, 2560])

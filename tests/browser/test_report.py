@@ -61,7 +61,10 @@ def test_a_line_lights_up_its_kernels(opened: Opened) -> None:
 def test_a_kernel_marks_its_lines_and_says_why(opened: Opened) -> None:
     name = opened.text("details.kernel summary .name")
     opened.page.click("details.kernel summary")
-    assert name in opened.text("#why h4")
+    # the reasons are in the kernel itself, and the graph keeps its room
+    assert name in opened.text("details.kernel[open] .code")
+    assert "writes" in opened.text("details.kernel[open] .reasons")
+    assert not opened.page.locator("#why").is_visible()
     assert opened.lit("tr")
     assert opened.lit(".box.kernel")
     assert opened.page.locator("details.kernel[open] .nodes button").count() > 0
@@ -100,6 +103,43 @@ def test_keys_select_and_clear(opened: Opened) -> None:
     assert lit == [opened.page.eval_on_selector_all("tr.has", "all => all[1].dataset.line")]
     opened.page.keyboard.press("Escape")
     assert opened.lit(".lit") == []
+
+
+def test_search_finds_ops_shapes_and_methods(browser: Any, tmp_path: Path) -> None:
+    nodes = (make_node(0, "ADD", (4, 5), method="gelu"), make_node(1, "MUL", (4, 5)), make_node(2, "ADD", (7,)))
+    kernel = make_kernel("E_4", nodes=(0, 1, 2), outputs=(2,))
+    with open_page(browser, write(tmp_path, make_capture(make_schedule(nodes=nodes, kernels=(kernel,))))) as report:
+        for asked, found in (("add", 2), ("(4, 5)", 2), ("gelu", 1), ("5 add", 1), ("mul gelu", 0)):
+            report.page.fill("#search", asked)
+            assert report.page.locator("#hits .kind", has_text="node").count() == found, asked
+
+
+def test_columns_sort_and_source_is_copied(opened: Opened) -> None:
+    def list_names() -> list[str]:
+        return opened.page.locator("#kernels summary .name").all_inner_texts()
+
+    by_work = list_names()
+    assert len(by_work) > 1
+    opened.page.click(".sort[data-by=name]")
+    assert list_names() == sorted(by_work)
+    opened.page.click(".sort[data-by=name]")
+    assert list_names() == sorted(by_work, reverse=True)
+    opened.page.click(".sort[data-by=ops]")
+    assert list_names() == by_work
+    opened.page.click("details.kernel summary")
+    opened.page.click("details.kernel[open] .copy")
+    assert opened.text("details.kernel[open] .copy") == "copied"
+    opened.page.fill("#search", "")
+    opened.page.focus("#search")
+    opened.page.keyboard.press("Control+v")
+    assert opened.page.input_value("#search").startswith("void ")
+
+
+def test_the_graph_has_most_of_the_page(opened: Opened) -> None:
+    opened.page.set_viewport_size({"width": 1440, "height": 900})
+    room, page = (opened.page.locator(part).bounding_box() for part in (".drawing .sheet", "main"))
+    assert room["width"] > 0.4 * page["width"]
+    assert room["height"] > 0.85 * page["height"]
 
 
 def test_zoom(opened: Opened) -> None:

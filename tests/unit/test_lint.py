@@ -66,7 +66,7 @@ def test_lost_loop() -> None:
     )
     place = (found.code, found.kernel, found.node, found.line, found.schedule, found.number, found.source_line)
     assert place == ("VD101", "r_3_2", 1, "a.py:7", 0, 0, 3)
-    assert found.advice == "vmapdbg why 1 (the ranges its buffer closes)"
+    assert found.advice == "vmapdbg why 0/1 (the ranges its buffer closes)"
 
 
 def test_lost_loop_has_the_name_of_the_range_and_the_patch() -> None:
@@ -165,7 +165,7 @@ def copied(*others: Any, load: str = "Lidx0", method: str | None = "custom_kerne
 
 def test_a_copy_whose_readers_could_read_the_original() -> None:
     (found,) = lint_capture(copied())
-    assert (found.code, found.node, found.advice) == ("VD111", 1, "see what made the copy: vmapdbg why 1")
+    assert (found.code, found.node, found.advice) == ("VD111", 1, "see what made the copy: vmapdbg why 0/1")
     assert found.message == "kernel E_6 only copies 6 elements: its readers could read the original"
     # in another order, asked for, or it computes something
     assert codes_of(copied(load="Lidx0+1")) == []
@@ -422,7 +422,7 @@ def test_text_fits(width: int) -> None:
     assert max(len(line) for line in output.splitlines()) <= width
     flat = flatten(output)
     source = "c:3 | *(data0_6+Lidx0) = val0;"
-    for words in ("a.py:7 VD101 overlapping stores", "1 finding in 1 kernel", "2 ignored", source, "node 1 ADD"):
+    for words in ("a.py:7 VD101 overlapping stores", "1 finding in 1 kernel", "2 ignored", source, "node 0/1 ADD"):
         assert words in flat or width == 24
 
 

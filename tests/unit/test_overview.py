@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -23,8 +24,18 @@ from vmapdbg.lint import lint_capture
 from vmapdbg.model.capture import Bufferize, Capture, Decision, Kernel, Measured, Node, Realized, Reason
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import find_distinct, is_line
-from vmapdbg.page.overview import count_lines, count_methods, count_rules, group_kernels, is_long, sum_kernels
-from vmapdbg.page.text.run import print_capture, print_diff, print_overview
+from vmapdbg.page.overview import (
+    count_lines,
+    count_methods,
+    count_rules,
+    group_kernels,
+    is_long,
+    is_long_part,
+    say_trivial,
+    sum_kernels,
+)
+from vmapdbg.page.text.run import print_capture, print_diff, print_overview, print_part
+from vmapdbg.page.text.why import print_explanations
 from vmapdbg.page.view import View, select_kernels, select_line, select_schedules
 from vmapdbg.page.why import explain
 
@@ -77,11 +88,11 @@ def test_equal_kernels_are_one_and_count_together() -> None:
 
 def test_lines_and_rules_are_counted_with_their_kernels_and_buffers() -> None:
     counted = {row.name: row.after for row in count_lines(View.of_one(network()))}
-    assert (counted["net.py:3"].kernels, counted["net.py:3"].ops, counted["net.py:3"].realized) == (4, 2750, 1)
-    assert (counted["net.py:9"].kernels, counted["net.py:9"].bytes, counted["net.py:9"].realized) == (1, 700, 2)
+    assert (counted["net.py:3"].kernels, counted["net.py:3"].ops, counted["net.py:3"].kept) == (4, 2750, 0)
+    assert (counted["net.py:9"].kernels, counted["net.py:9"].bytes, counted["net.py:9"].kept) == (1, 700, 2)
     counts = [row.after for row in count_rules(View.of_one(network()))]
     counted = [(count.rule, count.nodes, count.kept, count.bytes, count.example) for count in counts]
-    assert counted == [("output", 2, 2, 128, 5), ("ending-ranges", 1, 0, 0, 3)]
+    assert counted == [("output", 2, 2, 128, "0/5"), ("ending-ranges", 1, 0, 0, "0/3")]
 
 
 def test_the_page_says_how_many_ops_have_no_line() -> None:
@@ -101,9 +112,10 @@ def test_a_kernel_counts_for_each_method_that_it_computes_a_value_of() -> None:
         make_node(6, "ADD", line="net.py:9"),
     )
     both = replace(MOVE, nodes=(1, 3, 5, 6))
-    capture = make_capture(make_schedule(kernels=(MATMUL, both), nodes=nodes))
+    kept = (buffer(3, "kept", "output", 16),)
+    capture = make_capture(make_schedule(kernels=(MATMUL, both), nodes=nodes, bufferizes=kept))
     methods = [(row.name, row.after) for row in count_methods(View.of_one(capture))]
-    counted = [(name, c.kernels, c.ops, c.bytes, c.realized, [*c.lines]) for name, c in methods]
+    counted = [(name, c.kernels, c.ops, c.bytes, c.kept, [*c.lines]) for name, c in methods]
     assert counted == [("linear", 2, 950, 800, 1, ["net.py:3", "net.py:4"]), ("softmax", 1, 50, 700, 0, ["net.py:9"])]
     shown = flatten(show_overview(capture, 200))
     assert "Methods 2 methods" in shown
@@ -163,13 +175,34 @@ def test_a_long_run_has_many_programs_or_many_nodes_without_repeated_ones() -> N
     assert find_distinct(make_capture(*schedules)) == {0: [1, 2, 3, 4]}
 
 
-def test_why_names_equal_schedules_once() -> None:
-    nodes = tuple(make_node(n, "ADD") for n in range(4))
-    capture = make_capture(*(make_schedule(n, kernels=(MATMUL,), nodes=nodes) for n in range(3)))
-    (only,) = explain(capture, None, None)
-    assert (only.schedule, only.again) == (0, (1, 2))
-    (asked,) = explain(capture, None, 2)
-    assert (asked.schedule, asked.again) == (2, ())
+def test_a_schedule_that_only_draws_random_numbers_is_trivial_unless_it_computes_with_them() -> None:
+    drawn = [make_node(n, op, method="randn") for n, op in enumerate(("THREEFRY", "MUL", "ADD"))]
+    moved = make_node(4, "RESHAPE", src=(2,))
+    summed = make_node(5, "REDUCE", method="sum", src=(4,))
+    counted = make_node(6, "ADD", method="arange")
+    for nodes, said in (
+        ([*drawn, moved], "only draws random numbers"),
+        ([counted, moved], "only makes constants or an arange"),
+        ([*drawn, counted], "only draws random numbers"),
+        ([*drawn, moved, summed], ""),
+        ([moved], ""),
+    ):
+        assert say_trivial(make_schedule(kernels=(MATMUL,), nodes=tuple(nodes))) == said
+    assert say_trivial(make_schedule(copies=2)) == "only copies"
+    # nothing is said of a schedule that does not even copy
+    assert not say_trivial(make_schedule())
+
+
+def test_why_explains_equal_buffers_of_several_schedules_once() -> None:
+    nodes = (make_node(3, "ADD", line="net.py:3"), make_node(5, "MUL", src=(3,)))
+    reader = replace(MOVE, nodes=(5,))
+    capture = make_capture(*(make_schedule(n, kernels=(MATMUL, reader), nodes=nodes) for n in range(3)))
+    assert [one.name for one in explain(capture, None, None)] == ["0/3", "1/3", "2/3"]
+    assert [one.name for one in explain(capture, None, 2)] == ["2/3"]
+    text = flatten(print_to_text(lambda console: print_explanations(explain(capture, None, None), console), 80))
+    assert text.count("not fused with") == 1
+    assert "ADD 0/3 net.py:3 x3" in text
+    assert "the same 1/3, 2/3" in text
 
 
 def test_a_kernel_is_selected_by_name_or_number_and_a_line_with_its_nodes() -> None:
@@ -202,6 +235,35 @@ def describe(part: ScheduleDiff) -> tuple[int, list[int], list[int]]:
 )
 def test_a_line_is_selected_by_a_part_of_its_path_too(line: str, asked: str, same: bool) -> None:
     assert is_line(line, asked) is same
+
+
+def test_a_part_of_a_long_run_is_one_page_and_the_largest_comes_first() -> None:
+    """`show --line` printed thousands of lines, schedule by schedule."""
+    kernels = [
+        make_kernel(f"E_{n}", f"{n};" + "x;\n" * 90, key=str(n), executed_ops=n, nodes=(n,)) for n in range(1, 40)
+    ]
+    kernels = [replace(one, lines=("net.py:3",), outputs=one.nodes) for one in kernels]
+    nodes = tuple(make_node(n, "ADD", line="net.py:3") for n in range(1, 40))
+    buffers = tuple(buffer(n, "kept", "output", 8 * (n % 20 + 1)) for n in range(1, 40))
+    view = View.of_one(make_capture(make_schedule(kernels=tuple(kernels), nodes=nodes, bufferizes=buffers)))
+
+    def show_part(selected: list[ScheduleDiff]) -> str:
+        part = replace(view, schedules=tuple(selected))
+        assert is_long_part(part)
+        return print_to_text(lambda console: print_part(part, console, "net.py:3", "more"))
+
+    text = show_part(select_line(view, "net.py:3", None))
+    assert len(text.splitlines()) <= 60
+    assert "net.py:3  39 of 39 kernels, 780 ops executed, 100% of all" in text
+    assert text.index("E_39") < text.index("E_38")
+    assert "Buffers  39 buffers kept, 7 of 20 kinds, " in text
+    assert re.findall(r"(\d+/\d+)  ADD", text) == ["0/19", "0/18", "0/17", "0/16", "0/15", "0/14", "0/13"]
+    # the source of one kernel fills the page
+    text = show_part(select_kernels(view, "E_7", None))
+    assert 40 < len(text.splitlines()) <= 60
+    assert "lines more: --only source" in text
+    small = replace(kernels[0], source="x;\n")
+    assert not is_long_part(View.of_one(make_capture(make_schedule(kernels=(small,), nodes=nodes[:1]))))
 
 
 def test_only_the_selection_is_printed_and_its_source_is_not_folded() -> None:
@@ -297,7 +359,7 @@ def test_the_text_of_two_runs() -> None:
     assert "Overview 1 schedule: 1 changed nodes: 3 changed, 3 the same" in text
     assert "Kernels 1 change, the largest of work first" in text
     assert "~ r_64 -> r_16 3 2,700 -> 900 (0.33x) 300 B net.py:3" in text
-    assert "~ net.py:3 3 2,700 -> 900 (0.33x) 300 B 3" in text
+    assert "~ net.py:3 3 2,700 -> 900 (0.33x) 300 B" in text
     assert "3 -> 0 0 0 B ranges end at it" in text
     assert text.endswith("more")
     # a failed side has its captured part

@@ -443,3 +443,17 @@ def test_ranks_survive_a_circle_and_every_kind_is_in_the_source() -> None:
     assert set(model.measure_ranks(graph)) == {"a", "b"}
     for kind in ("op", "vmapin", "kept", "removed", "repeat", "index", "input", "kernel"):
         assert f"id={kind}" in write_dot(make_graph(GraphNode(kind, kind, ("a",))))
+
+
+def test_the_schedule_with_most_work_is_drawn_and_the_picture_fits_its_window(tmp_path: Path) -> None:
+    """The last schedule of a training step only adds up the loss."""
+    nodes = (make_node(1, "ADD", line="net.py:3"),)
+    kernels = [
+        make_kernel(f"E_{n}", key=str(n), executed_ops=ops, nodes=(1,), outputs=(1,)) for n, ops in ((0, 900), (1, 5))
+    ]
+    capture = make_capture(*(make_schedule(n, kernels=(one,), nodes=nodes) for n, one in enumerate(kernels)))
+    notes = write_graph(capture, tmp_path / "out.svg", stage="kernels")
+    assert "schedule 0 of 2: --schedule N draws another one" in notes
+    svg = (tmp_path / "out.svg").read_text(encoding="utf-8")
+    assert "E_0" in svg
+    assert '<svg style="max-width: 100%; max-height: 100vh"' in svg

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from vmapdbg.model.capture import Bufferize, Node, Realized
 from vmapdbg.model.vocabulary import Outcome, StageName
-from vmapdbg.page.graph.fold import Box, Folded, Look, fold_graph, name_far_sources
+from vmapdbg.page.graph.fold import Box, Folded, Look, fold_graph, fold_optimizer, name_far_sources
 from vmapdbg.page.graph.items import LEVELS, DrawnPair, DrawnSchedule, Folding, collect_items
 from vmapdbg.page.graph.model import Graph, GraphEdge, GraphNode, sort_names
 from vmapdbg.page.graph.tensor import build_tensor_graph
@@ -293,6 +293,31 @@ def test_gathering_makes_no_cycle_and_each_node_is_in_one_box(graph: Graph, most
     of = {name: box for box, names in gathered.contents.items() for name in names}
     wanted = {(of.get(e.tail, e.tail), of.get(e.head, e.head)) for e in graph.edges}
     assert {(e.tail, e.head) for e in gathered.graph.edges} == {pair for pair in wanted if pair[0] != pair[1]}
+
+
+def test_the_optimizer_is_one_box_and_what_the_model_reads_stays() -> None:
+    """A loss, its gradients with their buffers, and the updates that write the weights."""
+    kinds = ["buffer", "model", "buffer", "op", "buffer", "op", "buffer", "op", "sum", "buffer"]
+    # a weight, forward, a gradient, two updates with their weights, a counter that the model reads, and its output
+    edges = [(0, 1), (1, 2), (2, 3), (3, 4), (2, 5), (5, 6), (7, 8), (8, 9), (0, 3)]
+    folded = fold_optimizer(make_graph(kinds, edges), lambda node: node.kind == "op", lambda nodes: ["3% of all ops"])
+    assert inside(folded) == [[2, 3, 4, 5, 6]]
+    (box,) = (node for node in folded.graph.nodes if node.kind == "optimizer")
+    assert box.lines == ("the optimizer: 2 nodes", "3% of all ops")
+    assert {(edge.tail, edge.head) for edge in folded.graph.edges} >= {("n1", box.id), ("n0", box.id), ("n0", "n1")}
+    # one kernel is no box
+    assert not fold_optimizer(
+        make_graph(kinds[:5], edges[:4]), lambda node: node.kind == "op", lambda nodes: []
+    ).contents
+
+
+@settings(deadline=None, max_examples=100)
+@given(boxed_graphs())
+def test_a_box_of_the_optimizer_makes_no_cycle_and_loses_no_node(graph: Graph) -> None:
+    folded = fold_optimizer(graph, lambda node: node.kind == "op", lambda nodes: [])
+    check_no_circle(folded.graph)
+    shown = [name for node in folded.graph.nodes for name in folded.contents.get(node.id, (node.id,))]
+    assert sorted(shown) == sorted(node.id for node in graph.nodes)
 
 
 @pytest.mark.parametrize("stage", ["tensor", "kernels"])

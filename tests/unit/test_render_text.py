@@ -332,11 +332,35 @@ def test_repeated_schedules_get_one_line_unless_they_are_few_or_asked_for() -> N
     assert re.findall(r"^== schedule (\d)", output, re.M) == ["0", "3"]
     assert "-- schedule 1  0 kernels + 1 copy  (only copies; --schedule 1)\n" in output
     assert "-- schedule 6  1 kernel  (the kernels of schedule 0 again; --schedule 6)\n" in output
-    # few schedules, one schedule and all schedules are shown whole
+    # of few schedules only those that do nothing of interest; one schedule and all schedules are shown whole
     heading = re.compile(r"^== schedule (\d)", re.M)
-    assert heading.findall(render(many_schedules(4))) == ["0", "1", "2", "3"]
+    assert heading.findall(render(many_schedules(4))) == ["0", "2", "3"]
     assert heading.findall(render(many_schedules(7), schedule="all")) == list("0123456")
     assert heading.findall(render(many_schedules(7), schedule=5)) == ["5"]
+
+
+def test_a_small_run_begins_with_what_it_comes_to_and_the_next_commands() -> None:
+    head = render(lost_range()).split("==")[0]
+    assert re.search(r"^[\d,]+ ops executed, .* moved", head, re.M)
+    assert [line.split()[:2] for line in head.splitlines()[-4:] if line.startswith("  vmapdbg")] == [
+        ["vmapdbg", "why"],
+        ["vmapdbg", "lint"],
+        ["vmapdbg", "check"],
+    ]
+    assert "ops executed, " not in render(lost_range(), only=("kernels",)).split("==")[0]
+
+
+def test_buffers_are_sorted_by_bytes_with_their_line() -> None:
+    capture = lost_range()
+    (schedule,) = capture.schedules
+    made = schedule.bufferizes[0]
+    sizes = {node.id: n * 8 for n, node in enumerate(schedule.nodes[:4], start=1)}
+    buffers = tuple(replace(made, node=node, bytes=size, outcome="kept") for node, size in sizes.items())
+    text = section(render(replace(capture, schedules=(replace(schedule, bufferizes=buffers),))), "BUFFERIZE")
+    # without the title
+    _, _, text = text.partition("\n")
+    assert re.findall(r"(\d+) B +GLOBAL", text) == ["32", "24", "16", "8"]
+    assert all((node.line or "").rsplit("/", 1)[-1] in text for node in schedule.nodes[:4])
 
 
 def test_an_unknown_schedule_or_section_is_an_error_before_any_output() -> None:

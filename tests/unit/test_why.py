@@ -13,13 +13,17 @@ from rendered import flatten, print_to_text
 
 from vmapdbg.check.result import Difference, OutputPath, PassValue, SchedulePath, ValueReport, WrongRewrite
 from vmapdbg.child.passes.follow import without_doubtful
-from vmapdbg.model.capture import Capture, Unsplit
+from vmapdbg.model.capture import Bufferize, Capture, Unsplit
 from vmapdbg.page.sentences import fill_sentences
 from vmapdbg.page.text.why import print_explanations, print_value_paths
 from vmapdbg.page.why import UnknownSubject, explain
 
 LOST = captures.lost_range()
 (ADD,) = (node for node in LOST.schedules[0].nodes if node.op == "ADD")
+
+
+def make_buffer(node: int) -> Bufferize:
+    return Bufferize(node, (), (), 4, 32, "GLOBAL", "kept", "it is an output")
 
 
 def sentences(subject: str | None, capture: Capture = LOST) -> dict[str, tuple[str, ...]]:
@@ -53,10 +57,51 @@ def test_other_subjects() -> None:
     assert ADD.line
     assert explain(LOST, ADD.line, None)
     assert explain(LOST, ADD.line.rsplit("/", 1)[-1], None)
-    # without a subject, each boundary is one line
-    said = sentences(None)["boundaries"]
-    assert len(said) == len(set(said)) >= 1
-    assert "not fused with" in said[0]
+    # without a subject, each boundary
+    boundaries = explain(LOST, None, None)
+    assert boundaries
+    for boundary in boundaries:
+        kernels, why = boundary.steps
+        assert "not fused with" in kernels.sentences[0]
+        assert why.sentences
+
+
+def test_a_node_is_named_with_its_schedule() -> None:
+    """A number alone is another node in each schedule."""
+    (alone,) = explain(LOST, str(ADD.id), None)
+    (named,) = explain(LOST, f"0/{ADD.id}", None)
+    assert alone == named
+    assert f"node 0/{ADD.id} ADD" in named.title
+    for unknown in ("7/1", "0/99999"):
+        with pytest.raises(UnknownSubject):
+            explain(LOST, unknown, None)
+
+
+def test_what_costs_most_is_explained_first_and_equal_things_once() -> None:
+    """Else a line of a network prints thousands of lines, in the order of the graph."""
+    large = make_node(900, "ADD", (128, 128), line="net.py:3")
+    same = [make_node(n, "ADD", (128, 128), line="net.py:3") for n in range(901, 904)]
+    small = [make_node(n, "MUL", (n % 50 + 1, n), line="net.py:3") for n in range(1, 200)]
+    nodes = (*small, large, *same)
+    buffers = tuple(make_buffer(node.id) for node in nodes)
+    capture = make_capture(make_schedule(nodes=nodes, bufferizes=buffers))
+    found = explain(capture, "net.py:3", None)
+    assert {one.node for one in found[:4]} == {900, 901, 902, 903}
+    lines = print_to_text(partial(print_explanations, found), 80).splitlines()
+    assert len(lines) <= 60
+    assert lines[0] == "203 nodes, 200 different, what costs most first"
+    assert lines[2].endswith("net.py:3  x4")
+    assert "more; --all explains each of the 203" in lines[-1]
+    every = print_to_text(partial(print_explanations, found, show_all=True), 80)
+    assert all(f"node 0/{node.id} " in every for node in nodes)
+
+
+def test_a_kernel_names_the_reason_of_the_buffers_in_it_once() -> None:
+    nodes = tuple(make_node(n, "ADD", (4,), src=(n - 1,) * (n > 1)) for n in range(1, 21))
+    buffers = tuple(replace(make_buffer(n), outcome="removed", reason="folded") for n in range(1, 20))
+    kernel = captures.make_kernel("E_4", nodes=tuple(range(1, 21)), outputs=(20,))
+    said = sentences("E_4", make_capture(make_schedule(nodes=nodes, bufferizes=buffers, kernels=(kernel,))))
+    assert said["fused into it"] == ("ADD 1, ADD 2, ADD 3 and 16 more: removed, folded",)
 
 
 GATHERS = {

@@ -19,8 +19,8 @@ from vmapdbg.model.vocabulary import StageName
 @click.option(
     "--stage", type=click.Choice(get_args(StageName)), default="tensor", show_default=True, help="What is drawn."
 )
-@click.option("--schedule", type=click.IntRange(min=0), help="Draw this schedule; default: the last with kernels.")
-@click.option("--around", type=click.IntRange(min=0), help="Draw only what is near this node.")
+@click.option("--schedule", type=click.IntRange(min=0), help="Draw this schedule; default: the one with most work.")
+@click.option("--around", type=options.NodeType(), help="Draw only what is near this node, 36 or 55/36.")
 @click.option("--depth", type=click.IntRange(min=0), help="How far from --around, in edges.")
 @click.option(
     "--fold", type=click.IntRange(0, 4), help="How much to fold: 0 nothing, 4 most; default: what the size asks for."
@@ -33,7 +33,7 @@ def graph(
     output: Path,
     stage: StageName,
     schedule: int | None,
-    around: int | None,
+    around: tuple[int | None, int] | None,
     depth: int | None,
     fold: int | None,
     with_baseline: bool,
@@ -59,8 +59,10 @@ def graph(
         other, capture = pair.before, pair.after
     else:
         capture = jobs.load_or_run(snippet, given)
+    of_node, node = around or (None, None)
+    schedule = schedule if of_node is None else of_node
     notes = write_graph(
-        capture, output, stage=stage, schedule=schedule, around=around, depth=depth, other=other, fold=fold
+        capture, output, stage=stage, schedule=schedule, around=node, depth=depth, other=other, fold=fold
     )
     for note in (*notes, f"wrote {output}"):
         console.say(note)

@@ -21,6 +21,7 @@ _SEE_MORE = (
     "A part of the report: --kernel NAME, --line FILE:N, --schedule N, --only SECTIONS. The whole: --all. "
     "Save a run with --save run.json, and give that in the place of the snippet."
 )
+_SEE_PART = "Why: vmapdbg why {}. Its nodes, ranges, buffers and source: --all, or --only SECTIONS."
 
 
 @click.command(cls=options.SnippetCommand)
@@ -117,8 +118,8 @@ def print_report(capture: Capture, only: tuple[str, ...] | None, part: options.P
     if not capture.schedules:
         console.report_no_schedule(capture)
         return
-    from vmapdbg.page.overview import is_long
-    from vmapdbg.page.text.run import print_capture, print_memory, print_overview
+    from vmapdbg.page.overview import is_long, is_long_part
+    from vmapdbg.page.text.run import print_capture, print_memory, print_overview, print_part
     from vmapdbg.page.view import View
 
     view = View.of_one(capture)
@@ -128,11 +129,19 @@ def print_report(capture: Capture, only: tuple[str, ...] | None, part: options.P
     if only is None and part.is_whole and is_long(view):
         print_overview(view, console.make_console(), _SEE_MORE)
         return
+    selected = part.select(view)
+    if selected is not None and only is None and not part.show_all:
+        chosen = replace(view, schedules=tuple(selected))
+        if is_long_part(chosen):
+            asked = part.line or f"kernel {part.kernel}"
+            named = part.line or next(change.after[0].kernel.name for pair in selected for change in pair.kernels)
+            print_part(chosen, console.make_console(), asked, _SEE_PART.format(named))
+            return
     print_capture(
         capture,
         console.make_console(),
         only=only or tuple(SECTIONS),
         schedule=part.schedule,
         show_all=part.show_all,
-        selected=part.select(view),
+        selected=selected,
     )

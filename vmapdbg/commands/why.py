@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @click.argument("subject", required=False, type=options.FILE)
 @options.snippet
 @click.option("--schedule", type=click.IntRange(min=0), help="Look only at this schedule.")
+@click.option("--all", "everything", is_flag=True, help="Explain each of equal subjects, and leave nothing out.")
 @click.option("--value", is_flag=True, help="Follow the outputs that SUBJECT feeds through the scheduler's passes.")
 @options.json("With --value: print one JSON document.")
 @options.strict
@@ -37,15 +38,17 @@ def why(
     subject: str | None,
     snippet: str | None,
     schedule: int | None,
+    everything: bool,
     value: bool,
     as_json: bool,
     strict: bool,
     given: options.JobOptions,
 ) -> None:
-    """Explain every decision about SUBJECT: a node's number, a kernel's name, or a line such as model.py:12.
+    """Explain every decision about SUBJECT: a node's number, alone or after its schedule's (55/36), a kernel's name, or
+    a line such as model.py:12.
 
-    Without SUBJECT: one line for each buffer between two kernels, and why they are not one. SNIPPET is a Python file
-    or a saved capture; without it, the snippet of the last show.
+    Without SUBJECT: the buffers between two kernels, and why the two are not one. What costs most comes first, equal
+    things are explained once. SNIPPET is a Python file or a saved capture; without it, the snippet of the last show.
 
     With --value: the outputs that SUBJECT feeds (all outputs without SUBJECT), evaluated by numpy after each pass of
     the scheduler. For a wrong output: the first pass after which it is wrong, and the first rewrite in this pass that
@@ -54,7 +57,7 @@ def why(
     \b
     Examples:
       vmapdbg why 48
-      vmapdbg why 28 samples/ffn_overfusion.py
+      vmapdbg why 0/28 samples/ffn_overfusion.py
       vmapdbg why samples/ffn_overfusion.py:19
       vmapdbg why
       vmapdbg why 48 --value
@@ -71,13 +74,13 @@ def why(
         return
     capture = jobs.load_or_run(snippet, given)
     if capture.schedules:
-        print_decisions(capture, subject, schedule)
+        print_decisions(capture, subject, schedule, everything)
     else:
         console.report_no_schedule(capture)
     console.end_after(capture)
 
 
-def print_decisions(capture: Capture, subject: str | None, schedule: int | None) -> None:
+def print_decisions(capture: Capture, subject: str | None, schedule: int | None, everything: bool = False) -> None:
     from vmapdbg.page.text.why import print_explanations
     from vmapdbg.page.why import explain
 
@@ -90,7 +93,7 @@ def print_decisions(capture: Capture, subject: str | None, schedule: int | None)
             noun, has = inflect(len(others), "schedule"), inflect(len(others), "has", "have")
             others_have = f"{noun} {format_ids(others)} {has} one, too (--schedule)"
             console.say(f"node {node} of schedule {chosen}; {others_have}")
-    print_explanations(explanations, console.make_console())
+    print_explanations(explanations, console.make_console(), show_all=everything)
 
 
 # *** --value

@@ -7,7 +7,7 @@ from math import prod
 
 from vmapdbg.lint.rule import advise_patches, advise_why, each_access, each_kernel, kernel_finding, node_finding, rule
 from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Kernel, Loop, Node, Outside, Schedule, WrongTime
-from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.schedule_index import index_of, name_node
 from vmapdbg.model.wording import format_plural, inflect
 
 
@@ -88,7 +88,7 @@ def _advise_ranges(capture: Capture, schedule: Schedule, node: int | None) -> st
         return patches
     if node is None:
         return "look at the store in its source"
-    return f"vmapdbg why {node} (the ranges its buffer closes)"
+    return f"vmapdbg why {name_node(schedule.index, node)} (the ranges its buffer closes)"
 
 
 def _find_unscheduled(capture: Capture, schedule: Schedule) -> Iterator[Finding]:
@@ -145,7 +145,7 @@ def find_outside(capture: Capture, baseline: Capture | None) -> Iterator[Finding
             f"{format_plural(access.size, 'element')}: its address {access.address}{gate} goes from {access.lowest} to "
             f"{access.highest}"
         )
-        advice = advise_why(kernel, "compare the address with the ranges of the node")
+        advice = advise_why(schedule, kernel, "compare the address with the ranges of the node")
         yield kernel_finding("VD105", schedule, number, message, advice, access.source_line)
 
 
@@ -172,7 +172,9 @@ def _explain_range(schedule: Schedule, node: Node, outside: Outside, what: str, 
         f"there: its range {outside.range} goes from {outside.lowest} to {outside.highest}"
     )
     number = next((number for number, _ in index_of(schedule).find_computing(node.id)), None)
-    return node_finding("VD105", schedule, node.id, message, f"vmapdbg why {node.id} (its ranges)", number)
+    return node_finding(
+        "VD105", schedule, node.id, message, f"vmapdbg why {name_node(schedule.index, node.id)} (its ranges)", number
+    )
 
 
 def _find_worst(lowest: int | None, highest: int | None, size: int) -> int | None:
@@ -206,7 +208,9 @@ def find_unwritten(capture: Capture, baseline: Capture | None) -> Iterator[Findi
         message = f"kernel {kernel.name} writes {written:,} of the {elements} of {access.buffer}"
         if access.missing is not None:
             message += f": element {access.missing} is never written"
-        advice = advise_why(kernel, "look for a range of the buffer that the kernel lacks, or that is too short")
+        advice = advise_why(
+            schedule, kernel, "look for a range of the buffer that the kernel lacks, or that is too short"
+        )
         yield kernel_finding("VD106", schedule, number, message, advice, access.source_line)
 
 
@@ -229,7 +233,7 @@ def find_open_ranges(capture: Capture, baseline: Capture | None) -> Iterator[Fin
     for schedule, number, kernel in each_kernel(capture):
         if kernel.open_loops:
             message = f"kernel {kernel.name} opens {', '.join(kernel.open_loops)} and never ends it"
-            advice = _advise_closing(capture, next(iter(kernel.outputs), None))
+            advice = _advise_closing(capture, schedule, next(iter(kernel.outputs), None))
             yield kernel_finding("VD107", schedule, number, message, advice)
 
 
@@ -244,13 +248,15 @@ def _explain_open(capture: Capture, schedule: Schedule, bufferize: Bufferize) ->
         f"on {it}, and no loop around the store runs {it}"
     )
     number, _ = index.writers.get(bufferize.node, (None, None))
-    return node_finding("VD107", schedule, bufferize.node, message, _advise_closing(capture, bufferize.node), number)
+    return node_finding(
+        "VD107", schedule, bufferize.node, message, _advise_closing(capture, schedule, bufferize.node), number
+    )
 
 
-def _advise_closing(capture: Capture, node: int | None) -> str:
+def _advise_closing(capture: Capture, schedule: Schedule, node: int | None) -> str:
     advice = "look at the kernel's source"
     if node is not None:
-        advice = f"vmapdbg why {node} (where the range comes from)"
+        advice = f"vmapdbg why {name_node(schedule.index, node)} (where the range comes from)"
     return advise_patches(capture, "close-ranges", "ambient-ranges", "nested-ranges") or advice
 
 
@@ -276,7 +282,7 @@ def find_resets(capture: Capture, baseline: Capture | None) -> Iterator[Finding]
                 f"kernel {kernel.name} initialises {reset.buffer} in each step of the {adding} to it ({names}, "
                 f"{steps}): only the last step is left in it"
             )
-            advice = advise_why(kernel, "put .contiguous() in front of the reduce, or set another PCONTIG")
+            advice = advise_why(schedule, kernel, "put .contiguous() in front of the reduce, or set another PCONTIG")
             yield kernel_finding("VD108", schedule, number, message, advice, reset.source_line)
 
 
@@ -297,7 +303,7 @@ def find_wrong_order(capture: Capture, baseline: Capture | None) -> Iterator[Fin
         for found in kernel.wrong_times:
             message = _explain_order(schedule, kernel, found)
             if message is not None:
-                advice = advise_why(kernel, "realize the value, or the assign, by itself")
+                advice = advise_why(schedule, kernel, "realize the value, or the assign, by itself")
                 yield kernel_finding("VD109", schedule, number, message, advice)
 
 
@@ -357,5 +363,5 @@ def find_overwritten_inputs(capture: Capture, baseline: Capture | None) -> Itera
         written = ", ".join(f"{index.op(node)} {node}" for node in kernel.outputs) or "its value"
         memory = f"{index.op(kernel.overwrites)} {kernel.overwrites}"
         message = f"kernel {kernel.name} writes {written} to the memory of {memory}, which nothing assigns to"
-        advice = advise_why(kernel, "give the output memory of its own (.contiguous())")
+        advice = advise_why(schedule, kernel, "give the output memory of its own (.contiguous())")
         yield kernel_finding("VD110", schedule, number, message, advice)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Schedule
-from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.schedule_index import index_of, name_node
 
 FindFaults = Callable[[Capture, Capture | None], Iterable[Finding]]
 """Gets a capture and the baseline's capture (None without a baseline)."""
@@ -75,9 +75,9 @@ def node_finding(
     return Finding(code, kernel and kernel.name, node_id, line, message, schedule.index, number, None, advice)
 
 
-def advise_why(kernel: Kernel, advice: str) -> str:
+def advise_why(schedule: Schedule, kernel: Kernel, advice: str) -> str:
     """Returns the advice, followed by the `vmapdbg why` command that explains the kernel's output."""
-    return ": ".join([advice, *(f"vmapdbg why {node}" for node in kernel.outputs[:1])])
+    return ": ".join([advice, *(f"vmapdbg why {name_node(schedule.index, node)}" for node in kernel.outputs[:1])])
 
 
 def advise_patches(capture: Capture, *patches: str) -> str | None:

@@ -51,7 +51,7 @@ def find_useless_copies(capture: Capture, baseline: Capture | None) -> Iterator[
         else:
             continue
         message = f"kernel {kernel.name} only copies {format_plural(load.size, 'element')}: {message}"
-        yield kernel_finding("VD111", schedule, number, message, advise_why(kernel, "see what made the copy"))
+        yield kernel_finding("VD111", schedule, number, message, advise_why(schedule, kernel, "see what made the copy"))
 
 
 def _find_copy(kernel: Kernel) -> tuple[Access | None, Access | None]:

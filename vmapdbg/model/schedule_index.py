@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -244,6 +245,7 @@ def sum_programs(kernels: Iterable[Kernel]) -> float | None:
 
 # *** what the user asks about
 
+_NODE_NAME = re.compile(r"\d+/\d+")
 _IMPORTANT = {"VMAPIN", "VMAPOUT", "REDUCE_AXIS", "REDUCE"}
 
 
@@ -266,12 +268,20 @@ def choose_numbered(schedules: Sequence[Schedule]) -> Schedule:
     return next((s for s in reversed(schedules) if s.kernels), schedules[-1])
 
 
+def name_node(schedule: int, node: int) -> str:
+    """Returns `55/36`: the number of a node after the number of its schedule."""
+    return f"{schedule}/{node}"
+
+
 def find_named(schedules: Sequence[Schedule], name: str) -> list[Named]:
     """Returns what a name means in each of some schedules: the kernels with that name, and the most important nodes of
-    that line (nodes with buffers, reduces and scopes, else the last node). A number means a node of one schedule."""
+    that line (nodes with buffers, reduces and scopes, else the last node). A number, alone or after the number of its
+    schedule (`55/36`), means a node of one schedule."""
     if name.isdecimal() and schedules:
-        chosen = choose_numbered(schedules)
-        return [Named(chosen, (), (node.id,)) for node in chosen.nodes if node.id == int(name)]
+        name = name_node(choose_numbered(schedules).index, int(name))
+    if _NODE_NAME.fullmatch(name):
+        number, node_id = map(int, name.split("/"))
+        return [Named(one, (), (node_id,)) for one in schedules if one.index == number and index_of(one).node(node_id)]
     found: list[Named] = []
     for schedule in schedules:
         kernels = tuple(number for number, kernel in enumerate(schedule.kernels) if kernel.name == name)

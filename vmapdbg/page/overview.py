@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
@@ -9,33 +10,38 @@ from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from vmapdbg.diff.result import KernelChange, ScheduleDiff
-from vmapdbg.model.capture import Capture, Kernel
-from vmapdbg.model.ops import MOVEMENT
-from vmapdbg.model.schedule_index import find_distinct, group_equal, index_of, kernel_identity, sum_times
+from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Schedule
+from vmapdbg.model.ops import COMPUTES_NOTHING, ELEMENTWISE
+from vmapdbg.model.schedule_index import find_distinct, group_equal, index_of, kernel_identity, name_node, sum_times
 from vmapdbg.page.sentences import Names, say_briefly
 from vmapdbg.page.view import View
 
 _MOST_KERNELS = 12
 _MOST_NODES = 250
 """A run with more programs or more nodes than this is shown by its overview; so is a diff with more changes."""
-_MOST_SOURCE = 1000
-"""A diff with more lines of source in changed kernels than this is shown by its overview."""
+_MOST_SOURCE, _MOST_CHANGED = 600, 1000
+"""A run with more lines of source than this is shown by its overview, and a diff with more in changed kernels."""
+
+_MOST_LINES, _PART_HEAD = 60, 8
+
+_RANDOM = re.compile(r"rand\w*|(\w+_)?(normal|uniform)")
+_COUNTING = re.compile(r"arange|linspace|eye|(full|zeros|ones)(_like)?")
+"""The methods of Tensor that draw random numbers, and that make numbers from none."""
 
 NO_PHASE = "unknown"
-_COMPUTES_NOTHING = MOVEMENT | {"CONST", "VCONST", "BUFFER", "PARAM", "VMAPIN", "VMAPOUT"}
 
 
 @dataclass
 class Cost:
-    """Sums over some kernels; `seconds` is 0 if they were not timed. A line, a method or a phase has the number of its
-    realized nodes, too, a method the user's lines, and a function the bytes that its buffers hold."""
+    """Sums over some kernels; `seconds` is 0 if they were not timed. A line, a method or a phase has the number of the
+    buffers that it keeps, too, a method the user's lines, and a function the bytes that its buffers hold."""
 
     kernels: int = 0
     launches: int = 0
     ops: int = 0
     bytes: int = 0
     seconds: float = 0
-    realized: int = 0
+    kept: int = 0
     held: int = 0
     backward_ops: int = 0
     backward_seconds: float = 0
@@ -186,29 +192,64 @@ def sum_kernels(capture: Capture, *, without_line: bool = False) -> Cost:
 def is_long(view: View) -> bool:
     """Tells whether a view is too long to be shown whole.
 
-    The parts of a run that repeat do not count. Of two runs only the changes count, and their source.
+    The parts of a run that repeat or are trivial do not count. Of two runs only the changes count, and their source.
     """
     if not view.is_pair:
-        programs, nodes = set[Hashable](), 0
-        for index in find_distinct(view.after):
-            schedule = view.after.schedules[index]
-            programs.update(map(kernel_identity, schedule.kernels))
-            nodes += len(schedule.nodes)
-        return len(programs) > _MOST_KERNELS or nodes > _MOST_NODES
+        distinct = map(view.after.schedules.__getitem__, find_distinct(view.after))
+        shown = [schedule for schedule in distinct if not say_trivial(schedule)]
+        kernels = [kernel for schedule in shown for kernel in schedule.kernels]
+        nodes = sum(len(schedule.nodes) for schedule in shown)
+        is_many = len(set(map(kernel_identity, kernels))) > _MOST_KERNELS or nodes > _MOST_NODES
+        return is_many or _count_source(kernels) > _MOST_SOURCE
     rows = group_kernels(view)
     changed = [pair for pair in view.schedules if pair.is_pair and not pair.is_empty]
     distinct = group_equal(changed, lambda pair: tuple(map(identify_change, pair.kernels)))
     if len(rows) > _MOST_KERNELS or count_changed_nodes(pairs[0] for pairs in distinct) > _MOST_NODES:
         return True
-    lines = 0
-    for row in rows:
-        lines += sum(side.kernel.source.count("\n") for side in (*row.change.before, *row.change.after))
-    return lines > _MOST_SOURCE
+    sides = [side for row in rows for side in (*row.change.before, *row.change.after)]
+    return sum(side.kernel.source.count("\n") for side in sides) > _MOST_CHANGED
+
+
+def _count_source(kernels: Iterable[Kernel]) -> int:
+    return sum(source.count("\n") for source in {kernel.source for kernel in kernels})
+
+
+def say_trivial(schedule: Schedule) -> str:
+    """Returns what a schedule does if it only copies, draws random numbers or makes an arange; else nothing."""
+    if not schedule.kernels:
+        return "only copies" * bool(schedule.copies)
+    computing = [node for node in schedule.nodes if node.op in ELEMENTWISE or node.op.startswith("REDUCE")]
+    methods = {node.method or "" for node in computing}
+    random = set(filter(_RANDOM.fullmatch, methods))
+    if not methods or not all(map(_COUNTING.fullmatch, methods - random)):
+        return ""
+    return "only draws random numbers" if random else "only makes constants or an arange"
+
+
+def is_long_part(view: View) -> bool:
+    """Tells whether a part of one run, printed whole, is longer than a page."""
+    sizes = [_PART_HEAD + len(pair.nodes) + len(pair.bufferizes) + 3 * len(pair.kernels) for pair in view.schedules]
+    kernels = [item.kernel for pair in view.schedules for change in pair.kernels for item in change.after]
+    return sum(sizes) + _count_source(kernels) > _MOST_LINES
 
 
 def count_changed_nodes(schedules: Iterable[ScheduleDiff]) -> int:
     """Returns how many nodes were treated differently, or are on one side only."""
     return sum(len(s.nodes) + len(s.nodes_only_before) + len(s.nodes_only_after) for s in schedules)
+
+
+# *** buffers
+
+
+def group_buffers(view: View) -> list[list[tuple[int, Node, Bufferize]]]:
+    """Returns the buffers that one run keeps, with their schedules and nodes: equal ones together, most bytes first."""
+    kept: list[tuple[int, Node, Bufferize]] = []
+    for pair in view.schedules:
+        nodes = {change.after.id: change.after for change in pair.nodes}
+        made = (change.after for change in pair.bufferizes)
+        kept += [(pair.index, nodes[one.node], one) for one in made if one and one.outcome == "kept"]
+    groups = group_equal(kept, lambda one: (one[1].op, one[1].line, one[2].bytes, one[2].reason))
+    return sorted(groups, key=lambda group: -sum(made.bytes for _, _, made in group))
 
 
 # *** lines and methods
@@ -223,13 +264,13 @@ class CostRow(NamedTuple):
 
     @property
     def is_changed(self) -> bool:
-        """Whether it has other kernels, more or less work, or other realized nodes."""
-        amounts = attrgetter("kernels", "launches", "ops", "bytes", "realized")
+        """Whether it has other kernels, more or less work, or keeps more or fewer buffers."""
+        amounts = attrgetter("kernels", "launches", "ops", "bytes", "kept")
         return amounts(self.before) != amounts(self.after)
 
 
 def count_lines(view: View) -> list[CostRow]:
-    """Returns each line that kernels compute a value of, or that a node is realized at.
+    """Returns each line that kernels compute a value of, or that has a buffer.
 
     One run: the most work first. Two runs: the lines that changed, the largest change first. A kernel counts for each
     of its lines, so the sum over lines is more than the run.
@@ -250,8 +291,8 @@ def pair_lines(view: View) -> list[CostRow]:
 
 
 def count_methods(view: View) -> list[CostRow]:
-    """Returns each method of Tensor that kernels of after compute a value of, or that a realized node is from, the most
-    work first; nothing if the capture does not name methods. A reshape computes no value."""
+    """Returns each method of Tensor that kernels of after compute a value of, or that has a buffer, the most work
+    first; nothing if the capture does not name methods. A reshape computes no value."""
     return _sort_by_work([CostRow(name, cost, cost) for name, cost in _count_costs(view.after, "method").items()])
 
 
@@ -278,7 +319,7 @@ def _count_costs(capture: Capture, by: Literal["line", "method", "phase"]) -> di
         for kernel in schedule.kernels:
             names = dict.fromkeys(kernel.lines)
             if by == "method":
-                computed = [node for node in map(index.node, kernel.nodes) if node and node.op not in _COMPUTES_NOTHING]
+                computed = [node for node in map(index.node, kernel.nodes) if node and node.op not in COMPUTES_NOTHING]
                 names = dict.fromkeys(node.method for node in computed if node.method is not None)
                 for node in computed:
                     if node.method is not None and node.line is not None:
@@ -289,8 +330,8 @@ def _count_costs(capture: Capture, by: Literal["line", "method", "phase"]) -> di
                 found.setdefault(name, Cost()).add(kernel, programs[kernel.source])
         for node in schedule.nodes:
             name = getattr(node, by)
-            if node.realized is not None and name is not None:
-                found.setdefault(name, Cost()).realized += 1
+            if name is not None and index.find_kept(node.id) is not None:
+                found.setdefault(name, Cost()).kept += 1
     return found
 
 
@@ -301,12 +342,12 @@ def _count_costs(capture: Capture, by: Literal["line", "method", "phase"]) -> di
 class RuleCount:
     """The nodes that one rule realized, and what became of their buffers: `bytes` is the sum over the `kept` ones.
 
-    `example` is the first of the nodes, and `why` says what the rule means.
+    `example` names the first of the nodes, and `why` says what the rule means.
     """
 
     rule: str
     why: str
-    example: int
+    example: str
     nodes: int = 0
     kept: int = 0
     bytes: int = 0
@@ -330,7 +371,7 @@ def count_rules(view: View) -> list[RuleRow]:
     before = after = _count_rules(view.after, by_statement=view.is_pair)
     if view.is_pair:
         before = _count_rules(view.before, by_statement=True)
-    none = RuleCount("", "", -1)
+    none = RuleCount("", "", "")
     rows = [RuleRow(before.get(key, none), after.get(key, none)) for key in {**after, **before}]
     rows.sort(key=lambda row: -max(row.before.nodes, row.after.nodes))
     return sorted(rows, key=lambda row: -abs(row.after.nodes - row.before.nodes))
@@ -354,7 +395,9 @@ def _count_rules(capture: Capture, *, by_statement: bool) -> dict[Hashable, Rule
                     place = reason.at.text
             key = rule, place
             if key not in found:
-                found[key] = RuleCount(rule, say_briefly(rule, reason, Names(index.op)), node.id)
+                found[key] = RuleCount(
+                    rule, say_briefly(rule, reason, Names(index.op)), name_node(schedule.index, node.id)
+                )
             count = found[key]
             count.nodes += 1
             made = index.find_kept(node.id)

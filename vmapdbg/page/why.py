@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from vmapdbg.model.capture import Capture, Kernel, Node, Schedule
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.schedule_index import ScheduleIndex, choose_numbered, find_distinct, find_named, index_of
-from vmapdbg.model.wording import format_known, format_plural, inflect, join_counted, join_first
-from vmapdbg.page.format import format_ids, format_shape, star_ambient
+from vmapdbg.model.ops import COMPUTES_NOTHING
+from vmapdbg.model.schedule_index import (
+    ScheduleIndex,
+    choose_numbered,
+    count_elements,
+    find_named,
+    group_equal,
+    index_of,
+    kernel_identity,
+    name_node,
+)
+from vmapdbg.model.wording import format_known, format_plural, join_counted, join_first
+from vmapdbg.page.format import format_bytes, format_shape, star_ambient
 
 _MOST_READERS = 8
 _MOST_KERNELS = 4
+_MOST_NAMES = 3
 
 
 class UnknownSubject(Failure):
@@ -31,19 +42,26 @@ class Topic(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """All decisions about one subject of a schedule: the node with an id, the kernel with a number, or, if both are
-    None, all boundaries between kernels. `again` are later schedules with the same kernels."""
+    """All decisions about one subject of a schedule: the node with an id, the kernel with a number, or the buffer
+    between two kernels: a boundary, which has both.
+
+    `name` is the subject's name alone. Equal subjects, those of the layers of a network, have the same `kind`. `cost`
+    ranks them: the ops, then the bytes.
+    """
 
     schedule: int
     node: int | None
     kernel: int | None
+    name: str
     title: str
     steps: tuple[Topic, ...]
-    again: tuple[int, ...] = ()
+    kind: Hashable = None
+    cost: tuple[int, int] = (0, 0)
 
 
 def explain(capture: Capture, subject: str | None, schedule: int | None) -> list[Explanation]:
-    """Returns what was decided about `subject`: a node id, a kernel's name, a `file:line`, or None for every boundary.
+    """Returns what was decided about `subject`, what costs most first: a node id, a node id after its schedule
+    (`55/36`), a kernel's name, a `file:line`, or None for every boundary.
 
     Without a schedule number, a node id is looked up in the last schedule with kernels, a name or a line in all.
     Raises UnknownSubject.
@@ -51,12 +69,9 @@ def explain(capture: Capture, subject: str | None, schedule: int | None) -> list
     schedules = [s for s in capture.schedules if schedule is None or s.index == schedule]
     if not schedules:
         raise UnknownSubject(f"there is no schedule {schedule}: {capture.snippet} made {len(capture.schedules)}")
-    if subject is None:
-        again = find_distinct(capture)
-        # a schedule that is asked for is explained, even if it repeats an earlier one
-        shown = [s for s in schedules if s.nodes and (s.index in again or schedule is not None)]
-        return [explain_boundaries(s, again.get(s.index, ()) if schedule is None else ()) for s in shown]
     found: list[Explanation] = []
+    if subject is None:
+        return _rank(boundary for one in schedules for boundary in explain_boundaries(one))
     for named in find_named(schedules, subject):
         item = named.schedule
         found += [explain_kernel(item, number, item.kernels[number]) for number in named.kernels]
@@ -66,7 +81,11 @@ def explain(capture: Capture, subject: str | None, schedule: int | None) -> list
         raise UnknownSubject(f"there is no node {subject}: schedule {chosen.index} has {len(chosen.nodes)} nodes")
     if not found:
         raise UnknownSubject(f"no kernel and no line of {capture.snippet} is called {subject!r}")
-    return found
+    return _rank(found)
+
+
+def _rank(explanations: Iterable[Explanation]) -> list[Explanation]:
+    return sorted(explanations, key=lambda one: one.cost, reverse=True)
 
 
 # *** a node
@@ -95,9 +114,23 @@ def explain_node(schedule: Schedule, node: Node) -> Explanation:
         Topic(schedule.buffer_op, buffer, lost),
         Topic("kernel", list(_say_kernels(index, node))),
     )
-    words = ["node", str(node.id), node.op, node.arg, format_shape(node.shape), node.dtype]
-    title = f"{' '.join(filter(None, words))}{format_known('  {}', node.line)}, schedule {schedule.index}"
-    return Explanation(schedule.index, node.id, None, title, tuple(step for step in steps if step.sentences))
+    name = name_node(schedule.index, node.id)
+    words = ["node", name, node.op, node.arg, format_shape(node.shape), node.dtype]
+    title = f"{' '.join(filter(None, words))}{format_known('  {}', node.line)}"
+    rule, decided = node.realized and node.realized.reason, made and (made.outcome, made.decided and made.decided.rule)
+    kind = node.op, node.arg, node.shape, node.dtype, node.line, rule, decided
+    cost = _count_asked(index, node), 0 if (kept := index.find_kept(node.id)) is None else kept.bytes
+    said = tuple(step for step in steps if step.sentences)
+    return Explanation(schedule.index, node.id, None, name, title, said, kind, cost)
+
+
+def _count_asked(index: ScheduleIndex, node: Node) -> int:
+    """Returns how many elements a node computes, or a reduce takes in."""
+    if node.op in COMPUTES_NOTHING:
+        return 0
+    return max(
+        count_elements(node.shape), *(count_elements(index.nodes[n].shape) for n in node.src if n in index.nodes), 0
+    )
 
 
 def _say_readers(index: ScheduleIndex, node: Node) -> Iterator[str]:
@@ -160,7 +193,6 @@ def explain_kernel(schedule: Schedule, number: int, kernel: Kernel) -> Explanati
     """Returns what a kernel writes, computes and reads, and why it is not one with those it reads from."""
     index, kernels = index_of(schedule), schedule.kernels
     written = [index.nodes[node_id] for node_id in kernel.outputs if node_id in index.nodes]
-    fused = [index.bufferizes[n] for n in kernel.nodes if n in index.bufferizes and n not in kernel.outputs]
     counts = Counter(map(index.op, kernel.nodes))
     computes = [f"{len(kernel.nodes)} nodes: {join_counted(counts.items())}"] if kernel.nodes else []
     reads = [
@@ -170,13 +202,24 @@ def explain_kernel(schedule: Schedule, number: int, kernel: Kernel) -> Explanati
     steps = (
         Topic("writes", [f"{node.op} {node.id}: {_say_why(node)}" for node in written]),
         Topic("computes", computes),
-        Topic("fused into it", [f"{_label(index, made.node)}: {made.outcome}, {made.reason}" for made in fused]),
+        Topic("fused into it", list(_say_fused(index, kernel))),
         Topic("reads", reads),
         Topic("work", [_say_work(kernel)]),
     )
     lines = format_known("  {}", ", ".join(kernel.lines[:3]))
+    name = f"#{number} of schedule {schedule.index}"
     title = f"kernel {_name(kernels, number)}{lines}, schedule {schedule.index}"
-    return Explanation(schedule.index, None, number, title, tuple(step for step in steps if step.sentences))
+    kind, cost = (kernel_identity(kernel), kernel.name), (kernel.executed_ops, kernel.bytes)
+    said = tuple(step for step in steps if step.sentences)
+    return Explanation(schedule.index, None, number, name, title, said, kind, cost)
+
+
+def _say_fused(index: ScheduleIndex, kernel: Kernel) -> Iterator[str]:
+    """Yields the nodes that a kernel computes without their buffers, by the reason; most nodes first."""
+    inside = [index.bufferizes[n] for n in kernel.nodes if n in index.bufferizes and n not in kernel.outputs]
+    for same in sorted(group_equal(inside, lambda made: (made.outcome, made.reason)), key=len, reverse=True):
+        names = join_first([_label(index, made.node) for made in same], _MOST_NAMES)
+        yield f"{names}: {same[0].outcome}, {same[0].reason}"
 
 
 def _label(index: ScheduleIndex, node_id: int) -> str:
@@ -214,24 +257,20 @@ def _say_why_not_fused(index: ScheduleIndex, node_id: int) -> str:
 # *** every boundary
 
 
-def explain_boundaries(schedule: Schedule, again: Sequence[int] = ()) -> Explanation:
-    """Returns a sentence for each buffer between kernels: its writer, its readers, and why they are not one kernel.
-
-    `again` are the schedules that have the same kernels.
-    """
+def explain_boundaries(schedule: Schedule) -> Iterator[Explanation]:
+    """Yields each buffer between kernels, with the reason. It costs the bytes that are written and read again."""
     index, kernels = index_of(schedule), schedule.kernels
-    sentences: list[str] = []
-    for node_id, (writer, _) in index.writers.items():
-        readers = [_name(kernels, i) for i, _ in index.find_reading(node_id)]
-        if not readers:
+    for node_id, (writer, kernel) in index.writers.items():
+        reading = index.find_reading(node_id)
+        if not reading:
             continue
-        names = ", ".join(readers[:3])
-        if len(readers) > 3:
-            names += " ..."
-        place = format_known("  [{}]", index.nodes[node_id].line)
-        why = f"{_label(index, node_id)}: {_say_why_not_fused(index, node_id)}"
-        sentences.append(f"{_name(kernels, writer)} not fused with {names}: {why}{place}")
-    count = format_plural(len(kernels), "kernel")
-    same = format_known(f"; the same again: {inflect(len(again), 'schedule')} {{}}", format_ids(again))
-    title = f"schedule {schedule.index}{format_known('  {}', schedule.line)}, {count}{same}"
-    return Explanation(schedule.index, None, None, title, (Topic("boundaries", sentences),), tuple(again))
+        node, made = index.nodes[node_id], index.find_kept(node_id)
+        size, name = 0 if made is None else made.bytes, name_node(schedule.index, node_id)
+        names = join_first([_name(kernels, number) for number, _ in reading], _MOST_KERNELS)
+        rule = node.realized and node.realized.reason
+        title = "  ".join(filter(None, (format_bytes(size), f"{node.op} {name}", node.line, rule)))
+        apart = Topic("kernels", [f"{_name(kernels, writer)} not fused with {names}"])
+        why = Topic("why", [_say_why_not_fused(index, node_id)])
+        kind = kernel_identity(kernel), *(kernel_identity(reader) for _, reader in reading), node.line, rule
+        cost = size * (1 + len(reading)), kernel.executed_ops
+        yield Explanation(schedule.index, node_id, writer, name, title, (apart, why), kind, cost)

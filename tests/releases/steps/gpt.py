@@ -32,6 +32,7 @@ class GPT:
 model = GPT()
 optimizer = AdamW(nn.state.get_parameters(model), lr=1e-3)
 tokens, labels = Tensor.randint(BATCH, TOKENS, high=WORDS), Tensor.randint(BATCH, TOKENS, high=WORDS)
+# from 0.14 on it is the environment variable TRAINING
 Tensor.training = True
 for _ in range(2):
     optimizer.zero_grad()

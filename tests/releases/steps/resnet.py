@@ -27,6 +27,7 @@ class ResNet:
 model = ResNet()
 optimizer = SGD(nn.state.get_parameters(model), lr=0.1, momentum=0.9)
 images, labels = Tensor.rand(2, 3, 8, 8), Tensor.randint(2, high=10)
+# from 0.14 on it is the environment variable TRAINING
 Tensor.training = True
 optimizer.zero_grad()
 loss = model(images).sparse_categorical_crossentropy(labels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -55,6 +56,18 @@ class NamesType(click.ParamType[Any]):
             if name not in self.known:
                 self.fail(f"unknown {self.noun} {name!r}: choose from {', '.join(self.known)}", param, ctx)
         return names
+
+
+class NodeType(click.ParamType[Any]):
+    """A node: its number, alone or after its schedule's (`55/36`). The value is a pair, with None for no schedule."""
+
+    name = "node"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int | None, int]:
+        match = re.fullmatch(r"(?:(\d+)/)?(\d+)", value)
+        if match is None:
+            self.fail(f"{value!r} is not the number of a node, such as 36, or 55/36 of schedule 55")
+        return None if match[1] is None else int(match[1]), int(match[2])
 
 
 class ScheduleType(click.ParamType[Any]):

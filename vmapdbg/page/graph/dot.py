@@ -42,6 +42,7 @@ SHAPES: dict[str, tuple[str, str, str]] = {
     "index": ("note", "filled", "#F4F4F4"),
     "repeat": ("box3d", "filled", "#EEEAF6"),
     "folded": ("box3d", "filled", "#FFFFFF"),
+    "optimizer": ("box3d", "filled", "#EEEAF6"),
     "input": ("cylinder", "filled", "#FFFFFF"),
     "vmapin": ("box", "filled,bold", "#FFFFFF"),
     "vmapout": ("box", "filled,bold", "#FFFFFF"),
@@ -245,7 +246,8 @@ _ROW_START = re.compile(r'(<text\b[^>]* x=")[^"]*"')
 
 
 def style_svg(svg: str, graph: model.Graph) -> str:
-    """Returns Graphviz' SVG with a colour for the name of each vmap range."""
+    """Returns Graphviz' SVG with a colour for the name of each vmap range, no larger than the window that shows it."""
+    svg = svg.replace("<svg ", '<svg style="max-width: 100%; max-height: 100vh" ', 1)
     if graph.is_table:
         # Graphviz counts bytes: a row with wide letters would begin too far to the left
         svg = _ROW_START.sub(rf'\g<1>{ROW_INDENT}"', svg)

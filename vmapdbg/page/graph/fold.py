@@ -26,7 +26,7 @@ _MOST_NAMED = 6
 _LONGEST, _LONGEST_TIP = 44, 600
 # these cost nothing: a view, a number, another type
 _FREE = MOVEMENT | {"CAST", "CONST"}
-_ALONE = frozenset({"vmapin", "vmapout", "repeat"})
+_ALONE = frozenset({"vmapin", "vmapout", "repeat", "optimizer"})
 """The kinds of nodes that are never gathered."""
 _PASSIVE = BUFFER_KINDS | {"input", "index", "view"}
 
@@ -86,7 +86,7 @@ class Boxes:
             self.heads[tail][head] = None
             self.tails[head][tail] = None
 
-    def _join(self, keys: Collection[str], times: int = 1) -> Box:
+    def join(self, keys: Collection[str], times: int = 1) -> Box:
         """Makes one box of several, with the key and the place of the last that is not a buffer."""
         members = sorted((member for key in keys for member in self.boxes[key].members), key=self.order.__getitem__)
         first = min(keys, key=self.order.__getitem__)
@@ -120,7 +120,7 @@ class Boxes:
             copies = [box.key for box in run[start + period : start + period * count]]
             last = copies[-period:]
             layer = (*last, *self._find_used_only_by(last))
-            joined = self._join([*self._find_used_only_by(copies), *copies])
+            joined = self.join([*self._find_used_only_by(copies), *copies])
             joined.repeats = count - 1
             joined.layer = layer
             joined.look = Look(copy=joined.key)
@@ -155,7 +155,7 @@ class Boxes:
         it joined any."""
         groups = self._find_alike()
         for alike in groups:
-            self._join(alike, len(alike))
+            self.join(alike, len(alike))
         joined = bool(groups)
         # boxes with equally many alike nodes, if one box reads the other
         while True:
@@ -163,7 +163,7 @@ class Boxes:
             pair = self._find_joinable((tail, head) for tail in some for head in self.heads[tail])
             if pair is None:
                 return joined
-            self._join(pair, self.boxes[pair[0]].times)
+            self.join(pair, self.boxes[pair[0]].times)
             joined = True
 
     def _find_alike(self) -> list[list[str]]:
@@ -193,7 +193,7 @@ class Boxes:
                 pairs = chain(product([key], self.heads[key]), product(self.tails[key], [key]))
                 pair = self._find_joinable(pairs, limit, anywhere)
                 if pair is not None:
-                    self._join(pair)
+                    self.join(pair)
 
     def _find_joinable(
         self, pairs: Iterable[tuple[str, str]], limit: int | None = None, anywhere: bool = True
@@ -244,13 +244,18 @@ class Folded:
     contents: dict[str, tuple[str, ...]]
 
 
-def fold_graph(graph: Graph, look: LookOf, label: LabelOf, why: str, most: int | None = None) -> Folded:
-    """Returns the graph with at most `most` boxes if possible; without `most`, with each repeated layer drawn once.
+def fold_graph(
+    graph: Graph, look: LookOf, label: LabelOf, why: str, most: int | None = None, together: Collection[str] = ()
+) -> Folded:
+    """Returns the graph with at most `most` boxes if possible; without `most`, with each repeated layer drawn once, or
+    with the nodes that are named in `together` as one box.
 
     The nodes that are gone are counted under `why`.
     """
     boxes = Boxes(graph, look)
-    if most is None:
+    if together:
+        boxes.join(together)
+    elif most is None:
         boxes.join_repeats()
     else:
         boxes.gather(most)
@@ -305,6 +310,35 @@ def gather_boxes(
 
     gathered = fold_graph(graph, look, label, "in boxes with others", most)
     return replace(gathered, graph=name_far_sources(gathered.graph))
+
+
+def fold_optimizer(graph: Graph, is_step: Callable[[GraphNode], bool], describe: DescribeNodes) -> Folded:
+    """Returns the graph with the optimizer as one box: its nodes (`is_step`), and the buffers that nothing else reads.
+
+    A node on which others depend stays, so the box closes no circle. What differs between two sides stays, too.
+    """
+    nodes = {node.id: node for node in graph.nodes}
+    boxes = Boxes(graph, lambda node: Look())
+    steps = {key for key, node in nodes.items() if node.kind not in _PASSIVE and is_step(node)}
+    inside: set[str] = set()
+    for key in reversed(sort_names(boxes.tails, boxes.heads)):
+        heads, tails, node = boxes.heads[key].keys(), boxes.tails[key].keys(), nodes[key]
+        belongs = key in steps or (node.kind in _PASSIVE and (heads or (tails and tails <= steps)))
+        if belongs and heads <= inside and node.mark == COMMON and node.scope is None and not node.alert:
+            inside.add(key)
+
+    def label(box: Box, made: Sequence[GraphNode]) -> GraphNode:
+        shown = [node for node in made if node.id in steps]
+        word, members = ("kernel" if shown[0].kind == "kernel" else "node"), list_members(made)
+        lines = (f"the optimizer: {format_plural(len(shown), word)}", *filter(None, describe(shown)))
+        weight = min(sum(node.weight for node in made), 1.0)
+        return GraphNode(box.key, "optimizer", lines, f"nodes {format_ids(members)}", members, weight=weight)
+
+    if len(inside & steps) < 2:
+        return Folded(graph, {})
+    return fold_graph(
+        graph, lambda node: Look(), label, "of the optimizer", together=[*filter(inside.__contains__, nodes)]
+    )
 
 
 def label_layers(box: Box, nodes: Sequence[GraphNode]) -> GraphNode:

@@ -10,7 +10,16 @@ from vmapdbg.model.vocabulary import Mark
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.format import format_bytes, format_count, format_ids, format_shape, format_share
 from vmapdbg.page.graph import model
-from vmapdbg.page.graph.fold import Folded, Look, fold_graph, gather_boxes, label_layers, shorten
+from vmapdbg.page.graph.fold import (
+    DescribeNodes,
+    Folded,
+    Look,
+    fold_graph,
+    fold_optimizer,
+    gather_boxes,
+    label_layers,
+    shorten,
+)
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule, Stage
 
 MOST_BOXES = 60
@@ -23,6 +32,7 @@ _LEGEND = {
     "kept": "a buffer that a kernel writes",
     "repeat": "a repeated layer, folded",
     "folded": "several kernels, folded",
+    "optimizer": "the optimizer, folded",
 }
 _INPUTS = frozenset({"BUFFER", "COPY", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW", "MSTACK"})
 
@@ -50,7 +60,7 @@ def build_kernel_graph(pair: DrawnPair, level: int, title: str) -> model.Graph:
             edges[tail, head] = model.GraphEdge(tail, head, mark=mark)
     graph = model.Graph("kernels", title, tuple(nodes.values()), tuple(edges.values()), (), (), {}, {})
     if level:
-        graph = fold_layers(graph).graph
+        graph = fold_layers(fold_step(graph, pair.after).graph).graph
     if level > 1:
         graph = gather_kernels(graph, pair.after).graph
     return graph
@@ -179,8 +189,18 @@ def fold_layers(graph: model.Graph) -> Folded:
     return fold_graph(graph, look, label_layers, "repeated kernels and buffers")
 
 
+def fold_step(graph: model.Graph, drawn: DrawnSchedule) -> Folded:
+    """Returns the graph with the optimizer's kernels as one box."""
+    steps = {f"kernel{i}" for i, kernel in enumerate(drawn.schedule.kernels) if kernel.phase == "optimizer"}
+    return fold_optimizer(graph, lambda node: node.id in steps, _describe_kernels(drawn))
+
+
 def gather_kernels(graph: model.Graph, drawn: DrawnSchedule) -> Folded:
     """Returns the graph with fewer boxes: kernels that are alike, then kernels that follow each other."""
+    return gather_boxes(graph, drawn, _describe_kernels(drawn), _GATHERED, "folded")
+
+
+def _describe_kernels(drawn: DrawnSchedule) -> DescribeNodes:
     kernels = {f"kernel{number}": kernel for number, kernel in enumerate(drawn.schedule.kernels)}
     total = sum(kernel.executed_ops for kernel in kernels.values())
 
@@ -191,7 +211,7 @@ def gather_kernels(graph: model.Graph, drawn: DrawnSchedule) -> Folded:
             share = f"{format_share(ops, total)} of all ops"
         return [share, shorten(drawn.places.format_all(line for kernel in known for line in kernel.lines))]
 
-    return gather_boxes(graph, drawn, describe, _GATHERED, "folded")
+    return describe
 
 
 STAGE = Stage(
@@ -201,5 +221,9 @@ STAGE = Stage(
     sample="kernel",
     most=160,
     pleasant=MOST_BOXES,
-    level_notes=("", "repeated layers", "repeated layers, then kernels that are alike and that follow each other"),
+    level_notes=(
+        "",
+        "the optimizer, repeated layers",
+        "the optimizer, repeated layers, then kernels that are alike and that follow each other",
+    ),
 )

@@ -48,7 +48,7 @@ def build_tensor_graph(pair: items.DrawnPair, level: int, title: str) -> model.G
     clusters, colours = tuple(draft.list_clusters()), pair.range_colours
     graph = model.Graph("tensor", title, tuple(draft.nodes), tuple(draft.edges), clusters, (), colours, folding.folded)
     if level:
-        graph = fold_layers(graph, pair)
+        graph = fold_layers(_fold_step(graph, pair.after), pair)
     if level == items.LEVELS[-1]:
         return _gather(graph, pair.after)
     if len(graph.nodes) >= _LARGE:
@@ -70,9 +70,21 @@ def fold_layers(graph: model.Graph, pair: items.DrawnPair) -> model.Graph:
     return fold.fold_graph(graph, look, fold.label_layers, "repeated layers").graph
 
 
+def _fold_step(graph: model.Graph, drawn: items.DrawnSchedule) -> model.Graph:
+    """Returns the graph with the optimizer's nodes as one box."""
+
+    def is_step(node: model.GraphNode) -> bool:
+        return {each.phase for each in drawn.list_nodes(node.members)} == {"optimizer"}
+
+    return fold.fold_optimizer(graph, is_step, _describe_nodes(drawn)).graph
+
+
 def _gather(graph: model.Graph, drawn: items.DrawnSchedule) -> model.Graph:
     """Returns the graph with fewer boxes."""
+    return fold.gather_boxes(graph, drawn, _describe_nodes(drawn), _GATHERED).graph
 
+
+def _describe_nodes(drawn: items.DrawnSchedule) -> fold.DescribeNodes:
     def describe(nodes: Sequence[model.GraphNode]) -> list[str]:
         made = drawn.list_nodes(fold.list_members(nodes))
         lines: list[str] = []
@@ -82,7 +94,7 @@ def _gather(graph: model.Graph, drawn: items.DrawnSchedule) -> model.Graph:
         places = dict.fromkeys(node.line for node in made if node.line)
         return [*lines, _count_ops(node.op for node in made), fold.shorten(drawn.places.format_all(places))]
 
-    return fold.gather_boxes(graph, drawn, describe, _GATHERED).graph
+    return describe
 
 
 class _Draft:

@@ -98,10 +98,10 @@ def _choose_schedule(capture: Capture, index: int | None) -> tuple[DrawnSchedule
         last = capture.schedules[-1].index
         raise GraphError(f"there is no schedule {index}: the schedules are 0 to {last}")
 
-    def interest(schedule: Schedule) -> tuple[bool, int, int]:
-        """Orders schedules: with kernels, then by the number of vmap ranges, then the later one."""
+    def interest(schedule: Schedule) -> tuple[bool, int, int, int]:
+        """Orders schedules: with kernels, then by the number of vmap ranges, by their work, then the later one."""
         scopes = sum(item.vmap for item in schedule.ranges)
-        return (bool(schedule.kernels), scopes, schedule.index)
+        return bool(schedule.kernels), scopes, sum(k.executed_ops for k in schedule.kernels), schedule.index
 
     chosen = max(capture.schedules, key=interest)
     notes: list[str] = []

@@ -20,7 +20,7 @@ from vmapdbg.model.wording import cut_end, format_known
 from vmapdbg.page.format import format_bytes, format_share, round_count
 from vmapdbg.page.graph.dot import TooSlow, clean_text, draw_dots, write_dot
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule
-from vmapdbg.page.graph.kernels import MOST_BOXES, build_kernel_graph, fold_layers, gather_kernels
+from vmapdbg.page.graph.kernels import MOST_BOXES, build_kernel_graph, fold_layers, fold_step, gather_kernels
 from vmapdbg.page.graph.model import BUFFER_KINDS, Graph, GraphError, GraphNode, keep_nodes, list_components
 from vmapdbg.page.html.nodes import NodeKey, list_sides
 from vmapdbg.page.overview import KernelRow, group_kernels
@@ -33,7 +33,7 @@ _MOST_DRAWN = 160
 """Of a drawing with more boxes, however it is folded, only those with the most work are drawn."""
 _MOST_INSIDE = 400
 """So many boxes are drawn inside other boxes. Boxes beyond that cannot be opened."""
-_OPENED = frozenset({"folded", "repeat"})
+_OPENED = frozenset({"folded", "repeat", "optimizer"})
 _LONGEST_NAME = 28
 _FOLDED_LINES = ("with ", "also reads ")
 """How the lines begin that folding adds to a kernel."""
@@ -227,7 +227,9 @@ class _Plan:
 
     def plan(self, graph: Graph) -> list[DrawingPart]:
         """Returns the drawings of a schedule, the whole first."""
-        parts = [self._fold("all", graph, 0)]
+        step = fold_step(graph, self.drawn)
+        self.contents |= {(name, "optimizer"): keep_nodes(graph, names) for name, names in step.contents.items()}
+        parts = [self._fold("all", step.graph, 0)]
         left = _MOST_INSIDE
         for outer, part in enumerate(parts):
             for node in self.graphs[outer].nodes:

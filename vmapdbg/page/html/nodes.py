@@ -147,8 +147,8 @@ class Explainer:
             if shown.side == "before":
                 line = self.view.name_line(line)
             number = lines.get(line, -1)
-            # `ADD  (4, 5)  float`
-            words = (node.op, format_shape(node.shape), format_known("{}", node.dtype))
+            # `ADD  (4, 5)  float  softmax`
+            words = (node.op, format_shape(node.shape), format_known("{}", node.dtype), node.method)
             what = texts.number("  ".join(filter(None, words)))
             described[name] = [what, number, shown.kernels, outcome, title, steps]
         return described

@@ -5,15 +5,13 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const $ = (id) => document.getElementById(id);
-  // page.py writes kernels as [name, lines, title, steps], nodes as [what, line, kernels, outcome, title, steps]
-  const kernels = data.kernels.map(([name, lines, title, steps]) => ({ name, lines, title, steps }));
+  // page.py writes kernels as [name, lines, title, steps, computes, costs], nodes as [what, line, kernels, outcome, title, steps]
+  const kernels = data.kernels.map(([name, lines, title, steps, computes, costs]) => ({ name, lines, title, steps, computes, costs }));
   const nodes = new Map(Object.entries(data.nodes).map(([key, [what, line, inside, outcome, title, steps]]) =>
     [key, { key, what: data.texts[what], line, kernels: inside, outcome, title, steps }]));
   const lines = data.lines.map(([name, whole]) => ({ name, whole, kernels: [], nodes: [] }));
   kernels.forEach((kernel, number) => kernel.lines.forEach((line) => lines[line].kernels.push(number)));
   nodes.forEach((node) => { if (node.line >= 0) lines[node.line].nodes.push(node.key); });
-  // the ids of nodes repeat from schedule to schedule
-  const schedules = new Set([...nodes.keys()].map((key) => key.replace("b", "").split(":")[0]));
 
   // `parts` are texts and elements
   function make(tag, className, ...parts) {
@@ -78,7 +76,7 @@
 
   function clear() {
     clearMarks();
-    $("why").replaceChildren(make("p", "muted", "Nothing is selected."));
+    $("why").hidden = true;
     writeAddress("");
   }
 
@@ -102,6 +100,9 @@
 
   function explain(kind, id) {
     let title, parts;
+    // a kernel unfolds in its place
+    $("why").hidden = kind === "kernel";
+    if (kind === "kernel") return;
     if (kind === "line") {
       title = lines[id].whole;
       parts = [listKernels(lines[id].kernels), listNodes(lines[id].nodes, "nodes with a buffer first")];
@@ -109,7 +110,7 @@
       title = id.getAttribute("aria-label");
       parts = [listKernels(kernelsOf(id), "kernels inside")];
     } else {
-      const subject = kind === "kernel" ? kernels[id] : nodes.get(id);
+      const subject = nodes.get(id);
       title = subject.title >= 0 ? data.texts[subject.title] : `node ${numberOf(id)}  ${subject.what}`;
       parts = [make("p", "muted", "It has no buffer. The page would be too large with more reasons: vmapdbg why has them.")];
       if (subject.steps) parts = [make("dl", "", ...subject.steps.flatMap(listStep))];
@@ -123,7 +124,7 @@
 
   // on a page of two runs, `b0:48` is a node that only before has
   function numberOf(key) {
-    const plain = key.replace("b", ""), number = schedules.size > 1 ? plain : plain.split(":")[1];
+    const plain = key.replace("b", ""), number = plain.replace(":", "/");
     return plain === key ? number : `${number} before`;
   }
 
@@ -155,6 +156,7 @@
     details.open = true;
     if (place.firstChild) return;
     const inside = [...nodes.values()].filter((node) => node.kernels.includes(number)).map((node) => node.key);
+    details.querySelector(".reasons").append(make("dl", "", ...kernels[number].steps.flatMap(listStep)));
     place.append(listNodes(inside, "computed in it"));
   }
 
@@ -170,12 +172,17 @@
     shown().forEach(scrollToLit);
   }
 
-  function fit() {
+  // at first a large drawing is no smaller than can be read
+  function fit(least = 0) {
     const scales = shown().map((sheet) => {
       const { width, height } = sheet.querySelector(".graph").viewBox.baseVal;
       return Math.min(sheet.clientWidth / width, sheet.clientHeight / height);
     });
-    zoom(Math.min(...scales));
+    zoom(Math.max(Math.min(...scales, least ? 1 : 8), least));
+    if (least) shown().forEach((sheet) => {
+      const heavy = sheet.querySelector(".w5, .w4, .w3, .box");
+      if (heavy) scrollTo(sheet, heavy);
+    });
   }
 
   function showLitBox(from) {
@@ -216,20 +223,23 @@
 
   const MOST_HITS = 40;
 
-  function* find(asked) {
+  // each word is asked for, in any order
+  function* find(words) {
+    const matches = (text) => words.every((word) => text.toLowerCase().includes(word));
     const codeOfLine = new Map(all("tr[data-line]").map((row) => [+row.dataset.line, row.querySelector("code")?.textContent || ""]));
     for (const [number, line] of lines.entries()) {
       const text = `${line.name}  ${(codeOfLine.get(number) || "").trim()}`;
-      if (text.toLowerCase().includes(asked)) yield ["line", number, text];
+      if (matches(text)) yield ["line", number, text];
     }
     for (const [number, kernel] of kernels.entries()) {
       const source = $(`k${number}`)?.querySelector(".code")?.textContent || "";
-      if (kernel.name.toLowerCase().includes(asked)) yield ["kernel", number, kernel.name];
-      else if (source.toLowerCase().includes(asked)) yield ["kernel", number, `${kernel.name}  (in its source)`];
+      const text = `${kernel.name}  ${kernel.computes}`;
+      if (matches(text)) yield ["kernel", number, text];
+      else if (matches(source)) yield ["kernel", number, `${kernel.name}  (in its source)`];
     }
     for (const node of nodes.values()) {
       const text = `${numberOf(node.key)}  ${node.what}`;
-      if (text.toLowerCase().includes(asked)) yield ["node", node.key, text];
+      if (matches(text)) yield ["node", node.key, text];
     }
   }
 
@@ -239,7 +249,7 @@
     list.hidden = !asked;
     if (!asked) return;
     let count = 0;
-    for (const [kind, id, text] of find(asked)) {
+    for (const [kind, id, text] of find(asked.split(/\s+/))) {
       count += 1;
       if (count > MOST_HITS) continue;
       const button = make("button", "", make("span", "kind", kind), make("span", "what", text));
@@ -250,10 +260,32 @@
     if (count > MOST_HITS) list.append(make("li", "none", `and ${count - MOST_HITS} more`));
   }
 
+  // *** the list of kernels
+
+  function sortBy(button) {
+    const { by } = button.dataset, isAgain = button.classList.contains("by"), sign = isAgain && !button.classList.contains("up") ? 1 : -1;
+    all(".sort").forEach((other) => other.classList.remove("by", "up"));
+    button.classList.add("by");
+    button.classList.toggle("up", sign > 0);
+    const compare = by === "name" ? (one, other) => other.name.localeCompare(one.name) : (one, other) => one.costs[by] - other.costs[by];
+    const rows = all("details[data-kernel]").sort((one, other) => sign * compare(kernels[one.dataset.kernel], kernels[other.dataset.kernel]));
+    $("kernels").append(...rows);
+  }
+
+  function copySource(button) {
+    const whole = make("textarea", "", all("code:not(.old, .none)", button.closest(".body")).map((line) => line.textContent).join("\n"));
+    document.body.append(whole);
+    whole.select();
+    button.textContent = document.execCommand("copy") ? "copied" : "the browser does not copy";
+    whole.remove();
+  }
+
   // *** what is typed and clicked
 
   document.addEventListener("click", (event) => {
     if (!event.target.closest(".search")) $("hits").hidden = true;
+    if (event.target.matches(".sort")) return sortBy(event.target);
+    if (event.target.matches(".copy")) return copySource(event.target);
     const from = event.target.closest("[data-node], [data-line], [data-opens], [data-kernels], summary.row");
     if (!from) return;
     const { node, line, opens, kernels: inside } = from.dataset;
@@ -291,8 +323,9 @@
 
   $("in").addEventListener("click", () => zoom(scale * 1.25));
   $("out").addEventListener("click", () => zoom(scale / 1.25));
-  $("fit").addEventListener("click", fit);
+  $("fit").addEventListener("click", () => fit());
   $("schedule")?.addEventListener("change", (event) => showPicture(+event.target.value));
+  fit(0.85);
   const asked = /^#(line|kernel|node)=(b?[\d:]+)$/.exec(location.hash);
   if (asked) select(asked[1], asked[1] === "node" ? asked[2] : +asked[2]);
 })();

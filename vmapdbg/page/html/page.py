@@ -191,7 +191,7 @@ class Report:
         overview.add_costs()
         yield "What lines and methods of Tensor cost", self._take_text()
         overview.add_rules()
-        yield "Why nodes are realized", self._take_text()
+        yield "Why there are buffers", self._take_text()
         run = RunView(self.page, capture=self.after, diff=None)
         if self.is_pair:
             run = RunView(self.page, capture=None, diff=self.view.diff)
@@ -221,7 +221,10 @@ class Report:
         texts, kernels = Texts(), list[list[Any]]()
         for shown in self.kernels:
             lines = [number for line in shown.row.lines if (number := self.line_number(line)) is not None]
-            kernels.append([clean_text(shown.name or "(failed)"), lines, *self.explainer.explain_row(shown.row, texts)])
+            row, kernel, name = shown.row, shown.row.kernel, clean_text(shown.name or "(failed)")
+            costs = {"times": row.after.launches, "median": 0 if kernel.measured is None else kernel.measured.median}
+            costs |= {"seconds": row.after.seconds, "ops": row.after.ops, "bytes": row.after.bytes}
+            kernels.append([name, lines, *self.explainer.explain_row(row, texts), clean_text(kernel.title), costs])
         nodes = self.explainer.describe_nodes({line: note.number for line, note in self.notes.items()}, texts)
         places = [[clean_text(self.places.format(line)), clean_text(line)] for line in self.notes]
         return {"lines": places, "kernels": kernels, "nodes": nodes, "texts": list(map(clean_text, texts.numbers))}

@@ -11,7 +11,7 @@ from vmapdbg.check import findings
 from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.model.account import Account
 from vmapdbg.model.capture import Capture, Node
-from vmapdbg.model.schedule_index import ScheduleIndex, index_of
+from vmapdbg.model.schedule_index import ScheduleIndex, index_of, name_node
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page import check_sentences as say
 from vmapdbg.page.claims import CHECKED, OPEN, claim, count_things, say_ended, say_left
@@ -215,7 +215,7 @@ def _print_first_wrong(page: Page, capture: Capture, check: ScheduleCheck, buffe
     if patches_off := say.list_off(capture):
         page.add((f"patches off: {patches_off}", "yellow"), indent=4)
     culprit = buffer.misread or buffer
-    page.add((f"more: vmapdbg why {culprit.node} --schedule {check.schedule}", "dim"), indent=4)
+    page.add((f"more: vmapdbg why {name_node(check.schedule, culprit.node)}", "dim"), indent=4)
     if buffer.fault is not None and buffer.fault.made_by == "scheduler":
         page.add((f"by which rewrite: {_describe_rewrite(capture, check)}", "dim"), indent=4)
 

@@ -263,7 +263,8 @@ def print_bufferizes(view: ScheduleView) -> None:
     else:
         kept = [item.after for item in every if item.after is not None and item.after.outcome == "kept"]
         held = format_bytes(sum(made.bytes for made in kept if made.addrspace == "GLOBAL"))
-        about = f"{len(kept)} kept ({held} GLOBAL), {len(every) - len(kept)} removed"
+        about = f"{len(kept)} kept ({held} GLOBAL), {len(every) - len(kept)} removed, most bytes first"
+        shown = sorted(shown, key=lambda item: (_any_side(item).outcome == "removed", -_any_side(item).bytes))
     if any(item.ambient for item in shown):
         about += "; * ambient range"
     page.head(view.buffer_op, about)
@@ -280,9 +281,10 @@ def _format_bufferize(view: ScheduleView, item: BufferizeChange) -> Row:
     page, side = view.page, _any_side(item)
     before, after = item.before or side, item.after or side
     elements, comfort = page.change(format_count(before.size), format_count(after.size)), 8
-    mark, decision = MARKS[item.status], page.text("")
+    mark, decision, line = MARKS[item.status], page.text(""), None
     if not view.is_pair:
         mark, comfort = "", 12
+        line = (node := view.index.node(side.node)) and node.line
         sizes = list(map(view.index.size_of, side.closed_ranges))
         known = [size for size in sizes if isinstance(size, int)]
         if len(known) == len(sizes) > 1 and prod(known) == side.size:
@@ -305,6 +307,7 @@ def _format_bufferize(view: ScheduleView, item: BufferizeChange) -> Row:
         Cell("elements", elements, right=right, comfort=comfort, most=24),
         Cell("bytes", page.change(format_bytes(before.bytes), format_bytes(after.bytes)), right, comfort=8, most=24),
         Cell("space", page.change(before.addrspace, after.addrspace), comfort=6, most=24),
+        Cell("line", (view.places.format(line), "dim"), comfort=12, most=32, leaves=0, label=""),
         Cell("decision", decision, comfort=50, most=90, leaves=1, label="", own_line=True),
     ]
     return Row(cells, notes=notes, style=style)

@@ -117,7 +117,7 @@ def _describe_place(schedule: Schedule | None, finding: Finding) -> str:
     if finding.node is not None:
         node = schedule and index_of(schedule).node(finding.node)
         op = format_known(" {}", node and node.op)
-        parts.append(f"node {finding.node}{op}")
+        parts.append(f"node {format_known('{}/', finding.schedule)}{finding.node}{op}")
     if finding.schedule is not None:
         kernel = format_known("kernel #{} of ", finding.number)
         parts.append(f"{kernel}schedule {finding.schedule}")

@@ -9,7 +9,7 @@ from rich.text import Text
 from vmapdbg.diff.result import KernelChange, ValueDiff
 from vmapdbg.lint import RULES
 from vmapdbg.model.capture import Device, Kernel, MarkTime
-from vmapdbg.model.schedule_index import find_distinct, group_equal
+from vmapdbg.model.schedule_index import find_distinct, group_equal, name_node
 from vmapdbg.model.wording import count_shown, format_plural, join_first
 from vmapdbg.page import overview
 from vmapdbg.page.format import (
@@ -31,6 +31,7 @@ from vmapdbg.page.view import View
 
 _MOST_ROWS = 10
 _MOST_RULES = 8
+_MOST_OF_PART = 7
 _MOST_PLACES = 3
 _MOST_NAMES = 4
 _MOST_OUTPUTS = 3
@@ -63,6 +64,18 @@ def add_overview(view: View, page: Page, hidden: str) -> None:
     printer.add_findings()
     page.add()
     page.add((hidden, "dim"))
+
+
+def add_part(view: View, page: Page, asked: str) -> None:
+    """Adds a page on a part of one run, a line or a kernel: its kernels and the buffers that it keeps, what costs most
+    first, and the source if it is one program."""
+    printer = Overview(view, page)
+    kernels, ops = sum(row.after.kernels for row in printer.kernels), sum(row.after.ops for row in printer.kernels)
+    share = format_share(ops, printer.total.ops) or "0%"
+    every = format_plural(printer.total.kernels, "kernel")
+    page.head(asked, Text(f"{kernels:,} of {every}, {round_count(ops)} ops executed, {share} of all"))
+    printer.add_kernels(_MOST_OF_PART)
+    printer.add_buffers()
 
 
 class Overview:
@@ -186,8 +199,8 @@ class Overview:
 
     # *** kernels
 
-    def add_kernels(self) -> None:
-        shown = self.kernels[:_MOST_ROWS]
+    def add_kernels(self, most: int = _MOST_ROWS) -> None:
+        shown = self.kernels[:most]
         if self.view.is_pair and shown:
             what = "work"
             if any(row.is_timed for row in self.kernels):
@@ -281,6 +294,30 @@ class Overview:
         alone = after if len(after) == 1 else before
         return self.page.text(alone[0].kernel.name, "bold")
 
+    # *** buffers
+
+    def add_buffers(self) -> None:
+        """Adds the buffers that one run keeps, the largest first."""
+        groups = overview.group_buffers(self.view)
+        shown, every = groups[:_MOST_OF_PART], [made.bytes for group in groups for _, _, made in group]
+        rows: list[Row] = []
+        for group in shown:
+            schedule, node, made = group[0]
+            cells = [
+                Cell("bytes", format_bytes(made.bytes), right=True, comfort=9),
+                Cell("times", str(len(group)), right=True, comfort=5),
+                Cell("node", name_node(schedule, node.id), right=True, comfort=7),
+                Cell("op", node.op, comfort=11),
+                Cell("line", (self.places.format(node.line), "dim"), comfort=12, most=30),
+                Cell("kept, because", made.reason, comfort=28, most=80),
+            ]
+            rows.append(Row(cells))
+        kinds = f", {count_shown(len(shown), len(groups), 'kind')}" * (len(every) > 1)
+        about = f"{format_plural(len(every), 'buffer')} kept{kinds}, {format_bytes(sum(every))}, most bytes first"
+        if rows:
+            self.page.head("Buffers", about)
+        self.page.table(rows)
+
     # *** lines and methods
 
     def add_costs(self) -> None:
@@ -309,9 +346,9 @@ class Overview:
         self.page.head(f"{noun.title()}s", count_shown(len(shown), len(counted), noun) + about)
         rows: list[Row] = []
         for row in shown:
-            before, after, realized = row.before, row.after, Text()
-            if before.realized or after.realized:
-                realized = self.page.change(str(before.realized), str(after.realized))
+            before, after, kept = row.before, row.after, Text()
+            if before.kept or after.kept:
+                kept = self.page.change(str(before.kept), str(after.kept))
             kernels = self.page.change(f"{before.kernels:,}", f"{after.kernels:,}")
             cells = [
                 Cell("", mark, comfort=1),
@@ -319,7 +356,7 @@ class Overview:
                 *self.list_time(after),
                 Cell("kernels", kernels, right=True, comfort=7, most=14),
                 *self.list_work(before, after, moves_leave=2),
-                Cell("realized", realized, right=True, comfort=8, most=14, leaves=1),
+                Cell("buffers", kept, right=True, comfort=8, most=14, leaves=1),
                 Cell("called at", self.name_places(after.lines), comfort=16, most=40, leaves=2),
             ]
             rows.append(Row(cells))
@@ -331,10 +368,11 @@ class Overview:
         page, counted = self.page, overview.count_rules(self.view)
         if not counted:
             return
-        nodes: Piece = format_plural(sum(row.after.nodes for row in counted), "node")
-        if self.view.is_pair:
-            nodes = page.change(f"{sum(row.before.nodes for row in counted):,}", nodes)
-        page.head("Realized", nodes)
+        sums: list[Text] = []
+        for name, write in (("kept", format_count), ("bytes", format_bytes), ("nodes", format_count)):
+            before, after = (sum(getattr(getattr(row, side), name) for row in counted) for side in ("before", "after"))
+            sums.append(page.change(write(before), write(after)))
+        page.head("Buffers", sums[0], " kept (", sums[1], "), ", sums[2], " asked for")
         page.table(list(map(self.format_rule, counted[:_MOST_RULES])))
 
     def format_rule(self, row: overview.RuleRow) -> Row:
@@ -344,10 +382,10 @@ class Overview:
         held = page.change(format_bytes(before.bytes), format_bytes(after.bytes))
         example = f"  e.g. node {after.example}" if not self.view.is_pair else ""
         cells = [
-            Cell("nodes", nodes, right=True, comfort=9, most=16),
-            Cell("buffers kept", kept, right=True, comfort=12, most=16),
+            Cell("asked for", nodes, right=True, comfort=9, most=16),
+            Cell("kept", kept, right=True, comfort=6, most=16),
             Cell("hold", held, right=True, comfort=10, most=26),
-            Cell("why they are realized", page.join(row.why, (example, "dim")), comfort=32, most=100),
+            Cell("why it was asked for", page.join(row.why, (example, "dim")), comfort=32, most=100),
         ]
         return Row(cells)
 

@@ -18,13 +18,14 @@ from vmapdbg.model.schedule_index import count_kernels, find_distinct, group_equ
 from vmapdbg.model.wording import format_known, format_plural, inflect, shorten_commit
 from vmapdbg.page.claims import CHECKED as DIFFED
 from vmapdbg.page.claims import SHOWN, account_of_shown, claim_same, claim_values, say_idle, say_left, say_shown
-from vmapdbg.page.format import Places, format_ids, label_patches
-from vmapdbg.page.sections import SECTIONS
+from vmapdbg.page.format import Places, format_bytes, format_ids, format_share, label_patches, round_count
+from vmapdbg.page.overview import group_kernels, say_trivial, sum_kernels
+from vmapdbg.page.sections import SECTIONS, load_section
 from vmapdbg.page.sentences import describe_crash, describe_left
 from vmapdbg.page.text import view as views
-from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Page, Piece, Row
+from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, NOTE, Cell, Page, Piece, Row
 from vmapdbg.page.text.memory import add_memory, add_memory_line
-from vmapdbg.page.text.overview import add_overview
+from vmapdbg.page.text.overview import add_overview, add_part
 from vmapdbg.page.view import View, select_schedules
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _MANY_SCHEDULES = 4
 _MOST_FINDINGS = 5
+_MOST_LINES, _LEAST_SOURCE = 48, 12
 _DIED = "ChildDied"
 _BRIEF_SIGNS = {"unchanged": ("=", "dim"), "only before": ("-", BEFORE), "only after": ("+", AFTER)}
 
@@ -47,8 +49,9 @@ def print_capture(
 ) -> None:
     """Prints a capture: header, schedules, and the findings that belong to nothing printed.
 
-    `only` chooses sections. `schedule` is the index of one schedule, or `all`. None prints all schedules, but if there
-    are more than four, a schedule with nothing new (only copies, or the kernels of an earlier one) gets one line.
+    `only` chooses sections. `schedule` is the index of one schedule, or `all`. None prints all schedules. One line is
+    for a schedule that only copies, draws random numbers or makes an arange. Of more than four schedules, one line is
+    for a schedule with the kernels of an earlier one, too.
     `show_all` prints every node and every kernel in a row of its own. `selected` are the parts of schedules to print;
     None prints everything. Raises ValueError for an unknown section, Failure for an unknown index.
     """
@@ -58,12 +61,15 @@ def print_capture(
     run = views.RunView(page, capture=capture, copies_source=selected is not None)
     reasons: dict[int, str] = {}
     has_rest = selected is None and not isinstance(schedule, int)
+    is_whole = selected is None and schedule is None and set(only) == set(SECTIONS)
     if selected is None:
         number = schedule if isinstance(schedule, int) else None
         selected = select_schedules(View.of_one(capture), number)
-        if schedule is None and len(selected) > _MANY_SCHEDULES:
-            reasons = _list_repeated(capture)
+        if schedule is None and not show_all:
+            reasons = _list_brief_reasons(capture)
     _print_header(capture, page)
+    if is_whole:
+        _add_headline(page, capture)
     _print_schedules(run, [(part, reasons.get(part.index, "")) for part in selected], only)
     rest = run.findings.rest * has_rest
     if rest:
@@ -114,6 +120,25 @@ def print_peaks(view: View, console: Console) -> None:
     """Prints the peaks of two runs, if the memory of both was watched."""
     page = Page(console)
     add_memory_line(view, page)
+    page.print()
+
+
+def print_part(view: View, console: Console, asked: str, hidden: str) -> None:
+    """Prints a page on a part of one run, which `asked` names; `hidden` says how to see the rest."""
+    page = Page(console, Places.of(view.after))
+    _print_header(view.after, page)
+    add_part(view, page, asked)
+    programs = group_kernels(view)
+    if len(programs) == 1:
+        start = len(page.lines)
+        run = views.RunView(page, capture=view.after, copies_source=True)
+        load_section("source")(views.ScheduleView(run, programs[0].places[0].pair))
+        room = max(_MOST_LINES - start, _LEAST_SOURCE)
+        if cut := page.lines[start + room :]:
+            del page.lines[start + room :]
+            page.add((f"... {format_plural(len(cut), 'line')} more: --only source", "dim"))
+    page.add()
+    page.add((hidden, "dim"))
     page.print()
 
 
@@ -177,6 +202,21 @@ def _print_header(capture: Capture, page: Page) -> None:
     page.print()
 
 
+def _add_headline(page: Page, capture: Capture) -> None:
+    """Adds what a small run comes to, and the next commands."""
+    rows = group_kernels(View.of_one(capture))
+    if not rows:
+        return
+    total, first = sum_kernels(capture), rows[0]
+    share, place = format_share(first.after.ops, total.ops), page.places.format_first(list(first.lines), 1)
+    most = f"; {share} of the ops in {first.kernel.name}{format_known(', {}', place)}" * (len(rows) > 1 and share != "")
+    page.add()
+    page.add((f"{round_count(total.ops)} ops executed, {format_bytes(total.bytes)} moved{most}", "bold"))
+    why = "why these are several kernels" if len(rows) > 1 else "why each value has a buffer"
+    for command, about in ("why", why), ("lint", "faults and waste in kernels"), ("check", "whether values are right"):
+        page.add((f"vmapdbg {command:<5}  ", NOTE), (about, "dim"), indent=2)
+
+
 def _list_facts(capture: Capture, places: Places) -> Iterator[tuple[str, Piece]]:
     """Yields the target, the patches or what was observed, and the files, each with its label."""
     versions = capture.versions
@@ -201,8 +241,8 @@ def _list_facts(capture: Capture, places: Places) -> Iterator[tuple[str, Piece]]
             yield "file", f"{short} is {path}"
 
 
-def _list_repeated(capture: Capture) -> dict[int, str]:
-    """Returns index -> reason for each schedule with nothing new."""
+def _list_brief_reasons(capture: Capture) -> dict[int, str]:
+    """Returns index -> reason for each schedule with nothing to look at, and, of many schedules, nothing new."""
     found = {finding.schedule for finding in capture.findings}
     brief: dict[int, str] = {}
     first: dict[int, int] = {}
@@ -210,11 +250,15 @@ def _list_repeated(capture: Capture) -> dict[int, str]:
         first |= dict.fromkeys(again, index)
     for schedule in capture.schedules:
         number = schedule.index
-        if schedule.copies and not schedule.kernels:
-            brief[number] = "only copies"
+        if number in found or schedule.not_in_key or any(kernel.failed for kernel in schedule.kernels):
+            continue
+        if trivial := say_trivial(schedule):
+            brief[number] = trivial
+        elif len(capture.schedules) <= _MANY_SCHEDULES:
+            continue
         elif not schedule.kernels:
             brief[number] = say_idle(capture)
-        elif number in first and not schedule.not_in_key and number not in found:
+        elif number in first:
             brief[number] = f"the kernels of schedule {first[number]} again"
     return brief
 

@@ -7,18 +7,23 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.text import Text
 
 from vmapdbg.check.result import Difference, OutputPath, PassKind, PassValue, SchedulePath, ValueReport, WrongRewrite
 from vmapdbg.model.account import Account
 from vmapdbg.model.capture import Capture
-from vmapdbg.model.schedule_index import ScheduleIndex, index_of
-from vmapdbg.model.wording import format_known, format_plural
+from vmapdbg.model.schedule_index import ScheduleIndex, group_equal, index_of
+from vmapdbg.model.wording import format_known, format_plural, join_first
 from vmapdbg.page.claims import FOLLOWED, claim, say_ended, say_left
 from vmapdbg.page.format import Places, format_shape
 from vmapdbg.page.text.layout import ALERT, NOTE, Cell, Page, Piece, Row
-from vmapdbg.page.why import Explanation
+from vmapdbg.page.why import Explanation, Topic
 
 _LABEL = 17
+_MOST_LINES, _MOST_PAGE = 44, 56
+"""A page ends its explanations after this many lines, and its titles."""
+_MOST_SENTENCES = 6
+_MOST_NAMES = 6
 _AFTERWARDS: dict[PassKind, str] = {
     "order": "each kernel is right, but their order is wrong: a kernel reads memory too early or too late",
     "run": "the scheduler makes it right: code generation, the compiler, or memory that buffers share makes it wrong",
@@ -34,22 +39,61 @@ _STEPS = {
 }
 
 
-def print_explanations(explanations: Sequence[Explanation], console: Console) -> None:
-    """Prints each explanation under its title; sentences are folded to the width of the console."""
-    page = Page(console)
-    for position, explanation in enumerate(explanations):
-        if position:
+def print_explanations(explanations: Sequence[Explanation], console: Console, *, show_all: bool = False) -> None:
+    """Prints each explanation under its title; sentences are folded to the width of the console.
+
+    Equal subjects are explained once. Unless `show_all`, a page has the first explanations, then the titles of others,
+    and says how many are left.
+    """
+    page = Page(console, show_all=show_all)
+    groups = group_equal(explanations, lambda one: id(one) if show_all else one.kind)
+    groups.sort(
+        key=lambda group: [sum(costs) for costs in zip(*(one.cost for one in group), strict=True)], reverse=True
+    )
+    if not groups:
+        page.add(("no boundary: no kernel reads another one's buffer", "dim"))
+    elif len(explanations) > 1:
+        different = f", {len(groups)} different" * (len(groups) < len(explanations))
+        page.add((f"{_count_subjects(explanations)}{different}, what costs most first", "dim"), hang=0)
+        page.add()
+    titles = [page.text(f"{group[0].title}{f'  x{len(group)}' * (len(group) > 1)}", "bold") for group in groups]
+    for position, group in enumerate(groups):
+        start = len(page.lines)
+        page.add(titles[position])
+        _add_steps(page, group)
+        if not show_all and len(page.lines) > _MOST_LINES and position:
+            del page.lines[start:]
+            shown = titles[position : position + _MOST_PAGE - start]
+            page.lines += [page.wrap(Text(title.plain))[0] for title in shown]
+            left = f"... {sum(map(len, groups[position + len(shown) :])):,} more; " * (
+                position + len(shown) < len(groups)
+            )
+            page.add((f"{left}--all explains each of the {len(explanations):,}", "dim"))
+            break
+        if position + 1 < len(groups):
             page.add()
-        page.add((explanation.title, "bold"), hang=0)
-        for step in explanation.steps:
-            if not step.sentences:
-                page.add(("no boundary: no kernel reads another one's buffer", "dim"), indent=2)
-            label = f"  {step.topic:<15}"
-            for style, sentences in ((NOTE, step.sentences), (ALERT, step.alerts)):
-                for sentence in sentences:
-                    page.add((label, NOTE), (sentence, style), hang=_LABEL)
-                    label = " " * _LABEL
     page.print()
+
+
+def _count_subjects(explanations: Sequence[Explanation]) -> str:
+    first, count = explanations[0], len(explanations)
+    if first.kernel is not None and first.node is not None:
+        return f"{format_plural(count, 'buffer')} between kernels"
+    return format_plural(count, "node" if first.kernel is None else "kernel")
+
+
+def _add_steps(page: Page, group: Sequence[Explanation]) -> None:
+    """Adds what was decided about the first of equal subjects, and the names of the others."""
+    steps = list(group[0].steps)
+    if len(group) > 1:
+        steps.append(Topic("the same", [join_first([one.name for one in group[1:]], _MOST_NAMES)]))
+    for step in steps:
+        label = f"  {step.topic:<15}"
+        for style, sentences in ((NOTE, step.sentences), (ALERT, step.alerts)):
+            more = f"{'':<15}... {{}} more: --all"
+            for sentence in page.first(sentences, _MOST_SENTENCES, more):
+                page.add((label, NOTE), (sentence, style), hang=_LABEL)
+                label = " " * _LABEL
 
 
 # *** values
