@@ -55,7 +55,7 @@ class Visit(NamedTuple):
 
 class Step(NamedTuple):
   """A visited value: its own ops, the values below it by their steps' numbers, and the buffers it reads."""
-  x: UOp
+  x: UOp|None
   ops: int
   below: list[int]
   read: list[UOp]
@@ -70,7 +70,8 @@ class Region:
 
 def in_order(ranges:Iterable[UOp]) -> Ranges: return tuple(sorted(ranges, key=lambda r: r.arg))
 
-NO_STEP = Step(UOp(Ops.NOOP), 0, [], [])
+# of a node without ranges
+NO_STEP = Step(None, 0, [], [])
 
 def without(region:Region, x:UOp) -> tuple[int, set[UOp]]:
   """Returns the ops and the reads of a kernel that reads `x`, without a new walk."""
