@@ -5,6 +5,7 @@ Name -> what makes a function of no arguments that runs one call, compiled. The 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -274,6 +275,43 @@ def make_vae() -> Run:
     return compile_calls(step, uniform(64, 784))
 
 
+class Layers:
+    """Linear layers with leaky ReLUs between them."""
+
+    def __init__(self, *widths: int):
+        self.layers = [nn.Linear(given, made) for given, made in itertools.pairwise(widths)]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        for layer in self.layers[:-1]:
+            x = layer(x).leaky_relu(0.2)
+        return self.layers[-1](x)
+
+
+def make_gan() -> Run:
+    """A step of the discriminator, then one of the generator."""
+    generator, judge = start(Layers(32, 128, 784)), start(Layers(784, 128, 1))
+    optimizers = [nn.optim.Adam(nn.state.get_parameters(net), lr=2e-4, b1=0.5) for net in (generator, judge)]
+
+    def find_loss(scores: Tensor, is_real: bool) -> Tensor:
+        return scores.binary_crossentropy_logits(Tensor.full(scores.shape, float(is_real)))
+
+    def step(real: Tensor, noise: Tensor) -> list[Tensor]:
+        losses = []
+        with Tensor.train():
+            for optimizer in reversed(optimizers):
+                optimizer.zero_grad()
+                made = generator(noise).tanh()
+                if optimizer is optimizers[0]:
+                    loss = find_loss(judge(made), True)
+                else:
+                    loss = find_loss(judge(real), True) + find_loss(judge(made.detach()), False)
+                losses.append(loss.backward())
+                losses[-1].realize(*optimizer.schedule_step())
+        return losses
+
+    return compile_calls(step, uniform(64, 784, low=-1), data(64, 32))
+
+
 def make_gnn() -> Run:
     nodes, edges, width = 512, 2048, 32
     first, second, attention = weight(width, width), weight(width, width), weight(2 * width, 1)
@@ -411,6 +449,7 @@ UNSEEN: dict[str, Callable[[], Run]] = {
     "norms of images": make_norms,
     "UNet, training": make_unet,
     "VAE, training": make_vae,
+    "GAN, training": make_gan,
     "graph attention": make_gnn,
     "Cholesky": make_cholesky,
     "Gauss": make_gauss,

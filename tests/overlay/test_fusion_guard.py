@@ -26,7 +26,7 @@ from tinygrad_overlay.schedule._parts import DisjointSets
 from tinygrad_overlay.schedule._pass import Attempt
 
 from vmapdbg.child.listen.records import Launch
-from vmapdbg.child.listen.values_and_times import predict
+from vmapdbg.child.listen.times import predict
 
 
 def test_joined_things_are_in_one_set() -> None:

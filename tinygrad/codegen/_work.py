@@ -8,12 +8,14 @@ import contextlib, math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from types import FunctionType
 from tinygrad.device import Device
 from tinygrad.dtype import AddrSpace, DType, PtrDType, dtypes
 from tinygrad.helpers import Context
 from tinygrad.renderer import Renderer
 from tinygrad.uop.decompositions import get_late_rewrite_patterns
-from tinygrad.uop.ops import AxisType, GroupOp, KernelInfo, Ops, UOp, graph_rewrite
+from tinygrad.uop.ops import AxisType, GroupOp, KernelInfo, Ops, PatternMatcher, UOp, graph_rewrite
 from tinygrad_overlay import _state
 from tinygrad_overlay._state import process
 
@@ -41,13 +43,17 @@ def op_weight(u:UOp, ren:Renderer) -> int:
   if u.op is Ops.POW: return sum(find_weight(op, u.dtype.scalar(), ren) for op in (Ops.EXP2, Ops.LOG2))
   return find_weight(u.op, u.dtype.scalar(), ren) if u.op in LOWERED else 1
 
+# stock's function, but its rules are not compiled: that takes longer than the few rewrites here
+late_patterns = FunctionType(get_late_rewrite_patterns.__wrapped__.__code__,
+                             {**get_late_rewrite_patterns.__wrapped__.__globals__, "PatternMatcher": partial(PatternMatcher, compiled=False)})
+
 def find_weight(op:Ops, dtype:DType, ren:Renderer) -> int:
   """Counts the ops that codegen makes from an op that the target lacks: a polynomial, or the rounds of a hash. Cached."""
   if op in ren.code_for_op: return 1
   known = process.op_weights
   if (key:=(op, dtype, type(ren).__name__)) not in known:
     sources = tuple(UOp(Ops.DEFINE_VAR, dtype, arg=(name, 0, 1<<30)) for name in ("x", "y")[:2 if op is Ops.THREEFRY else 1])
-    lowered = graph_rewrite(UOp(op, dtype, sources), get_late_rewrite_patterns(tuple(ren.code_for_op), False), ctx=ren.device)
+    lowered = graph_rewrite(UOp(op, dtype, sources), late_patterns(tuple(ren.code_for_op), False), ctx=ren.device)
     known[key] = sum(u.op in GroupOp.ALU for u in lowered.toposort())
   return known[key]
 

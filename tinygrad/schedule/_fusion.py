@@ -11,6 +11,7 @@ from tinygrad_overlay import _state
 from tinygrad_overlay.codegen._work import count_elements, find_renderer
 from tinygrad_overlay.schedule import _pass
 from tinygrad_overlay.schedule._guard import find_losses, find_unpaid
+from tinygrad_overlay.schedule._parts import find_kept
 from tinygrad_overlay.schedule._pass import Attempt, Decisions, MadeKernel
 from tinygrad_overlay.schedule._refusals import Refusal
 from tinygrad_overlay.schedule._reuse import find_reused
@@ -37,7 +38,9 @@ def decide_fusions(sink:UOp, run_stages:Callable[[UOp], Result]) -> Result:
 
 def decide_whole(run:Run, made:Attempt, ret:Result) -> tuple[Decisions, Result]:
   """Decides for a whole graph, first which fusions pay, then which values are worth a buffer. `made` is its first attempt, with the result `ret`."""
-  made, ret = repeat_attempts(run, made, ret, StockAttempt(run))
+  kept = find_kept(made)
+  stock = StockAttempt(run, {x for x in made.fused if x in kept})
+  made, ret = repeat_attempts(run, made, ret, stock)
   if "realize-reused" in _state.patches: made, ret = store_reused(run, made, ret)
   return (made.realize_points, made.reused), ret
 
@@ -48,7 +51,7 @@ def repeat_attempts(run:Run, made:Attempt, ret:Result, stock:StockAttempt|None) 
     # the last attempt
     if rounds == MAX_ATTEMPTS-1: refused = {**leave_unfused(made), **refused}
     realize_points = {**made.realize_points, **refused}
-    if stock is not None and stock.made is not None and realize_points.keys() >= made.fused.keys() and not find_over_budget(stock.get()):
+    if stock is not None and stock.made is not None and realize_points.keys() >= stock.choices and not find_over_budget(stock.get()):
       # no fusion pays: use the stock attempt, unless an observer listens and must see it made
       every = {**made.refused, **realize_points}
       if _state.observer.listens: return repeat_attempt(run, Attempt(every, keeps_all=True, is_compared=True, reused=made.reused))
@@ -80,7 +83,7 @@ def store_reused(run:Run, made:Attempt, ret:Result) -> tuple[Attempt, Result]:
 def judge(made:Attempt, stock:StockAttempt|None) -> dict[UOp, Refusal]:
   """Returns the nodes that get their realize point back, and why: a fusion does not pay, LOCAL memory does not fit, or codegen cannot order loops."""
   refused: dict[UOp, Refusal] = {}
-  if stock is not None and "fusion-guard" in _state.patches and any(x not in made.realize_points for x in made.fused):
+  if stock is not None and "fusion-guard" in _state.patches and not stock.choices <= made.realize_points.keys():
     with _state.unwatched(): refused.update(find_losses(made, stock.get()))
   if "local-budget" in _state.patches: refused.update(find_over_budget(made))
   if any(runs_reduce_twice(k.ast) for k in made.kernels):
@@ -130,9 +133,10 @@ def use(made:Attempt, ret:Result) -> tuple[Attempt, Result]:
   return made, ret
 
 class StockAttempt:
-  """The stages with every realize point in place: a fusion is compared with these kernels. Made on demand, once, unseen by the observer."""
-  def __init__(self, run:Run):
-    self.run = run
+  """The stages with every realize point in place: a fusion is compared with these kernels. Made on demand, once, unseen by the observer. `choices`: the
+  fusions that remove a buffer which stock keeps."""
+  def __init__(self, run:Run, choices:set[UOp]):
+    self.run, self.choices = run, choices
     self.made: tuple[Attempt, Result]|None = None
 
   def get(self) -> Attempt:

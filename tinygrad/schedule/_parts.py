@@ -4,8 +4,10 @@ A part has the nodes between values that are buffers in any case, such as the re
 buffers. An equal part has the same nodes at the same positions, so it takes over the decisions. Then the whole graph is scheduled once."""
 from __future__ import annotations
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
+from tinygrad.dtype import dtypes
 from tinygrad.uop.ops import GroupOp, Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay._state import process
@@ -13,6 +15,7 @@ from tinygrad_overlay.codegen._work import find_renderer
 from tinygrad_overlay.schedule import _pass
 from tinygrad_overlay.schedule._pass import IS_BUFFER, Attempt, Decisions, DecideGraph
 from tinygrad_overlay.schedule._refusals import Refusal
+from tinygrad_overlay.schedule._reuse import Reuse, reduce_shape
 
 # limit for the nodes of all different parts that are scheduled: a constant, or a share of a large graph's nodes
 FREE_NODES, SHARE = 1500, 0.2
@@ -22,7 +25,7 @@ PLAIN = GroupOp.Elementwise|GroupOp.Movement|{Ops.REDUCE_AXIS, Ops.CONTIGUOUS, O
 # nodes that parts may share without becoming one part
 LEAVES = {Ops.DEVICE, Ops.UNIQUE, Ops.LUNIQUE, Ops.CONST, Ops.DEFINE_VAR, Ops.BIND, Ops.RANGE, Ops.BUFFER}
 NOTHING: frozenset[UOp] = frozenset()
-# share of the graph's nodes that a part may have to be scheduled by itself
+# share of the graph's nodes that its different parts may have to be scheduled by themselves
 MOST_NODES = 0.5
 # stock keeps the buffer of a value that reads more buffers
 MAX_BUFFERS = 3
@@ -45,7 +48,8 @@ class Part:
   nodes: list[UOp] = field(default_factory=list)
   outputs: list[UOp] = field(default_factory=list)
   is_plain: bool = True
-  is_asked: bool = False
+  may_fuse: bool = False  # a fusion would remove a buffer that stock keeps
+  may_store: bool = False  # a value without a buffer may be worth one
 
 # a part cannot be scheduled by itself
 class NoParts(Exception): pass
@@ -67,6 +71,14 @@ class Values:
     self.reduces[x] = any(self.reduces[s] for s in x.src if s not in self.buffers) or (x.op is Ops.REDUCE_AXIS and read != NOTHING)
     return read is None or self.reduces[x]
 
+def find_kept(walked:Attempt) -> set[UOp]:
+  """Returns the nodes that have a buffer in stock's schedule. A fusion of another node changes nothing."""
+  values, realize_map = Values(set()), walked.ctx.realize_map
+  for x in walked.toposort:
+    is_kept = values.note(x) and x.op is not Ops.THREEFRY and (x in realize_map or x in walked.fused)
+    if is_kept or x in walked.forced or x.op in IS_BUFFER: values.buffers.add(x)
+  return values.buffers
+
 class Parts:
   def __init__(self, walked:Attempt, decide_graph:DecideGraph):
     self.walked, self.decide_graph = walked, decide_graph
@@ -75,6 +87,7 @@ class Parts:
     self.seen: set[tuple] = set()
 
   def find_parts(self) -> list[Part]:
+    """Returns the parts with something to decide."""
     self.find_buffers()
     found: dict[UOp, Part] = {}
     for x in self.walked.toposort:
@@ -84,23 +97,31 @@ class Parts:
       part.nodes.append(x)
       if x in self.cuts: part.outputs.append(x)
       part.is_plain &= x.op in PLAIN
-      part.is_asked |= x in self.walked.fused or x in self.walked.row_values or (x in self.realize_map and x not in self.cuts)
-    return [p for p in found.values() if p.is_asked]
+      part.may_fuse |= x in self.kept and (x in self.walked.fused or self.may_be_computed_again(x))
+      part.may_store |= x in self.realize_map and x not in self.kept
+    return [p for p in found.values() if p.may_fuse or (p.may_store and self.may_store(p))]
+
+  def may_store(self, part:Part) -> bool:
+    """Whether a value of a part without fusions may be worth a buffer: counts on the tensor graph, which does not show a gather's loads."""
+    if "realize-reused" not in _state.patches: return False
+    if any(x.op is Ops.REDUCE_AXIS and x.arg[0] is Ops.ADD for x in part.nodes) and any(map(is_comparison, part.nodes)): return True
+    def count(root:UOp) -> Counter[tuple]:
+      inside = root.toposort(gate=lambda u: u is root or u not in self.kept)
+      return Counter(reduce_shape(u) for u in inside if u.op is Ops.REDUCE_AXIS and not self.is_constant(u))
+    reduces = {x:count(x) for x in part.nodes if x in self.kept and x in self.walked.ctx.range_map}
+    inlined = {x for x in part.nodes if x in self.realize_map and x not in self.kept}
+    return Reuse(self.walked, find_renderer(part.outputs[0].device), reduces, inlined, self.kept).may_pay(part.nodes)
 
   def find_buffers(self) -> None:
     """Finds the nodes that are buffers in any case, and joins each other node with its readers."""
     self.cuts: set[UOp] = set()
-    # reads with all fusions, and reads without any fusion
-    self.fused, unfused = Values(self.cuts), Values({*self.walked.fused, *self.walked.row_values})
-    self.together = DisjointSets()
+    # reads with all fusions; `kept`: stock's schedule has none
+    self.fused, self.kept, self.together = Values(self.cuts), find_kept(self.walked), DisjointSets()
     for x in self.walked.toposort:
-      is_kept = [values.note(x) for values in (self.fused, unfused)]
-      axes = self.realize_map.get(x)
+      is_kept, axes = self.fused.note(x) and x in self.kept, self.realize_map.get(x)
       # forced by rule, or realized and kept by stock's cost function
-      is_realized = axes is not None and len(axes) == len(x.shape) and x.op is not Ops.THREEFRY and all(is_kept) and not self.may_be_computed_again(x)
-      if x in self.walked.forced or x.op in IS_BUFFER or is_realized:
-        self.cuts.add(x)
-        unfused.buffers.add(x)
+      is_realized = axes is not None and len(axes) == len(x.shape) and is_kept and not self.may_be_computed_again(x)
+      if x in self.walked.forced or x.op in IS_BUFFER or is_realized: self.cuts.add(x)
       for s in x.src:
         if s not in self.cuts and s.op not in LEAVES and not self.is_constant(s): self.together.join(s, x)
 
@@ -113,10 +134,8 @@ class Parts:
 
   def is_constant(self, x:UOp) -> bool: return x not in self.cuts and self.fused.reads[x] == NOTHING
 
-  def decide_part(self, part:Part) -> Decisions:
-    """Returns the decisions of an equal part, or schedules this part. Raises NoParts."""
-    if not part.is_plain: raise NoParts
-    sink, nodes = self.cut_out(part)
+  def decide_part(self, part:Part, sink:UOp, nodes:dict[UOp, UOp]) -> Decisions:
+    """Returns the decisions of an equal part, or schedules this part, the graph `sink` with the nodes `nodes`. Raises NoParts."""
     key = (_state.patches, type(find_renderer(sink.src[0].device)).__name__, sink.key)
     # a part known from another graph counts too: a schedule must not depend on earlier schedules
     if key not in self.seen:
@@ -156,6 +175,8 @@ class Parts:
     found = tuple({places.get(find_tagged(x, _pass.current.tagged, memo), -1):refusal for x,refusal in refused.items()} for refused in decisions)
     return None if any(-1 in refused for refused in found) else (found[0], found[1])
 
+def is_comparison(x:UOp) -> bool: return x.op in {Ops.CMPNE, Ops.CMPEQ} and x.src[0].dtype != dtypes.bool
+
 def find_tagged(x:UOp, tagged:list[UOp], memo:dict[UOp, UOp]) -> UOp:
   """Returns the node of the original graph that became `x` in the stages, by its tag; a movement op has the tag of its source."""
   for u in x.toposort():
@@ -170,12 +191,15 @@ def decide(walked:Attempt, decide_graph:DecideGraph) -> Decisions|None:
   reused: dict[UOp, Refusal] = {}
   parts = Parts(walked, decide_graph)
   try:
+    found = parts.find_parts()
+    if not all(p.is_plain for p in found): return None
+    cut = [(p, *parts.cut_out(p)) for p in found]
+    # to schedule most of a graph as parts and then the graph takes longer than to schedule only the graph
+    different = {sink:len(nodes) for _,sink,nodes in cut}
+    if MOST_NODES*len(walked.toposort) < sum(different.values()) <= parts.limit: return None
     # the smallest first: many small parts need as much as one large part
-    found = sorted(parts.find_parts(), key=lambda p: len(p.nodes))
-    # a graph that is mostly one part: to schedule this part first and then the graph takes longer than to schedule only the graph
-    if found and MOST_NODES*len(walked.toposort) < len(found[-1].nodes) <= parts.limit: return None
-    for part in found:
-      points, again = parts.decide_part(part)
+    for part,sink,nodes in sorted(cut, key=lambda c: len(c[0].nodes)):
+      points, again = parts.decide_part(part, sink, nodes)
       realize_points.update(points)
       reused.update(again)
     return realize_points, reused

@@ -53,36 +53,71 @@ class Visit(NamedTuple):
   around: Ranges
   is_inlined: bool
 
+class Step(NamedTuple):
+  """A visited value: its own ops, the values below it by their steps' numbers, and the buffers it reads."""
+  x: UOp|None
+  ops: int
+  below: list[int]
+  read: list[UOp]
+
 @dataclass
 class Region:
-  """One kernel: its number of ops, and the buffers it reads."""
+  """One kernel: its number of ops, and the buffers it reads. `steps`: how the walk found them, its root first."""
   ops: int = 0
+  steps: list[Step] = field(default_factory=list)
   inlined: Counter[UOp] = field(default_factory=Counter)  # value that a reader computes again -> how often, for all its indices
   read: set[UOp] = field(default_factory=set)
 
 def in_order(ranges:Iterable[UOp]) -> Ranges: return tuple(sorted(ranges, key=lambda r: r.arg))
 
+# of a node without ranges
+NO_STEP = Step(None, 0, [], [])
+
+def without(region:Region, x:UOp) -> tuple[int, set[UOp]]:
+  """Returns the ops and the reads of a kernel that reads `x`, without a new walk."""
+  total, read, steps, stack = 0, set[UOp](), region.steps, [0]
+  seen = bytearray(len(steps))
+  while stack:
+    y, ops, below, reads = steps[stack.pop()]
+    if y is x: continue
+    total += ops
+    if reads: read.update(reads)
+    for i in below:
+      if not seen[i]:
+        seen[i] = 1
+        stack.append(i)
+  return total, read
+
 class Reuse:
-  """The regions of an attempt's kernels, and the regions they would have with more buffers."""
-  def __init__(self, made:Attempt, ren:Renderer):
+  """The regions of an attempt's kernels, and the regions they would have with more buffers. `reduces`: node of a kernel -> its reduces. `inlined`: the
+  values that a reader computes again. `stored`: the nodes with a buffer."""
+  def __init__(self, made:Attempt, ren:Renderer, reduces:dict[UOp, Counter[tuple]], inlined:set[UOp], stored:set[UOp]):
     self.made, self.ren, self.machine = made, ren, find_machine(ren)
     self.least_ns = MIN_LAUNCHES*self.machine.launch_ns
     self.range_map, self.realize_map = made.ctx.range_map, made.ctx.realize_map
-    self.reduces = {k.node: find_reduces(k) for k in made.kernels if k.node is not None and k.node in self.range_map}
-    self.stored = set(self.reduces)  # nodes with a buffer
+    self.reduces, self.inlined, self.stored = reduces, inlined, set(stored)
     self.found: dict[UOp, Refusal] = {}  # nodes that should have one, with the numbers
     self.regions: dict[UOp, Region] = {}  # node of a kernel -> its region
     self.envs: dict[frozenset, Env] = {}
+    # a value is walked again for each choice that concerns its kernel: what does not depend on the choices is kept
+    self.entered: dict[tuple[Env, UOp, UOp], Env] = {}
+    self.depending: dict[tuple[UOp, Env], frozenset[UOp]] = {}
+    self.executed: dict[tuple[frozenset[UOp], Ranges], int] = {}
+    self.costs: dict[UOp, int] = {}
+    self.sizes: dict[UOp, int] = {}
 
   def find_env(self, index:dict[UOp, UOp]) -> Env:
     if (key:=frozenset(index.items())) not in self.envs: self.envs[key] = Env(index)
     return self.envs[key]
 
-  def enter(self, env:Env, own:Ranges, at:Ranges) -> Env:
-    """Returns the Env of an inlined value whose ranges are `own`, and which its reader reads at the index `at`. Nothing in the value depends on other
-    ranges, except on those of scopes."""
-    scopes = {r:i for r,i in env.index.items() if r in self.made.scope_ranges}
-    return self.find_env({**scopes, **{r:env.write(i) for r,i in zip(own, at) if r is not i and r.op is Ops.RANGE}})
+  def enter(self, env:Env, x:UOp, reader:UOp) -> Env:
+    """Returns the Env of an inlined value, at the index at which `reader` reads it. Nothing in the value depends on other ranges than its own, except
+    on those of scopes."""
+    if (key:=(env, x, reader)) not in self.entered:
+      scopes = {r:i for r,i in env.index.items() if r in self.made.scope_ranges}
+      pairs = zip(self.range_map[x].outs, self.range_map[reader].ins)
+      self.entered[key] = self.find_env({**scopes, **{r:env.write(i) for r,i in pairs if r is not i and r.op is Ops.RANGE}})
+    return self.entered[key]
 
   def find_region(self, root:UOp) -> Region:
     if root not in self.regions: self.regions[root] = self.walk(root)
@@ -91,22 +126,30 @@ class Reuse:
   def walk(self, root:UOp) -> Region:
     """Walks from a kernel's buffer down to the buffers it reads."""
     region, left = Region(), Counter(self.reduces.get(root, ()))
-    stack, seen = [Visit(root, self.find_env({}), self.find_closed(root), False)], set[Visit]()
+    first = Visit(root, self.find_env({}), self.find_closed(root), False)
+    stack, numbers, seen = [first], {first: 0}, set[Visit]()
+    steps: dict[int, Step] = {}
     while stack:
       visit = stack.pop()
       if visit.x not in self.range_map or visit in seen: continue
       seen.add(visit)
-      if visit.x.op in GroupOp.ALU: region.ops += op_cost(visit.x, self.ren)*count_executed(self.find_depending(visit), visit.around, self.ren)
+      number, before, below, read = numbers[visit], region.ops, list[int](), list[UOp]()
+      if visit.x.op in GroupOp.ALU: region.ops += self.find_cost(visit.x)*self.count_executed(self.find_depending(visit), visit.around)
       if visit.x.op is Ops.REDUCE_AXIS: visit = self.enter_reduce(visit, region, left)
       for s in visit.x.src:
         if s.dtype.scalar() == dtypes.index: continue
-        if s in self.stored or s.op in IS_BUFFER: region.read.add(s)
-        elif s not in self.realize_map or s not in self.range_map: stack.append(visit._replace(x=s))
-        else:
-          own = self.range_map[s].outs
-          inlined = visit._replace(x=s, env=self.enter(visit.env, own, self.range_map[visit.x].ins), is_inlined=True)
-          if inlined not in seen: region.inlined[s] += count_executed(self.find_depending(inlined), visit.around, self.ren)
-          stack.append(inlined)
+        if s in self.stored or s.op in IS_BUFFER:
+          read.append(s)
+          continue
+        new = visit._replace(x=s)
+        if s in self.realize_map and s in self.range_map:
+          new = Visit(s, self.enter(visit.env, s, visit.x), visit.around, True)
+          if new not in seen: region.inlined[s] += self.count_executed(self.find_depending(new), visit.around)
+        below.append(numbers.setdefault(new, len(numbers)))
+        stack.append(new)
+      region.read.update(read)
+      steps[number] = Step(visit.x, region.ops-before, below, read)
+    region.steps = [steps.get(i, NO_STEP) for i in range(len(numbers))]
     return region
 
   def enter_reduce(self, visit:Visit, region:Region, left:Counter[tuple]) -> Visit:
@@ -119,12 +162,22 @@ class Reuse:
     depends = self.find_depending(visit)
     # on a CPU the reduce runs inside the loops that it depends on; on a GPU these loops are threads, and each thread runs the whole reduce
     around = (visit.around if self.ren.has_local else visit.around[:find_inner(depends, visit.around)+1])+ranges
-    region.ops += count_executed(depends.union(ranges), around, self.ren)
+    region.ops += self.count_executed(depends.union(ranges), around)
     return visit._replace(around=around)
 
   def find_depending(self, visit:Visit) -> frozenset[UOp]:
-    _, outs, ambient = self.range_map[visit.x]
-    return visit.env.find_loops((*outs, *ambient.values()))
+    if (key:=(visit.x, visit.env)) not in self.depending:
+      _, outs, ambient = self.range_map[visit.x]
+      self.depending[key] = visit.env.find_loops((*outs, *ambient.values()))
+    return self.depending[key]
+
+  def find_cost(self, x:UOp) -> int:
+    if x not in self.costs: self.costs[x] = op_cost(x, self.ren)
+    return self.costs[x]
+
+  def count_executed(self, depends:frozenset[UOp], around:Ranges) -> int:
+    if (key:=(depends, around)) not in self.executed: self.executed[key] = count_executed(depends, around, self.ren)
+    return self.executed[key]
 
   def find_closed(self, x:UOp) -> Ranges:
     """Returns the ranges of a value's buffer, with the batch if it is in a scope. Axes along which the value is expanded are not stored
@@ -136,7 +189,9 @@ class Reuse:
 
   def count_all(self, x:UOp) -> int:
     """Returns the number of elements of a value's buffer."""
-    return count_steps(self.find_closed(x)) if x in self.range_map else count_elements(x, range(len(x.shape)))
+    if x not in self.sizes:
+      self.sizes[x] = count_steps(self.find_closed(x)) if x in self.range_map else count_elements(x, range(len(x.shape)))
+    return self.sizes[x]
 
   def count_bytes(self, x:UOp) -> int: return self.count_all(x)*x.dtype.itemsize if x._shape is not None else 0
 
@@ -148,24 +203,39 @@ class Reuse:
 
   def choose(self) -> dict[UOp, Refusal]:
     """Stores values that pay, nearest to the outputs first; then takes back values that no longer pay because of the others."""
-    for x in reversed(self.made.toposort):
-      # stock must have removed the buffer of x; computing a value of a row twice pays (_policy.py)
-      if x not in self.made.inlined or x in self.stored or x in self.made.fused or x.op is Ops.THREEFRY: continue
-      if roots:=[root for root in self.computed_in.get(x, ()) if x in self.find_region(root).inlined]: self.try_to_store(x, roots)
+    for x in reversed(self.made.toposort): self.consider(x)
     for x in [x for x in self.made.toposort if x in self.found]: self.try_to_take_back(x)
     if self.found: self.fit_memory()
     return self.found
+
+  def may_pay(self, nodes:list[UOp]) -> bool:
+    """Whether storing one of the nodes pays."""
+    for x in reversed(nodes):
+      self.consider(x)
+      if self.found: return True
+    return False
+
+  def consider(self, x:UOp) -> None:
+    # stock must have removed the buffer of x; computing a value of a row twice pays (_policy.py)
+    if x not in self.inlined or x in self.stored or x in self.made.fused or x.op is Ops.THREEFRY: return
+    if roots:=[root for root in self.computed_in.get(x, ()) if x in self.find_region(root).inlined]: self.try_to_store(x, roots)
 
   def try_to_store(self, x:UOp, roots:list[UOp]) -> None:
     times, elements = sum(self.find_region(root).inlined[x] for root in roots), self.count_all(x)
     if times <= elements: return
     least = max(MIN_GAIN*(before:=self.predict(roots)), self.least_ns)
-    # even the largest possible gain is too small: all its work but that of one evaluation, and all reads below it
     if before <= least: return
-    own, units = self.walk(x), min(self.machine.units, min(map(self.count_all, roots)))
+    # even the largest possible gain is too small: the kernels' work and reads for x alone, without that of its own kernel
+    saved, units = 0.0, min(self.machine.units, min(map(self.count_all, roots)))
+    for region in map(self.find_region, roots):
+      ops, read = without(region, x)
+      saved += (region.ops-ops)*self.machine.op_ns/units+sum(map(self.count_bytes, region.read-read))*self.machine.byte_ns
+    if saved < least: return
+    own = self.walk(x)
     if (times/elements-1)*own.ops*self.machine.op_ns/units+len(roots)*self.count_read(own)*self.machine.byte_ns < least: return
     known = {root: self.regions.pop(root) for root in roots}
     self.stored.add(x)
+    self.regions[x] = own
     after = self.predict([*roots, x])
     if before-after < least:
       self.stored.discard(x)
@@ -192,7 +262,7 @@ class Reuse:
   def computed_in(self) -> dict[UOp, list[UOp]]:
     """Returns value -> the kernels that compute it again."""
     found: dict[UOp, list[UOp]] = {}
-    for root in self.stored:
+    for root in self.reduces:
       for x in self.find_region(root).inlined: found.setdefault(x, []).append(root)
     return found
 
@@ -231,7 +301,8 @@ class Reuse:
 def find_reused(made:Attempt) -> dict[UOp, Refusal]:
   """Returns the values that should have a buffer, with the numbers: rule `stored-once`, or `over-memory` if they are not worth it."""
   if not made.inlined or not made.kernels: return {}
-  return Reuse(made, find_renderer(made.kernels[0].device)).choose()
+  reduces = {k.node: find_reduces(k) for k in made.kernels if k.node is not None and k.node in made.ctx.range_map}
+  return Reuse(made, find_renderer(made.kernels[0].device), reduces, made.inlined, set(reduces)).choose()
 
 def find_reduces(k:MadeKernel) -> Counter[tuple]:
   """Counts the reduces of a kernel that did not become an index; none if codegen fails, because the device reports that."""
