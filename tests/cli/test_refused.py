@@ -90,6 +90,10 @@ REFUSED = {
     "graph ok.py -o no/such/x.svg": "cannot write no/such/x.svg: there is no folder no/such",
     "bisect ok.py -o x.py": "-o is the file for --reduce",
     "bisect ok.py --by findings --reduce": "--reduce is for --by values, kernels and crash: a finding names its node",
+    "tune all.json": "all.json is a saved capture: tune runs the snippet itself",
+    "tune -c 1 --write": "--write changes a file, and this code was typed",
+    "tune ok.py --by speed": "Invalid value for '--by': 'speed' is not one of 'time', 'memory'",
+    "tune ok.py --budget 0": "Invalid value for '--budget': '0' is not a number of seconds over 0",
     # parts that a capture does not have
     "graph all.json -o x.svg --around 9999": "there is no node 9999 in schedule 4",
     "graph all.json -o x.svg --schedule 7": "there is no schedule 7: the schedules are 0 to 4",

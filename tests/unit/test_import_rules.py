@@ -27,6 +27,7 @@ ORDER = (
     "lint",
     "suite",
     "bisect",
+    "tune",
     "child",
     "page",
     "commands",
@@ -34,7 +35,7 @@ ORDER = (
     "__main__",
 )
 # the child's process has no use for these, and the parent's none for the child's
-APART = {"child": {"bisect"}, "page": {"child"}, "commands": {"child"}}
+APART = {"child": {"bisect", "tune"}, "page": {"child"}, "commands": {"child"}}
 
 
 def imported(file: Path) -> set[str]:

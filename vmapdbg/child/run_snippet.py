@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vmapdbg.child.device import find_device
+from vmapdbg.child.edited import read_snippet
 from vmapdbg.child.failures.diagnose import read_nodes
 from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
 from vmapdbg.child.failures.snippet_end import Shadow, explain_exit, hold, report_error
@@ -33,7 +34,7 @@ from vmapdbg.child.listen.times import Stopwatch
 from vmapdbg.child.listen.values_and_times import fix_seeds, hold_beam, note_values, seed_tensors
 from vmapdbg.child.live import build_capture
 from vmapdbg.install import overlay
-from vmapdbg.install.job import Request, load_request
+from vmapdbg.install.job import TUNED, Request, load_request
 from vmapdbg.install.patches import format_patches
 from vmapdbg.model import capture as model
 from vmapdbg.model.store import dump_compact, write_atomically
@@ -59,7 +60,7 @@ class Mode:
         self.collector_kind: type[Collector] | None = None
         self.stopwatch: Stopwatch | None = None
         if self.job.times:
-            self.stopwatch = Stopwatch()
+            self.stopwatch = Stopwatch(repeats=self.job.measured == TUNED)
         self.shadow: Shadow | None = None
         self.allocations: Allocations | None = None
 
@@ -233,7 +234,7 @@ def run_snippet(request: Request, recorder: Recorder) -> model.SnippetError | No
     sys.argv = [job.typed or job.snippet, *job.arguments]
     set_path(job.folder, request.tinygrad)
     try:
-        code = compile(Path(job.snippet).read_bytes(), job.snippet, "exec")
+        code = compile(read_snippet(job.snippet, job.edits), job.snippet, "exec")
         exec(code, main_module.__dict__)
         if "tinygrad" in sys.modules:
             # a program that runs something has its own peak

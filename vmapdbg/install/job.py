@@ -19,6 +19,10 @@ GRAPHS_ARE_REDUCED = "reduced"
 """A file in the folder of the evidence: the graphs of schedules are kept to be reduced."""
 
 
+TUNED = "tuned"
+"""The value of `Job.measured` for `tune`: launches are repeated, and the fastest counts."""
+
+
 @dataclass(frozen=True, order=True)
 class Choice:
     """A decision that replaces the scheduler's: a node of a schedule, by its id and op, is written to a buffer
@@ -41,7 +45,9 @@ class Job:
     snippet leaves lazy is run. With `memory` the memory that tinygrad has is watched, and if the snippet runs nothing,
     what it leaves lazy is run. `typed` is `-c` or `-` if the tool wrote the snippet's file, with code that was typed or
     read from stdin. `measured` is what `bisect` measures, if it does: then BEAM searches nothing, and for `memory` no
-    schedule is recorded, because records keep memory. With `beam` BEAM searches that wide for each kernel.
+    schedule is recorded, because records keep memory. `TUNED` repeats launches. With `beam` BEAM searches that
+    wide for each kernel. `edits` is a file that `tune` wrote: the text of each file that it edits. `switches` are
+    environment variables for the snippet (`PCONTIG=2`).
     """
 
     snippet: str
@@ -58,6 +64,8 @@ class Job:
     measured: str = ""
     beam: int = 0
     memory: bool = False
+    edits: str = ""
+    switches: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:

@@ -191,3 +191,5 @@ OutcomeKind = Literal["values", "kernels", "findings", "crash"]
 """How `bisect` compares outcomes."""
 MeasureKind = Literal["time", "ops", "bytes", "memory"]
 """What `bisect --commits` measures."""
+TuneOutcome = Literal["unchanged", "helps", "no-better", "same-kernels", "other-values", "fails"]
+"""What came of a run of `tune` with edits."""

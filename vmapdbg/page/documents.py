@@ -13,10 +13,11 @@ from vmapdbg.check.result import ScheduleCheck, SchedulePath
 from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.install.job import Choice
 from vmapdbg.model.account import Account
-from vmapdbg.model.capture import SCHEMA, Capture, Finding, Schedule, SnippetError, Versions
+from vmapdbg.model.capture import SCHEMA, Capture, Device, Finding, Kernel, Schedule, SnippetError, Versions
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.page.graph.model import Graph
 from vmapdbg.suite.compare import SuiteDiff
+from vmapdbg.tune import search
 
 
 @dataclass(frozen=True)
@@ -256,6 +257,27 @@ def describe_choices(
     return tuple(found)
 
 
+@dataclass(frozen=True)
+class TuneDocument(Envelope):
+    """What `vmapdbg tune --json` prints: the head of the unchanged program's capture, the proposals, what was tried,
+    and what was not, because the `budget` (seconds) was over. `by` is time or memory, `number` what one run of the
+    unchanged program needs, in seconds or bytes. `longest` is the kernel that takes most of the time, `share` its share
+    of the time in kernels, and `device` what the device reaches."""
+
+    kind: Literal["tune"]
+    by: str
+    budget: float
+    seconds: float
+    runs: int
+    number: float
+    proposals: tuple[search.Proposal, ...]
+    tried: tuple[search.Trial, ...]
+    untried: tuple[search.Trial, ...]
+    longest: Kernel | None
+    share: float
+    device: Device | None
+
+
 DOCUMENTS: dict[str, type] = {
     "capture": Capture,
     "diff": CaptureDiff,
@@ -270,5 +292,6 @@ DOCUMENTS: dict[str, type] = {
     "bisect": BisectDocument,
     "bisect-commits": History,
     "bisect-decisions": DecisionsDocument,
+    "tune": TuneDocument,
 }
 """The dataclass of each kind of document."""

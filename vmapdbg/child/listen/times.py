@@ -21,6 +21,8 @@ from vmapdbg.install.overlay import OVERLAY_PACKAGE
 from vmapdbg.model.capture import Capture, Kernel, LaunchTime, MarkTime, Measured, Timing
 from vmapdbg.model.schedule_index import digest_source
 
+_REPEATS, _REPEATED_SECONDS = 8, 0.1
+"""How often a launch is repeated at most, and for how long."""
 _FEW = 4
 """From so many launches on, the times of a kernel have a spread."""
 
@@ -29,7 +31,9 @@ class Stopwatch:
     """Times a program from `start` to `stop`, and each launch of it, by the source of the kernel: what ran and what is
     shown are rendered from the same linear program."""
 
-    def __init__(self) -> None:
+    def __init__(self, repeats: bool = False) -> None:
+        # whether launches are repeated, and the fastest counts: other processes slow a single launch down
+        self.repeats, self._overheads = repeats, list[float]()
         self.seconds: dict[str, list[float]] = {}
         # in their order
         self.launches: list[LaunchTime] = []
@@ -121,20 +125,33 @@ class Stopwatch:
         self, run: Callable[..., Any], runner: Any, rawbufs: Any, var_vals: Any = None, *_: Any, **__: Any
     ) -> Any:
         # `wait` is left out: it is given here
-        return self.on_launch(runner.p.src, runner.device, run, runner, rawbufs, var_vals)
+        can_repeat = self.repeats and _is_pure(runner.p, rawbufs)
+        return self.on_launch(runner.p.src, runner.device, can_repeat, run, runner, rawbufs, var_vals)
 
     def on_runtime(self, find: Callable[..., Any], device: str, program: Any, *rest: Any, **options: Any) -> Any:
         run = find(device, program, *rest, **options)
         source = next((u.arg for u in program.src if u.op.name == "SOURCE"), None)
         if source is None:
             return run
-        return Watched(run, functools.partial(self.on_launch, source, device), "times")
+        return Watched(run, functools.partial(self.on_program, source, device, program.arg), "times")
+
+    def on_program(
+        self, source: str, device: str, info: Any, run: Callable[..., Any], *buffers: Any, **options: Any
+    ) -> float | None:
+        return self.on_launch(source, device, self.repeats and _is_pure(info, buffers), run, *buffers, **options)
 
     def on_launch(
-        self, source: str, device: str, run: Callable[..., Any], *arguments: Any, **options: Any
+        self, source: str, device: str, can_repeat: bool, run: Callable[..., Any], *arguments: Any, **options: Any
     ) -> float | None:
+        options["wait"] = True
         with self._spending("launching"):
-            seconds = run(*arguments, **options | {"wait": True})
+            began = time.perf_counter()
+            seconds = run(*arguments, **options)
+            waited = time.perf_counter() - began
+        if can_repeat and seconds is not None and "compiling" not in self._open:
+            with self._spending("repeating"):
+                seconds, least = _repeat(functools.partial(run, *arguments, **options), seconds, waited)
+            self._overheads.append(least - seconds)
         # BEAM tries kernels while it compiles
         if seconds is not None and "compiling" not in self._open:
             source = source.strip("\n")
@@ -173,8 +190,44 @@ class Stopwatch:
             return replace(kernel, measured=measure(times), predicted=predicted)
 
         schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)
+        if self._overheads:
+            # what launching costs without other processes
+            self._parts["launching"] = sum(self.devices.values()) * sorted(self._overheads)[len(self._overheads) // 2]
         timing = Timing(sum(self._parts.values()), dict(self._parts), tuple(self._marks.values()), tuple(self.launches))
         return replace(capture, schedules=tuple(schedules), timing=timing)
+
+
+def _is_pure(program: Any, buffers: Sequence[Any]) -> bool:
+    """Returns whether a program gives the same if it runs twice: it writes to no memory that it reads."""
+    memory: list[tuple[Any, int, int]] = []
+    for buffer in buffers:
+        if hasattr(buffer, "va_addr"):
+            memory.append((None, buffer.va_addr, buffer.size))
+        elif hasattr(buffer, "nbytes") and hasattr(buffer, "base"):
+            # 0.12
+            memory.append((buffer.base, buffer.offset, buffer.nbytes))
+        else:
+            # it may be the same memory
+            return False
+    for number in program.outs:
+        base, start, size = memory[list(program.globals).index(number)]
+        # the buffer itself is one
+        shared = [one for one in memory if one[0] is base and start < one[1] + one[2] and one[1] < start + size]
+        if number in program.ins or len(shared) > 1:
+            return False
+    return True
+
+
+def _repeat(run: Callable[[], float | None], seconds: float, waited: float) -> tuple[float, float]:
+    """Repeats a launch. Returns the least time by the device's clock, and the least time that was waited for one."""
+    end = time.perf_counter() + _REPEATED_SECONDS
+    for _ in range(_REPEATS):
+        began = time.perf_counter()
+        if began > end:
+            break
+        again = run()
+        seconds, waited = min(seconds, again or seconds), min(waited, time.perf_counter() - began)
+    return seconds, waited
 
 
 def measure(times: Sequence[float]) -> Measured:

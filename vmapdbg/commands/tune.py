@@ -1,0 +1,65 @@
+"""`vmapdbg tune`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from vmapdbg.commands.shared import console, jobs, options
+from vmapdbg.model.failure import Failure
+
+
+@click.command(cls=options.SnippetCommand)
+@options.snippet
+@click.option("--by", type=click.Choice(["time", "memory"]), default="time", show_default=True, help="What to reduce.")
+@click.option(
+    "--budget",
+    type=options.SecondsType(),
+    default=60.0,
+    show_default=True,
+    help="Try edits for so long. Measuring the best of them comes after that.",
+)
+@click.option("--write", is_flag=True, help="Make the edits in the files, unless these changed meanwhile.")
+@options.json("Print the edits and all that was tried as one JSON document.")
+@options.of_job
+@console.display_options
+def tune(snippet: str | None, by: str, budget: float, write: bool, as_json: bool, given: options.JobOptions) -> None:
+    """Find edits of SNIPPET that make it faster, or smaller in memory: tried, measured, and with the same values.
+
+    Edits store a value that kernels compute again and again (.contiguous() at an expression), or do not store one.
+    Switches of tinygrad are tried too; with the patches, single patches. SNIPPET runs once for each try, the most
+    promising first, and each edit is tried on top of those that helped. The best one is then run in turns with the
+    unchanged program, 5 times each. It is proposed if it saves 3 % and more than the noise, and if its values are those
+    of the numpy reference and of the unchanged program. Nothing is written without --write.
+
+    The time is that of the kernels and of launching them. It does not count Python, scheduling and compiling.
+
+    Without SNIPPET: the snippet of the last show.
+
+    \b
+    Exit codes: 0 no edit helps, 1 one does, 2 usage, 3 the snippet failed, 4 it hung or died.
+
+    \b
+    Examples:
+      vmapdbg tune samples/rotary.py --tinygrad 0.14.0
+      vmapdbg tune train.py --budget 300 --write -- --steps 5
+      vmapdbg tune train.py --by memory
+    """
+    if jobs.is_saved(snippet):
+        raise Failure(f"{snippet} is a saved capture: tune runs the snippet itself")
+    job = jobs.make_job(snippet, given)
+    if write and job.typed:
+        raise Failure("--write changes a file, and this code was typed")
+    # imported here because it imports much
+    from vmapdbg.commands.tune_runs import tune_job
+    from vmapdbg.page.text.tune import print_tune
+
+    document, tuner = tune_job(job, by, budget)
+    if as_json:
+        console.print_json(document)
+    else:
+        print_tune(document, console.make_console())
+    if write:
+        tuner.write(tuple(edit for one in document.proposals if one.diff for edit in one.edits))
+    sys.exit(int(bool(document.proposals)))

@@ -1,0 +1,147 @@
+"""Tries candidates, the most promising first, each on top of those that helped, and compares the values of two runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from vmapdbg.diff.values import compare_output, estimate_terms
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.vocabulary import TuneOutcome
+from vmapdbg.tune.candidates import Candidate
+from vmapdbg.tune.edits import COPY, STORE, Edit
+
+Edits = tuple[Edit, ...]
+LEAST_SAVED = 0.03
+"""The share that an edit must save, beyond the noise."""
+_ROUNDING = 6400
+"""A program amplifies roundings that an edit moves: an element may differ by so many absolute tolerances, each a
+hundredth of the relative tolerance of the largest element. Whether the value is right, the reference decides."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A run with edits. `number` is what was measured, in seconds or bytes, None if the run failed or has other values:
+    `about` says how. A run for memory records no kernels: its counts are zero. `key` is equal for equal kernels."""
+
+    edits: Edits
+    outcome: TuneOutcome
+    number: float | None = None
+    kernels: int = 0
+    executed_ops: int = 0
+    key: str = ""
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Edits that help. `diff` is the unified diff of the user's files; "" if they change how the program is run.
+
+    `before` and `after` are the numbers of the runs in turns, in seconds or bytes. `kernels`, `executed_ops` and
+    `peak_bytes` are before and after, a peak None if it could not be measured. `compared` counts the outputs that agree
+    with the numpy reference."""
+
+    edits: Edits
+    diff: str
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    noise: float
+    kernels: tuple[int, ...]
+    executed_ops: tuple[int, ...]
+    peak_bytes: tuple[int | None, ...]
+    compared: int
+
+
+def measure_noise(numbers: Sequence[float]) -> float:
+    """Returns the noise of some runs: half of them are within it of the least."""
+    return median(numbers) - min(numbers)
+
+
+def saves(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Returns whether runs of one program need less than those of another: their medians differ by a share that is
+    worth an edit, and by more than the noise of both, or each run needs less than each of the other."""
+    saved, is_apart = median(before) - median(after), max(after) < min(before)
+    is_beyond = saved > max(measure_noise(before), measure_noise(after))
+    return saved > LEAST_SAVED * median(before) and (is_apart or is_beyond)
+
+
+class Searcher:
+    """Tries edits as long as `is_over` is false. `noise` is how much two runs of the unchanged program differ."""
+
+    def __init__(
+        self, unchanged: Trial, ask: Callable[[Edits], Trial], is_over: Callable[[], bool], noise: float
+    ) -> None:
+        self.unchanged, self.ask, self.is_over, self.noise = unchanged, ask, is_over, noise
+        self.trials: list[Trial] = []
+        self.untried: list[Trial] = []
+
+    def search(self, candidates: Iterable[Candidate]) -> tuple[Trial, Trial]:
+        """Tries each candidate on top of the best edits so far, in the place of those that change the same, then leaves
+        out edits that bring nothing. Other ways to run the program are tried alone.
+
+        Returns the best edits and the best way; the unchanged program if none helps.
+        """
+        best = way = self.unchanged
+        for _, edits in sorted(candidates, key=lambda one: -one[0]):
+            if set(edits) <= set(best.edits):
+                continue
+            if self.is_over():
+                self.untried.append(Trial(edits, "unchanged"))
+            elif not edits[0].file:
+                way = self._try(edits, (), way)
+            else:
+                kept = tuple(edit for edit in best.edits if not any(map(edit.overlaps, edits)))
+                best = self._try(edits, kept, best)
+        for edit in best.edits:
+            if len(best.edits) > 1 and not self.is_over():
+                fewer = self.ask(tuple(other for other in best.edits if other != edit))
+                if fewer.number is not None and not self._is_less(best, fewer):
+                    best = replace(fewer, outcome="helps")
+        return best, way
+
+    def _try(self, edits: Edits, kept: Edits, best: Trial) -> Trial:
+        """Returns the better one of the best trial and a trial of edits on top of others."""
+        trial = self._judge(self.ask((*edits, *kept)), best)
+        if trial.outcome == "no-better" and trial.executed_ops < best.executed_ops and not self.is_over():
+            # other processes may have slowed it down
+            trial = self._judge(self.ask(trial.edits), best)
+        # since tinygrad 0.14 `.contiguous()` stores no value of constants alone, but a copy does
+        copies = tuple(
+            replace(edit, new=edit.new.removesuffix(STORE) + COPY, label=edit.label.replace(STORE, COPY, 1))
+            for edit in edits
+            if edit.new.endswith(STORE)
+        )
+        if trial.outcome == "same-kernels" and copies and not self.is_over():
+            trial = self._judge(self.ask((*copies, *kept)), best)
+        return trial if trial.outcome == "helps" else best
+
+    def _judge(self, trial: Trial, best: Trial) -> Trial:
+        """Adds a trial with its outcome."""
+        if trial.number is not None:
+            is_same = trial.key and trial.key == best.key
+            helps = not is_same and self._is_less(trial, best)
+            trial = replace(trial, outcome="same-kernels" if is_same else "helps" if helps else "no-better")
+        self.trials.append(trial)
+        return trial
+
+    def _is_less(self, one: Trial, other: Trial) -> bool:
+        """Returns whether a trial saves more than the noise, or a share within the noise and ops, too: runs in turns
+        decide later."""
+        less, more = one.number or 0.0, other.number or 0.0
+        noise = 0.0 if one.executed_ops < other.executed_ops else self.noise
+        return more - less > max(noise, LEAST_SAVED * more)
+
+
+def find_other_value(before: Capture, after: Capture) -> str:
+    """Returns which output of a program differs from the unchanged program's, "" if none does."""
+    terms = max([*estimate_terms(before.schedules), *estimate_terms(after.schedules)], default=0)
+    ones, others = ([output for schedule in side.schedules for output in schedule.outputs] for side in (before, after))
+    if len(ones) != len(others):
+        return f"{len(others)} outputs instead of {len(ones)}"
+    for number, (one, other) in enumerate(zip(ones, others, strict=True)):
+        found = compare_output(number, one, other, terms)
+        is_near = found.max_absolute is not None and float(found.max_absolute) <= _ROUNDING * found.atol
+        if found.status == "different" and not is_near:
+            return f"output {number} differs"
+    return ""
