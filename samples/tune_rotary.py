@@ -3,6 +3,7 @@
 # What to see: tinygrad as it is computes each cosine and sine again for each product of the matmul. `tune` tries to store them, and other
 # values of those lines, measures each in turns with the program as it is, compares the values, and prints the edit as a diff.
 #
+#   vmapdbg show samples/tune_rotary.py --patches none --time
 #   vmapdbg tune samples/tune_rotary.py --patches none
 #   vmapdbg tune samples/tune_rotary.py --tinygrad 0.14.0 --budget 120
 #

@@ -3,6 +3,7 @@
 # What to see: tinygrad as it is computes the division and the exponential of the softmax again for each of the 64 columns of the values.
 # `tune` stores the softmax: one kernel more, and the matmul only multiplies and adds.
 #
+#   vmapdbg show samples/tune_softmax.py --patches none --time
 #   vmapdbg tune samples/tune_softmax.py --patches none
 #   vmapdbg tune samples/tune_softmax.py --tinygrad 0.14.0 --by memory
 #

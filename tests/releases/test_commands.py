@@ -70,7 +70,7 @@ COMMANDS: dict[str, Callable[[Run], bool]] = {
     "diff": diff,
     "lint": prints("no finding in", "lint", "snippet.py"),
     "check": prints("all right", "check", "snippet.py"),
-    "tune": prints(r'"runs": 2,\n "number": 0\.00\d*[1-9]', "tune", "snippet.py", "--budget", "1e-9", "--json"),
+    "tune": prints(r'"runs": 2,\n "number": (0\.0*)?[1-9]', "tune", "snippet.py", "--budget", "1e-9", "--json"),
     "bisect --decisions": bisect_decisions,
     "run --lint": prints(r"no finding in [1-9]\d* kernels", "run", "--lint", "snippet.py"),
     "run --save": run_save,
