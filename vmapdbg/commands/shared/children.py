@@ -148,7 +148,7 @@ def started_child(
     if request.job.is_compared:
         # values are compared with another run's: sets must have the same order
         environment.setdefault("PYTHONHASHSEED", "0")
-    environment.update(switch.split("=", 1) for switch in request.job.switches)
+    environment.update({switch.partition("=")[0]: switch.partition("=")[2] for switch in request.job.switches})
     if one_thread:
         environment = {**_ONE_THREAD, **environment}
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
