@@ -15,6 +15,7 @@ from vmapdbg.tune.edits import COPY, STORE, Edit
 Edits = tuple[Edit, ...]
 LEAST_SAVED = 0.03
 """The share that an edit must save, beyond the noise."""
+_NEAR = 2.0
 _ROUNDING = 6400
 """A program amplifies roundings that an edit moves: an element may differ by so many absolute tolerances, each a
 hundredth of the relative tolerance of the largest element. Whether the value is right, the reference decides."""
@@ -103,7 +104,8 @@ class Searcher:
     def _try(self, edits: Edits, kept: Edits, best: Trial) -> Trial:
         """Returns the better one of the best trial and a trial of edits on top of others."""
         trial = self._judge(self.ask((*edits, *kept)), best)
-        if trial.outcome == "no-better" and trial.executed_ops < best.executed_ops and not self.is_over():
+        is_near = (trial.number or 0.0) < _NEAR * (best.number or 0.0) and trial.executed_ops < best.executed_ops
+        if trial.outcome == "no-better" and is_near and not self.is_over():
             # other processes may have slowed it down
             trial = self._judge(self.ask(trial.edits), best)
         # since tinygrad 0.14 `.contiguous()` stores no value of constants alone, but a copy does
