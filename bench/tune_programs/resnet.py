@@ -28,4 +28,4 @@ for weight in weights:
     hidden = block(hidden, weight)
 loss = (hidden.mean((2, 3)) - labels).square().mean()
 loss.backward()
-Tensor.realize(loss, *(weight - 0.1 * weight.grad for weight in weights))
+Tensor.realize(loss, *(weight - weight.grad * 0.1 for weight in weights if weight.grad is not None))
