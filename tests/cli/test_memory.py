@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from memory_programs import EAGER, LARGE, MEASURED, PROGRAMS, check_peak, measure_alone, watch
+from memory_programs import LARGE, MEASURED, PROGRAMS, check_peak, measure_alone, watch
 from tool import run_tool
 
 PATCHED = (sys.executable, "-m", "vmapdbg", "run")
@@ -112,9 +112,12 @@ def test_a_diff_compares_two_peaks(tmp_path: Path) -> None:
 
 
 def test_without_watching_the_overview_says_only_what_is_sure(tmp_path: Path) -> None:
-    (tmp_path / "snippet.py").write_text(EAGER.replace("range(3)", "range(6)"))
+    # a program for each number of columns: so many are shown by their overview
+    text = "from tinygrad import Tensor\nfor n in range(20):\n"
+    text += "  x = (Tensor.ones(4, n + 2).contiguous() + n).sum(0).realize()\n"
+    (tmp_path / "snippet.py").write_text(text)
     done = run_tool("show", "snippet.py", "--save", "a.json", cwd=tmp_path)
-    assert "memory: at least 128 KiB, a buffer of snippet.py:3" in done.stdout
+    assert "memory: at least 336 B, a buffer of snippet.py:3" in done.stdout
     refused = run_tool("show", "a.json", "--memory", cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "a.json was saved without --memory" in refused.stderr

@@ -17,7 +17,8 @@ from typing import Any
 
 from vmapdbg.child.listen import guard, hooks
 from vmapdbg.child.listen.recorder import Recorder
-from vmapdbg.child.listen.values_and_times import Stopwatch, note_values
+from vmapdbg.child.listen.times import Stopwatch
+from vmapdbg.child.listen.values_and_times import note_values
 
 parts: list[str] = []
 called: set[int] = set()
@@ -49,7 +50,7 @@ def watch(module: Any) -> None:
 
     FollowingCollector(Path(tempfile.mkdtemp()), recorder).watch(module)
     note_values(module, recorder)
-    Stopwatch().watch()
+    Stopwatch().watch(module)
 
 
 guard.guard = plant
