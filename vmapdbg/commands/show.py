@@ -126,7 +126,8 @@ def print_report(capture: Capture, only: tuple[str, ...] | None, part: options.P
     if only is None and part.is_whole and of_memory:
         print_memory(capture, console.make_console())
         return
-    if only is None and part.is_whole and is_long(view):
+    # a timed run is about its times
+    if only is None and part.is_whole and (is_long(view) or capture.timing is not None):
         print_overview(view, console.make_console(), _SEE_MORE)
         return
     selected = part.select(view)
