@@ -152,7 +152,7 @@ def test_it_is_drawn(capture: Capture, stage: StageName, tmp_path: Path) -> None
 # nodes for which an observer sees a second cause
 TWO_CAUSES = {"block_backward": {193, 247}}
 # of the user's program: the programs before it in the process have some of the same nodes
-OF_THE_PROGRAM = dict.fromkeys(("line", "lines", "method"))
+OF_THE_PROGRAM = dict.fromkeys(("line", "lines", "method", "function", "phase", "title"))
 
 
 def describe_schedule(schedule: dict[str, Any], name: str) -> Any:
