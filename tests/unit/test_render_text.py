@@ -332,7 +332,7 @@ def test_repeated_schedules_get_one_line_unless_they_are_few_or_asked_for() -> N
     assert re.findall(r"^== schedule (\d)", output, re.M) == ["0", "3"]
     assert "-- schedule 1  0 kernels + 1 copy  (only copies; --schedule 1)\n" in output
     assert "-- schedule 6  1 kernel  (the kernels of schedule 0 again; --schedule 6)\n" in output
-    # of few schedules only those that do nothing of interest; one schedule and all schedules are shown whole
+    # if there are few schedules, only a trivial one is a line; a schedule that is asked for is shown whole
     heading = re.compile(r"^== schedule (\d)", re.M)
     assert heading.findall(render(many_schedules(4))) == ["0", "2", "3"]
     assert heading.findall(render(many_schedules(7), schedule="all")) == list("0123456")

@@ -1,6 +1,6 @@
 """Edits that `tune` tries: where they are in the source, in which order they are tried, and what of them is proposed.
 
-If these tests fail, `tune` proposes an edit that does not help, misses one that does, or writes a wrong file."""
+If these tests fail, `tune` proposes a useless edit, misses a useful edit, or writes a wrong file."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def edit_at(line: int, method: str | None, text: str = SOURCE) -> list[str]:
         # the parentheses that are there are used
         (4, "__add__", ["(a + 1).contiguous()"]),
         (4, "reshape", ["(a + 1).reshape(2, 8).contiguous()"]),
-        # those of a call are not
+        # the parentheses of a call are not used
         (5, "__neg__", ["(-a).contiguous()"]),
         (5, "__getitem__", ["b[0].contiguous()"]),
         # a function of the user, whatever is called inside

@@ -111,8 +111,8 @@ class Reuse:
     return self.envs[key]
 
   def enter(self, env:Env, x:UOp, reader:UOp) -> Env:
-    """Returns the Env of an inlined value, at the index at which `reader` reads it. Nothing in the value depends on other ranges than its own, except
-    on those of scopes."""
+    """Returns the Env of an inlined value, at the index at which `reader` reads it. The value depends only on its own ranges and on ranges
+    of scopes."""
     if (key:=(env, x, reader)) not in self.entered:
       scopes = {r:i for r,i in env.index.items() if r in self.made.scope_ranges}
       pairs = zip(self.range_map[x].outs, self.range_map[reader].ins)

@@ -28,12 +28,12 @@ def tune(snippet: str | None, by: str, budget: float, write: bool, as_json: bool
     """Find edits of SNIPPET that make it faster, or smaller in memory: tried, measured, and with the same values.
 
     Edits store a value that kernels compute again and again (.contiguous() at an expression), or do not store one.
-    Switches of tinygrad are tried too; with the patches, single patches. SNIPPET runs once for each try, the most
-    promising first, and each edit is tried on top of those that helped. The best one is then run in turns with the
-    unchanged program, 5 times each. It is proposed if it saves 3 % and more than the noise, and if its values are those
-    of the numpy reference and of the unchanged program. Nothing is written without --write.
+    Switches of tinygrad are tried too; with the patches, single patches. SNIPPET runs once for each try. The most
+    promising edit comes first, and each edit is tried together with the edits that helped before. Then the unchanged
+    program and the best edits run in turns, 5 times each. The edits are proposed if they save 3 % and more than the
+    noise, and if their values agree with the numpy reference and the unchanged program. Only --write changes files.
 
-    The time is that of the kernels and of launching them. It does not count Python, scheduling and compiling.
+    The time is the time of all kernels and of launching them, without Python, scheduling and compiling.
 
     Without SNIPPET: the snippet of the last show.
 

@@ -67,8 +67,8 @@ def tune_job(job: Job, by: str, budget: float) -> tuple[TuneDocument, Tuner]:
 
 
 class Tuner:
-    """Runs a program with edits. `capture` is that of the unchanged program, `sources` are its files; `noise` is how
-    much two runs of it differ, and `unchanged` is the better one."""
+    """Runs a program with edits. `capture`, `sources` (its files) and `unchanged` belong to the unchanged program:
+    `unchanged` is the better of two runs, and `noise` is their difference."""
 
     def __init__(self, job: Job, by: str, folder: Path, progress: console.Progress) -> None:
         self.job, self.by, self.folder, self.progress = job, by, folder, progress
