@@ -165,7 +165,7 @@ def list_forceable(schedule: Schedule) -> list[Choice]:
     if schedule.cached:
         # decisions about it are made where the schedule was made
         return []
-    buffered = {made.node for made in schedule.bufferizes if made.outcome == "kept" and made.addrspace == "GLOBAL"}
+    buffered = {made.node for made in schedule.bufferizes if made.holds_memory}
     # what a STORE or an ASSIGN writes to, and the sources of that
     by_id = {node.id: node for node in schedule.nodes}
     written_to: set[int] = set()

@@ -123,11 +123,12 @@ def print_report(capture: Capture, only: tuple[str, ...] | None, part: options.P
     from vmapdbg.page.view import View
 
     view = View.of_one(capture)
-    if only is None and part.is_whole and of_memory:
+    is_whole = only is None and part.is_whole
+    if is_whole and of_memory:
         print_memory(capture, console.make_console())
         return
     # a timed run is about its times
-    if only is None and part.is_whole and (is_long(view) or capture.timing is not None):
+    if is_whole and (capture.timing is not None or is_long(view)):
         print_overview(view, console.make_console(), _SEE_MORE)
         return
     selected = part.select(view)

@@ -179,7 +179,7 @@ def sum_totals(schedules: Iterable[Schedule]) -> result.Totals:
         bytes=sum(kernel.bytes for kernel in kernels),
         local_bytes=max((kernel.local_bytes for kernel in kernels), default=0),
         threads=max((kernel.threads for kernel in kernels), default=0),
-        buffer_bytes=sum(item.bytes for item in buffers if item.outcome == "kept" and item.addrspace == "GLOBAL"),
+        buffer_bytes=sum(item.bytes for item in buffers if item.holds_memory),
     )
 
 

@@ -228,7 +228,7 @@ def find_open_ranges(capture: Capture, baseline: Capture | None) -> Iterator[Fin
     """
     for schedule in capture.schedules:
         for bufferize in schedule.bufferizes:
-            if bufferize.left_open and bufferize.outcome == "kept" and bufferize.addrspace == "GLOBAL":
+            if bufferize.left_open and bufferize.holds_memory:
                 yield _explain_open(capture, schedule, bufferize)
     for schedule, number, kernel in each_kernel(capture):
         if kernel.open_loops:

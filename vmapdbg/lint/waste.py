@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from vmapdbg.lint.rule import advise_why, each_kernel, kernel_finding, node_finding, rule
 from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Node
-from vmapdbg.model.ops import MOVEMENT
+from vmapdbg.model.ops import MOVEMENT, WRITES
 from vmapdbg.model.schedule_index import ScheduleIndex, count_elements, index_of
 from vmapdbg.model.wording import format_plural
 
 MANY_FOR_EACH, MANY_IN_ALL = 128, 1_000_000
 """How many elements a scan must read for each result, and in all, to be worth a finding."""
-_WRITES = ("ASSIGN", "STORE", "AFTER")
 _ASKED = ("contiguous", "clone", "to", "realize")
 _TWO_PASSES = "two passes: scan rows of about sqrt(n), then add the last value of the rows before to each row"
 _SCANS = {
@@ -65,12 +64,12 @@ def _find_copy(kernel: Kernel) -> tuple[Access | None, Access | None]:
 
 def _is_overwritten(index: ScheduleIndex, kernel: Kernel) -> bool:
     """Returns whether the schedule writes to what a kernel reads, at any time."""
-    targets = {_strip(index.nodes[node.src[0]], index) for node in index.schedule.nodes if node.op in _WRITES}
+    targets = {_strip(index.nodes[node.src[0]], index) for node in index.schedule.nodes if node.op in WRITES}
     read = set[int]()
     for node in map(index.nodes.__getitem__, kernel.nodes):
         if node.op != "AFTER":
             # the first source of a write is its target
-            read.update(node.src[node.op in _WRITES :])
+            read.update(node.src[node.op in WRITES :])
     return not targets.isdisjoint(read)
 
 

@@ -189,6 +189,11 @@ class Bufferize:
     outside: tuple[Outside, ...] = ()
     decided: Reason | None = None
 
+    @property
+    def holds_memory(self) -> bool:
+        """Whether it is kept as a buffer in GLOBAL memory."""
+        return self.outcome == "kept" and self.addrspace == "GLOBAL"
+
 
 @dataclass(frozen=True)
 class Loop:

@@ -12,6 +12,9 @@ RESHAPING = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP"})
 MOVEMENT = RESHAPING | {"VIEW", "DETACH", "CONTIGUOUS_BACKWARD"}
 """Ops that move a value or leave it as it is, and compute nothing."""
 
+WRITES = frozenset({"ASSIGN", "STORE", "AFTER"})
+"""Ops whose first source is memory that is written, or was."""
+
 COMPUTES_NOTHING = MOVEMENT | {"CONST", "VCONST", "BUFFER", "PARAM", "VMAPIN", "VMAPOUT"}
 """Ops that compute no value: movement ops, constants and memory."""
 

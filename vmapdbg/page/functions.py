@@ -50,7 +50,7 @@ def count_functions(capture: Capture, least: float = 0) -> list[FunctionRow]:
                 costs.setdefault(key, Cost()).add(kernel, programs[kernel.source])
                 kinds.setdefault(key, Counter())[kernel_identity(kernel)] += 1
         for made in schedule.bufferizes:
-            if made.outcome == "kept" and made.addrspace == "GLOBAL":
+            if made.holds_memory:
                 for key in list_rows(index.node(made.node)):
                     costs.setdefault(key, Cost()).held += made.bytes
     repeats = {key: math.gcd(*counts.values()) for key, counts in kinds.items()}

@@ -19,6 +19,7 @@ from vmapdbg.child.program.linear import Buffer, LinearProgram
 from vmapdbg.child.program.linear_reader import read_linear, read_memories
 from vmapdbg.child.program.programs import RenderedProgram, op_weight, render_program, target_limit
 from vmapdbg.model import capture as model
+from vmapdbg.model.ops import WRITES
 from vmapdbg.model.vocabulary import ArgumentAccess
 from vmapdbg.model.wording import split_place
 
@@ -135,7 +136,7 @@ class KernelBuilder:
     def _is_fresh(self, launch: Launch) -> bool:
         """Whether a kernel's buffer is new: an ASSIGN writes into an older buffer, an OUTER REDUCE adds to one."""
         written = launch.node
-        if written is None or written.op.name in {"ASSIGN", "STORE", "AFTER"}:
+        if written is None or written.op.name in WRITES:
             return False
         if written.op.name == "REDUCE" and not _is_reduce(written):
             return False

@@ -8,13 +8,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from vmapdbg.model.capture import Kernel, Node, Schedule
-from vmapdbg.model.ops import MOVEMENT, SAME_VALUE, name_op
+from vmapdbg.model.ops import COMPUTES_NOTHING, SAME_VALUE, WRITES, name_op
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 
 _MOST_OTHERS = 2
 """How many methods a title names behind the main one."""
-_MEMORY = frozenset(("BUFFER", "PARAM", "ASSIGN", "STORE", "AFTER"))
-_NOTHING = MOVEMENT | SAME_VALUE | _MEMORY | {"CONST", "VCONST", "VMAPIN", "VMAPOUT"}
+_NOTHING = COMPUTES_NOTHING | SAME_VALUE | WRITES
 _CUSTOM = frozenset(("CALL", "KERNEL", "CUSTOM_KERNEL", "CUSTOM_FUNCTION"))
 _SEE_THROUGH = SAME_VALUE | {"CAST"}
 _CONTRACTIONS = frozenset(("matmul", "dot", "linear", "einsum"))

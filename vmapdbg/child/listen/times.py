@@ -148,20 +148,21 @@ class Stopwatch:
             began = time.perf_counter()
             seconds = run(*arguments, **options)
             waited = time.perf_counter() - began
-        if can_repeat and seconds is not None and "compiling" not in self._open:
+        # BEAM tries kernels while it compiles
+        if seconds is None or "compiling" in self._open:
+            return seconds
+        if can_repeat:
             with self._spending("repeating"):
                 seconds, least = _repeat(functools.partial(run, *arguments, **options), seconds, waited)
             self._overheads.append(least - seconds)
-        # BEAM tries kernels while it compiles
-        if seconds is not None and "compiling" not in self._open:
-            source = source.strip("\n")
-            self.seconds.setdefault(source, []).append(seconds)
-            self.launches.append(LaunchTime(digest_source(source), seconds))
-            self.devices[device] += 1
-            self._parts["launching"] -= seconds
-            self._parts["kernels"] += seconds
-            for name in filter(None, (self._marked and self._marked[0], *self._jits[-1:])):
-                self._add_mark(name, launches=1, kernels=seconds)
+        source = source.strip("\n")
+        self.seconds.setdefault(source, []).append(seconds)
+        self.launches.append(LaunchTime(digest_source(source), seconds))
+        self.devices[device] += 1
+        self._parts["launching"] -= seconds
+        self._parts["kernels"] += seconds
+        for name in filter(None, (self._marked and self._marked[0], *self._jits[-1:])):
+            self._add_mark(name, launches=1, kernels=seconds)
         return seconds
 
     def on_jit(self, call: Callable[..., Any], jitted: Any, *arguments: Any, **options: Any) -> Any:

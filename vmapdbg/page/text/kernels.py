@@ -262,7 +262,7 @@ def print_bufferizes(view: ScheduleView) -> None:
         about = f"{len(every) - same} changed, {same} unchanged"
     else:
         kept = [item.after for item in every if item.after is not None and item.after.outcome == "kept"]
-        held = format_bytes(sum(made.bytes for made in kept if made.addrspace == "GLOBAL"))
+        held = format_bytes(sum(made.bytes for made in kept if made.holds_memory))
         about = f"{len(kept)} kept ({held} GLOBAL), {len(every) - len(kept)} removed, most bytes first"
         shown = sorted(shown, key=lambda item: (_any_side(item).outcome == "removed", -_any_side(item).bytes))
     if any(item.ambient for item in shown):

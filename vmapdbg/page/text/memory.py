@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from vmapdbg.model.capture import Capture, LaunchPlace, LiveBuffer, Memory, MemoryAdvice, PartPeak, Placement
-from vmapdbg.model.schedule_index import group_equal, index_of
+from vmapdbg.model.schedule_index import group_equal, index_of, name_node
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.format import format_bytes, format_share, join_change, round_count
 from vmapdbg.page.lifetimes import Picture, name_buffer
@@ -51,7 +51,7 @@ def find_least(capture: Capture) -> Placement | None:
     found: list[Placement] = []
     for schedule in capture.schedules:
         for made in schedule.bufferizes:
-            if made.outcome == "kept" and made.addrspace == "GLOBAL":
+            if made.holds_memory:
                 node = index_of(schedule).node(made.node)
                 found.append(Placement(schedule.index, made.node, node and node.line, made.bytes))
     return max(found, default=None, key=lambda one: one.bytes)
@@ -123,7 +123,10 @@ class _Printer:
 
     def format_group(self, group: list[LiveBuffer]) -> Row:
         first, size = group[0], sum(one.value.bytes for one in group)
-        nodes = [f"{one.value.schedule}/{one.value.node}" for one in group if one.value.node is not None]
+        values = [one.value for one in group]
+        nodes = [
+            name_node(one.schedule, one.node) for one in values if one.schedule is not None and one.node is not None
+        ]
         uses = join_change(self.name_launch(first.first), self.name_launch(first.last))
         more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
         cells = [
