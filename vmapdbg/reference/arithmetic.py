@@ -15,7 +15,7 @@ import numpy as np
 
 from vmapdbg.reference.graph import OpGraph, OpNode
 from vmapdbg.reference.value import Mask
-from vmapdbg.values.numbers import NUMPY_DTYPES, Array, Numbers, decode, encode, round_numbers, wrap_integer
+from vmapdbg.values.numbers import NUMPY_DTYPES, Array, Numbers, decode, encode, round_numbers
 from vmapdbg.values.tolerance import EPSILON, ITEMSIZE, count_terms, is_float, measure_rounding
 
 Found = tuple[Numbers, Mask | None]
@@ -30,18 +30,12 @@ def carrier_of(dtype: str) -> np.dtype[Any]:
     return np.dtype(_CARRIERS[dtype])
 
 
-def round_floats(numbers: Numbers, dtype: str) -> Numbers:
-    """Returns floats as numbers of a float dtype, in its carrier."""
+def settle(numbers: Numbers, dtype: str) -> Numbers:
+    """Returns numbers as numbers of a dtype, in its carrier: floats are rounded."""
     with np.errstate(over="ignore", invalid="ignore"):
         if dtype in _NARROW:
             return round_numbers(numbers, dtype).astype(np.float32, copy=False)
         return np.asarray(numbers, dtype=_CARRIERS[dtype])
-
-
-def fit(number: float, dtype: str) -> float | Numbers:
-    """Returns a constant as numpy needs it for a dtype: integers wrap around."""
-    carrier = carrier_of(dtype)
-    return number if carrier.kind in "bf" else wrap_integer(number, carrier)
 
 
 def load(array: Array) -> Numbers:
@@ -54,7 +48,7 @@ def cast(numbers: Numbers, source: str, dtype: str) -> Found:
     if dtype == "bool":
         return numbers != 0, None
     if is_float(dtype):
-        rounded = round_floats(numbers, dtype)
+        rounded = settle(numbers, dtype)
         if not dtype.startswith("fp8"):
             return rounded, None
         # some devices return the largest number instead
@@ -107,15 +101,6 @@ def _has_no_quotient(x: Numbers, y: Numbers) -> Mask:
 
 def _is_too_far(x: Numbers, distance: Numbers) -> Mask:
     return (distance < 0) | (distance >= 8 * x.dtype.itemsize)
-
-
-_integer_power = _if_defined(np.power, lambda _, y: y < 0, 0)
-
-
-def _power(x: Numbers, y: Numbers) -> Found:
-    if x.dtype.kind == "f":
-        return np.power(x, y), None
-    return _integer_power(x, y)
 
 
 def _maximum(x: Numbers, y: Numbers) -> Found:
@@ -172,7 +157,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "floordiv": _if_defined(np.floor_divide, _has_no_quotient, 1),
     "floormod": _if_defined(np.mod, _has_no_quotient, 1),
     "fdiv": np.divide,
-    "pow": _power,
+    # an integer has no negative power
+    "pow": _if_defined(np.power, lambda x, y: (y < 0) & (x.dtype.kind != "f"), 0),
     "neg": lambda x: ~x if x.dtype.kind == "b" else np.negative(x),
     "sqrt": np.sqrt,
     "sin": np.sin,
@@ -215,9 +201,7 @@ def compute(op: str, operands: list[Numbers]) -> Found:
         for operand in operands:
             undefined = undefined & ~np.isnan(operand)
         return found, undefined
-    if isinstance(found, tuple):
-        return found
-    return found, None
+    return found if isinstance(found, tuple) else (found, None)
 
 
 # *** rounding
@@ -240,9 +224,7 @@ class Rounding:
 
     def finish(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
         """Rounds the result of a node's op to the node's value."""
-        if is_float(node.dtype):
-            return round_floats(numbers, node.dtype)
-        return np.asarray(numbers, dtype=carrier_of(node.dtype))
+        return settle(numbers, node.dtype)
 
 
 class Promoted(Rounding):
@@ -290,8 +272,7 @@ class InDouble(Rounding):
         return wide if is_coarse(wide, node.dtype) else self._move(0, wide, node.dtype)
 
     def _move(self, slot: int, numbers: Numbers, dtype: str, steps: float = 1) -> Numbers:
-        """Returns numbers in double precision, each moved by as much as its dtype rounds, some steps of it; without a
-        seed the numbers."""
+        """Moves each number by some steps of its dtype's rounding; not without a seed."""
         if self.seed is None:
             return numbers
         step = EPSILON[dtype] / 2 * steps
@@ -312,11 +293,11 @@ class InDouble(Rounding):
         if is_widened:
             # a sum rounds each of its partial sums, in any order
             moved = self._move(slot, result, node.dtype, max(1.0, roundings / 2))
-            is_exact = node.op not in _APPROXIMATED and round_floats(result, node.dtype) == result
+            is_exact = node.op not in _APPROXIMATED and settle(result, node.dtype) == result
             return np.where(is_exact, result, moved)
         # its inputs are not moved: a sum is moved by as much as the order of its terms can change it
         step = EPSILON[node.dtype] * roundings
-        return round_floats(move_at_random(result, self.seed * 1_000_003 + slot, 1 - step, 1 + step), node.dtype)
+        return settle(move_at_random(result, self.seed * 1_000_003 + slot, 1 - step, 1 + step), node.dtype)
 
     def _is_widened(self, slot: int, node: OpNode) -> bool:
         return slot not in self.fixed and is_float(node.dtype)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from vmapdbg.reference.arithmetic import FUNCTIONS, OF_FLOATS, Rounding, bitcast, carrier_of, compute, fit, load
+from vmapdbg.reference.arithmetic import FUNCTIONS, OF_FLOATS, Rounding, bitcast, carrier_of, compute, load
 from vmapdbg.reference.graph import (
     DEVICES,
     MOVEMENT,
@@ -34,12 +34,14 @@ from vmapdbg.reference.value import (
     repeat_steps,
     stack,
 )
-from vmapdbg.values.numbers import Array, Numbers
+from vmapdbg.values.numbers import Array, Numbers, wrap_integer
 from vmapdbg.values.tolerance import ITEMSIZE
 
 ROOM = 4 << 30
 """The most bytes that the values of a graph take up at a time."""
 _VIEWS = {"expand", "permute", "shrink", "flip", "same", "copy", "vmapin", "vmapout", "const", "shard"}
+_SHOWING = MOVEMENT | {"shards", "shard"}
+"""Ops that show a part of memory, or move its elements."""
 _OF_SOURCES: dict[str, Callable[..., RangedArray]] = {
     "same": lambda node, source: source,
     "copy": lambda node, source: source,
@@ -86,8 +88,6 @@ class Evaluator:
         return found
 
     def _compute_all(self, asked: Sequence[int]) -> None:
-        self._values.clear()
-        self._held = 0
         self._plan = Plan(self.graph, asked, self.known)
         readers = Counter(source for slot in self._plan.order for source in self._plan.list_sources(slot))
         for slot in self._plan.order:
@@ -157,8 +157,8 @@ class Evaluator:
                 return value
         if node.op in FUNCTIONS:
             return self._calculate(slot, node)
-        if node.op in MOVEMENT or node.op in {"shards", "shard"}:
-            return self._apply(slot, self._value(node.src[0]))
+        if node.op in _SHOWING:
+            return self._show(node, self._value(node.src[0]))
         if node.op in _OF_SOURCES:
             return _OF_SOURCES[node.op](node, *map(self._value, node.src))
         method = getattr(self, f"_make_{node.op}", None)
@@ -202,9 +202,7 @@ class Evaluator:
             return operand.numbers
         return self.rounding.carry(slot, node, operand.numbers)
 
-    def _apply(self, slot: int, source: RangedArray) -> RangedArray:
-        """Applies an op that shows a part of memory, or moves its elements."""
-        node = self.graph.nodes[slot]
+    def _show(self, node: OpNode, source: RangedArray) -> RangedArray:
         if node.op == "shards":
             return join_shards(source, node.arg, DEVICES, self.graph.ranges[DEVICES])
         if node.op == "shard":
@@ -233,8 +231,8 @@ class Evaluator:
         return RangedArray(self.rounding.start(slot, node, np.stack(parts)), (DEVICES,))
 
     def _make_const(self, slot: int, node: OpNode) -> RangedArray:
-        with np.errstate(over="ignore"):
-            number = np.asarray(fit(node.arg, node.dtype))
+        carrier = carrier_of(node.dtype)
+        number = np.asarray(node.arg) if carrier.kind in "bf" else wrap_integer(node.arg, carrier)
         return RangedArray(np.broadcast_to(self.rounding.finish(slot, node, number), node.shape))
 
     def _make_step(self, slot: int, node: OpNode) -> RangedArray:
@@ -296,10 +294,9 @@ class Evaluator:
     def _follow(self, view: MemoryView, memory: RangedArray) -> RangedArray:
         """Returns what a view shows of memory that has the shape of the view's base."""
         value = memory
-        for slot in view.path:
-            node = self.graph.nodes[slot]
-            if node.op in MOVEMENT or node.op in {"shards", "shard"}:
-                value = self._apply(slot, value)
+        for node in map(self.graph.nodes.__getitem__, view.path):
+            if node.op in _SHOWING:
+                value = self._show(node, value)
             elif node.op == "bitcast" and ITEMSIZE[node.dtype] != ITEMSIZE[self.graph.nodes[node.src[0]].dtype]:
                 raise Unknown("a write through a bitcast to elements of another size")
         return value

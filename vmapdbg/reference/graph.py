@@ -110,12 +110,8 @@ class OpGraph:
             if slot in found:
                 continue
             found.add(slot)
-            if slot in ends:
-                continue
-            if sources_of is None:
-                stack += self.nodes[slot].src
-            else:
-                stack += sources_of(slot)
+            if slot not in ends:
+                stack += sources_of(slot) if sources_of else self.nodes[slot].src
         return sorted(found)
 
     def take(self, slots: Iterable[int]) -> tuple[OpGraph, dict[int, int]]:

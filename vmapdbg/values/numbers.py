@@ -135,11 +135,6 @@ def find_index(offset: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(map(int, np.unravel_index(offset, shape)))
 
 
-def strides_of(shape: tuple[int, ...]) -> list[int]:
-    """Returns the distance of two neighbours along each axis, in elements."""
-    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-
-
 def view_elements(data: bytes, itemsize: int) -> Numbers:
     """Returns the elements of a buffer as they are, whatever their dtype means."""
     return np.frombuffer(data, f"V{itemsize}")

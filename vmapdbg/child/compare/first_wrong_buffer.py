@@ -65,9 +65,9 @@ class BufferWalk:
     def check_buffer(self, slot: int, buffer: WrittenBuffer) -> tuple[BufferCheck, GotAndRight | None]:
         """Returns the check of a buffer; and what was got and what is right, if they were compared."""
         ambient = self.values.ambient_of(slot)
-        shape = self.values.sizes_of(slot) + self.values.shape_of(slot)
         kept = {r for r, _ in buffer.stored}
         missing = tuple(self._name_range(r) for r in ambient if r not in kept)
+        shape = self.values.whole_shape_of(slot)
         check = BufferCheck(buffer.node, buffer.kernel, shape, buffer.dtype, missing, None, None)
         right = self.values.evaluate([slot])[0]
         if isinstance(right, str):

@@ -21,14 +21,14 @@ from vmapdbg.check.result import Comparison, KernelFault, StaleRead
 from vmapdbg.child.compare.reference_values import ReadContents
 from vmapdbg.child.evidence.evidence import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.program.accesses import carries_values
-from vmapdbg.child.program.linear import LinearProgram, MemoryAccess, ProgramLoop, Undecided, UOp, Value, find_loops
+from vmapdbg.child.program.linear import MemoryAccess, ProgramLoop, Undecided, UOp, Value, find_loops
 from vmapdbg.child.program.linear_reader import read_linear
 from vmapdbg.child.program.programs import CannotRun, LeavesMemory, count_steps, load_program, run_program
 from vmapdbg.child.program.reach import evaluate_sums
 from vmapdbg.reference.arithmetic import Promoted, Rounding, load
 from vmapdbg.reference.graph import ScheduledKernel, Unknown
 from vmapdbg.reference.kernels import run_kernel
-from vmapdbg.values.numbers import Array, decode, encode, find_close, strides_of, view_elements
+from vmapdbg.values.numbers import Array, decode, encode, find_close, view_elements
 from vmapdbg.values.tolerance import ITEMSIZE, Tolerance
 
 MOST_STEPS = 400_000
@@ -122,26 +122,21 @@ def align_buffer(
     is_as_large = len(data) == math.prod(shape) * itemsize
     if buffer.is_memory and is_as_large:
         return Array(data, dtype, shape)
-    sizes = tuple(size for _, size in buffer.stored)
-    if len(data) != math.prod(sizes) * itemsize:
-        raise Unknown(f"it holds {len(data) // itemsize} elements, its ranges have {math.prod(sizes)}")
+    count = math.prod(size for _, size in buffer.stored)
+    if len(data) != count * itemsize:
+        raise Unknown(f"it holds {len(data) // itemsize} elements, its ranges have {count}")
     rank = len(shape) - len(ambient)
     keys = [*ambient, *buffer.closed[len(buffer.closed) - rank :]]
-    wide = {r: size for r, size in buffer.stored if size > 1}
+    wide = {r: size for r, size in buffer.stored if size != 1}
     fits = all(wide.get(key, size) == size for key, size in zip(keys, shape, strict=True))
     if None in wide or not fits or not set(wide) <= set(keys):
         if is_as_large:
             return Array(data, dtype, shape)
         raise Unknown("its shape does not match the shape of its node")
-    strides = {r: stride for (r, _), stride in zip(buffer.stored, strides_of(sizes), strict=True) if r in wide}
-    steps = [strides.get(key, 0) for key in keys]
-    # most buffers have the order of the node's axes
-    if steps != [step * (size > 1) for step, size in zip(strides_of(shape), shape, strict=True)]:
-        offsets = np.zeros((), np.intp)
-        for step, size in zip(steps, shape, strict=True):
-            offsets = offsets[..., None] + step * np.arange(size)
-        data = view_elements(data, itemsize)[offsets].tobytes()
-    return Array(data, dtype, shape)
+    held = view_elements(data, itemsize).reshape(tuple(wide.values()))
+    ordered = held.transpose([list(wide).index(key) for key in keys if key in wide])
+    spread = ordered[tuple(slice(None) if key in wide else None for key in keys)]
+    return Array(np.broadcast_to(spread, shape).tobytes(), dtype, shape)
 
 
 # *** the kernel as scheduled
@@ -233,15 +228,15 @@ def find_linear_fault(wrong: WrongBuffer) -> KernelFault:
         return KernelFault("lowering", run.linear_refused)
     try:
         with _numpy_refusals():
-            return _compare_linear(LinearRun(wrong, wrong.read(run.linear)))
+            return _compare_linear(wrong, wrong.read(run.linear))
     except LeavesMemory as error:
         return KernelFault("codegen", str(error))
     except (CannotRun, Unknown) as error:
         return KernelFault("lowering", str(error))
 
 
-def _compare_linear(run: LinearRun) -> KernelFault:
-    wrong = run.wrong
+def _compare_linear(wrong: WrongBuffer, program: bytes) -> KernelFault:
+    run = LinearRun(wrong, program)
     if not run.stores:
         return KernelFault("codegen", "it does not write its first buffer")
     got, right = decode(wrong.got), decode(wrong.right)
@@ -250,8 +245,7 @@ def _compare_linear(run: LinearRun) -> KernelFault:
     found = wrong.align(data, wrong.right.dtype)
     # what was not computed is not compared
     computed = np.where(is_computed, decode(found), right)
-    as_bytes = encode(computed, wrong.right.dtype).data
-    if wrong.compare(Array(as_bytes, wrong.right.dtype, wrong.right.shape)).status != "wrong":
+    if wrong.compare(encode(computed.reshape(wrong.right.shape), wrong.right.dtype)).status != "wrong":
         return KernelFault("compiler")
     is_same = np.asarray(find_close(got, computed, wrong.tolerance)) | ~is_computed
     return KernelFault("codegen", is_same=bool(is_same.all()))
@@ -264,22 +258,24 @@ class LinearRun:
         self.wrong = wrong
         self.uops, self.variables = load_program(data)
         self.program = read_linear(self.uops)
-        arguments = [buffer for buffer in self.program.buffers if buffer.space == "global"]
-        dtypes = {buffer.slot: buffer.dtype for buffer in arguments}
-        self.contents = _read_arguments(dtypes, wrong.buffer.run.arguments, wrong)
-        self.stores = [access for access in self.program.accesses if access.is_store and _is_argument_0(access)]
+        dtypes = {buffer.slot: buffer.dtype for buffer in self.program.buffers if buffer.space == "global"}
+        contents = _read_arguments(dtypes, wrong.buffer.run.arguments, wrong)
+        self.memories = {slot: bytearray(array.data) for slot, array in contents.items()}
+        accesses = [one for one in self.program.accesses if (one.buffer.space, one.buffer.slot) == ("global", 0)]
+        self.stores = [access for access in accesses if access.is_store]
+        self.reads_result = len(self.stores) < len(accesses)
 
     def compute(self, is_wrong: Flags) -> tuple[bytes, Flags]:
         """Returns what the program writes, and which of the elements it computed. Raises CannotRun, LeavesMemory."""
+        is_computed = np.ones(is_wrong.shape, np.bool_)
         if count_steps(self.program) > MOST_STEPS:
-            return self.compute_some(is_wrong)
-        memories = self._copy_contents()
-        run_program(self.uops, self.variables, memories)
-        return bytes(memories[0]), np.ones(is_wrong.shape, np.bool_)
+            is_computed = self.run_some(is_wrong)
+        else:
+            run_program(self.uops, self.variables, self.memories)
+        return bytes(self.memories[0]), is_computed
 
-    def compute_some(self, is_wrong: Flags) -> tuple[bytes, Flags]:
-        """Like `compute`, for some of the wrong elements: loops are fixed to the steps that write them."""
-        memories = self._copy_contents()
+    def run_some(self, is_wrong: Flags) -> Flags:
+        """Computes some of the wrong elements: loops are fixed to the steps that write them. Returns which."""
         found = np.flatnonzero(is_wrong)
         # the first wrong elements, and some of the others
         spread = np.linspace(0, len(found) - 1, _MOST_SHOWN // 2).astype(np.int64)
@@ -293,21 +289,18 @@ class LinearRun:
             left -= count_steps(self.program, fixed)
             if left < 0:
                 break
-            run_program(self.uops, self.variables, memories, fixed)
+            run_program(self.uops, self.variables, self.memories, fixed)
             is_computed[element] = True
         if not is_computed.any():
             raise CannotRun(f"its linear program is too long to be run: over {MOST_STEPS:,} steps")
-        return bytes(memories[0]), is_computed
-
-    def _copy_contents(self) -> dict[int, bytearray]:
-        return {slot: bytearray(array.data) for slot, array in self.contents.items()}
+        return is_computed
 
     def _find_steps(self, places: Whole) -> list[Fixed]:
         """Returns for each of some elements of the buffer the steps of loops and threads that write it: none if they
         are not known, or if the program reads the buffer, too."""
         found: list[list[Fixed]] = [[] for _ in places]
         try:
-            if any(_is_argument_0(access) and not access.is_store for access in self.program.accesses):
+            if self.reads_result:
                 raise Undecided
             for store in self.stores:
                 for known, steps in zip(found, self._find_steps_of(store, places), strict=True):
@@ -323,21 +316,16 @@ class LinearRun:
         if math.prod(sizes.values()) > _MOST_ADDRESSES:
             raise Undecided
         addresses = np.concatenate(list(evaluate_sums([(store.index, 1)], [], sizes)))
-        free = [loop for loop in store.loops if loop in used and _is_independent(self.program, loop)]
+        free = [loop for loop in store.loops if loop in used and self._is_independent(loop)]
         for place in places:
             hits = np.flatnonzero((addresses <= place) & (place < addresses + store.width))
             # one axis more: numpy has no index of no axis
             steps = dict(zip(sizes, np.unravel_index(hits, (*sizes.values(), 1)), strict=False))
             yield [{loop.uop: int(steps[loop][hit]) for loop in free} for hit in range(len(hits))]
 
-
-def _is_argument_0(access: MemoryAccess) -> bool:
-    return access.buffer.space == "global" and access.buffer.slot == 0
-
-
-def _is_independent(program: LinearProgram, loop: ProgramLoop) -> bool:
-    """Returns whether a step of a loop does the same if the other steps do not run."""
-    if loop.op == "thread":
-        # the threads of a group share memory
-        return not loop.name.startswith("l")
-    return not carries_values(program, loop)
+    def _is_independent(self, loop: ProgramLoop) -> bool:
+        """Returns whether a step of a loop does the same if the other steps do not run."""
+        if loop.op == "thread":
+            # the threads of a group share memory
+            return not loop.name.startswith("l")
+        return not carries_values(self.program, loop)

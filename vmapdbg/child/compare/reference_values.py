@@ -6,6 +6,7 @@ is one more axis. Runs in the process that compares.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -49,10 +50,6 @@ class ReferenceValues:
         rounding = InDouble(graph, precision or None) if precision is not None else None
         self._evaluator = Evaluator(graph, read, rounding, known)
         self._open = graph.open_ranges()
-        self._roundings: list[int] | None = None
-
-    def shape_of(self, slot: int) -> tuple[int, ...]:
-        return self.graph.nodes[slot].shape
 
     def ambient_of(self, slot: int) -> tuple[int, ...]:
         """Returns the ids of the step ranges that are open in a node, outermost first."""
@@ -62,11 +59,14 @@ class ReferenceValues:
         """Returns the sizes of the step ranges that are open in a node."""
         return tuple(self.graph.ranges[name] for name in self.ambient_of(slot))
 
-    def count_roundings(self, slot: int) -> int:
-        """Returns the number of roundings on the longest path from an input to a node."""
-        if self._roundings is None:
-            self._roundings = count_roundings(self.graph)
-        return self._roundings[slot]
+    def whole_shape_of(self, slot: int) -> tuple[int, ...]:
+        """Returns the sizes of the open step ranges, then the node's own shape."""
+        return self.sizes_of(slot) + self.graph.nodes[slot].shape
+
+    @functools.cached_property
+    def roundings(self) -> list[int]:
+        """The number of roundings on the longest path from an input to each node."""
+        return count_roundings(self.graph)
 
     def evaluate(self, slots: Sequence[int]) -> list[Array | str]:
         """Returns the values of nodes, or why a value is unknown. The sizes of the open ranges are the first axes."""
@@ -102,7 +102,7 @@ class ReferenceValues:
             dtype = "double"
         try:
             # a value may be a broadcast view: as an array it is larger
-            self._evaluator.check_bytes(math.prod((*self.sizes_of(slot), *node.shape)) * ITEMSIZE[dtype])
+            self._evaluator.check_bytes(math.prod(self.whole_shape_of(slot)) * ITEMSIZE[dtype])
         except Unknown as refusal:
             return str(refusal)
         return encode(self._arrange(slot, value), dtype)
@@ -113,7 +113,7 @@ class ReferenceValues:
         # a value has its ranges in ascending order
         spread = spread_ranges(value, tuple(reversed(names)), len(value.own_shape)).numbers
         turned = spread.transpose((*reversed(range(len(names))), *range(len(names), spread.ndim)))
-        return np.broadcast_to(turned, (*self.sizes_of(slot), *self.shape_of(slot)))
+        return np.broadcast_to(turned, self.whole_shape_of(slot))
 
 
 class ComparedGraph:
@@ -146,19 +146,20 @@ class ComparedGraph:
             defined = np.where(undefined, view_elements(right.data, size), view_elements(got.data, size))
             got = Array(defined.tobytes(), got.dtype, got.shape)
             self.left.append(Left("elements", int(undefined.sum()), "C or tinygrad leave them undefined"))
-        found = compare(got, right, self.values.count_roundings(slot))
+        found = compare(got, right, self.values.roundings[slot])
         if found.status != "wrong":
             return found
         numbers: list[Numbers] = []
         for precisions in ((DOUBLE,), MOVED):
-            try:
-                wide = [self._compute_precisely(precision, slot) for precision in precisions]
-            except Exception:  # not every graph can be computed in double precision
-                return found
-            # a value that several devices have is repeated
-            numbers += [np.resize(decode(array), decode(right).size) for array in wide if not isinstance(array, str)]
-            if any(isinstance(array, str) for array in wide):
-                return found
+            for precision in precisions:
+                try:
+                    wide = self._compute_precisely(precision, slot)
+                except Exception:  # not every graph can be computed in double precision
+                    return found
+                if isinstance(wide, str):
+                    return found
+                # a value that several devices have is repeated
+                numbers.append(np.resize(decode(wide), decode(right).size))
             excused = excuse_rounding(got, right, found, numbers)
             if excused.status != "wrong":
                 break

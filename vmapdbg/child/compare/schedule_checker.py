@@ -159,7 +159,7 @@ class ScheduleChecker:
             other = others.evaluate([root])[0]
             if isinstance(other, str):
                 return False
-            return compare(got, _repeat(other, copies), values.count_roundings(root)).status != "wrong"
+            return compare(got, _repeat(other, copies), values.roundings[root]).status != "wrong"
 
         meant = self.evidence.meant.get(number)
         if meant is not None:

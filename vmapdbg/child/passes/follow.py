@@ -176,16 +176,13 @@ class ScheduleFollower:
 
     def _compare(self, name: str, kind: result.PassKind, pack: Callable[[], tuple[int, int]]) -> result.PassValue:
         """Returns the row of a value; `pack` returns the slots of what it should be and of what it is."""
-        if time.monotonic() > self._end:
-            reason = f"the schedule takes more than {MOST_SECONDS_IN_ALL} s to evaluate"
-            return result.PassValue(name, None, "unknown", reason=reason, kind=kind)
         try:
+            if time.monotonic() > self._end:
+                raise Unknown(f"the schedule takes more than {MOST_SECONDS_IN_ALL} s to evaluate")
             found = self.comparer.compare(*pack())
         except (CannotPack, Unknown, *UNEXPECTED) as error:
             return result.PassValue(name, None, "unknown", reason=str(error), kind=kind)
-        if found is None:
-            return result.PassValue(name, None, "right", kind=kind)
-        return result.PassValue(name, None, "wrong", found, kind=kind)
+        return result.PassValue(name, None, "right" if found is None else "wrong", found, kind=kind)
 
     def _compare_run(self, number: int) -> result.PassValue:
         for check in self.checks:
@@ -211,9 +208,7 @@ class ScheduleFollower:
     def _explain(self, path: result.OutputPath) -> result.OutputPath:
         """Returns the path with the step of the first wrong pass that makes it wrong."""
         first = next((i for i, value in enumerate(path.passes) if value.status == "wrong"), None)
-        if first is None:
-            return path
-        if path.passes[first].kind != "rewrite":
+        if first is None or path.passes[first].kind != "rewrite":
             return path
         before = [self.outputs, *(run.outputs for run in self.followed)]
         output = before[first].get(path.number)

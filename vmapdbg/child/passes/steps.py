@@ -46,9 +46,8 @@ class ValueComparer:
     def __init__(self, graph: OpGraph, read: Callable[[str], bytes]):
         self.graph, self.read = graph, read
         self._roundings: list[int] = []
-        # the step ranges of the last comparison, and the ranges that only its second value has
-        self.last_ranges: tuple[int, ...] = ()
-        self.last_extra: tuple[int, ...] = ()
+        # the step ranges of the last difference, and the ranges that only its second value has
+        self.found_ranges: tuple[Sequence[int], Sequence[int]] = ((), ())
 
     def compare(self, expected: int, got: int, with_more_ranges: bool = False) -> Difference | None:
         """Returns how the second value differs from the first, None if they agree.
@@ -57,32 +56,24 @@ class ValueComparer:
         ranges only `with_more_ranges`: then it must be right at each of their steps. Raises Unknown."""
         if expected == got:
             return None
-        found = self._differ(expected, got, with_more_ranges)
-        if found is None or not is_float(self.graph.nodes[expected].dtype):
-            return found
-        return self._differ(expected, got, with_more_ranges, in_double=True) and found
-
-    def _evaluate(self, slots: Sequence[int], in_double: bool) -> list[RangedArray]:
-        """Returns values. Raises Unknown."""
-        rounding = InDouble(self.graph) if in_double else None
-        return LoopEvaluator(self.graph, self.read, rounding).evaluate_all(slots)
-
-    def _differ(self, expected: int, got: int, with_more_ranges: bool, in_double: bool = False) -> Difference | None:
-        left, right = self._evaluate((expected, got), in_double)
+        left, right = LoopEvaluator(self.graph, self.read).evaluate_all((expected, got))
         dtype = self.graph.nodes[expected].dtype
         if dtype != self.graph.nodes[got].dtype:
             raise Unknown(f"it has another dtype: {self.graph.nodes[got].dtype} instead of {dtype}")
-        if set(right.ranges) - set(left.ranges) and not with_more_ranges:
+        extra = set(right.ranges) - set(left.ranges)
+        if extra and not with_more_ranges:
             raise Unknown("it depends on other ranges")
-        self.last_extra = tuple(sorted(set(right.ranges) - set(left.ranges)))
         left, right = _match_axes(left, right)
-        self.last_ranges = left.ranges
         if len(self._roundings) <= max(expected, got):
             self._roundings = count_roundings(self.graph)
         roundings = max(self._roundings[expected], self._roundings[got])
-        if in_double:
-            dtype = _FINE
-        return find_difference(left, right, dtype, roundings)
+        found = find_difference(left, right, dtype, roundings)
+        if found is not None and is_float(dtype):
+            precise = LoopEvaluator(self.graph, self.read, InDouble(self.graph)).evaluate_all((expected, got))
+            found = find_difference(*_match_axes(*precise), _FINE, roundings) and found
+        if found is not None:
+            self.found_ranges = left.ranges, sorted(extra)
+        return found
 
 
 def _match_axes(left: RangedArray, right: RangedArray) -> tuple[RangedArray, RangedArray]:
@@ -93,8 +84,7 @@ def _match_axes(left: RangedArray, right: RangedArray) -> tuple[RangedArray, Ran
         raise Unknown("it has other axes")
     if left.numbers.size != right.numbers.size:
         raise Unknown(f"it has another size: {right.numbers.size} elements instead of {left.numbers.size}")
-    shape = left.numbers.shape
-    return left, right.move(lambda a: a.reshape(shape))
+    return left, right.move(np.reshape, left.numbers.shape)
 
 
 def find_difference(expected: RangedArray, got: RangedArray, dtype: str, terms: int) -> Difference | None:
@@ -129,8 +119,6 @@ class StepFinder:
         self.tried = self.skipped = 0
         self._end = time.monotonic() + MOST_SECONDS
         self._known: dict[tuple[UOp, UOp], Difference | None] = {}
-        # the step ranges of the last difference, and the ranges that only its second side has
-        self._found_ranges: tuple[Sequence[int], Sequence[int]] = ((), ())
 
     @property
     def is_over(self) -> bool:
@@ -148,7 +136,7 @@ class StepFinder:
         if node is None:
             node = nodes.find(new)
         rule = find_rule_of(self.run, old, new) if kind == "rule" else None
-        ranges, extra = map(self._render_ranges, self._found_ranges)
+        ranges, extra = map(self._render_ranges, self.comparer.found_ranges)
         return WrongRewrite(
             kind=kind,
             before=describe_uop(old),
@@ -164,7 +152,6 @@ class StepFinder:
         )
 
     def _render_ranges(self, names: Sequence[int]) -> tuple[str, ...]:
-        """Returns tinygrad's names of step ranges."""
         found = map(self.packer.find_range, names)
         return tuple(r.render(simplify=False) for r in found if r is not None)
 
@@ -232,13 +219,10 @@ class StepFinder:
             return None
         self.tried += 1
         try:
-            found = self.comparer.compare(*pack(), with_more_ranges)
+            return self.comparer.compare(*pack(), with_more_ranges)
         except (CannotPack, Unknown, *UNEXPECTED):
             self.skipped += 1
             return None
-        if found is not None:
-            self._found_ranges = self.comparer.last_ranges, self.comparer.last_extra
-        return found
 
     # *** ranges
 

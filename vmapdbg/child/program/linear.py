@@ -50,6 +50,21 @@ class Value:
     uop: UOp = field(default=None, repr=False)
     operations: int = 0
 
+    @property
+    def limits(self) -> tuple[int, int]:
+        """tinygrad's bounds of a value, or the bounds of its dtype."""
+        return self.bounds or INTEGERS.get(self.dtype, INTEGERS["weakint"])
+
+    @property
+    def keeps_source(self) -> bool:
+        """Whether a cast from an integer to an integer keeps all values that its source may have."""
+        (source,) = self.sources
+        if self.dtype not in INTEGERS or (source.dtype not in INTEGERS and source.dtype != "bool"):
+            return False
+        lowest, highest = INTEGERS[self.dtype]
+        least, most = source.limits
+        return lowest <= least and most <= highest
+
 
 @dataclass(eq=False)
 class ProgramLoop(Value):
@@ -131,21 +146,6 @@ TEXT = {op.name: op.text for op in ARITHMETIC.values() if op.text is not None} |
 """The ops that an address or a gate may have -> how they are written."""
 
 
-def bounds_of(value: Value) -> tuple[int, int]:
-    """Returns tinygrad's bounds of a value, or the bounds of its dtype."""
-    return value.bounds or INTEGERS.get(value.dtype, INTEGERS["weakint"])
-
-
-def keeps_value(cast: Value) -> bool:
-    """Returns whether a cast from an integer to an integer keeps all values that its source may have."""
-    source = cast.sources[0]
-    if cast.dtype not in INTEGERS or (source.dtype not in INTEGERS and source.dtype != "bool"):
-        return False
-    lowest, highest = INTEGERS[cast.dtype]
-    least, most = bounds_of(source)
-    return lowest <= least and most <= highest
-
-
 def walk(roots: Iterable[Value], ends: Container[Value]) -> list[Value]:
     """Returns the parts of expressions, sources first, down to and with `ends` and loaded values."""
     found: dict[Value, None] = {}
@@ -218,7 +218,7 @@ def split_terms(address: Value, ends: Container[Value] = ()) -> tuple[int, list[
                 todo.append((left, scale * factor))
             case "shl", (left, Value(constant=int(bits))):
                 todo.append((left, scale << bits))
-            case "cast", (source,) if keeps_value(value):
+            case "cast", (source,) if value.keeps_source:
                 todo.append((source, scale))
             case _:
                 terms[value] = terms.get(value, 0) + scale

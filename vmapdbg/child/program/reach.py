@@ -14,18 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vmapdbg.child.program.linear import (
-    ProgramLoop,
-    Undecided,
-    UOp,
-    Value,
-    bounds_of,
-    find_loops,
-    keeps_value,
-    split_conditions,
-    split_terms,
-    walk,
-)
+from vmapdbg.child.program.linear import ProgramLoop, Undecided, Value, find_loops, split_conditions, split_terms, walk
 from vmapdbg.child.program.linear_reader import read_values
 
 if TYPE_CHECKING:
@@ -115,7 +104,7 @@ def evaluate_sums(
 
     parts = walk([*conditions, *(value for value, _ in terms)], loops)
     for value, scale in [*((part, 1) for part in parts), *terms]:
-        if max(map(abs, bounds_of(value))) * abs(scale) > _LIMIT:
+        if max(map(abs, value.limits)) * abs(scale) > _LIMIT:
             raise Undecided("large numbers in an address")
     # one axis more, of one step: numpy has no index of no axis
     shape = (*loops.values(), 1)
@@ -149,7 +138,7 @@ def _evaluate(value: Value, sources: list[Integers]) -> Integers:
     if value.op == "cast":
         if value.dtype == "bool":
             return sources[0] != 0
-        if not keeps_value(value):
+        if not value.keeps_source:
             raise Undecided(f"a cast to {value.dtype} in an address")
         return sources[0].astype(np.int64)
     numbers, undefined = compute(value.op, sources)
@@ -282,12 +271,12 @@ def bound_address(address: Value, gate: Value | None) -> tuple[int, int]:
         compared = _read_comparison(condition)
         if compared is not None:
             value, low, high = compared
-            lowest, highest = known.get(value, bounds_of(value))
+            lowest, highest = known.get(value, value.limits)
             known[value] = max(lowest, low), min(highest, high)
     lowest, terms = split_terms(address, known)
     highest = lowest
     for value, scale in terms:
-        ends = [scale * end for end in known.get(value) or bounds_of(value)]
+        ends = [scale * end for end in known.get(value, value.limits)]
         lowest, highest = lowest + min(ends), highest + max(ends)
     return lowest, highest
 
@@ -308,13 +297,13 @@ def _read_comparison(condition: Value) -> tuple[Value, int, int] | None:
         value, edge, flipped = right, int(left.constant) + 1, not flipped
     else:
         return None
-    lowest, highest = bounds_of(value)
+    lowest, highest = value.limits
     if flipped:
         return value, edge, highest
     return value, lowest, edge - 1
 
 
-def find_outside(index: UOp, size: int) -> tuple[int, int] | None:
+def find_outside(index: Any, size: int) -> tuple[int, int] | None:
     """Returns the bounds of a range (a UOp of the scheduler) that indexes an axis of `size` elements, if a step of it
     leaves the axis.
 
