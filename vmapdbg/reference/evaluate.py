@@ -22,18 +22,7 @@ from vmapdbg.reference.graph import (
     value_of_write,
 )
 from vmapdbg.reference.plan import Plan, Product, Windows
-from vmapdbg.reference.value import (
-    Mask,
-    RangedArray,
-    align,
-    enter_scope,
-    join_shards,
-    leave_scope,
-    move,
-    reduce_value,
-    repeat_steps,
-    stack,
-)
+from vmapdbg.reference.value import Mask, RangedArray, align, move, stack
 from vmapdbg.values.numbers import Array, Numbers, wrap_integer
 from vmapdbg.values.tolerance import ITEMSIZE
 
@@ -47,8 +36,8 @@ _OF_SOURCES: dict[str, Callable[..., RangedArray]] = {
     "copy": lambda node, source: source,
     "stack": lambda node, *sources: stack(sources),
     "devices": lambda node, *sources: stack(sources, DEVICES),
-    "vmapin": lambda node, source: enter_scope(source, node.arg),
-    "vmapout": lambda node, source: leave_scope(source, node.arg, node.shape),
+    "vmapin": lambda node, source: source.enter_scope(node.arg),
+    "vmapout": lambda node, source: source.leave_scope(node.arg, node.shape),
 }
 """Op -> its function of the node and the values of its sources."""
 
@@ -204,7 +193,7 @@ class Evaluator:
 
     def _show(self, node: OpNode, source: RangedArray) -> RangedArray:
         if node.op == "shards":
-            return join_shards(source, node.arg, DEVICES, self.graph.ranges[DEVICES])
+            return source.join_shards(node.arg, DEVICES, self.graph.ranges[DEVICES])
         if node.op == "shard":
             return source.take_step(DEVICES, node.arg)
         return self._move(node, source, list(map(self._value, node.src[1:])))
@@ -260,8 +249,8 @@ class Evaluator:
         source = self._value(node.src[0])
         for name in names:
             if name not in source.ranges:
-                source = repeat_steps(source, name, self.graph.ranges[name])
-        reduced = reduce_value(source, op, axes, keep, names)
+                source = source.repeat_steps(name, self.graph.ranges[name])
+        reduced = source.reduce(op, axes, keep, names)
         return RangedArray(self.rounding.finish(slot, node, reduced.numbers), reduced.ranges, reduced.undefined)
 
     def _make_assign(self, slot: int, node: OpNode) -> RangedArray:

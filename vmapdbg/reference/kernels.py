@@ -18,7 +18,7 @@ import numpy as np
 from vmapdbg.reference.arithmetic import Rounding, carrier_of
 from vmapdbg.reference.evaluate import Evaluator, clip_places, write_steps
 from vmapdbg.reference.graph import OpGraph, OpNode, ScheduledKernel, Unknown, ended_ranges
-from vmapdbg.reference.value import RangedArray, align, leave_scope
+from vmapdbg.reference.value import RangedArray, align
 from vmapdbg.values.numbers import Numbers
 
 MOST_IN_PART = 1 << 22
@@ -87,7 +87,7 @@ class LoopEvaluator(Evaluator):
             for lost in set(source.ranges) - {*closed, *kept}:
                 source = source.take_step(lost, -1)
         shape = (*source.numbers.shape, *[1] * (len(names) - len(closed)))
-        return leave_scope(source.move(np.reshape, shape), names, node.shape)
+        return source.move(np.reshape, shape).leave_scope(names, node.shape)
 
     def _make_fetch(self, slot: int, node: OpNode) -> RangedArray:
         held, *indices = map(self._value, node.src)

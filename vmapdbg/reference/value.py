@@ -70,22 +70,81 @@ class RangedArray:
         index = (*[slice(None)] * axis, step)
         return self.move(operator.getitem, index, ranges=self.ranges[:axis] + self.ranges[axis + 1 :])
 
+    def spread(self, ranges: tuple[int, ...], rank: int) -> RangedArray:
+        """Returns the value with an axis for each of `ranges`, of size 1 if it does not depend on it, and `rank` own
+        axes."""
+        own_shape = self.own_shape
+        if self.ranges == ranges and len(own_shape) == rank:
+            return self
+        sizes = self.sizes
+        shape = (*(sizes.get(name, 1) for name in ranges), *[1] * (rank - len(own_shape)), *own_shape)
+        return self.move(np.reshape, shape, ranges=ranges)
+
+    def repeat_steps(self, name: int, count: int) -> RangedArray:
+        """Repeats the value over a range that it does not depend on, as a view."""
+        axis, ranges = _insert(self.ranges, name)
+        shape = self.numbers.shape
+        whole = (*shape[:axis], count, *shape[axis:])
+        return self.move(np.expand_dims, axis, ranges=ranges).move(np.broadcast_to, whole)
+
+    def enter_scope(self, names: Sequence[int | None]) -> RangedArray:
+        """Turns own axes into step ranges: `names` has the id for each axis, None if the axis stays. Raises Unknown if
+        the value has the range already."""
+        value = self
+        for axis, name in reversed(list(enumerate(names))):
+            if name is None:
+                continue
+            if name in value.ranges:
+                raise Unknown("a value enters a scope that it is in")
+            place, ranges = _insert(value.ranges, name)
+            value = value.move(np.moveaxis, len(value.ranges) + axis, place, ranges=ranges)
+        return value
+
+    def leave_scope(self, names: Sequence[int | None], sizes: Sequence[int]) -> RangedArray:
+        """Turns step ranges into own axes of these sizes. `names` is as in `enter_scope`, for the axes of the
+        result."""
+        value = self
+        for axis, name in enumerate(names):
+            if name is None:
+                continue
+            if name not in value.ranges:
+                # the same at each step
+                value = value.repeat_steps(name, sizes[axis])
+            place = value.ranges.index(name)
+            ranges = value.ranges[:place] + value.ranges[place + 1 :]
+            value = value.move(np.moveaxis, place, len(ranges) + axis, ranges=ranges)
+        return value
+
+    def join_shards(self, axis: int | None, device: int, count: int) -> RangedArray:
+        """Joins the values of the devices side by side along an axis; None: takes the value of the first device."""
+        if axis is None:
+            return self.take_step(device, 0)
+        whole = self.leave_scope((*[None] * axis, device), (count,) * (axis + 1))
+        shape, place = whole.numbers.shape, len(whole.ranges) + axis
+        return whole.move(np.reshape, (*shape[:place], shape[place] * shape[place + 1], *shape[place + 2 :]))
+
+    def reduce(self, op: str, axes: Sequence[int], keep: bool, names: Sequence[int]) -> RangedArray:
+        """Reduces the value over own axes and step ranges, which it must all have. Returns floats in double precision,
+        not rounded yet."""
+        steps = len(self.ranges)
+        places = tuple(map(self.ranges.index, names)) + tuple(steps + axis for axis in axes)
+        numbers = reduce_numbers(self.numbers, op, places)
+        reduced = RangedArray(numbers, self.ranges)
+        if self.undefined is not None:
+            reduced = reduced.mark(np.asarray(self.undefined.any(places, keepdims=True)))
+        if op == "max" and numbers.dtype.kind == "f":
+            # if a number is NaN the largest differs from device to device
+            reduced = reduced.mark(np.isnan(numbers))
+        # the step ranges are removed in any case
+        gone = places[: len(names)] if keep else places
+        return reduced.move(np.squeeze, gone, ranges=tuple(name for name in self.ranges if name not in names))
+
 
 def align(values: Sequence[RangedArray]) -> tuple[list[RangedArray], tuple[int, ...]]:
     """Returns values that can be broadcast against each other, and the step ranges of all of them."""
     ranges = tuple(sorted({name for value in values for name in value.ranges}))
     rank = max(len(value.own_shape) for value in values)
-    return [spread_ranges(value, ranges, rank) for value in values], ranges
-
-
-def spread_ranges(value: RangedArray, ranges: tuple[int, ...], rank: int) -> RangedArray:
-    """Returns a value with an axis for each of `ranges`, of size 1 if it does not depend on it, and `rank` own axes."""
-    own_shape = value.own_shape
-    if value.ranges == ranges and len(own_shape) == rank:
-        return value
-    sizes = value.sizes
-    shape = (*(sizes.get(name, 1) for name in ranges), *[1] * (rank - len(own_shape)), *own_shape)
-    return value.move(np.reshape, shape, ranges=ranges)
+    return [value.spread(ranges, rank) for value in values], ranges
 
 
 def _insert(ranges: tuple[int, ...], name: int) -> tuple[int, tuple[int, ...]]:
@@ -105,14 +164,6 @@ def stack(values: Sequence[RangedArray], name: int | None = None) -> RangedArray
     if all(value.undefined is None for value in spread):
         return RangedArray(numbers, ranges)
     return RangedArray(numbers, ranges, np.stack([np.broadcast_to(value.mask, shape) for value in spread], axis))
-
-
-def repeat_steps(value: RangedArray, name: int, count: int) -> RangedArray:
-    """Repeats a value over a range that it does not depend on, as a view."""
-    axis, ranges = _insert(value.ranges, name)
-    shape = value.numbers.shape
-    whole = (*shape[:axis], count, *shape[axis:])
-    return value.move(np.expand_dims, axis, ranges=ranges).move(np.broadcast_to, whole)
 
 
 def move(node: OpNode, source: RangedArray, numbers: Sequence[int]) -> RangedArray:
@@ -148,70 +199,7 @@ def _pad(numbers: Numbers, shape: tuple[int, ...], kept: tuple[slice, ...]) -> N
     return padded
 
 
-# *** step ranges
-
-
-def enter_scope(source: RangedArray, names: Sequence[int | None]) -> RangedArray:
-    """Turns own axes into step ranges: `names` has the id for each axis, None if the axis stays. Raises Unknown if the
-    value has the range already."""
-    for axis, name in reversed(list(enumerate(names))):
-        if name is None:
-            continue
-        if name in source.ranges:
-            raise Unknown("a value enters a scope that it is in")
-        place, ranges = _insert(source.ranges, name)
-        source = source.move(np.moveaxis, len(source.ranges) + axis, place, ranges=ranges)
-    return source
-
-
-def leave_scope(source: RangedArray, names: Sequence[int | None], sizes: Sequence[int]) -> RangedArray:
-    """Turns step ranges into own axes of these sizes. `names` is as in `enter_scope`, for the axes of the result."""
-    for axis, name in enumerate(names):
-        if name is not None:
-            source = _leave(source, axis, name, sizes[axis])
-    return source
-
-
-def _leave(source: RangedArray, axis: int, name: int, size: int) -> RangedArray:
-    if name not in source.ranges:
-        # the same at each step
-        source = repeat_steps(source, name, size)
-    place = source.ranges.index(name)
-    ranges = source.ranges[:place] + source.ranges[place + 1 :]
-    return source.move(np.moveaxis, place, len(ranges) + axis, ranges=ranges)
-
-
-def join_shards(source: RangedArray, axis: int | None, device: int, count: int) -> RangedArray:
-    """Joins the values of the devices side by side along an axis; None: takes the value of the first device."""
-    if axis is None:
-        return source.take_step(device, 0)
-    whole = _leave(source, axis, device, count)
-    shape, place = whole.numbers.shape, len(whole.ranges) + axis
-    return whole.move(np.reshape, (*shape[:place], shape[place] * shape[place + 1], *shape[place + 2 :]))
-
-
 # *** reduces
-
-
-def reduce_value(value: RangedArray, op: str, axes: Sequence[int], keep: bool, names: Sequence[int]) -> RangedArray:
-    """Reduces a value over own axes and step ranges. Returns floats in double precision, not rounded yet.
-
-    The value must have all the step ranges: the caller repeats it over ranges that it does not depend on.
-    """
-    steps = len(value.ranges)
-    places = tuple(map(value.ranges.index, names)) + tuple(steps + axis for axis in axes)
-    numbers = reduce_numbers(value.numbers, op, places)
-    reduced = RangedArray(numbers, value.ranges)
-    if value.undefined is not None:
-        reduced = reduced.mark(np.asarray(value.undefined.any(places, keepdims=True)))
-    if op == "max" and numbers.dtype.kind == "f":
-        # if a number is NaN the largest differs from device to device
-        reduced = reduced.mark(np.isnan(numbers))
-    gone = places
-    if keep:
-        # the step ranges are removed in any case
-        gone = places[: len(names)]
-    return reduced.move(np.squeeze, gone, ranges=tuple(name for name in value.ranges if name not in names))
 
 
 def reduce_numbers(numbers: Numbers, op: str, axes: tuple[int, ...]) -> Numbers:
@@ -225,9 +213,7 @@ def reduce_numbers(numbers: Numbers, op: str, axes: tuple[int, ...]) -> Numbers:
         if kind == "b":
             return np.any(numbers, axis=axes, keepdims=True)
         if op == "max":
-            lowest = -math.inf
-            if kind != "f":
-                lowest = np.iinfo(numbers.dtype).min
+            lowest = -math.inf if kind == "f" else np.iinfo(numbers.dtype).min
             return np.max(numbers, axis=axes, keepdims=True, initial=lowest)
         if op == "mul":
             return np.prod(numbers, axis=axes, keepdims=True, dtype=sum_dtype(numbers.dtype))

@@ -19,7 +19,7 @@ from vmapdbg.model.account import Left
 from vmapdbg.reference.arithmetic import InDouble, count_roundings
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import OpGraph, Unknown
-from vmapdbg.reference.value import RangedArray, spread_ranges
+from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.numbers import Array, Numbers, decode, encode, view_elements
 from vmapdbg.values.tolerance import ITEMSIZE, is_float
 
@@ -111,7 +111,7 @@ class ReferenceValues:
         """Returns numbers with an axis for each open range of the node, outermost first, then the node's own axes."""
         names = self.ambient_of(slot)
         # a value has its ranges in ascending order
-        spread = spread_ranges(value, tuple(reversed(names)), len(value.own_shape)).numbers
+        spread = value.spread(tuple(reversed(names)), len(value.own_shape)).numbers
         turned = spread.transpose((*reversed(range(len(names))), *range(len(names), spread.ndim)))
         return np.broadcast_to(turned, self.whole_shape_of(slot))
 
