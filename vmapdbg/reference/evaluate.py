@@ -9,18 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from vmapdbg.reference.arithmetic import FUNCTIONS, OF_FLOATS, Rounding, bitcast, carrier_of, compute, load
-from vmapdbg.reference.graph import (
-    DEVICES,
-    MOVEMENT,
-    MemoryView,
-    OpGraph,
-    OpNode,
-    Unknown,
-    find_view,
-    find_writes,
-    is_whole,
-    value_of_write,
-)
+from vmapdbg.reference.graph import DEVICES, MOVEMENT, MemoryView, OpGraph, OpNode, Unknown
 from vmapdbg.reference.plan import Plan, Product, Windows
 from vmapdbg.reference.value import Mask, RangedArray, align, move, stack
 from vmapdbg.values.numbers import Array, Numbers, wrap_integer
@@ -258,20 +247,20 @@ class Evaluator:
         return value.move(np.broadcast_to, (*value.numbers.shape[: len(value.ranges)], *node.shape))
 
     def _make_after(self, slot: int, node: OpNode) -> RangedArray:
-        shown = find_view(self.graph, node.src[0])
+        shown = self.graph.find_view(node.src[0])
         base = self.graph.nodes[shown.base]
         known = self.known.get(shown.base, self._values.get(shown.base))
         memory = None
         # else: new memory, whose contents are not known before a write fills it
         if not isinstance(known, Unknown):
             memory = self._value(shown.base)
-        for written in find_writes(self.graph, slot):
+        for written in self.graph.find_writes(slot):
             target = self.graph.nodes[written].src[0]
-            view, seen = find_view(self.graph, target), self.graph.nodes[target]
+            view, seen = self.graph.find_view(target), self.graph.nodes[target]
             if view.base != shown.base:
                 raise Unknown("a write to a buffer that is not read after it")
-            value = recast(self._value(value_of_write(self.graph, written, self.known)), seen.dtype, base.dtype)
-            if is_whole(self.graph, view) and (memory is None or value.ranges == memory.ranges):
+            value = recast(self._value(self.graph.value_of_write(written, self.known)), seen.dtype, base.dtype)
+            if self.graph.is_whole(view) and (memory is None or value.ranges == memory.ranges):
                 batch = value.numbers.shape[: len(value.ranges)]
                 memory = value.move(np.broadcast_to, (*batch, *seen.shape)).move(np.reshape, (*batch, *base.shape))
                 continue

@@ -60,6 +60,8 @@ OPS = {
 
 MOVEMENT = frozenset({"reshape", "expand", "permute", "pad", "shrink", "flip"})
 """Ops that move elements and compute nothing."""
+WRITES = frozenset({"assign", "store"})
+_VIEWS = MOVEMENT | WRITES | {"same", "bitcast", "after", "shards", "shard"}
 
 
 class Unknown(Exception):
@@ -75,6 +77,13 @@ class OpNode:
     shape: tuple[int, ...]
     src: tuple[int, ...] = ()
     arg: Any = None
+
+
+class MemoryView(NamedTuple):
+    """A view of memory: `base` is the node that has the memory, `path` the nodes from there up to the view."""
+
+    base: int
+    path: tuple[int, ...]
 
 
 @dataclass
@@ -138,6 +147,70 @@ class OpGraph:
             found.append(names)
         return found
 
+    # *** memory
+
+    def find_view(self, slot: int) -> MemoryView:
+        """Returns the memory that a node shows."""
+        path: list[int] = []
+        while self.nodes[slot].op in _VIEWS and self.nodes[slot].src:
+            path.append(slot)
+            slot = self.nodes[slot].src[0]
+        path.reverse()
+        if self.nodes[slot].op != "buffer":
+            # what is repeated or padded is no memory: a write is to memory that has all its elements
+            made = list(itertools.takewhile(lambda step: self.nodes[step].op in MOVEMENT, path))
+            while made and self.nodes[made[-1]].op not in {"expand", "pad"}:
+                made.pop()
+            if made:
+                slot, path = made[-1], path[len(made) :]
+        return MemoryView(slot, tuple(path))
+
+    def is_whole(self, view: MemoryView) -> bool:
+        """Whether a view shows all elements of its memory, in order."""
+        for node in (self.nodes[slot] for slot in view.path):
+            # 0.14 writes a shrink to the shape that memory has
+            is_same = node.op == "shrink" and node.shape == self.nodes[node.src[0]].shape
+            if not is_same and node.op not in {"reshape", "same", "after", "assign"}:
+                return False
+        return True
+
+    def find_writes(self, slot: int) -> list[int]:
+        """Returns the stores and assigns that happen before an `after`, in order: its own, and the earlier ones of the
+        memory that it reads or writes."""
+        found: set[int] = set()
+        seen: set[int] = set()
+        stack = [slot]
+        while stack:
+            current = stack.pop()
+            if current in seen:
+                continue
+            seen.add(current)
+            node = self.nodes[current]
+            if node.op in WRITES:
+                found.add(current)
+            else:
+                stack += node.src[1:]
+            path = self.find_view(node.src[0]).path
+            stack += [earlier for earlier in path if self.nodes[earlier].op in {"assign", "after"}]
+        return sorted(found)
+
+    def value_of_write(self, write: int, known: Container[int]) -> int:
+        """Returns the node with the values that a write writes: an assign has them, too, if its own value is known."""
+        return write if write in known else self.nodes[write].src[1]
+
+    def sources_of_after(self, slot: int, known: Container[int]) -> Sequence[int]:
+        """Returns the nodes that an `after` is computed from: memory, the values written to it, and the numbers by
+        which its views are shifted, if they depend on a step range."""
+        writes = self.find_writes(slot)
+        found: list[int] = []
+        for shown in (self.nodes[slot].src[0], *(self.nodes[write].src[0] for write in writes)):
+            view = self.find_view(shown)
+            found.append(view.base)
+            for step in view.path:
+                if self.nodes[step].op in MOVEMENT:
+                    found += self.nodes[step].src[1:]
+        return (*found, *(self.value_of_write(write, known) for write in writes))
+
 
 def ended_ranges(node: OpNode) -> set[int]:
     """Returns the step ranges that a node goes through, and that its value does not depend on any more."""
@@ -176,80 +249,3 @@ class ScheduledKernel:
         """Returns the number of the argument for each of `puts`."""
         numbers = {slot: number for number, slot in self.arguments.items()}
         return [numbers[put.src[0]] for put in self.puts]
-
-
-WRITES = frozenset({"assign", "store"})
-_VIEWS = MOVEMENT | WRITES | {"same", "bitcast", "after", "shards", "shard"}
-
-
-class MemoryView(NamedTuple):
-    """A view of memory: `base` is the node that has the memory, `path` the nodes from there up to the view."""
-
-    base: int
-    path: tuple[int, ...]
-
-
-def find_view(graph: OpGraph, slot: int) -> MemoryView:
-    path: list[int] = []
-    while graph.nodes[slot].op in _VIEWS and graph.nodes[slot].src:
-        path.append(slot)
-        slot = graph.nodes[slot].src[0]
-    path.reverse()
-    if graph.nodes[slot].op != "buffer":
-        # what is repeated or padded is no memory: a write is to memory that has all its elements
-        made = list(itertools.takewhile(lambda step: graph.nodes[step].op in MOVEMENT, path))
-        while made and graph.nodes[made[-1]].op not in {"expand", "pad"}:
-            made.pop()
-        if made:
-            slot, path = made[-1], path[len(made) :]
-    return MemoryView(slot, tuple(path))
-
-
-def is_whole(graph: OpGraph, view: MemoryView) -> bool:
-    """Whether a view shows all elements of its memory, in order."""
-    for node in (graph.nodes[slot] for slot in view.path):
-        # 0.14 writes a shrink to the shape that memory has
-        is_same = node.op == "shrink" and node.shape == graph.nodes[node.src[0]].shape
-        if not is_same and node.op not in {"reshape", "same", "after", "assign"}:
-            return False
-    return True
-
-
-def find_writes(graph: OpGraph, slot: int) -> list[int]:
-    """Returns the stores and assigns that happen before an `after`, in order: its own, and the earlier ones of the
-    memory that it reads or writes."""
-    found: set[int] = set()
-    seen: set[int] = set()
-    stack = [slot]
-    while stack:
-        current = stack.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        node = graph.nodes[current]
-        if node.op in WRITES:
-            found.add(current)
-        else:
-            stack += node.src[1:]
-        path = find_view(graph, node.src[0]).path
-        stack += [earlier for earlier in path if graph.nodes[earlier].op in {"assign", "after"}]
-    return sorted(found)
-
-
-def value_of_write(graph: OpGraph, write: int, known: Container[int]) -> int:
-    """Returns the node with the values that a write writes: an assign has them, too, if its own value is known."""
-    return write if write in known else graph.nodes[write].src[1]
-
-
-def sources_of_after(graph: OpGraph, slot: int, known: Container[int]) -> Sequence[int]:
-    """Returns the nodes that an `after` is computed from: memory, the values written to it, and the numbers by which
-    its views are shifted, if they depend on a step range."""
-    writes = find_writes(graph, slot)
-    found: list[int] = []
-    for shown in (graph.nodes[slot].src[0], *(graph.nodes[write].src[0] for write in writes)):
-        view = find_view(graph, shown)
-        found.append(view.base)
-        for step in view.path:
-            if graph.nodes[step].op in MOVEMENT:
-                found += graph.nodes[step].src[1:]
-    return (*found, *(value_of_write(graph, write, known) for write in writes))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from vmapdbg.reference.graph import OpGraph, OpNode, sources_of_after
+from vmapdbg.reference.graph import OpGraph, OpNode
 from vmapdbg.reference.value import RangedArray, align, reduce_numbers, sum_dtype, take_first
 from vmapdbg.values.numbers import Numbers
 from vmapdbg.values.tolerance import EPSILON, is_float
@@ -278,7 +278,7 @@ class Plan:
         if slot in self.shortcuts:
             return self.shortcuts[slot].sources
         if node.op == "after":
-            return sources_of_after(self.graph, slot, self.known)
+            return self.graph.sources_of_after(slot, self.known)
         if node.op == "assign":
             return node.src[1:2]
         if node.op == "store":

@@ -21,7 +21,7 @@ from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder, HeldBuffer
 from vmapdbg.model.account import Left
 from vmapdbg.model.wording import first_line
 from vmapdbg.reference.arithmetic import load
-from vmapdbg.reference.graph import DEVICES, WRITES, OpGraph, OpNode, Unknown, find_view
+from vmapdbg.reference.graph import DEVICES, WRITES, OpGraph, OpNode, Unknown
 from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.numbers import Array, decode, make_plain
 
@@ -258,10 +258,10 @@ def find_stale_value(evidence: Evidence, values: ReferenceValues, root: int, is_
     """Returns which memory was read at the wrong time, if that explains the wrong output with the slot `root`."""
     graph = values.graph
     reached = graph.reach([root])
-    memories = _written_once(graph, find_view(graph, root).base)
+    memories = _written_once(graph, graph.find_view(root).base)
     for memory, write in itertools.islice(memories, _MOST_BUFFERS):
         states = [slot for slot in reached if graph.nodes[slot].op in {"assign", "after"}]
-        looks = [slot for slot in states if find_view(graph, slot).base == memory]
+        looks = [slot for slot in states if graph.find_view(slot).base == memory]
         with contextlib.suppress(Unknown):
             if memory in reached and is_got(values.replace(_values_after(values, memory, write, looks))):
                 return StaleValue(_number_of(evidence, memory), is_late=True)
@@ -285,7 +285,7 @@ def _written_once(graph: OpGraph, shown: int) -> Iterator[tuple[int, int]]:
     writes: dict[int, list[int]] = {}
     for slot, node in enumerate(graph.nodes):
         if node.op in WRITES:
-            writes.setdefault(find_view(graph, node.src[0]).base, []).append(slot)
+            writes.setdefault(graph.find_view(node.src[0]).base, []).append(slot)
     for memory, slots in writes.items():
         if len(slots) == 1 and memory != shown:
             yield memory, slots[0]

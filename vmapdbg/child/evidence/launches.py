@@ -34,7 +34,7 @@ from vmapdbg.child.listen.launches import PlannedLaunch
 from vmapdbg.child.listen.records import Launch, PassRecord, number_kernels
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.programs import keep_program
-from vmapdbg.reference.graph import DEVICES, OpNode, ScheduledKernel, find_view, is_whole
+from vmapdbg.reference.graph import DEVICES, OpNode, ScheduledKernel
 
 UOp = Any
 _DEVICES = KernelRun(refused="it is launched on several devices at once")
@@ -355,8 +355,8 @@ def find_root(packer: Packer, node: UOp) -> tuple[int, bool]:
         return slot, False
     graph = packer.graph
     target, value = graph.nodes[slot].src
-    view = find_view(graph, target)
-    if is_whole(graph, view):
+    view = graph.find_view(target)
+    if graph.is_whole(view):
         # a STORE has no value of its own
         return {"ASSIGN": slot, "STORE": value}[node.op.name], False
     memory = graph.nodes[view.base]

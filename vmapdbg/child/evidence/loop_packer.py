@@ -15,8 +15,7 @@ from vmapdbg.child.evidence.packer import SAME, UNEXPECTED, CannotPack, Contents
 from vmapdbg.child.listen.releases import find_under, kernel_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import ARITHMETIC, RESHAPING, STAGE_OPS
-from vmapdbg.reference.graph import OpNode, ScheduledKernel, find_view
-from vmapdbg.reference.graph import find_writes as list_writes
+from vmapdbg.reference.graph import OpNode, ScheduledKernel
 
 _ARGUMENTS = frozenset({"DEFINE_GLOBAL", "PARAM"})
 _STATES = RESHAPING | {"AFTER"}
@@ -50,7 +49,7 @@ class LoopPacker(Packer):
             return node.src[0]
         if node.op != "after":
             return slot
-        return self._add_after(find_view(self.graph, slot).base, list_writes(self.graph, slot))
+        return self._add_after(self.graph.find_view(slot).base, self.graph.find_writes(slot))
 
     def add_writes(self, writes: Sequence[UOp], memory: int) -> int:
         """Adds the contents of memory after ASSIGNs to it: first to views of it, then to INDEXes. Raises CannotPack."""

@@ -14,7 +14,7 @@ from typing import Any
 from vmapdbg.child.listen.releases import DEVICE_NUMBER
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import ARITHMETIC, RESHAPING
-from vmapdbg.reference.graph import DEVICES, WRITES, OpGraph, OpNode, find_view, find_writes
+from vmapdbg.reference.graph import DEVICES, WRITES, OpGraph, OpNode
 from vmapdbg.values.tolerance import ITEMSIZE, is_float
 
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
@@ -196,7 +196,7 @@ class Packer:
             if self.end is not None and slot >= self.end:
                 break
             if node.op in WRITES:
-                base = find_view(self.graph, node.src[0]).base
+                base = self.graph.find_view(node.src[0]).base
                 if all(part in buffers for part in self._list_parts(base)):
                     writes.setdefault(base, []).append(slot)
                 else:
@@ -221,7 +221,7 @@ class Packer:
         """Whether each of some writes, in the order of the graph, is a STORE to what the writes before it leave."""
         if any(self.graph.nodes[slot].op != "store" for slot in writes):
             return False
-        return all(one in find_writes(self.graph, following) for one, following in itertools.pairwise(writes))
+        return all(one in self.graph.find_writes(following) for one, following in itertools.pairwise(writes))
 
     def find_touched(self) -> set[UOp]:
         """Returns the BUFFERs below the targets of writes, also if the way to them is not followed."""
@@ -244,7 +244,7 @@ class Packer:
 
     def show_memory(self, slot: int) -> int:
         """Returns the position of what memory holds, given a view of all of it: of a sharded tensor, the shards."""
-        view = find_view(self.graph, slot)
+        view = self.graph.find_view(slot)
         is_sharded = any(self.graph.nodes[step].op == "shards" for step in view.path)
         return self._add_after(view.base, [slot]) if is_sharded else slot
 
