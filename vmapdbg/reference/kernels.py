@@ -11,7 +11,6 @@ import itertools
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 import numpy as np
 
@@ -28,19 +27,9 @@ MOST_ELEMENTS = 1 << 30
 MOST_AT_ONCE = 1 << 25
 """The most elements that a node of another graph has. About a second for each node of that size."""
 
-Part = Mapping[int, range]
-"""Step range -> the steps of it that are computed."""
-
 
 class LoopEvaluator(Evaluator):
-    """Computes nodes of a graph with loops. `part` has the computed steps of the split loops."""
-
-    part: Part = MappingProxyType({})
-
-    def _make_step(self, slot: int, node: OpNode) -> RangedArray:
-        name, count = node.arg
-        steps = self.part.get(name, range(count))
-        return RangedArray(np.arange(steps.start, steps.stop, dtype=carrier_of(node.dtype)), (name,))
+    """Computes nodes of a graph with loops."""
 
     def _check_room(self, slot: int) -> None:
         count = self._count_elements(slot)
@@ -142,10 +131,8 @@ class LoopEvaluator(Evaluator):
 def run_kernel(
     kernel: ScheduledKernel, contents: Mapping[int, Numbers], rounding: Rounding | None = None
 ) -> dict[int, RangedArray]:
-    """Maps each argument that is written to what it holds afterwards; `contents` has the flat contents before.
-
-    Raises Unknown with the reason if that cannot be computed.
-    """
+    """Maps each argument that is written to what it holds afterwards; `contents` has the flat contents before. Raises
+    Unknown with the reason if that cannot be computed."""
     refuse_order(kernel)
     given = {slot: RangedArray(contents[number]) for number, slot in kernel.arguments.items()}
     parts = list(split(kernel))
@@ -174,8 +161,9 @@ def refuse_order(kernel: ScheduledKernel) -> None:
             raise Unknown("it reads the buffer that it writes at other places: its value depends on the order")
 
 
-def split(kernel: ScheduledKernel) -> Iterator[Part]:
-    """Yields the parts in which a kernel is computed. Raises Unknown if it takes too long or cannot be split."""
+def split(kernel: ScheduledKernel) -> Iterator[Mapping[int, range]]:
+    """Yields the parts in which a kernel is computed: step range -> its steps that are computed. Raises Unknown if it
+    takes too long or cannot be split."""
     graph = kernel.graph
     open_ranges = graph.open_ranges()
     used = [names | ended_ranges(node) for node, names in zip(graph.nodes, open_ranges, strict=True)]

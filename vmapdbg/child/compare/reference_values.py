@@ -36,11 +36,8 @@ KnownValues = dict[int, RangedArray]
 
 
 class ReferenceValues:
-    """The values of one graph. Nodes are known by their slots, their positions in the graph.
-
-    `precision` is None for the dtypes of the graph, DOUBLE, or one of MOVED. `known` has values of nodes that are not
-    computed.
-    """
+    """The values of one graph. Nodes are known by their slots, their positions in the graph. `precision` is None for
+    the dtypes of the graph, DOUBLE, or one of MOVED. `known` has values of nodes that are not computed."""
 
     def __init__(
         self, graph: OpGraph, read: ReadContents, precision: int | None = None, known: Mapping[int, RangedArray] = {}

@@ -21,10 +21,8 @@ _LOAD = re.compile(r"\s*[\w<> ]+ val\d+ = [(*]*(\w*)")
 
 
 def find_source_lines(program: linear.LinearProgram, source: str) -> dict[linear.MemoryAccess, int]:
-    """Returns the line of the source (from 1) of each store, and of each load that has a line of its own.
-
-    Empty if the lines cannot be matched, as for a renderer that writes stores in another way.
-    """
+    """Returns the line of the source (from 1) of each store, and of each load that has a line of its own. Empty if the
+    lines cannot be matched, as for a renderer that writes stores in another way."""
     stores = [access for access in program.accesses if access.is_store]
     loads = [access for access in program.accesses if not access.is_store and access.buffer.space != "register"]
     # the source may read a register in a line of its own

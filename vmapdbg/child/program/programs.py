@@ -56,10 +56,8 @@ class RenderedProgram:
 
 
 def render_program(ast: UOp, target: str) -> RenderedProgram:
-    """Returns the program of a kernel's AST: its source, launch dimensions, linear program, and what it does.
-
-    Raises what tinygrad raises for a kernel that the target cannot have.
-    """
+    """Returns the program of a kernel's AST: its source, launch dimensions, linear program, and what it does. Raises
+    what tinygrad raises for a kernel that the target cannot have."""
     key = ast.key, target
     if key not in _programs:
         compiled = compile_kernel(ast, target)
@@ -105,11 +103,8 @@ def count_steps(program: LinearProgram, fixed: Container[UOp] = ()) -> int:
 
 @functools.cache
 def op_weight(op: Any, dtype: Any, target: str) -> int:
-    """Returns how many ops the target executes for one `op` of the tensor graph.
-
-    An op that the target has counts as one. For any other op (EXP2 on the CPU is a polynomial) a kernel of that op
-    alone is rendered and counted.
-    """
+    """Returns how many ops the target executes for one `op` of the tensor graph. An op that the target has counts as
+    one. For any other op (EXP2 on the CPU is a polynomial) a kernel of that op alone is rendered and counted."""
     from tinygrad.helpers import Context
     from tinygrad.uop import GroupOp
     from tinygrad.uop.ops import KernelInfo, UOp
@@ -170,13 +165,10 @@ def run_program(
 ) -> None:
     """Runs a linear program on its arguments, which `memories` has by their numbers. `fixed` maps loops and threads to
     the only step that runs. Raises CannotRun and LeavesMemory."""
-    if any(linear_reader.is_memory(u) and linear_reader.find_space(u) == "image" for u in uops):
+    buffers = linear_reader.read_memories(uops)
+    if any(buffer.space == "image" for buffer in buffers):
         raise CannotRun("its linear program reads or writes an image")
-    arguments = [
-        memories[linear_reader.slot_of(u)]
-        for u in uops
-        if linear_reader.is_memory(u) and linear_reader.find_space(u) == "global"
-    ]
+    arguments = [memories[buffer.slot] for buffer in buffers if buffer.space == "global"]
     sizes = {"g": [1, 1, 1], "l": [1, 1, 1]}
     for u in uops:
         if u.op.name == "SPECIAL" and u not in fixed:

@@ -97,9 +97,7 @@ def evaluate_sums(
     terms: list[tuple[Value, int]], conditions: list[Value], loops: Mapping[Value, int]
 ) -> Iterator[Integers]:
     """Yields the sum of the terms, (expression, factor) each, at all steps of the loops at which the conditions hold.
-
-    `loops` have their trip counts. The sums come block by block. Raises Undecided.
-    """
+    `loops` have their trip counts. The sums come block by block. Raises Undecided."""
     import numpy as np
 
     parts = walk([*conditions, *(value for value, _ in terms)], loops)

@@ -323,10 +323,8 @@ def _write_shape(shape: Iterable[Any]) -> str:
 
 
 def _write_data(data: bytes, dtype: DType, shape: tuple[int, ...], where: str) -> str:
-    """Returns the text of a lazy Tensor of `shape` with these bytes: nested lists, or bytes if it is large.
-
-    `where` is the text of the argument that says its device, if it needs one. Raises WriteError.
-    """
+    """Returns the text of a lazy Tensor of `shape` with these bytes: nested lists, or bytes if it is large. `where` is
+    the text of the argument that says its device, if it needs one. Raises WriteError."""
     count = math.prod(shape)
     if not count:
         return f"Tensor.empty({_write_shape(shape)}, dtype={dtype!r}{where})"
