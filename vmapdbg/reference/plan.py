@@ -25,9 +25,6 @@ _LARGEST_EXACT = 2.0**53
 """Integers up to this one are doubles."""
 
 
-# *** windows
-
-
 @dataclass(frozen=True)
 class Windows:
     """A shrink that leaves windows. `skipped` are the nodes that need not be computed: from its source down to the
@@ -107,9 +104,6 @@ def _match_axes(
         windows.strides.extend([(i + 1, step), (i + 1, 1)])
         i, j = i + 2, j + 2
     return (i, j) == (len(wide), len(split))
-
-
-# *** products
 
 
 @dataclass(frozen=True)

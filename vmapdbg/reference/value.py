@@ -199,9 +199,6 @@ def _pad(numbers: Numbers, shape: tuple[int, ...], kept: tuple[slice, ...]) -> N
     return padded
 
 
-# *** reduces
-
-
 def reduce_numbers(numbers: Numbers, op: str, axes: tuple[int, ...]) -> Numbers:
     """Reduces axes of an array, which stay with the size 1."""
     if not axes:

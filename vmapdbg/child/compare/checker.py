@@ -56,9 +56,6 @@ def main() -> None:
     checker.finish()
 
 
-# *** a snippet
-
-
 class RunChecker:
     """Compares the schedules of a run. `done` has the names of the compared files."""
 
@@ -76,11 +73,7 @@ class RunChecker:
         """Compares a schedule that the snippet has written, or computes outputs. Returns whether there was work."""
         self.read_news()
         if self.waiting:
-            name = self.waiting.pop(0)
-            evidence = self.load(name, len(self.waiting))
-            # what a failed schedule should have computed is only needed for the report
-            if evidence.failed is None:
-                self.report(name, self.compare(evidence))
+            self.compare_next(is_over=False)
             if not self.waiting:
                 self.folder.note_compared(self._read)
             return True
@@ -89,13 +82,17 @@ class RunChecker:
             return True
         return False
 
-    def load(self, name: str, left: int) -> Evidence:
-        """Returns the evidence of the schedule that is compared next; `left` schedules follow it."""
+    def compare_next(self, is_over: bool) -> None:
+        """Compares the next schedule and reports it. A failed schedule must wait until the snippet is over."""
+        name = self.waiting.pop(0)
         number = len(self.done) + 1
-        write_atomically(self.request.progress, f"schedule {number} of {number + left}")
-        return pickle.loads((self.folder.path / name).read_bytes())
-
-    def report(self, name: str, check: ScheduleCheck) -> None:
+        write_atomically(self.request.progress, f"schedule {number} of {number + len(self.waiting)}")
+        evidence: Evidence = pickle.loads((self.folder.path / name).read_bytes())
+        if evidence.failed is not None and not is_over:
+            return
+        check = self.compare(evidence)
+        if evidence.failed is not None:
+            check = replace(check, stock_runs=self.try_stock(evidence))
         append_line(self.request.output, check)
         self.done.add(name)
 
@@ -127,21 +124,15 @@ class RunChecker:
     def compare(self, evidence: Evidence) -> ScheduleCheck:
         """Returns how a schedule compares. Values are used again if its graph is the computed graph, or extends it."""
         graph = evidence.graphs.get("asked")
-        known: dict[int | None, KnownValues] = {}
-        if graph is not None and graph.extends(self.asked):
-            known = self.known
-        return ScheduleChecker(evidence, self.folder, known).check()
+        extends = graph is not None and graph.extends(self.asked)
+        return ScheduleChecker(evidence, self.folder, self.known if extends else {}).check()
 
     def finish(self) -> None:
         """Compares the rest."""
         self.read_news()
-        names = [file.name for file in self.folder.find_files() if file.name not in self.done]
-        for place, name in enumerate(names, 1):
-            evidence = self.load(name, len(names) - place)
-            check = self.compare(evidence)
-            if evidence.failed is not None:
-                check = replace(check, stock_runs=self.try_stock(evidence))
-            self.report(name, check)
+        self.waiting = [file.name for file in self.folder.find_files() if file.name not in self.done]
+        while self.waiting:
+            self.compare_next(is_over=True)
 
     def try_stock(self, evidence: Evidence) -> bool | None:
         """Returns whether stock tinygrad computes the graph of a failed schedule, with the snippet's switches; None if

@@ -287,10 +287,6 @@ def _find_method(ours: Frames) -> str | None:
 # *** a loop of a kernel with several ENDs
 
 
-class _Stop(Exception):
-    """The rewrite that failed comes next."""
-
-
 def find_shared_loop(ast: UOp, renderer: Any, last: str | None) -> SharedLoop | None:
     """Returns the loop of a kernel that has several ENDs, so that the program cannot be ordered; None if each has one.
     `last` is the name of the rewrite that failed."""
@@ -325,7 +321,7 @@ def _lower_again(ast: UOp, renderer: Any, last: str | None) -> list[tuple[str, s
     def listen(sink: UOp, *args: Any, **options: Any) -> UOp:
         name = options.get("name")
         if name is not None and name == last:
-            raise _Stop
+            raise RuntimeError("the rewrite that failed comes next")
         result = rewrite(sink, *args, **options)
         caller = sys._getframe(1)
         seen.append((str(name), endless.shorten_place(caller.f_code.co_filename, caller.f_lineno), result))

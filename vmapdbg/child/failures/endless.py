@@ -236,8 +236,5 @@ def _name_range(r: UOp) -> str:
 
 def shorten_place(file: str, line: int) -> str:
     """Returns `tinygrad/schedule/rangeify.py:236`."""
-    parts = file.split(os.sep)
-    if "tinygrad" in parts:
-        last = len(parts) - 1 - parts[::-1].index("tinygrad")
-        file = "/".join(parts[last:])
-    return f"{file}:{line}"
+    _, folder, below = file.replace(os.sep, "/").rpartition("/tinygrad/")
+    return f"tinygrad/{below}:{line}" if folder else f"{file}:{line}"

@@ -120,9 +120,6 @@ def _slot_of(buffer: UOp) -> int | None:
     return getattr(buffer.arg, "slot", buffer.arg)
 
 
-# *** buffers of the snippet
-
-
 class BufferFollower:
     """Packs what buffers hold. `snippet_buffer_of` returns the BUFFER of the snippet for a leaf of any graph, None for
     another leaf."""
@@ -169,9 +166,6 @@ class BufferFollower:
                 rule, node = find_rule_of(run, old, new), nodes.find(old)
                 return WrongRewrite(kind, describe_uop(old), describe_uop(new), rule, found, (), node, None, 1, 0)
         return None
-
-
-# *** the kernels in their order
 
 
 class OrderedKernels:

@@ -138,8 +138,9 @@ class FollowingCollector(Collector):
     def _on_rewrite(self, rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:
         if self.call is None or not is_whole(root):
             return rewrite(context, root)
-        frame = find_scheduler(sys._getframe(1))
-        if frame is None:
+        # it may be a rewrite in a rewrite, or estimate costs for the overlay
+        frame = find_frame(sys._getframe(1), *SCHEDULERS, *_REWRITES, _DECIDES)
+        if frame is None or frame.f_code.co_name not in SCHEDULERS:
             return rewrite(context, root)
         name, place = find_rewrite_at(sys._getframe(1))
         run = PassRun(name or _NAMELESS, place, root, context)
@@ -162,10 +163,3 @@ class FollowingCollector(Collector):
         if run is not None and made is not None:
             run.rewrites.append((x, made))
         return made
-
-
-def find_scheduler(frame: FrameType | None) -> FrameType | None:
-    """Returns the frame of the scheduler's function whose pass a rewrite is; None for a rewrite in a rewrite,
-    and for a rewrite that estimates costs for the overlay."""
-    found = find_frame(frame, *SCHEDULERS, *_REWRITES, _DECIDES)
-    return found if found is not None and found.f_code.co_name in SCHEDULERS else None
