@@ -21,9 +21,9 @@ from vmapdbg.check.result import Comparison, KernelFault, StaleRead
 from vmapdbg.child.compare.reference_values import ReadContents
 from vmapdbg.child.evidence.evidence import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.program.accesses import carries_values
-from vmapdbg.child.program.linear import MemoryAccess, ProgramLoop, Undecided, UOp, Value, find_loops
+from vmapdbg.child.program.linear import MemoryAccess, ProgramLoop, UOp, Value, find_loops
 from vmapdbg.child.program.linear_reader import read_linear
-from vmapdbg.child.program.programs import CannotRun, LeavesMemory, count_steps, load_program, run_program
+from vmapdbg.child.program.programs import LeavesMemory, count_steps, load_program, run_program
 from vmapdbg.child.program.reach import evaluate_sums
 from vmapdbg.reference.arithmetic import Promoted, Rounding, load
 from vmapdbg.reference.graph import ScheduledKernel, Unknown
@@ -231,7 +231,7 @@ def find_linear_fault(wrong: WrongBuffer) -> KernelFault:
             return _compare_linear(wrong, wrong.read(run.linear))
     except LeavesMemory as error:
         return KernelFault("codegen", str(error))
-    except (CannotRun, Unknown) as error:
+    except Unknown as error:
         return KernelFault("lowering", str(error))
 
 
@@ -252,7 +252,7 @@ def _compare_linear(wrong: WrongBuffer, program: bytes) -> KernelFault:
 
 
 class LinearRun:
-    """Runs the linear program of the kernel that wrote a wrong buffer, its argument 0. Raises CannotRun."""
+    """Runs the linear program of the kernel that wrote a wrong buffer, its argument 0. Raises Unknown."""
 
     def __init__(self, wrong: WrongBuffer, data: bytes):
         self.wrong = wrong
@@ -266,7 +266,7 @@ class LinearRun:
         self.reads_result = len(self.stores) < len(accesses)
 
     def compute(self, is_wrong: Flags) -> tuple[bytes, Flags]:
-        """Returns what the program writes, and which of the elements it computed. Raises CannotRun, LeavesMemory."""
+        """Returns what the program writes, and which of the elements it computed. Raises Unknown, LeavesMemory."""
         is_computed = np.ones(is_wrong.shape, np.bool_)
         if count_steps(self.program) > MOST_STEPS:
             is_computed = self.run_some(is_wrong)
@@ -292,7 +292,7 @@ class LinearRun:
             run_program(self.uops, self.variables, self.memories, fixed)
             is_computed[element] = True
         if not is_computed.any():
-            raise CannotRun(f"its linear program is too long to be run: over {MOST_STEPS:,} steps")
+            raise Unknown(f"its linear program is too long to be run: over {MOST_STEPS:,} steps")
         return is_computed
 
     def _find_steps(self, places: Whole) -> list[Fixed]:
@@ -301,20 +301,20 @@ class LinearRun:
         found: list[list[Fixed]] = [[] for _ in places]
         try:
             if self.reads_result:
-                raise Undecided
+                raise Unknown
             for store in self.stores:
                 for known, steps in zip(found, self._find_steps_of(store, places), strict=True):
                     known += steps
-        except Undecided:
+        except Unknown:
             return [{} for _ in places]
         return [known[0] if len(known) == 1 else {} for known in found]
 
     def _find_steps_of(self, store: MemoryAccess, places: Whole) -> Iterator[list[Fixed]]:
-        """Yields for each of some elements the steps at which a store writes it. Raises Undecided."""
+        """Yields for each of some elements the steps at which a store writes it. Raises Unknown."""
         used = find_loops(store.index, {loop: loop.trips for loop in store.loops})
         sizes: dict[Value, int] = {loop: loop.trips for loop in store.loops if loop in used}
         if math.prod(sizes.values()) > _MOST_ADDRESSES:
-            raise Undecided
+            raise Unknown
         addresses = np.concatenate(list(evaluate_sums([(store.index, 1)], [], sizes)))
         free = [loop for loop in store.loops if loop in used and self._is_independent(loop)]
         for place in places:

@@ -7,11 +7,11 @@ schedule.
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from vmapdbg.check import result
@@ -164,25 +164,22 @@ class ScheduleFollower:
 
     def _compare_passes(self, pack: PackAfter) -> list[result.PassValue]:
         """Returns the rows of the passes, and the row of the kernels in their order."""
-        passes: list[result.PassValue] = []
-        for run in self.followed:
-            value = self._compare(run.name, "rewrite", functools.partial(pack, run, None))
-            passes.append(replace(value, place=run.place))
+        rows = [self._compare(run.name, run.place, "rewrite", partial(pack, run, None)) for run in self.followed]
         if self.order is None:
-            passes.append(result.PassValue(ORDER, None, "unknown", reason=self.order_refused, kind="order"))
-        else:
-            passes.append(self._compare(ORDER, "order", functools.partial(pack, self.followed[-1], self.order)))
-        return passes
+            return [*rows, result.PassValue(ORDER, None, "unknown", reason=self.order_refused, kind="order")]
+        return [*rows, self._compare(ORDER, None, "order", partial(pack, self.followed[-1], self.order))]
 
-    def _compare(self, name: str, kind: result.PassKind, pack: Callable[[], tuple[int, int]]) -> result.PassValue:
+    def _compare(
+        self, name: str, place: str | None, kind: result.PassKind, pack: Callable[[], tuple[int, int]]
+    ) -> result.PassValue:
         """Returns the row of a value; `pack` returns the slots of what it should be and of what it is."""
         try:
             if time.monotonic() > self._end:
                 raise Unknown(f"the schedule takes more than {MOST_SECONDS_IN_ALL} s to evaluate")
             found = self.comparer.compare(*pack())
         except (CannotPack, Unknown, *UNEXPECTED) as error:
-            return result.PassValue(name, None, "unknown", reason=str(error), kind=kind)
-        return result.PassValue(name, None, "right" if found is None else "wrong", found, kind=kind)
+            return result.PassValue(name, place, "unknown", reason=str(error), kind=kind)
+        return result.PassValue(name, place, "right" if found is None else "wrong", found, kind=kind)
 
     def _compare_run(self, number: int) -> result.PassValue:
         for check in self.checks:

@@ -15,6 +15,7 @@ from vmapdbg.child.program import linear
 from vmapdbg.child.program.reach import Reach, bound_address, count_written, find_reach
 from vmapdbg.model import capture as model
 from vmapdbg.model.vocabulary import LoopKind
+from vmapdbg.reference.graph import Unknown
 
 _STORE = re.compile(r"\s*(\*\(.*\) = |(data|temp|acc|buf)\w*\[.*\] = )")
 _LOAD = re.compile(r"\s*[\w<> ]+ val\d+ = [(*]*(\w*)")
@@ -136,7 +137,7 @@ def _reach_of(access: linear.MemoryAccess) -> Reach | None:
     """Returns the addresses that an access reaches, None if they are undecided."""
     if any(loop.symbolic for loop in access.loops):
         return None
-    with suppress(linear.Undecided):
+    with suppress(Unknown):
         return find_reach(access.index, access.gate, access.loops, access.width)
     return None
 
@@ -197,7 +198,7 @@ def find_pinned(program: linear.LinearProgram, access: linear.MemoryAccess) -> l
         loops = [loop for loop in access.loops if loop in compared]
         if len(loops) != 1 or loops[0].op != "thread" or loops[0] in address:
             continue
-        with suppress(linear.Undecided):
+        with suppress(Unknown):
             reach = find_reach(loops[0], condition, loops, 1)
             if reach.steps == 1 and reach.highest == 0:
                 pinned += loops

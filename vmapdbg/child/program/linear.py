@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vmapdbg.model.ops import ARITHMETIC
+from vmapdbg.reference.graph import Unknown
 
 UOp = Any
 
@@ -138,10 +139,6 @@ class LinearProgram:
 # *** expressions
 
 
-class Undecided(Exception):
-    """A set is not known: it depends on data, or is too large to enumerate."""
-
-
 TEXT = {op.name: op.text for op in ARITHMETIC.values() if op.text is not None} | {"cast": "{}"}
 """The ops that an address or a gate may have -> how they are written."""
 
@@ -164,13 +161,13 @@ def walk(roots: Iterable[Value], ends: Container[Value]) -> list[Value]:
 
 
 def find_loops(expression: Value, sizes: Mapping[Value, int]) -> frozenset[Value]:
-    """Returns the loops and threads that an expression uses. Raises Undecided if it uses anything else."""
+    """Returns the loops and threads that an expression uses. Raises Unknown if it uses anything else."""
     found: set[Value] = set()
     for value in walk([expression], sizes):
         if value in sizes:
             found.add(value)
         elif value.op not in TEXT and value.op != "const":
-            raise Undecided(f"{value.op} in an address")
+            raise Unknown(f"{value.op} in an address")
     return frozenset(found)
 
 

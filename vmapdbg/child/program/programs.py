@@ -24,6 +24,7 @@ from vmapdbg.child.listen.rendering import CompiledKernel, compile_kernel, make_
 from vmapdbg.child.program import linear_reader
 from vmapdbg.child.program.linear import CORE, LinearProgram, ProgramLoop, UOp, walk
 from vmapdbg.model.wording import first_line
+from vmapdbg.reference.graph import Unknown
 
 
 def target_limit(target: str) -> int | None:
@@ -128,10 +129,6 @@ def op_weight(op: Any, dtype: Any, target: str) -> int:
 # *** running a linear program
 
 
-class CannotRun(Exception):
-    """A linear program cannot be run; the message says why, as a sentence."""
-
-
 class LeavesMemory(Exception):
     """A linear program writes outside of its buffers."""
 
@@ -146,7 +143,7 @@ def keep_program(uops: Sequence[UOp], variables: Mapping[str, int]) -> bytes:
 
 
 def load_program(data: bytes) -> tuple[list[UOp], dict[str, int]]:
-    """Returns the linear UOps and the values of their variables. Raises CannotRun."""
+    """Returns the linear UOps and the values of their variables. Raises Unknown."""
     folder, variables, uops = pickle.loads(data)
     try:
         if "tinygrad" not in sys.modules:
@@ -157,24 +154,24 @@ def load_program(data: bytes) -> tuple[list[UOp], dict[str, int]]:
                 sys.path.remove(folder)
         return pickle.loads(uops), variables
     except Exception as error:  # an older Python, or a different tinygrad
-        raise CannotRun(f"its linear program cannot be loaded: {type(error).__name__}: {error}") from error
+        raise Unknown(f"its linear program cannot be loaded: {type(error).__name__}: {error}") from error
 
 
 def run_program(
     uops: Sequence[UOp], variables: Mapping[str, int], memories: Mapping[int, bytearray], fixed: Mapping[UOp, int] = {}
 ) -> None:
     """Runs a linear program on its arguments, which `memories` has by their numbers. `fixed` maps loops and threads to
-    the only step that runs. Raises CannotRun and LeavesMemory."""
+    the only step that runs. Raises Unknown and LeavesMemory."""
     buffers = linear_reader.read_memories(uops)
     if any(buffer.space == "image" for buffer in buffers):
-        raise CannotRun("its linear program reads or writes an image")
+        raise Unknown("its linear program reads or writes an image")
     arguments = [memories[buffer.slot] for buffer in buffers if buffer.space == "global"]
     sizes = {"g": [1, 1, 1], "l": [1, 1, 1]}
     for u in uops:
         if u.op.name == "SPECIAL" and u not in fixed:
             size = linear_reader.find_constant(u.src[0])
             if size is None:
-                raise CannotRun("the number of its threads depends on a variable")
+                raise Unknown("the number of its threads depends on a variable")
             kind, axis = str(u.arg)[0], int(str(u.arg)[-1])
             sizes[kind][axis] = int(size)
     program = _make_program(_fix_loops(uops, fixed))
@@ -185,10 +182,10 @@ def run_program(
         except IndexError as error:
             if "store out of bounds" in str(error):
                 raise LeavesMemory("it writes outside of its buffer") from error
-            raise CannotRun("its linear program reads outside of its buffers") from error
+            raise Unknown("its linear program reads outside of its buffers") from error
         except Exception as error:  # an op or a dtype that this release does not run
             reason = f"{type(error).__name__}: {first_line(error)}".rstrip(": ")
-            raise CannotRun(f"tinygrad's PYTHON device cannot run its linear program: {reason}") from error
+            raise Unknown(f"tinygrad's PYTHON device cannot run its linear program: {reason}") from error
 
 
 def _list_values(
@@ -205,7 +202,7 @@ def _list_values(
         elif name in variables:
             choices.append([variables[name]])
         else:
-            raise CannotRun(f"its variable {name} has no value")
+            raise Unknown(f"its variable {name} has no value")
     return itertools.product(*choices)
 
 

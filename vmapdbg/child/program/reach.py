@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vmapdbg.child.program.linear import ProgramLoop, Undecided, Value, find_loops, split_conditions, split_terms, walk
+from vmapdbg.child.program.linear import ProgramLoop, Value, find_loops, split_conditions, split_terms, walk
 from vmapdbg.child.program.linear_reader import read_values
+from vmapdbg.reference.graph import Unknown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,7 +59,7 @@ _Part: TypeAlias = tuple[frozenset[Value], list[tuple[Value, int]], list[Value]]
 
 
 def find_reach(address: Value, gate: Value | None, loops: Iterable[ProgramLoop], width: int) -> Reach:
-    """Returns what an access reaches. `loops` are the loops and threads around it. Raises Undecided."""
+    """Returns what an access reaches. `loops` are the loops and threads around it. Raises Unknown."""
     sizes: dict[Value, int] = {loop: loop.trips for loop in loops}
     base, terms = split_terms(address)
     parts: list[_Part] = [(find_loops(expression, sizes), [(expression, scale)], []) for expression, scale in terms]
@@ -77,7 +78,7 @@ def find_reach(address: Value, gate: Value | None, loops: Iterable[ProgramLoop],
 def _find_values(
     loops: frozenset[Value], terms: list[tuple[Value, int]], conditions: list[Value], sizes: Mapping[Value, int]
 ) -> tuple[range | Integers, int]:
-    """Returns the values that some terms add to an address, and in how many steps. Raises Undecided."""
+    """Returns the values that some terms add to an address, and in how many steps. Raises Unknown."""
     if len(loops) == 1 and not conditions and len(terms) == 1 and terms[0][0] in loops:
         size, step = sizes[terms[0][0]], terms[0][1]
         if step == 0:
@@ -87,7 +88,7 @@ def _find_values(
         return range((size - 1) * step, 1, -step), size
     steps = math.prod(sizes[loop] for loop in loops)
     if steps > MOST_STEPS:
-        raise Undecided(f"{steps} steps")
+        raise Unknown(f"{steps} steps")
     order = sorted(loops, key=lambda loop: loop.name)
     blocks = list(evaluate_sums(terms, conditions, {loop: sizes[loop] for loop in order}))
     return _join_distinct(blocks), sum(block.size for block in blocks)
@@ -97,13 +98,13 @@ def evaluate_sums(
     terms: list[tuple[Value, int]], conditions: list[Value], loops: Mapping[Value, int]
 ) -> Iterator[Integers]:
     """Yields the sum of the terms, (expression, factor) each, at all steps of the loops at which the conditions hold.
-    `loops` have their trip counts. The sums come block by block. Raises Undecided."""
+    `loops` have their trip counts. The sums come block by block. Raises Unknown."""
     import numpy as np
 
     parts = walk([*conditions, *(value for value, _ in terms)], loops)
     for value, scale in [*((part, 1) for part in parts), *terms]:
         if max(map(abs, value.limits)) * abs(scale) > _LIMIT:
-            raise Undecided("large numbers in an address")
+            raise Unknown("large numbers in an address")
     # one axis more, of one step: numpy has no index of no axis
     shape = (*loops.values(), 1)
     steps = math.prod(shape)
@@ -130,18 +131,18 @@ def _evaluate(value: Value, sources: list[Integers]) -> Integers:
 
     if value.op == "const":
         if value.constant is None:
-            raise Undecided("an invalid address")
+            raise Unknown("an invalid address")
         kind = bool if value.dtype == "bool" else int
         return np.asarray(kind(value.constant))
     if value.op == "cast":
         if value.dtype == "bool":
             return sources[0] != 0
         if not value.keeps_source:
-            raise Undecided(f"a cast to {value.dtype} in an address")
+            raise Unknown(f"a cast to {value.dtype} in an address")
         return sources[0].astype(np.int64)
     numbers, undefined = compute(value.op, sources)
     if undefined is not None and undefined.any():
-        raise Undecided("an address that C leaves undefined, as by a division by zero")
+        raise Unknown("an address that C leaves undefined, as by a division by zero")
     return numbers
 
 
@@ -316,7 +317,7 @@ def find_outside(index: Any, size: int) -> tuple[int, int] | None:
         return None
     try:
         reach = find_reach(address, valid, loops, 1)
-    except Undecided:
+    except Unknown:
         return None
     if not reach.steps or (reach.lowest >= 0 and reach.highest < size):
         return None
