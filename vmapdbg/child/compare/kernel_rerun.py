@@ -95,8 +95,7 @@ def _numpy_refusals() -> Iterator[None]:
 
 
 def _read_arguments(dtypes: Mapping[int, str], names: Sequence[str | None], wrong: WrongBuffer) -> dict[int, Array]:
-    """Returns what the arguments of a kernel held before it ran; `dtypes` has the dtype of each, `names` the names of
-    their contents. Raises Unknown."""
+    """Returns what the arguments of a kernel held before it ran; `names` are their contents. Raises Unknown."""
     found: dict[int, Array] = {}
     for number, dtype in dtypes.items():
         name = names[number]
@@ -155,8 +154,7 @@ def _explain_compiler(kernel: ScheduledKernel, wrong: WrongBuffer, fault: Kernel
 def _run_scheduled(
     kernel: ScheduledKernel, names: Sequence[str | None], wrong: WrongBuffer, rounding: Rounding | None = None
 ) -> tuple[Array, Flags]:
-    """Returns what a kernel writes, in the shape of the right value, and which elements are undefined. `names` are the
-    names of what its arguments hold. Raises Unknown."""
+    """Returns what a kernel writes to the buffer, in the right shape, and what of it is undefined. Raises Unknown."""
     with _numpy_refusals():
         contents = _read_arguments(kernel.dtypes, names, wrong)
         written = run_kernel(kernel, {number: load(array) for number, array in contents.items()}, rounding)

@@ -168,8 +168,7 @@ class StepFinder:
         return None
 
     def _explain(self, k: UOp) -> Found | None:
-        """Returns the rewrite that changes the value of a UOp whose sources keep theirs. It goes through the rewrites
-        in tinygrad's order."""
+        """Returns the first rewrite that changes the value of a UOp whose sources keep theirs."""
         for _ in range(_MOST_REWRITES):
             found = self._explain_stores(k)
             if found is not None:

@@ -48,7 +48,6 @@ class Value:
     constant: int | float | bool | None = None
     name: str = ""
     bounds: tuple[int, int] | None = None
-    uop: UOp = field(default=None, repr=False)
     operations: int = 0
 
     @property
@@ -74,6 +73,7 @@ class ProgramLoop(Value):
 
     trips: int = 1
     symbolic: bool = False
+    uop: UOp = field(default=None, repr=False)
 
     @property
     def is_thread(self) -> bool:
@@ -109,7 +109,6 @@ class MemoryAccess:
     width: int
     loops: tuple[ProgramLoop, ...]
     follows: tuple[MemoryAccess, ...] = ()
-    uop: UOp = field(default=None, repr=False)
 
     @property
     def addressing(self) -> list[Value]:

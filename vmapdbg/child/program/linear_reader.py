@@ -126,7 +126,7 @@ class Reader:
             assert gate is not None
             gate = Value("and", (gate, other), "bool", 1, bounds=(0, 1))
         width = width or value.lanes
-        access = MemoryAccess(buffer, index, gate, is_store, value, width, self.around, tuple(follows), u)
+        access = MemoryAccess(buffer, index, gate, is_store, value, width, self.around, tuple(follows))
         self.program.accesses.append(access)
         if is_store:
             self.stores[u] = access
@@ -186,7 +186,6 @@ class Reader:
     # *** values
 
     def value_of(self, u: UOp) -> Value:
-        """The Value of a UOp."""
         if u in self.values:
             return self.values[u]
         if u.op.name in _LOOP_OPS or is_variable(u):
@@ -204,8 +203,7 @@ class Reader:
                 sources = u.src[1:2]
         values = tuple(self.value_of(s) for s in sources if s.op.name not in _ORDERS and not is_pointer(s))
         value = Value(op, values, name_dtype(dtype), getattr(dtype, "itemsize", 0), _lanes_of(u), constant)
-        value.bounds = _bounds_of(u)
-        value.uop, value.operations = u, _count_operations(u, value.lanes)
+        value.bounds, value.operations = _bounds_of(u), _count_operations(u, value.lanes)
         self.values[u] = value
         return value
 
