@@ -55,7 +55,9 @@ def load(name: str, answers: list[Any] | None = None) -> dict[str, Any]:
 
     missing = dict.fromkeys(("UPat", "Ops", "GroupOp"), MagicMock())
     scope: dict[str, Any] = {RETURNED: returned, "PatternMatcher": list, **missing}
-    exec(compile(instrument(SOURCE, name), name, "exec"), scope)
+    tree = instrument(SOURCE, name)
+    assert tree is not None
+    exec(compile(tree, name, "exec"), scope)
     return scope
 
 
@@ -175,6 +177,7 @@ def test_functions_of_an_unknown_scheduler_are_chosen_by_the_memory_they_make(mo
 def test_lines_stay() -> None:
     """A traceback of tinygrad names the lines of its own source."""
     plain, rewritten = ast.parse(SOURCE), instrument(SOURCE, "lines.py")
+    assert rewritten is not None
     names = [n for n in ast.walk(plain) if isinstance(n, ast.Name)]
     places = {(n.id, n.lineno) for n in ast.walk(rewritten) if isinstance(n, ast.Name)}
     assert {(n.id, n.lineno) for n in names} <= places

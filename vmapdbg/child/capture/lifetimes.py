@@ -17,7 +17,7 @@ Span = tuple[int, int, int]
 @dataclass(eq=False)
 class Value:
     """What an allocation holds, or what the planner put in a part of it (`is_planned`). `used` has the launches that
-    use it, in order, and `written` the launches that write it; `writer` is the batch and the index of the first."""
+    use it, in order, and `written` the launches that write it."""
 
     memory: Allocation
     offset: int
@@ -26,14 +26,11 @@ class Value:
     is_planned: bool
     used: list[int] = field(default_factory=list[int])
     written: list[int] = field(default_factory=list[int])
-    writer: tuple[Batch, int] | None = None
 
-    def note(self, batch: Batch, index: int, writes: bool) -> None:
-        launch = batch.launch + index
+    def note(self, launch: int, writes: bool) -> None:
         self.used.append(launch)
         if writes:
             self.written.append(launch)
-            self.writer = self.writer or (batch, index)
 
     def overlaps(self, other: Value | Use) -> bool:
         return self.offset < other.offset + other.bytes and other.offset < self.offset + self.bytes
@@ -67,24 +64,30 @@ class Lifetimes:
         self.peak = max(self.levels, default=0)
         self.top = self.levels.index(self.peak) if events else 0
         self.whole = {a: Value(a, 0, a.bytes, a.dtype, False) for size, a, _ in events if size > 0}
-        views, others = set[Allocation](), set[Allocation]()
-        seen: dict[int, Batch] = {}
+        # a schedule or a read, or the replays of a captured call: their uses are the same list
+        alike = defaultdict[int, list[Batch]](list)
         for batch in batches:
-            if id(batch.uses) not in seen:
-                for use in (use for uses in batch.uses for use in uses):
-                    if not isinstance(use.memory, int):
-                        (views if use.is_view else others).add(use.memory)
+            alike[id(batch.uses)].append(batch)
+        self.planned = self._find_shared([first for first, *_ in alike.values()])
+        for first, *others in alike.values():
             # replays are alike: the first and the last stand for all
-            seen[id(batch.uses)] = batch
-            others.update(use.memory for use in batch.inputs if use and not isinstance(use.memory, int))
-        # nothing but the planner makes bytes that are only used in parts
-        self.planned: dict[Allocation, list[Value]] = {a: [] for a in views - others if a.dtype == "char"}
-        firsts = {id(batch.uses): batch for batch in reversed(batches)}.values()
-        for batch in {id(batch): batch for batch in (*firsts, *seen.values())}.values():
-            self._place(batch)
+            for batch in (first, *others[-1:]):
+                self._place(batch)
         self.fullest = {a: find_most(map(self.span_of, values))[1] for a, values in self.planned.items()}
         self.at = self._find_launch()
-        self._note_uses()
+        for group in alike.values():
+            self._note_uses(group)
+        for value in self.whole.values():
+            value.used.sort()
+            value.written.sort()
+
+    def _find_shared(self, different: Sequence[Batch]) -> dict[Allocation, list[Value]]:
+        """Returns the allocations that the planner shares: nothing else makes bytes that are only used in parts."""
+        views, others = set[Allocation | int](), set[Allocation | int]()
+        for use in (use for batch in different for uses in batch.uses for use in uses):
+            (views if use.is_view else others).add(use.memory)
+        others.update(*(batch.inputs for batch in self.batches))
+        return {a: [] for a in self.whole if a in views - others and a.dtype == "char"}
 
     def _place(self, batch: Batch) -> None:
         """Finds the values of a batch in the planner's memory: each begins with a write, and the next write to its
@@ -101,7 +104,7 @@ class Lifetimes:
                     known[:] = [value for value in known if not value.overlaps(use)] + found
                     self.planned[use.memory] += found
                 for value in found:
-                    value.note(batch, index, use.writes)
+                    value.note(batch.launch + index, use.writes)
 
     def _find_launch(self) -> int:
         """Returns the launch during the peak at which the values in the planner's memory have the most bytes."""
@@ -114,25 +117,19 @@ class Lifetimes:
         size, launch = find_most((max(a, start), min(b, end), size) for a, b, size in spans)
         return launch if size else min(start, max(self.launches - 1, 0))
 
-    def _note_uses(self) -> None:
+    def _note_uses(self, alike: Sequence[Batch]) -> None:
         """Notes which launches use whole allocations: of replays that do not run at the peak the first and last use."""
-        indexes: dict[int, dict[Allocation | int, list[tuple[int, bool]]]] = {}
-        for batch in self.batches:
-            if id(batch.uses) not in indexes:
-                found = indexes[id(batch.uses)] = defaultdict(list)
-                for index, uses in enumerate(batch.uses):
-                    for use in uses:
-                        found[use.memory].append((index, use.writes))
+        noted = defaultdict[Allocation | int, list[tuple[int, bool]]](list)
+        for index, uses in enumerate(alike[0].uses):
+            for use in uses:
+                noted[use.memory].append((index, use.writes))
+        for batch in alike:
             is_peak = batch.kind != "replay" or batch.launch <= self.at < batch.launch + len(batch.uses)
-            for memory, noted in indexes[id(batch.uses)].items():
-                if isinstance(memory, int):
-                    given = batch.inputs[memory] if memory < len(batch.inputs) else None
-                    if given is None or isinstance(given.memory, int):
-                        continue
-                    memory = given.memory
-                if memory not in self.planned:
-                    for index, writes in noted if is_peak else (noted[0], noted[-1]):
-                        self.whole[memory].note(batch, index, writes)
+            for known, found in noted.items():
+                memory = batch.find_memory(known)
+                if memory is not None and memory not in self.planned:
+                    for index, writes in found if is_peak else (found[0], found[-1]):
+                        self.whole[memory].note(batch.launch + index, writes)
 
     # *** launches
 
@@ -145,12 +142,13 @@ class Lifetimes:
         """Returns the user's line that runs a launch, or reads before it."""
         return next((batch.line for batch in reversed(self.batches) if batch.launch <= launch), None)
 
-    def find_source(self, use: Use, launch: int) -> Value | None:
-        """Returns the value that a launch reads; None if unknown."""
-        if isinstance(use.memory, int):
-            return None
-        values = (value for value in self.planned.get(use.memory, ()) if value.overlaps(use) and launch in value.used)
-        return next(values, None) if use.memory in self.planned else self.whole[use.memory]
+    def find_source(self, batch: Batch, use: Use, launch: int) -> Value | None:
+        """Returns the value that a launch of a batch reads; None if unknown."""
+        memory = batch.find_memory(use.memory)
+        if memory not in self.planned:
+            return memory and self.whole[memory]
+        values = (value for value in self.planned[memory] if value.overlaps(use) and launch in value.used)
+        return next(values, None)
 
     # *** what has memory when
 
@@ -191,11 +189,10 @@ class Lifetimes:
     def without(self, value: Value, after: int, before: int | None = None) -> list[Span]:
         """Returns the spans of a value without memory after a launch, and until before another (None: never again)."""
         start, end, size = self.span_of(value)
-        if value.is_planned:
-            again = end if before is None else before
-            return [(start, after + 1, size), (again, end, size)]
-        again = end if before is None else bisect_left(self.times, before)
-        return [(start, min(bisect_right(self.times, after), end), size), (again, end, size)]
+        if not value.is_planned:
+            after = bisect_right(self.times, after) - 1
+            before = None if before is None else bisect_left(self.times, before)
+        return [(start, min(after + 1, end), size), (end if before is None else before, end, size)]
 
     def until(self, value: Value, launch: int) -> Span:
         """Returns the span of a value that has its memory at least until a launch is done."""

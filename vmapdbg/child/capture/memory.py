@@ -13,7 +13,7 @@ from typing import Any
 from vmapdbg.child.capture.lifetimes import Lifetimes, Value
 from vmapdbg.child.capture.memory_advice import Adviser
 from vmapdbg.child.capture.view import list_nodes
-from vmapdbg.child.listen.allocations import Allocations
+from vmapdbg.child.listen.allocations import Allocations, Batch, Place, Step
 from vmapdbg.child.listen.guard import leaving_out
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, number_kernels
 from vmapdbg.model import capture as model
@@ -27,17 +27,17 @@ def build_memory(watched: Allocations, records: Sequence[ScheduleRecord], built:
     """Returns the Memory of a run that ended; None if no memory was allocated. `built` are the recorded schedules."""
     if not watched.events:
         return None
-    times = Lifetimes(watched.events, watched.batches, watched.launches)
-    return MemoryBuilder(watched, times, records, built).build()
+    return MemoryBuilder(watched, records, built).build()
 
 
 class MemoryBuilder:
     """Builds the Memory of the model, and says where values come from."""
 
     def __init__(
-        self, watched: Allocations, times: Lifetimes, records: Sequence[ScheduleRecord], built: Sequence[model.Schedule]
+        self, watched: Allocations, records: Sequence[ScheduleRecord], built: Sequence[model.Schedule]
     ) -> None:
-        self.watched, self.times, self.records, self.built = watched, times, records, built
+        self.watched, self.records, self.built = watched, records, built
+        self.times = Lifetimes(watched.events, watched.batches, watched.launches)
         self.known: dict[int, tuple[dict[Any, int], list[int | None]]] = {}
         self.holders = Holders(vars(sys.modules["__main__"]))
 
@@ -46,7 +46,7 @@ class MemoryBuilder:
         live = times.list_live()
         shown, rest = live[:_MOST_LIVE], live[_MOST_LIVE:]
         sizes = sum(value.bytes for value in live)
-        batch = self.times.find_batch(times.at)
+        batch = times.find_batch(times.at)
         return model.Memory(
             peak=times.peak,
             at=self.place_launch(times.at),
@@ -63,15 +63,21 @@ class MemoryBuilder:
 
     # *** launches
 
-    def place_launch(self, launch: int) -> model.LaunchPlace:
+    def find_place(self, launch: int) -> Place | None:
+        """Returns the schedule and the number of a launch in it; None if unknown."""
         batch = self.times.find_batch(launch)
-        place = None
-        if batch is not None and launch - batch.launch < len(batch.places):
-            place = batch.places[launch - batch.launch]
+        if batch is None or launch - batch.launch >= len(batch.places):
+            return None
+        return batch.places[launch - batch.launch]
+
+    def place_launch(self, launch: int) -> model.LaunchPlace:
+        place = self.find_place(launch)
         if place is None:
             return model.LaunchPlace(launch, None, None)
-        _, kernels = self.read_pass(place[0])
-        return model.LaunchPlace(launch, place[0], kernels[place[1]])
+        return model.LaunchPlace(launch, place[0], self.read_pass(place[0])[1][place[1]])
+
+    def place_first(self, launches: Sequence[int]) -> model.LaunchPlace | None:
+        return self.place_launch(launches[0]) if launches else None
 
     def read_pass(self, schedule: int) -> tuple[dict[Any, int], list[int | None]]:
         """Returns the ids of the nodes of a schedule, and the numbers of the kernels of its launches."""
@@ -88,17 +94,12 @@ class MemoryBuilder:
 
     # *** values
 
-    def find_place(self, value: Value) -> tuple[int, int] | None:
-        """Returns the schedule and the launch that write a value first; None if unknown."""
-        if value.writer is None or value.writer[1] >= len(value.writer[0].places):
-            return None
-        return value.writer[0].places[value.writer[1]]
-
     def find_value(self, value: Value) -> model.Placement:
-        place = self.find_place(value)
+        if not value.written:
+            return model.Placement(None, None, value.memory.line, value.bytes)
+        place, batch = self.find_place(value.written[0]), self.times.find_batch(value.written[0])
         if place is None:
-            line = value.writer[0].line if value.writer is not None else value.memory.line
-            return model.Placement(None, None, line, value.bytes)
+            return model.Placement(None, None, batch and batch.line, value.bytes)
         passed, (ids, _) = self.pass_of(place[0]), self.read_pass(place[0])
         node = passed.kernels[place[1]].node
         origin = passed.origins.get(node)
@@ -106,28 +107,27 @@ class MemoryBuilder:
         return model.Placement(place[0], ids.get(node), line, value.bytes)
 
     def describe(self, value: Value) -> model.LiveBuffer:
-        kind, memory = "kernel", value.memory
-        if self.find_place(value) is not None and not self.is_computed(value):
-            kind = "copy"
-        elif value.writer is None:
+        times, memory, writer = self.times, value.memory, self.place_first(value.written)
+        kind = "kernel"
+        if writer is None:
             kind = "data" if memory.is_data or not value.used else "empty"
-        since, until = self.times.times[memory.born], self.times.launches
+        elif writer.schedule is not None and writer.kernel is None:
+            kind = "copy"
+        since, until = times.times[memory.born], times.launches
         if memory.freed is not None:
-            until = self.times.times[memory.freed]
+            until = times.times[memory.freed]
         shares: list[Value] = []
         if value.is_planned:
             since, until = value.used[0], value.used[-1]
-            # of the same schedule: the values of the other schedules have this memory, too
-            values = self.times.planned[memory]
-            shares = [v for v in values if v is not value and v.overlaps(value) and self.is_same_batch(v, value)]
+            shares = self.list_shares(value)
         return model.LiveBuffer(
             kind=kind,
             value=self.find_value(value),
             device=memory.device,
             dtype=value.dtype,
-            name=" ".join(self.holders.names.get(id(memory.buffer()), [])[:1]),
-            first=self.place_launch(value.used[0]) if value.used else None,
-            last=self.place_launch(value.used[-1]) if value.used else None,
+            name=" ".join(self.holders.names_of(value)[:1]),
+            first=self.place_first(value.used),
+            last=self.place_first(value.used[-1:]),
             since=since,
             until=until,
             is_planned=value.is_planned,
@@ -135,23 +135,26 @@ class MemoryBuilder:
             others=len(shares),
         )
 
-    @staticmethod
-    def is_same_batch(one: Value, other: Value) -> bool:
-        return None not in (one.writer, other.writer) and one.writer[0] is other.writer[0]  # type: ignore[index]
+    def list_shares(self, value: Value) -> list[Value]:
+        """Returns the other values of its schedule that have memory of a planned value at another time."""
+        if not value.written:
+            return []
+        batch = self.times.find_batch(value.written[0])
+        others = (one for one in self.times.planned[value.memory] if one is not value and one.overlaps(value))
+        return [one for one in others if one.written and self.times.find_batch(one.written[0]) is batch]
 
     def is_computed(self, value: Value) -> bool:
         """Whether a kernel that is known computes a value."""
-        place = self.find_place(value)
-        return place is not None and self.pass_of(place[0]).kernels[place[1]].is_compute
+        writer = self.place_first(value.written)
+        return writer is not None and writer.kernel is not None
 
     def count_ops(self, value: Value) -> int:
         """Returns the ops of the kernel that computes a value; 0 if unknown."""
-        place = self.find_place(value)
-        number = place and self.read_pass(place[0])[1][place[1]]
-        if place is None or number is None or number >= len(self.built[place[0]].kernels):
+        place = self.place_first(value.written)
+        if place is None or place.schedule is None or place.kernel is None:
             return 0
-        kernel = self.built[place[0]].kernels[number]
-        return kernel.executed_ops // max(kernel.launches, 1)
+        kernels = self.built[place.schedule].kernels[place.kernel :]
+        return kernels[0].executed_ops // max(kernels[0].launches, 1) if kernels else 0
 
     # *** the run
 
@@ -159,49 +162,46 @@ class MemoryBuilder:
         times = self.times
         width = max(math.ceil(times.launches / _MOST_POINTS), 1)
         most: dict[int, int] = {}
-        level = 0
-        for now, launch in zip(times.levels, times.times, strict=True):
+        for before, now, launch in zip([0, *times.levels], times.levels, times.times, strict=False):
             # the level before the event holds until its launch
-            most.setdefault(launch // width, level)
-            most[launch // width] = max(most[launch // width], now)
-            most[(launch + 1) // width] = max(most.get((launch + 1) // width, 0), now)
-            level = now
+            most.setdefault(launch // width, before)
+            for place in (launch // width, (launch + 1) // width):
+                most[place] = max(most.get(place, 0), now)
         return tuple((place * width, size) for place, size in sorted(most.items()) if place * width <= times.launches)
 
-    def peak_between(self, first: int, last: int) -> int:
+    def peak_between(self, part: Batch | Step) -> int:
         levels = [0, *self.times.levels]
-        return max(levels[first : last + 1])
+        return max(levels[part.first : part.last + 1])
 
     def list_parts(self) -> list[model.PartPeak]:
         """Returns the peaks of schedules and calls, the highest first; equal ones once."""
-        found: dict[Any, model.PartPeak] = {}
-        parts: list[tuple[Any, model.PartPeak]] = []
+        parts = defaultdict[Any, list[model.PartPeak]](list)
         for batch in self.watched.batches:
             place = next(filter(None, batch.places), None)
             if batch.kind == "schedule" and place is not None:
-                size = self.peak_between(batch.first, batch.last)
-                parts.append((id(self.pass_of(place[0])), model.PartPeak("", batch.line, 1, size, schedule=place[0])))
+                part = model.PartPeak("", batch.line, 1, self.peak_between(batch), schedule=place[0])
+                parts[id(self.pass_of(place[0]))].append(part)
         for step in self.watched.steps:
-            call, size = min(step.call, 2), self.peak_between(step.first, step.last)
-            parts.append(((step.name, step.line, call), model.PartPeak(step.name, step.line, 1, size, call=call)))
-        for key, part in parts:
-            known = found.get(key, part)
-            times = known.times + (known is not part)
-            found[key] = replace(known, times=times, bytes=max(known.bytes, part.bytes))
-        return sorted(found.values(), key=lambda part: -part.bytes)
+            part = model.PartPeak(step.name, step.line, 1, self.peak_between(step), call=min(step.call, 2))
+            parts[step.name, step.line, part.call].append(part)
+        peaks = (replace(same[0], times=len(same), bytes=max(one.bytes for one in same)) for same in parts.values())
+        return sorted(peaks, key=lambda part: -part.bytes)
 
 
 class Holders:
-    """What holds memory at the end of a run. `names` has the Tensors with memory in the snippet's globals, also in
-    lists, dicts and objects, by the id of the Buffer: `x`, `model.layers.0.weight`. `lazy` has there the Tensors whose
+    """What holds memory at the end of a run, by the id of the Buffer: Tensors in the snippet's globals, also in lists,
+    dicts and objects (`x`, `model.layers.0.weight`). `names` has the Tensors with this memory, `lazy` the Tensors whose
     value still has to be computed from it."""
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
         self.names: dict[int, list[str]] = defaultdict(list)
         self.lazy: dict[int, list[str]] = defaultdict(list)
-        waiting: list[tuple[str, Any]] = [(name, value) for name, value in variables.items() if name[:2] != "__"]
         with leaving_out("what holds the memory"):
-            self._walk(waiting)
+            self._walk([(name, value) for name, value in variables.items() if name[:2] != "__"])
+
+    def names_of(self, value: Value) -> list[str]:
+        """Returns the Tensors of the program that hold a value."""
+        return self.names.get(id(value.memory.buffer()), [])
 
     def _walk(self, waiting: list[tuple[str, Any]]) -> None:
         from tinygrad.tensor import Tensor

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 from vmapdbg.child.capture.lifetimes import Span, Value
@@ -50,16 +50,12 @@ class Adviser:
     def line_of(self, value: Value) -> Line:
         return self.builder.find_value(value).line
 
-    def names_of(self, value: Value) -> list[str]:
-        """Returns the Tensors of the program that hold a value."""
-        return self.holders.names.get(id(value.memory.buffer()), []) if value.memory.buffer() is not None else []
-
-    def group(self, values: Sequence[Value]) -> dict[Line, list[Value]]:
-        """Groups values by their lines."""
+    def group(self, values: Iterable[Value]) -> Iterable[list[Value]]:
+        """Returns groups of values with one line."""
         groups: dict[Line, list[Value]] = defaultdict(list)
         for value in values:
             groups[self.line_of(value)].append(value)
-        return groups
+        return groups.values()
 
     def list_alike(self, values: Sequence[Value]) -> list[Value]:
         """Returns all values of the run that are like some live values, these first."""
@@ -75,7 +71,7 @@ class Adviser:
 
     def advise_recompute(self) -> list[MemoryAdvice]:
         found: list[MemoryAdvice] = []
-        for values in self.group([one for one in self.live if self.times.find_gap(one)]).values():
+        for values in self.group(one for one in self.live if self.times.find_gap(one)):
             possible = {value: spans for value in values if (spans := self.try_recompute(value)) is not None}
             if not possible:
                 continue
@@ -91,27 +87,26 @@ class Adviser:
     def try_recompute(self, value: Value) -> Spans | None:
         """Returns the spans that change if a kernel computes a value again for its next reader: its own, and the spans
         of inputs that must be kept for it. None if that is not possible."""
-        gap = self.times.find_gap(value)
+        times, gap = self.times, self.times.find_gap(value)
         if gap is None and len(value.used) > 1:
             # another step has it when the peak is over
             gap = max(pairwise(value.used), key=lambda pair: pair[1] - pair[0])
         # a Tensor that the program holds is meant to be kept
-        if gap is None or len(value.written) != 1 or value.writer is None or self.names_of(value):
+        if gap is None or len(value.written) != 1 or self.holders.names_of(value):
             return None
-        (batch, index), again = value.writer, gap[1]
-        if not self.builder.is_computed(value):
+        written, again = value.written[0], gap[1]
+        batch = times.find_batch(written)
+        if batch is None or not self.builder.is_computed(value):
             return None
-        changed = {value: self.times.without(value, *gap)}
-        written = batch.launch + index
-        for use in batch.uses[index]:
+        changed = {value: times.without(value, *gap)}
+        for use in batch.uses[written - batch.launch]:
             if use.writes:
                 continue
-            given = use if not isinstance(use.memory, int) else batch.inputs[use.memory]
-            source = given and self.times.find_source(given, written)
+            source = times.find_source(batch, use, written)
             if source is None or any(written < launch <= again for launch in source.written):
                 return None
-            kept = self.times.until(source, again)
-            if kept != self.times.span_of(source):
+            kept = times.until(source, again)
+            if kept != times.span_of(source):
                 if not source.is_planned:
                     # the program lets go of it before
                     return None
@@ -121,14 +116,11 @@ class Adviser:
     # *** keep in half precision
 
     def advise_half(self) -> list[MemoryAdvice]:
-        floats = [value for value in self.live if value.dtype == "float" and value.writer is not None]
         found: list[MemoryAdvice] = []
-        for values in self.group(floats).values():
-            changed: Spans = {}
-            for value in self.list_alike(values):
-                start, end, size = self.times.span_of(value)
-                changed[value] = [(start, end, size // 2)]
-            found.append(self.make("half", values, changed))
+        for values in self.group(one for one in self.live if one.dtype == "float" and one.written):
+            spans = {value: self.times.span_of(value) for value in self.list_alike(values)}
+            halved = {value: [(start, end, size // 2)] for value, (start, end, size) in spans.items()}
+            found.append(self.make("half", values, halved))
         return found
 
     # *** free earlier
@@ -136,14 +128,15 @@ class Adviser:
     def advise_unused(self) -> list[MemoryAdvice]:
         """Returns the advice to free what is no Tensor of the program and what no launch uses from the peak on: lazy
         Tensors hold it, as gradients do after a backward pass."""
-        dead = [value for value in self.live if self.is_dead(value) and not self.names_of(value)]
+        dead = [value for value in self.live if self.is_dead(value) and not self.holders.names_of(value)]
         if not dead:
             return []
         alike = self.list_alike(dead)
-        changed = {value: self.times.without(value, value.used[-1]) for value in alike if not self.names_of(value)}
-        buffers = [value.memory.buffer() for value in alike]
-        holders = dict.fromkeys(name for one in buffers if one for name in self.holders.lazy.get(id(one), ()))
-        name = ", ".join(list(holders)[:_MOST_HOLDERS])
+        nameless = (value for value in alike if not self.holders.names_of(value))
+        changed = {value: self.times.without(value, value.used[-1]) for value in nameless}
+        lazy = (self.holders.lazy.get(id(value.memory.buffer()), ()) for value in alike)
+        holders = list(dict.fromkeys(chain.from_iterable(lazy)))
+        name = ", ".join(holders[:_MOST_HOLDERS])
         if len(holders) > _MOST_HOLDERS:
             name += f" and {len(holders) - _MOST_HOLDERS} more"
         return [self.make("free", dead, changed, line=None, name=name)]
@@ -156,11 +149,11 @@ class Adviser:
         its memory, it deletes the global."""
         found: list[MemoryAdvice] = []
         for value in self.live:
-            names = self.names_of(value)
+            names = self.holders.names_of(value)
             if value.bytes < _LEAST_SHARE * self.times.peak or not self.is_dead(value) or not names:
                 continue
             # an attribute or an item has no name of its own
-            if any(name not in self.variables for name in names):
+            if not self.variables.keys() >= set(names):
                 continue
             for name in names:
                 del self.variables[name]

@@ -103,7 +103,7 @@ class ReplayWatcher:
 
     def declare(self, changes: Any) -> None:
         """Wraps the functions of a call of TinyJit and of a replay."""
-        watch_replays(changes, self.on_call, self.on_prepare, self.on_replay)
+        watch_replays(changes, self.on_call, self.on_replay, self.on_prepare)
 
     # *** what happens in a call
 

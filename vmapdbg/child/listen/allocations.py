@@ -13,7 +13,7 @@ from weakref import ref
 from vmapdbg.child.listen.guard import watching
 from vmapdbg.child.listen.launches import (
     PlannedLaunch,
-    list_calls,
+    list_captured,
     runs_captured_now,
     watch_captures,
     watch_launches,
@@ -53,11 +53,11 @@ class Use(NamedTuple):
     is_view: bool = False
 
 
-@dataclass
+@dataclass(eq=False)
 class Batch:
     """Launches one after the other, the first of which is number `launch` of the run: a schedule, a replay, or a read
-    by Python, which counts as no launch. `uses` has the arguments of each launch; replays share it, and have their
-    `inputs` apart. The events from index `first` until index `last` happened meanwhile."""
+    by Python, which counts as no launch. `uses` has the arguments of each launch; replays share it, and have the
+    allocations of their `inputs` apart (None if unknown). The events from `first` until `last` happened meanwhile."""
 
     kind: Literal["schedule", "replay", "read"]
     line: str | None
@@ -65,8 +65,14 @@ class Batch:
     places: Sequence[Place | None]
     uses: Sequence[Sequence[Use]]
     first: int
-    inputs: Sequence[Use | None] = ()
     last: int = 0
+    inputs: Sequence[Any] = ()
+
+    def find_memory(self, memory: Allocation | int) -> Allocation | None:
+        """Returns the memory of a use in this batch; None if it is an input whose memory is unknown."""
+        if not isinstance(memory, int):
+            return memory
+        return self.inputs[memory] if memory < len(self.inputs) else None
 
 
 @dataclass(frozen=True)
@@ -132,7 +138,7 @@ class Allocations:
             with watching("launches and their memory") as changes:
                 watch_launches(changes, tensor_module, self)
                 watch_captures(changes, self.on_captured)
-                watch_replays(changes, self.on_call, lambda prepare, *given: prepare(*given), self.on_replay)
+                watch_replays(changes, self.on_call, self.on_replay)
 
     # *** memory
 
@@ -166,22 +172,28 @@ class Allocations:
             self._add("read", [None], [uses])
         return result
 
-    def _list_uses(self, buffers: Iterable[Any], first_slot: int = 0) -> list[Use]:
-        """Returns the counted memory of some arguments of a launch, which writes its first argument."""
+    def _list_uses(self, arguments: Iterable[Any], first_slot: int = 0) -> list[Use]:
+        """Returns the counted memory of some arguments of a launch, which writes its first argument: Buffers, and the
+        numbers of a replay's inputs."""
         found: list[Use] = []
-        for slot, buffer in enumerate(buffers, first_slot):
-            for part in () if buffer is None else getattr(buffer, "bufs", [buffer]):
+        for slot, argument in enumerate(arguments, first_slot):
+            if isinstance(argument, int):
+                found.append(Use(argument, slot == 0))
+                continue
+            for part in () if argument is None else getattr(argument, "bufs", [argument]):
                 if (known := self.alive.get(id(part.base))) is not None:
                     where = part.offset, part.nbytes, name_dtype(part.dtype)
                     found.append(Use(known, slot == 0, *where, is_view=part.base is not part))
         return found
 
-    def _add(self, kind: Any, places: Sequence[Place | None], uses: Sequence[Sequence[Use]], first: int = -1) -> Batch:
+    def _add(
+        self, kind: Any, places: Sequence[Place | None], uses: Sequence[Sequence[Use]], first: int | None = None
+    ) -> Batch:
         """Adds launches that have run, or a schedule that begins."""
         now = len(self.events)
-        self.batches.append(Batch(kind, find_user_line(), self.launches, places, uses, now if first < 0 else first))
-        self.batches[-1].last = now
-        return self.batches[-1]
+        batch = Batch(kind, find_user_line(), self.launches, places, uses, now if first is None else first, now)
+        self.batches.append(batch)
+        return batch
 
     # *** the launches of schedules
 
@@ -195,6 +207,8 @@ class Allocations:
 
     def before(self, index: int, buffers: Sequence[Any]) -> None: ...
 
+    def fails(self, index: int) -> None: ...
+
     def after(self, index: int, buffers: Sequence[Any], uops: Sequence[Any]) -> None:
         batch = self._running
         if batch is None:
@@ -205,8 +219,6 @@ class Allocations:
         uses.append(self._list_uses(buffers))
         self.launches = batch.launch + len(uses)
         batch.last = len(self.events)
-
-    def fails(self, index: int) -> None: ...
 
     def _find_places(self, asts: Sequence[Any]) -> list[Place | None]:
         """Returns the place of each launch of a schedule that was recorded since the last call; None if unknown."""
@@ -255,13 +267,15 @@ class Allocations:
         # 0.13 replays before the capturing call returns
         known = self._find_captured(captured)
         if known.uses is None:
-            asts, known.uses = self._list_replayed(captured)
+            launched = list(list_captured(captured))
+            known.uses = [self._list_uses(arguments) for _, arguments in launched]
             known.places = [place for ast, place in known.launches if ast.op.name != "BUFFER_VIEW"]
-            if len(known.places) != len(asts):
+            if len(known.places) != len(launched):
                 # prune=True leaves out some
-                known.places = match_launches(asts, known.launches)
+                known.places = match_launches([ast for ast, _ in launched], known.launches)
         batch = self._add("replay", known.places, known.uses, first)
-        batch.inputs = [next(iter(self._list_uses([getattr(one, "buffer", one)], 1)), None) for one in given]
+        inputs = (self._list_uses([getattr(one, "buffer", one)]) for one in given)
+        batch.inputs = [uses[0].memory if uses else None for uses in inputs]
         self.launches += len(known.uses)
         return result
 
@@ -271,33 +285,6 @@ class Allocations:
             known = self._captured[id(captured)] = self._capturing or _Captured()
             known.owner = ref(captured)
         return known
-
-    def _list_replayed(self, captured: Any) -> tuple[list[Any], list[list[Use]]]:
-        """Returns the AST and the arguments of each launch of a replay."""
-        asts, found = list[Any](), list[list[Use]]()
-        if hasattr(captured, "jit_cache"):
-            for number, item in enumerate(captured.jit_cache):
-                uses = list[Use]()
-                for slot, buffer in enumerate(item.bufs):
-                    given = captured.input_replace.get((number, slot))
-                    uses += self._list_uses([buffer], slot) if given is None else [Use(given, slot == 0)]
-                asts.append(item.ast)
-                found.append(uses)
-            return asts, found
-        for call in list_calls(captured.linear):
-            if call.src[0].op.name == "CUSTOM_FUNCTION":
-                continue
-            uses = list[Use]()
-            arguments = [u for u in call.src[1:] if not getattr(u, "is_bound_var", u.op.name == "BIND")]
-            for slot, u in enumerate(arguments):
-                given = next((p.arg for p in u.toposort() if p.op.name == "PARAM"), None)
-                if given is None:
-                    uses += self._list_uses([u.buffer], slot)
-                else:
-                    uses.append(Use(getattr(given, "slot", given), slot == 0))
-            asts.append(call.src[0])
-            found.append(uses)
-        return asts, found
 
 
 def match_launches(asts: Sequence[Any], known: Iterable[tuple[Any, Place | None]]) -> list[Place | None]:

@@ -14,7 +14,7 @@ import ast
 import functools
 import linecache
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, is_dataclass
 from types import FrameType
 from typing import Any, Literal
@@ -71,43 +71,32 @@ def find_deciding(tree: ast.Module) -> dict[Function, Kind]:
         called = [functions[name] for name in names if name in functions]
         if has_map and isinstance(action, ast.Lambda) and (_writes_realize_map(action) or set(called) & set(found)):
             found[action] = "realizes"
-        elif _names_stage(pattern):
-            _add_rules(found, action, called, functions, attributes)
-        else:
-            for function in called:
-                kind = _kind_of_other_rule(attributes[function.name])
-                if kind is not None:
-                    found.setdefault(function, kind)
+            continue
+        is_about_buffers = _names_stage(pattern)
+        for function in called:
+            kind = _kind_of_rule(attributes[function.name], is_about_buffers)
+            if kind is not None:
+                found.setdefault(function, kind)
+        if is_about_buffers and isinstance(action, ast.Lambda) and not _only_calls(action, functions):
+            found[action] = "rule"
     for name, function in functions.items():
         if "bufferize" in attributes[name]:
             found.setdefault(function, "places")
     return found
 
 
-def _add_rules(
-    found: dict[Function, Kind],
-    action: ast.expr,
-    called: list[ast.FunctionDef],
-    functions: dict[str, ast.FunctionDef],
-    attributes: dict[str, set[str]],
-) -> None:
-    """Adds the functions of a rule about buffers, or its lambda."""
-    for function in called:
-        found.setdefault(function, "stores" if "store" in attributes[function.name] else "rule")
-    if isinstance(action, ast.Lambda):
-        match action.body:
-            case ast.Call(ast.Name(name)) if name in functions:
-                # it only calls such a function
-                pass
-            case _:
-                found[action] = "rule"
-
-
-def _kind_of_other_rule(attributes: set[str]) -> Kind | None:
-    """Returns the kind of a function that is the action of a rule whose pattern does not name the buffer op."""
+def _kind_of_rule(attributes: set[str], is_about_buffers: bool) -> Kind | None:
+    """Returns the kind of a function that a rule calls, by the attributes in its source."""
+    if is_about_buffers:
+        return "stores" if "store" in attributes else "rule"
     if "bufferize" in attributes:
         return "makes"
     return "returns" if _MAKES_MEMORY & attributes else None
+
+
+def _only_calls(action: ast.Lambda, functions: Container[str]) -> bool:
+    called = action.body.func if isinstance(action.body, ast.Call) else None
+    return isinstance(called, ast.Name) and called.id in functions
 
 
 def _list_rules(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -239,10 +228,13 @@ class Deciding:
 _known: dict[str, dict[tuple[int, str], Deciding]] = {}
 
 
-def instrument(source: str | bytes, filename: str) -> ast.Module:
-    """Returns the tree of a module whose deciding functions keep what they see; `deciding_of` then knows them."""
+def instrument(source: str | bytes, filename: str) -> ast.Module | None:
+    """Returns the tree of a module whose deciding functions keep what they see, None if it has none. `deciding_of` then
+    knows them."""
     tree = ast.parse(source, filename)
     rewritten = [rewrite_function(function, kind) for function, kind in find_deciding(tree).items()]
+    if not rewritten:
+        return None
     _known[filename] = {(function.line, function.name): function for function in rewritten}
     return ast.fix_missing_locations(tree)
 
@@ -322,18 +314,11 @@ def _returned(value: ast.expr, at: ast.AST) -> ast.expr:
     return ast.copy_location(call, value)
 
 
-def has_deciding(filename: str) -> bool:
-    """Returns whether an instrumented module has deciding functions."""
-    return bool(_known[filename])
-
-
 # *** a decision, from the frame of the function that makes it
 
 
-def deciding_of(frame: FrameType | None) -> Deciding | None:
+def deciding_of(frame: FrameType) -> Deciding | None:
     """Returns the deciding function of a frame, None for any other function."""
-    if frame is None:
-        return None
     code = frame.f_code
     return _known.get(code.co_filename, {}).get((code.co_firstlineno, code.co_name))
 
@@ -350,13 +335,9 @@ def read_decision(frame: FrameType, line: int) -> DecisionRecord:
 
     If a rule's lambda called the function, the lambda's conditions come first.
     """
-    conditions: list[Condition] = []
-    caller = frame.f_back
-    if caller is not None and (rule := deciding_of(caller)) is not None:
-        conditions += _read_conditions(rule, caller, caller.f_lineno)
-    function = deciding_of(frame)
-    if function is not None:
-        conditions += _read_conditions(function, frame, line)
+    conditions = _read_conditions(frame, line)
+    if frame.f_back is not None:
+        conditions = _read_conditions(frame.f_back, frame.f_back.f_lineno) + conditions
     code = frame.f_code
     text = linecache.getline(code.co_filename, line).strip()
     place = _relative(code.co_filename), line, code.co_name, text
@@ -370,11 +351,12 @@ def list_operands(frame: FrameType) -> dict[str, UOp]:
     return {name: values[name] for name in names if name in values and _is_uop(values[name])}
 
 
-def _read_conditions(function: Deciding, frame: FrameType, line: int) -> list[Condition]:
-    """Returns the tests on the path to a line; outside of a loop also the other tests that were evaluated before it.
-
-    In a loop another test may have its outcome from an earlier step.
-    """
+def _read_conditions(frame: FrameType, line: int) -> list[Condition]:
+    """Returns the tests on the path to a line of a deciding function; outside of a loop also the other tests that were
+    evaluated before it: in a loop another test may have its outcome from an earlier step."""
+    function = deciding_of(frame)
+    if function is None:
+        return []
     values = frame.f_locals
     path = dict(function.paths.get(line, ()))
     found: list[Condition] = []

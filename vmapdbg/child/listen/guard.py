@@ -76,26 +76,9 @@ def guard(part: str, around: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
-def reports(part: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Makes a method that gets a report of tinygrad's return None for any error of its own."""
-
-    def decorate(report: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(report)
-        def taken(recorder: Any, *args: Any) -> Any:
-            try:
-                return report(recorder, *args)
-            except Exception as error:
-                leave_out(part, error)
-                return None
-
-        return taken
-
-    return decorate
-
-
 @contextmanager
 def leaving_out(part: str) -> Iterator[None]:
-    """Leaves out a part if its block fails."""
+    """Leaves out a part if its block fails, or the function that it decorates, which then returns None."""
     try:
         yield
     except OverlayError:

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable
 from importlib.abc import Loader
 from itertools import islice
-from types import CodeType, ModuleType
+from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 
-from vmapdbg.child.listen.decisions import RETURNED, has_deciding, instrument
+from vmapdbg.child.listen.decisions import RETURNED, instrument
 from vmapdbg.child.listen.guard import Watched, leaving_out, put_after, put_around, report_to
 from vmapdbg.child.listen.launches import SCHEDULE_MAKERS, jit_class
 from vmapdbg.child.listen.recorder import Recorder
@@ -49,22 +49,10 @@ def start(
     # `Tensor.realize` is wrapped with code of the overlay's folder, with the overlay or without
     set_internal_folders(str(overlay_dir()))
     report_to(recorder.missing)
-    tinygrad_finder().listener = _Hooks(recorder, tensor_ready) if records else _NoHooks(tensor_ready)
+    waiting = SimpleNamespace(wants="tinygrad.tensor".__eq__, compile=lambda *_: None, ready=tensor_ready)
+    tinygrad_finder().listener = _Hooks(recorder, tensor_ready) if records else waiting
     if is_installed():
         get_state().observer = recorder
-
-
-class _NoHooks:
-    """Waits for `tinygrad.tensor`, and changes nothing."""
-
-    def __init__(self, tensor_ready: Callable[[ModuleType], object]) -> None:
-        self.ready = tensor_ready
-
-    def wants(self, name: str) -> bool:
-        return name == "tinygrad.tensor"
-
-    def compile(self, *_: object) -> None:
-        return None
 
 
 class _Hooks:
@@ -113,8 +101,7 @@ class _Hooks:
         with leaving_out("reasons of the scheduler"):
             # compiled each time: a .pyc of the changed module would be loaded by the next process that imports tinygrad
             tree = instrument(source.get_data(file), file)
-            if has_deciding(file):
-                return compile(tree, file, "exec", dont_inherit=True)
+            return tree and compile(tree, file, "exec", dont_inherit=True)
         return None
 
     def ready(self, module: ModuleType) -> None:

@@ -67,10 +67,13 @@ def jit_class(jit: Any) -> Any:
 
 
 def watch_replays(
-    changes: Any, on_call: Callable[..., Any], on_prepare: Callable[..., Any], on_replay: Callable[..., Any]
+    changes: Any,
+    on_call: Callable[..., Any],
+    on_replay: Callable[..., Any],
+    on_prepare: Callable[..., Any] = lambda prepare, *given: prepare(*given),
 ) -> None:
-    """Calls `on_call` around each call of a TinyJit, `on_prepare` in it when it realizes its inputs, and `on_replay`
-    around each replay of what it captured."""
+    """Calls `on_call` around each call of a TinyJit, `on_replay` around each replay of what it captured, and
+    `on_prepare` when a call realizes its inputs."""
     from tinygrad.engine import jit
 
     changes.wrap(jit, "_prepare_jit_inputs", on_prepare, "args", "kwargs")
@@ -149,9 +152,9 @@ class _Calls:
         self.watcher = watcher
         # the number of the next launch of the schedule that runs, None if no schedule runs
         self.next: int | None = None
-        self._resolve = _find_resolver(changes, realize)
+        self.list_arguments = _find_resolver(changes, realize)
         # commits without `resolve_params` compile a SINK when they run it
-        self.compile = getattr(realize, "get_runner", None) if self._resolve is None else None
+        self.compile = None if hasattr(realize, "resolve_params") else getattr(realize, "get_runner", None)
         # what follows these has changed often
         parameters = inspect.signature(realize.run_linear).parameters
         first = ("linear", "var_vals")
@@ -182,7 +185,7 @@ class _Calls:
             is_sink = self.compile is not None and program.op.name in {"SINK", "BEAM"}
             if program.op.name not in {"PROGRAM", "COPY"} and not is_sink:
                 return run(call, context)
-            buffers = [u.buffer for u in self._list_arguments(call, context)]
+            buffers = [u.buffer for u in self.list_arguments(call, context)]
             self.watcher.before(index, buffers)
             result = run(call, context)
             if is_sink and self.compile is not None:
@@ -196,17 +199,13 @@ class _Calls:
         finally:
             self.next = index + 1
 
-    def _list_arguments(self, call: UOp, context: Any) -> Sequence[UOp]:
-        if self._resolve is None:
-            return [u for u in call.src[1:] if u.op.name != "BIND"]
-        return self._resolve(call, context)
 
-
-def _find_resolver(changes: Any, realize: ModuleType) -> Callable[[UOp, Any], list[UOp]] | None:
-    """Returns tinygrad's function for the arguments of a CALL; None if the CALL has them itself, as in April 2026."""
+def _find_resolver(changes: Any, realize: ModuleType) -> Callable[[UOp, Any], list[UOp]]:
+    """Returns a function that lists the arguments of a CALL."""
     stock: Any = getattr(realize, "resolve_params", None)
     if stock is None:
-        return None
+        # in April 2026 the CALL had them itself
+        return lambda call, context: [u for u in call.src[1:] if u.op.name != "BIND"]
     # some commits give it the context
     if "ctx" in inspect.signature(stock).parameters:
         changes.expect(realize, "resolve_params", "ctx", "call")
@@ -272,6 +271,25 @@ def list_calls(linear: UOp) -> Iterator[UOp]:
         yield call
         if call.src[0].op.name == "CUSTOM_FUNCTION":
             yield from list_calls(call.src[0].src[0])
+
+
+def list_captured(captured: Any) -> Iterator[tuple[UOp, list[Any]]]:
+    """Yields the AST and the arguments of each launch of a replay: Buffers, None without one, and the numbers of
+    inputs."""
+    if hasattr(captured, "jit_cache"):
+        for number, item in enumerate(captured.jit_cache):
+            given = captured.input_replace
+            yield item.ast, [given.get((number, slot), buffer) for slot, buffer in enumerate(item.bufs)]
+        return
+    for call in list_calls(captured.linear):
+        if call.src[0].op.name != "CUSTOM_FUNCTION":
+            arguments = (u for u in call.src[1:] if not getattr(u, "is_bound_var", u.op.name == "BIND"))
+            yield call.src[0], list(map(_find_captured_argument, arguments))
+
+
+def _find_captured_argument(u: UOp) -> Any:
+    given = next((param.arg for param in u.toposort() if param.op.name == "PARAM"), None)
+    return u.buffer if given is None else getattr(given, "slot", given)
 
 
 def list_memory(source: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 from vmapdbg.child.listen.decisions import deciding_of, list_operands, read_decision
-from vmapdbg.child.listen.guard import reports
+from vmapdbg.child.listen.guard import leaving_out
 from vmapdbg.child.listen.records import BufferRecord, PassRecord, RealizeDecision, UOp, Verdict
 from vmapdbg.child.listen.releases import find_under, kernel_of, list_launches, memory_of, stage_op
 
@@ -36,13 +36,13 @@ class PassRecorder:
 
     # *** realized nodes
 
-    @reports("reasons of realized nodes")
+    @leaving_out("reasons of realized nodes")
     def node_put(self, node: UOp, axes: Axes, frame: FrameType) -> None:
         decision = read_decision(frame, frame.f_lineno)
         listed = tuple(axes) if axes is not None else None
         self.record.realized.setdefault(node, []).append(RealizeDecision(listed, decision))
 
-    @reports("reasons of realized nodes")
+    @leaving_out("reasons of realized nodes")
     def node_taken(self, node: UOp, frame: FrameType) -> None:
         # a rule may take a node out again; applying the pass takes out each STORE that is done
         if deciding_of(frame) is not None:
@@ -61,7 +61,7 @@ class PassRecorder:
         self.record.buffers.append(record)
         self._know(record.stage, record)
 
-    @reports("what rules decided about buffers")
+    @leaving_out("what rules decided about buffers")
     def rule_answered(self, frame: FrameType, line: int, answer: UOp | None) -> bool:
         """A rule about buffers answers. Returns whether the answer would remove a buffer that is forced."""
         function = deciding_of(frame)
@@ -139,7 +139,7 @@ class PassRecorder:
         if node is not None:
             self.record.realized.setdefault(node, []).append(RealizeDecision(None, read_decision(frame, line)))
 
-    @reports("ranges")
+    @leaving_out("ranges")
     def note_ranges(self, asked: Mapping[UOp, UOp | None]) -> None:
         """Notes the ranges of nodes of an unknown scheduler: an INDEX on a node has its ranges, and what a rule makes
         of it has an INDEX on its source."""
@@ -174,7 +174,7 @@ class PassRecorder:
 
     # *** rewrites
 
-    @reports("what the rewrites made")
+    @leaving_out("what the rewrites made")
     def rewritten(self, replaced: Mapping[UOp, UOp]) -> None:
         """A rewrite is done: `replaced` maps each UOp it went through to its replacement."""
         origin = self.origin
@@ -200,7 +200,7 @@ class PassRecorder:
             record.node = origin.get(source)
         self._unplaced = [(record, source) for record, source in self._unplaced if record.node is None]
 
-    @reports("the kernels of a schedule")
+    @leaving_out("the kernels of a schedule")
     def end(self, graph: UOp, created: Any) -> None:
         """Notes the launches that the graph of kernels became."""
         # AST -> the memory it writes -> node: layers of a network are one AST

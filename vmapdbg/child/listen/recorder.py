@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from vmapdbg.child.listen import guard
 from vmapdbg.child.listen.decisions import places_buffers
-from vmapdbg.child.listen.guard import reports
 from vmapdbg.child.listen.pass_recorder import PassRecorder, RecordingMap, find_ambient, is_outside_kernels
 from vmapdbg.child.listen.records import SCOPES, PassRecord, ScheduleRecord, UOp, Verdict, count_launches
 from vmapdbg.child.listen.releases import is_whole
@@ -92,7 +92,7 @@ class Recorder:
 
     # *** what the hooks report
 
-    @reports("the schedules")
+    @guard.leaving_out("the schedules")
     def schedule_asked(self, key: bytes, cached: bool) -> None:
         """tinygrad looked a schedule up in its cache."""
         if self.is_paused:
@@ -130,7 +130,7 @@ class Recorder:
                     consumers[source][consumer] = None
         self._begin(PassRecord(tsink, toposort, consumers, scope_ranges=scope_ranges, is_derived=is_derived))
 
-    @reports("the schedules")
+    @guard.leaving_out("the schedules")
     def _begin(self, passed: PassRecord) -> None:
         """A pass starts: it belongs to the schedule that was asked for last."""
         if self.is_paused:
@@ -151,7 +151,7 @@ class Recorder:
         if missing is not None:
             self.missing.append(missing)
 
-    @reports("reasons of realized nodes")
+    @guard.leaving_out("reasons of realized nodes")
     def context_made(self, context: Any) -> None:
         """The pass made its IndexingContext: its realize map is replaced by a map that reports each change."""
         if self.current is not None:
@@ -175,7 +175,7 @@ class Recorder:
             return None
         return answer
 
-    @reports("what the rewrites made")
+    @guard.leaving_out("what the rewrites made")
     def rewritten(self, replaced: Mapping[UOp, UOp], root: UOp, asked: Mapping[UOp, UOp | None]) -> None:
         """A rewrite of the graph of `root` is done: `replaced` maps each UOp it went through to its replacement,
         `asked` each UOp to what the first rule for it made."""
@@ -207,7 +207,7 @@ class Recorder:
 
     # *** what the overlay reports: only what it alone knows
 
-    @reports("the schedules")
+    @guard.leaving_out("the schedules")
     def pass_starts(
         self,
         tsink: UOp,
@@ -245,7 +245,7 @@ class Recorder:
         # tinygrad looks again at the two parts of a reduce: the first report is about the reduce that stock splits
         self._unsplit.setdefault(reduce, whole)
 
-    @reports("what the overlay decided about buffers")
+    @guard.leaving_out("what the overlay decided about buffers")
     def removal_decided(self, buffer: UOp, index: UOp, result: UOp | None, rule: str, numbers: dict[str, Any]) -> None:
         """A rule of the overlay decided about `buffer`, a BUFFERIZE, for its reader `index`, in place of stock's cost
         function or with the same answer. `result` takes its place, None if it is kept."""
@@ -255,7 +255,7 @@ class Recorder:
         outcome = "removed" if result is not None else "kept"
         record.verdicts[outcome] = Verdict(buffer, index, None, rule, dict(numbers))
 
-    @reports("the ranges that a store closes")
+    @guard.leaving_out("the ranges that a store closes")
     def store_closed(self, buffer: UOp, stored: UOp) -> None:
         """The GLOBAL BUFFERIZE `buffer` became a store, and the RANGEs that it closes are closed."""
         if self.current is not None and (record := self.current.buffer_of(buffer)) is not None:

@@ -131,14 +131,12 @@ class Stopwatch:
     def on_runtime(self, find: Callable[..., Any], device: str, program: Any, *rest: Any, **options: Any) -> Any:
         run = find(device, program, *rest, **options)
         source = next((u.arg for u in program.src if u.op.name == "SOURCE"), None)
-        if source is None:
-            return run
-        return Watched(run, functools.partial(self.on_program, source, device, program.arg), "times")
 
-    def on_program(
-        self, source: str, device: str, info: Any, run: Callable[..., Any], *buffers: Any, **options: Any
-    ) -> float | None:
-        return self.on_launch(source, device, self.repeats and _is_pure(info, buffers), run, *buffers, **options)
+        def launch(run: Callable[..., Any], *buffers: Any, **options: Any) -> float | None:
+            can_repeat = self.repeats and _is_pure(program.arg, buffers)
+            return self.on_launch(source, device, can_repeat, run, *buffers, **options)
+
+        return run if source is None else Watched(run, launch, "times")
 
     def on_launch(
         self, source: str, device: str, can_repeat: bool, run: Callable[..., Any], *arguments: Any, **options: Any
