@@ -125,10 +125,10 @@ class Mode:
         functions = tuple(recorder.lines.functions)
         peak, memory = self.allocations and self.allocations.peak, None
         if self.allocations is not None and recorder.schedules:
-            from vmapdbg.child.capture.memory import build_memory
+            from vmapdbg.child.capture.memory import MemoryBuilder
 
             with leaving_out("what the memory holds"):
-                memory = build_memory(self.allocations, recorder.schedules, built)
+                memory = MemoryBuilder(self.allocations, recorder.schedules, built).build()
         more = {"peak_bytes": peak, "functions": functions, "memory": memory}
         return replace(capture, versions=versions, account=account, **more)
 

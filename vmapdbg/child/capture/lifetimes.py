@@ -59,10 +59,12 @@ class Lifetimes:
         self.events, self.batches, self.launches = events, batches, launches
         self._launched = [batch for batch in batches if batch.kind != "read" and batch.uses]
         self._starts = [batch.launch for batch in self._launched]
-        self.levels = list(accumulate(event[0] for event in events))
-        self.times = [launch for _, _, launch in events]
-        self.peak = max(self.levels, default=0)
-        self.top = self.levels.index(self.peak) if events else 0
+        # the bytes before each event, and at the end
+        self.levels = list(accumulate((size for size, _, _ in events), initial=0))
+        # the launch of each event, and of the end
+        self.times = [*(launch for _, _, launch in events), launches]
+        self.peak = max(self.levels)
+        self.top = self.levels.index(self.peak) - 1
         self.whole = {a: Value(a, 0, a.bytes, a.dtype, False) for size, a, _ in events if size > 0}
         # a schedule or a read, or the replays of a captured call: their uses are the same list
         alike = defaultdict[int, list[Batch]](list)
@@ -110,9 +112,7 @@ class Lifetimes:
         """Returns the launch during the peak at which the values in the planner's memory have the most bytes."""
         if not self.events:
             return 0
-        start, end = self.times[self.top], self.launches
-        if self.top + 1 < len(self.events):
-            end = self.times[self.top + 1]
+        start, end = self.times[self.top : self.top + 2]
         spans = (self.span_of(value) for a in self.planned if self.has_memory(a) for value in self.planned[a])
         size, launch = find_most((max(a, start), min(b, end), size) for a, b, size in spans)
         return launch if size else min(start, max(self.launches - 1, 0))
@@ -186,18 +186,22 @@ class Lifetimes:
 
     # *** what if
 
+    def _count_events(self, launch: int) -> int:
+        """Returns how many events happen before a launch is done."""
+        return bisect_right(self.times, launch, hi=len(self.events))
+
     def without(self, value: Value, after: int, before: int | None = None) -> list[Span]:
         """Returns the spans of a value without memory after a launch, and until before another (None: never again)."""
         start, end, size = self.span_of(value)
         if not value.is_planned:
-            after = bisect_right(self.times, after) - 1
+            after = self._count_events(after) - 1
             before = None if before is None else bisect_left(self.times, before)
         return [(start, min(after + 1, end), size), (end if before is None else before, end, size)]
 
     def until(self, value: Value, launch: int) -> Span:
         """Returns the span of a value that has its memory at least until a launch is done."""
         start, end, size = self.span_of(value)
-        return start, max(end, launch + 1 if value.is_planned else bisect_right(self.times, launch)), size
+        return start, max(end, launch + 1 if value.is_planned else self._count_events(launch)), size
 
     def find_peak(self, changed: Mapping[Value, Sequence[Span]]) -> int:
         """Returns the peak with other spans for some values. The planner's memory then has as much more than its values

@@ -7,6 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -23,15 +24,8 @@ _MOST_NAMED, _LONGEST_PATH = 100_000, 12
 _CLOSED = (ModuleType, FunctionType, MethodType, type, str, bytes, int, float)
 
 
-def build_memory(watched: Allocations, records: Sequence[ScheduleRecord], built: Sequence[model.Schedule]) -> Any:
-    """Returns the Memory of a run that ended; None if no memory was allocated. `built` are the recorded schedules."""
-    if not watched.events:
-        return None
-    return MemoryBuilder(watched, records, built).build()
-
-
 class MemoryBuilder:
-    """Builds the Memory of the model, and says where values come from."""
+    """Builds the Memory of a run that ended, and says where values come from. `built` are the recorded schedules."""
 
     def __init__(
         self, watched: Allocations, records: Sequence[ScheduleRecord], built: Sequence[model.Schedule]
@@ -41,8 +35,11 @@ class MemoryBuilder:
         self.known: dict[int, tuple[dict[Any, int], list[int | None]]] = {}
         self.holders = Holders(vars(sys.modules["__main__"]))
 
-    def build(self) -> model.Memory:
+    def build(self) -> model.Memory | None:
+        """Returns None if no memory was allocated."""
         times = self.times
+        if not times.events:
+            return None
         live = times.list_live()
         shown, rest = live[:_MOST_LIVE], live[_MOST_LIVE:]
         sizes = sum(value.bytes for value in live)
@@ -113,13 +110,8 @@ class MemoryBuilder:
             kind = "data" if memory.is_data or not value.used else "empty"
         elif writer.schedule is not None and writer.kernel is None:
             kind = "copy"
-        since, until = times.times[memory.born], times.launches
-        if memory.freed is not None:
-            until = times.times[memory.freed]
-        shares: list[Value] = []
-        if value.is_planned:
-            since, until = value.used[0], value.used[-1]
-            shares = self.list_shares(value)
+        shares = self.list_shares(value)
+        since, until, _ = times.span_of(value)
         return model.LiveBuffer(
             kind=kind,
             value=self.find_value(value),
@@ -128,8 +120,8 @@ class MemoryBuilder:
             name=" ".join(self.holders.names_of(value)[:1]),
             first=self.place_first(value.used),
             last=self.place_first(value.used[-1:]),
-            since=since,
-            until=until,
+            since=since if value.is_planned else times.times[since],
+            until=until - 1 if value.is_planned else times.times[until],
             is_planned=value.is_planned,
             shares=tuple(map(self.find_value, shares[:_MOST_SHARES])),
             others=len(shares),
@@ -137,7 +129,7 @@ class MemoryBuilder:
 
     def list_shares(self, value: Value) -> list[Value]:
         """Returns the other values of its schedule that have memory of a planned value at another time."""
-        if not value.written:
+        if not value.is_planned or not value.written:
             return []
         batch = self.times.find_batch(value.written[0])
         others = (one for one in self.times.planned[value.memory] if one is not value and one.overlaps(value))
@@ -162,16 +154,15 @@ class MemoryBuilder:
         times = self.times
         width = max(math.ceil(times.launches / _MOST_POINTS), 1)
         most: dict[int, int] = {}
-        for before, now, launch in zip([0, *times.levels], times.levels, times.times, strict=False):
+        for (before, now), launch in zip(pairwise(times.levels), times.times, strict=False):
             # the level before the event holds until its launch
             most.setdefault(launch // width, before)
             for place in (launch // width, (launch + 1) // width):
                 most[place] = max(most.get(place, 0), now)
         return tuple((place * width, size) for place, size in sorted(most.items()) if place * width <= times.launches)
 
-    def peak_between(self, part: Batch | Step) -> int:
-        levels = [0, *self.times.levels]
-        return max(levels[part.first : part.last + 1])
+    def peak_of(self, part: Batch | Step) -> int:
+        return max(self.times.levels[part.first : part.last + 1])
 
     def list_parts(self) -> list[model.PartPeak]:
         """Returns the peaks of schedules and calls, the highest first; equal ones once."""
@@ -179,10 +170,10 @@ class MemoryBuilder:
         for batch in self.watched.batches:
             place = next(filter(None, batch.places), None)
             if batch.kind == "schedule" and place is not None:
-                part = model.PartPeak("", batch.line, 1, self.peak_between(batch), schedule=place[0])
+                part = model.PartPeak("", batch.line, 1, self.peak_of(batch), schedule=place[0])
                 parts[id(self.pass_of(place[0]))].append(part)
         for step in self.watched.steps:
-            part = model.PartPeak(step.name, step.line, 1, self.peak_between(step), call=min(step.call, 2))
+            part = model.PartPeak(step.name, step.line, 1, self.peak_of(step), call=min(step.call, 2))
             parts[step.name, step.line, part.call].append(part)
         peaks = (replace(same[0], times=len(same), bytes=max(one.bytes for one in same)) for same in parts.values())
         return sorted(peaks, key=lambda part: -part.bytes)

@@ -66,17 +66,15 @@ def _explain_rule(view: PassView, node: UOp, decision: DecisionRecord, at: model
     others = [u for u in decision.operands.values() if u is not node]
     asker = None
     if len(others) == len(decision.operands):
-        if len(others) == 1:
-            asker = others[0]
+        asker = others[0] if len(others) == 1 else None
     elif others:
         # called with the target and the value of a STORE: what is stored reads the target
         asker = next((c for c in view.passed.consumers.get(node, ()) if c.op.name in _STORES), None)
     elif node.op.name == "ASSIGN":
         return Reason("assign", at=at)
     else:
-        if node.op.name == "VMAPOUT" and node.arg is not None:
-            return Reason("kept-scope", (view.ids[node],), at=at)
-        return Reason("always", (view.ids[node],), at=at)
+        is_kept = node.op.name == "VMAPOUT" and node.arg is not None
+        return Reason("kept-scope" if is_kept else "always", (view.ids[node],), at=at)
     if asker is view.passed.tsink and "tsink" not in decision.operands:
         return Reason("output", at=at)
     if asker is None or asker not in view.ids:
@@ -122,11 +120,7 @@ def _find_disagreement(view: PassView, node: UOp, decided: RealizeDecision) -> t
             bound = {c: _ambient_of(view, c) for c in consumers if c in range_map}
             return ambient[0], [(c, names.get(ambient[0], ambient[0])) for c, names in bound.items()]
         return 0, []
-    found: list[tuple[UOp, Ranges]] = []
-    for consumer in consumers:
-        asked = view.asked_of(consumer, node)
-        if asked is not None:
-            found.append((consumer, asked))
+    found = [(c, asked) for c in consumers if (asked := view.asked_of(c, node)) is not None]
     for axis in range(min((len(asked) for _, asked in found), default=0)):
         # valids apart
         differs = len({asked[axis].get_idx() for _, asked in found}) > 1

@@ -54,9 +54,7 @@ def build_schedules(
     schedules: list[model.Schedule] = []
     for index, one in enumerate(asked):
         made = built.get(id(one.passed), _REFUSED)
-        outputs = tuple(one.outputs)
-        if made is _REFUSED:
-            outputs = ()
+        outputs = () if made is _REFUSED else tuple(one.outputs)
         made = replace(made, index=index, line=one.line, outputs=outputs, cached=one.cached, buffer_op=stage_op())
         not_in_key = {name: (str(then), str(now)) for name, (then, now) in one.not_in_key.items()}
         schedules.append(replace(made, not_in_key=not_in_key))
@@ -134,9 +132,7 @@ def _unsplit_of(view: PassView, node: UOp) -> model.Unsplit | None:
     # the ranges of a scope got other ids after the report: the reduce is another UOp now, with the same tag
     tagged = (whole for u, whole in unsplit.items() if u.tag and u.tag == node.tag)
     whole = unsplit.get(node) or next(tagged, None)
-    if whole is None:
-        return None
-    return model.Unsplit("gather", whole.axes, whole.rest, whole.source, whole.between, whole.result)
+    return whole and model.Unsplit("gather", whole.axes, whole.rest, whole.source, whole.between, whole.result)
 
 
 def _list_outside(view: PassView, indices: Sequence[UOp], sizes: Sequence[Any] | None) -> tuple[model.Outside, ...]:
@@ -170,16 +166,12 @@ def _describe_argument(view: PassView, u: UOp) -> str:
     # from 0.14 on variables are PARAMs, too
     if getattr(u.arg, "name", None) is not None and hasattr(u.arg, "slot"):
         bounds = getattr(u.arg, "vmin_vmax", None)
-        if bounds is None:
-            return u.arg.name
-        return f"{u.arg.name} {bounds[0]}..{bounds[1]}"
+        return u.arg.name if bounds is None else f"{u.arg.name} {bounds[0]}..{bounds[1]}"
     if name == "PARAM" or hasattr(u.arg, "slot"):
         return f"slot {getattr(u.arg, 'slot', u.arg)}"
     if name in _PLAIN and u.arg is not None:
         # a float of tinygrad's own class is shown as a float
-        if isinstance(u.arg, float):
-            return str(float(u.arg))
-        return str(u.arg)
+        return str(float(u.arg) if isinstance(u.arg, float) else u.arg)
     return str(u.device) if name == "COPY" else ""
 
 
@@ -199,16 +191,13 @@ def _build_bufferize(view: PassView, made: BufferRecord) -> model.Bufferize:
     buffer = made.stage
     size = math.prod(map(largest_of, buffer.shape))
     # a buffer has its ambient ranges before the ranges of its axes
-    ambient = set(view.passed.ambient.get(made.node, ()))
-    if buffer.arg.addrspace.name != "GLOBAL":
-        ambient = set[UOp]()
-    outcome: Outcome = "removed"
+    is_global = buffer.arg.addrspace.name == "GLOBAL"
+    ambient = set(view.passed.ambient.get(made.node, ()) if is_global else ())
+    outcome: Outcome = "kept" if made.stored else "removed"
     outside: tuple[model.Outside, ...] = ()
-    if made.stored:
-        outcome = "kept"
-        for stage, index in made.readers:
-            # the indices at which a reader leaves the buffer, from the first reader that does
-            outside = outside or _list_outside(view, index.src[1:], stage.shape)
+    for stage, index in made.readers if made.stored else ():
+        # the indices at which a reader leaves the buffer, from the first reader that does
+        outside = outside or _list_outside(view, index.src[1:], stage.shape)
     return model.Bufferize(
         node=view.ids[made.node],
         closed_ranges=view.render_all(buffer.src[1:]),
@@ -270,9 +259,7 @@ def _name_rule(
         # down to the buffers that the value itself reads
         nodes = value.toposort(gate=lambda u: u.op.name not in _READ)
         reduces = sum(u.op.name == "REDUCE" and _reads_buffer(u.src[0]) for u in nodes)
-        if buffer.stored:
-            return "reduce-reads-buffer", {"reduces": reduces}
-        return "reduce-computed-again", {"reduces": reduces}
+        return "reduce-reads-buffer" if buffer.stored else "reduce-computed-again", {"reduces": reduces}
     if decision.find_condition("accessed_buffers") is not None:
         return "many-buffers", _count_buffers(decision)
     if buffer.stored:
@@ -286,18 +273,13 @@ def _count_buffers(decision: DecisionRecord) -> dict[str, int | float | str]:
     """Returns how many buffers the value reads, and its limit if a condition has one: a number in the condition's text,
     or a name with a known value."""
     values = (c.values["accessed_buffers"] for c in decision.conditions if "accessed_buffers" in c.values)
-    numbers: dict[str, int | float | str] = {"buffers": len(next(values, ()))}
+    buffers = len(next(values, ()))
     for condition in decision.conditions:
-        compared = re.search(r"len\(accessed_buffers\) [<>]=? ([\w.]+)", condition.text)
-        if compared is None:
-            continue
-        limit = condition.values.get(compared[1])
-        if compared[1].isdecimal():
-            limit = int(compared[1])
-        if limit:
-            numbers["limit"] = limit
-            break
-    return numbers
+        if compared := re.search(r"len\(accessed_buffers\) [<>]=? ([\w.]+)", condition.text):
+            limit = int(compared[1]) if compared[1].isdecimal() else condition.values.get(compared[1])
+            if limit:
+                return {"buffers": buffers, "limit": limit}
+    return {"buffers": buffers}
 
 
 def _reads_buffer(value: UOp) -> bool:

@@ -85,9 +85,8 @@ class PassView:
             shown = list(map(self._describe_value, value[:_MOST_PARTS]))
             if len(value) > _MOST_PARTS:
                 shown.append(f"and {len(value) - _MOST_PARTS} more")
-            if isinstance(value, list):
-                return f"[{', '.join(shown)}]"
-            return f"({', '.join(shown)})"
+            parts = ", ".join(shown)
+            return f"[{parts}]" if isinstance(value, list) else f"({parts})"
         if not hasattr(value, "op") or not hasattr(value, "src"):
             text = " ".join(str(value).split())
         elif value in self.ids:
@@ -109,9 +108,7 @@ class PassView:
             # launches in a row
             if len(indices) > 1 and indices[-1] - indices[0] + 1 == len(indices):
                 varied = frozenset(first.variables)
-            node = first.node
-            if node not in self.ids:
-                node = None
+            node = first.node if first.node in self.ids else None
             joined.append(replace(first, node=node, count=len(indices), varied=varied))
         return joined
 

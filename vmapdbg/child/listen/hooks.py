@@ -75,11 +75,9 @@ class _Hooks:
             "GlobalCounters": (self._watch_counters, ""),
             "CapturedJit": (self._watch_jit, ""),
             "Tensor": (lambda module: put_around(module.Tensor, "realize", recorder.tally.on_realize, "what ran"), ""),
+            **{name: (functools.partial(self._watch_maker, name), "") for name in SCHEDULE_MAKERS},
+            **{name: (functools.partial(self._watch_created, name), "") for name in CREATORS},
         }
-        for name in SCHEDULE_MAKERS:
-            self._hooks[name] = (functools.partial(self._watch_maker, name), "")
-        for name in CREATORS:
-            self._hooks[name] = (functools.partial(self._watch_created, name), "")
 
     # *** imports
 
@@ -213,13 +211,12 @@ class _Hooks:
 
     def _watch_created(self, creator: str, module: ModuleType) -> None:
         # the switches that the scheduler's modules look at; the key of the schedule cache has none of them
-        for name in [name for name in sys.modules if name.startswith(_DECIDING)]:
-            for switch, value in vars(sys.modules[name]).items():
+        for scheduler in [found for name, found in sys.modules.items() if name.startswith(_DECIDING)]:
+            for switch, value in vars(scheduler).items():
                 if type(value).__name__.lstrip("_") == "ContextVar" and switch not in _NO_DECISION:
                     self.recorder.switches[switch] = value
         report = self.recorder.schedule_created
-        part = "the kernels of a schedule"
-        put_after(module, creator, lambda created, graph, *args: report(graph, created), part)
+        put_after(module, creator, lambda created, graph, *_: report(graph, created), "the kernels of a schedule")
 
     def _watch_cache(self, module: Any) -> None:
         recorder = self.recorder

@@ -160,9 +160,7 @@ class _Calls:
         first = ("linear", "var_vals")
         changes.wrap(tensor_module, "run_linear", self.on_linear, *first, *[p for p in parameters if p not in first])
         # the evidence and the copy of the process may both watch
-        kind: type = PatternMatcher
-        if isinstance(realize.pm_exec, Watched):
-            kind = Watched
+        kind = Watched if isinstance(realize.pm_exec, Watched) else PatternMatcher
         changes.replace_value(realize, "pm_exec", kind, lambda stock: Watched(stock, self.on_call, "launches"))
 
     def on_linear(self, run: Callable[..., Any], linear: UOp, var_vals: Any = None, *rest: Any, **options: Any) -> Any:

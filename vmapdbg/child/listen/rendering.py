@@ -53,9 +53,7 @@ def compile_kernel(ast: UOp, target: str) -> CompiledKernel:
     # its name until May 2026; before 0.12 realize had it
     places: tuple[Any, ...] = (codegen, realize)
     lower: Any = next((m.get_program for m in places if hasattr(m, "get_program")), None) or places[0].to_program
-    program: Any = None
-    if target == "c":
-        program = compiled_for_cpu().get(ast.key)
+    program: Any = compiled_for_cpu().get(ast.key) if target == "c" else None
     if program is None:
         # BEAM times kernels on the device; without the device there is nothing to time
         with Context(BEAM=0):

@@ -56,9 +56,7 @@ class Tally:
         whats: tuple[Counted, ...] = ("outputs", "buffers", "replays", "calls", "schedules", "launches")
         others: tuple[Counted, ...] = ("other schedules", "other launches")
         found = {what: self.seen[what] for what in whats}
-        for what in others:
-            if count := self.seen[what]:
-                found[what] = count
+        found |= {what: self.seen[what] for what in others if self.seen[what]}
         return Account(found, {"launches": self.shown}, tuple(self.left))
 
     def on_reset(self, reset: Callable[..., Any], *arguments: Any) -> Any:
@@ -84,17 +82,14 @@ class Tally:
             return call(tiny, *arguments, **options)
         finally:
             if self.prunes and tiny.captured is not None:
-                self._skip_pruned()
+                # the kernels that prune=True runs once only, after the last realize: replays show their results
+                self.count_launches()
             self.prunes = before
-
-    def _skip_pruned(self) -> None:
-        """Leaves out the kernels that prune=True runs once only, after the last realize: replays show their results."""
-        self.count_launches()
 
     def on_replay(self, replay: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         self.seen["replays"] += 1
         if self.prunes:
-            self._skip_pruned()
+            self.count_launches()
         return self._inside(None, replay, *arguments, **options)
 
     def _inside(self, what: Counted | None, run: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

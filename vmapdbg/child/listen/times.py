@@ -130,13 +130,13 @@ class Stopwatch:
 
     def on_runtime(self, find: Callable[..., Any], device: str, program: Any, *rest: Any, **options: Any) -> Any:
         run = find(device, program, *rest, **options)
-        source = next((u.arg for u in program.src if u.op.name == "SOURCE"), None)
+        sources: list[str] = [u.arg for u in program.src if u.op.name == "SOURCE"]
 
         def launch(run: Callable[..., Any], *buffers: Any, **options: Any) -> float | None:
             can_repeat = self.repeats and _is_pure(program.arg, buffers)
-            return self.on_launch(source, device, can_repeat, run, *buffers, **options)
+            return self.on_launch(sources[0], device, can_repeat, run, *buffers, **options)
 
-        return run if source is None else Watched(run, launch, "times")
+        return Watched(run, launch, "times") if sources else run
 
     def on_launch(
         self, source: str, device: str, can_repeat: bool, run: Callable[..., Any], *arguments: Any, **options: Any

@@ -33,18 +33,8 @@ _NO_LINE = frozenset({"SINK", "CALL", "FUNCTION"})
 _SHARED = frozenset({"CONST", "VCONST", "DEVICE"})
 _INDEX_TYPES = ("index", "weakint")
 # methods of Tensor that are not what makes a value
-_NO_METHODS = {
-    "__class__",
-    "__del__",
-    "__init__",
-    "__new__",
-    "__repr__",
-    "backward",
-    "gradient",
-    "realize",
-    "sequential",
-}
-_NO_METHODS |= {"linear_with_vars", "schedule", "schedule_linear", "schedule_with_vars"}
+_NO_METHODS = {"__class__", "__del__", "__init__", "__new__", "__repr__", "backward", "gradient", "realize"}
+_NO_METHODS |= {"linear_with_vars", "schedule", "schedule_linear", "schedule_with_vars", "sequential"}
 _PHASES: dict[str, Phase] = {
     "Tensor.backward": "backward",
     "Tensor.gradient": "backward",
@@ -70,9 +60,7 @@ def find_user_file(filename: str) -> str | None:
     if filename.startswith("<"):
         return filename
     path = os.path.abspath(filename)
-    if any(map(path.startswith, _INTERNAL)):
-        return None
-    if path.startswith(_STDLIB) and not path.startswith(_INSTALLED):
+    if path.startswith(tuple(_INTERNAL)) or (path.startswith(_STDLIB) and not path.startswith(_INSTALLED)):
         return None
     return path.removeprefix(os.getcwd() + os.sep)
 
@@ -151,9 +139,7 @@ class UserLines:
             frame = frame.f_back
         if not line:
             return None
-        if method in self._creating:
-            phase = "data"
-        return self._make(line, method, self._find_function(codes), phase)
+        return self._make(line, method, self._find_function(codes), "data" if method in self._creating else phase)
 
     def _find_function(self, codes: list[CodeType]) -> int:
         """Returns the index of the function that is innermost on a stack."""

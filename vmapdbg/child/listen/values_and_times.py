@@ -50,18 +50,14 @@ def fix_seeds() -> None:
     """Gives `random` and numpy a fixed seed as soon as the program imports them, so that two runs of it have the same
     data. A program that sets its own seed keeps it."""
     finder = tinygrad_finder()
-    seeded: dict[str, Callable[[ModuleType], None]] = {
-        "random": _seed_random,
+    seeded: dict[str, Callable[[Any], None]] = {
+        "random": lambda module: module.seed(SEED),
         "numpy.random.bit_generator": _seed_numpy,
     }
     finder.patches = {**finder.patches, **seeded}
     for name, seed in seeded.items():
         if name in sys.modules:
             seed(sys.modules[name])
-
-
-def _seed_random(module: ModuleType) -> None:
-    module.seed(SEED)
 
 
 def _seed_numpy(module: ModuleType) -> None:
