@@ -77,11 +77,9 @@ class Lifetimes:
                 self._place(batch)
         self.fullest = {a: find_most(map(self.span_of, values))[1] for a, values in self.planned.items()}
         self.at = self._find_launch()
-        for group in alike.values():
-            self._note_uses(group)
-        for value in self.whole.values():
-            value.used.sort()
-            value.written.sort()
+        noted = {key: _group_uses(first) for key, (first, *_) in alike.items()}
+        for batch in batches:
+            self._note_uses(batch, noted[id(batch.uses)])
 
     def _find_shared(self, different: Sequence[Batch]) -> dict[Allocation, list[Value]]:
         """Returns the allocations that the planner shares: nothing else makes bytes that are only used in parts."""
@@ -117,19 +115,14 @@ class Lifetimes:
         size, launch = find_most((max(a, start), min(b, end), size) for a, b, size in spans)
         return launch if size else min(start, max(self.launches - 1, 0))
 
-    def _note_uses(self, alike: Sequence[Batch]) -> None:
+    def _note_uses(self, batch: Batch, noted: Mapping[Allocation | int, Sequence[tuple[int, bool]]]) -> None:
         """Notes which launches use whole allocations: of replays that do not run at the peak the first and last use."""
-        noted = defaultdict[Allocation | int, list[tuple[int, bool]]](list)
-        for index, uses in enumerate(alike[0].uses):
-            for use in uses:
-                noted[use.memory].append((index, use.writes))
-        for batch in alike:
-            is_peak = batch.kind != "replay" or batch.launch <= self.at < batch.launch + len(batch.uses)
-            for known, found in noted.items():
-                memory = batch.find_memory(known)
-                if memory is not None and memory not in self.planned:
-                    for index, writes in found if is_peak else (found[0], found[-1]):
-                        self.whole[memory].note(batch.launch + index, writes)
+        is_peak = batch.kind != "replay" or batch.launch <= self.at < batch.launch + len(batch.uses)
+        for known, found in noted.items():
+            memory = batch.find_memory(known)
+            if memory is not None and memory not in self.planned:
+                for index, writes in found if is_peak else (found[0], found[-1]):
+                    self.whole[memory].note(batch.launch + index, writes)
 
     # *** launches
 
@@ -217,3 +210,12 @@ class Lifetimes:
             else:
                 spans += changed.get(whole, [(start, end, size)])
         return find_most(spans)[0]
+
+
+def _group_uses(batch: Batch) -> dict[Allocation | int, list[tuple[int, bool]]]:
+    """Maps what a batch uses to the indices of the launches that use it, and whether they write it."""
+    noted = defaultdict[Allocation | int, list[tuple[int, bool]]](list)
+    for index, uses in enumerate(batch.uses):
+        for use in uses:
+            noted[use.memory].append((index, use.writes))
+    return noted

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from vmapdbg.child.listen.records import DecisionRecord, Launch, PassRecord, UOp, group_launches
+from vmapdbg.child.listen.releases import INDICES
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.reach import find_outside
 from vmapdbg.model import capture as model
@@ -91,7 +92,7 @@ class PassView:
             text = " ".join(str(value).split())
         elif value in self.ids:
             text = f"{value.op.name} {self.ids[value]}"
-        elif name_dtype(value.dtype) in {"index", "weakint"}:
+        elif name_dtype(value.dtype) in INDICES:
             text = self.render(value)
         else:
             text = value.op.name

@@ -223,8 +223,8 @@ class Allocations:
     def _find_places(self, asts: Sequence[Any]) -> list[Place | None]:
         """Returns the place of each launch of a schedule that was recorded since the last call; None if unknown."""
         assert self.recorder is not None, "launches are matched with the recorded schedules"
-        passes = [(number, one.passed) for number, one in enumerate(self.recorder.schedules) if one.passed is not None]
-        new = [(number, passed) for number, passed in passes if number >= self._schedules]
+        schedules = enumerate(self.recorder.schedules[self._schedules :], self._schedules)
+        new = [(number, one.passed) for number, one in schedules if one.passed is not None]
         self._schedules = len(self.recorder.schedules)
         for number, passed in reversed(new):
             # 0.14 has another COPY when it runs

@@ -170,10 +170,8 @@ class Deciding:
             # the body of a loop, what a `try` does, and so on
             blocks = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
             blocks += [handler.body for handler in getattr(statement, "handlers", ())]
-            last = statement.end_lineno or statement.lineno
-            if any(blocks):
-                # the lines of blocks are not the statement's
-                last = statement.lineno
+            # the lines of blocks are not the statement's
+            last = statement.lineno if any(blocks) else statement.end_lineno or statement.lineno
             lines = range(statement.lineno, last + 1)
             self.paths |= dict.fromkeys(lines, path)
             if in_loop:

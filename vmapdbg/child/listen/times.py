@@ -89,14 +89,9 @@ class Stopwatch:
         finally:
             self._switch(outer)
 
-    def _timing(self, part: str) -> Callable[..., Any]:
-        """Returns what runs a function of tinygrad and adds its time to a part."""
-
-        def timed(run: Callable[..., Any], *args: Any, **options: Any) -> Any:
-            with self._spending(part):
-                return run(*args, **options)
-
-        return timed
+    def _run_in(self, part: str, run: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        with self._spending(part):
+            return run(*args, **options)
 
     # *** tinygrad
 
@@ -115,10 +110,10 @@ class Stopwatch:
                 changes.wrap(realize.CompiledRunner, "__call__", self.on_runner, "self", "rawbufs", "var_vals", "wait")
             else:
                 changes.wrap(realize, "get_runtime", self.on_runtime, "device", "ast", "cache")
-            watch_schedules(changes, tensor_module, self._timing("scheduling"))
+            watch_schedules(changes, tensor_module, functools.partial(self._run_in, "scheduling"))
             for owner, name in compilers:
                 parameters = inspect.signature(getattr(owner, name)).parameters
-                changes.wrap(owner, name, self._timing("compiling"), *parameters)
+                changes.wrap(owner, name, functools.partial(self._run_in, "compiling"), *parameters)
             changes.wrap(jit_class(jit), "__call__", self.on_jit, "self", "args", "kwargs")
 
     def on_runner(

@@ -68,11 +68,6 @@ def _seed_numpy(module: ModuleType) -> None:
     module.__dict__["randbits"] = random.Random(SEED).getrandbits
 
 
-def seed_tensors(tensor_module: ModuleType) -> None:
-    """Gives the Tensors' random numbers a fixed seed: tinygrad's own is the time."""
-    tensor_module.Tensor.manual_seed(SEED)
-
-
 def read_output(tensor: Any) -> Output | None:
     """Returns the values of a realized Tensor, None if it has none to read (sharded tensors, virtual devices)."""
     device = tensor.uop.device
