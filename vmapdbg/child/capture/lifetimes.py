@@ -165,15 +165,12 @@ class Lifetimes:
         end = len(self.events) if value.memory.freed is None else value.memory.freed
         return value.memory.born, end, value.bytes
 
-    def time_of(self, value: Value) -> int:
-        """Returns the launch at which a value counts for the peak."""
-        return self.fullest[value.memory] if value.is_planned else self.at
-
     def find_gap(self, value: Value) -> tuple[int, int] | None:
         """Returns the last launch before the peak and the first launch after it that use a value; None if it is used at
         the peak, or not again."""
-        place = bisect_left(value.used, self.time_of(value))
-        if place in (0, len(value.used)) or value.used[place] == self.time_of(value):
+        at = self.fullest[value.memory] if value.is_planned else self.at
+        place = bisect_left(value.used, at)
+        if place in (0, len(value.used)) or value.used[place] == at:
             return None
         return value.used[place - 1], value.used[place]
 

@@ -135,11 +135,6 @@ class MemoryBuilder:
         others = (one for one in self.times.planned[value.memory] if one is not value and one.overlaps(value))
         return [one for one in others if one.written and self.times.find_batch(one.written[0]) is batch]
 
-    def is_computed(self, value: Value) -> bool:
-        """Whether a kernel that is known computes a value."""
-        writer = self.place_first(value.written)
-        return writer is not None and writer.kernel is not None
-
     def count_ops(self, value: Value) -> int:
         """Returns the ops of the kernel that computes a value; 0 if unknown."""
         place = self.place_first(value.written)

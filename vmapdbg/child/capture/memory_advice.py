@@ -96,7 +96,7 @@ class Adviser:
             return None
         written, again = value.written[0], gap[1]
         batch = times.find_batch(written)
-        if batch is None or not self.builder.is_computed(value):
+        if batch is None or self.builder.place_launch(written).kernel is None:
             return None
         changed = {value: times.without(value, *gap)}
         for use in batch.uses[written - batch.launch]:
