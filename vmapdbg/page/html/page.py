@@ -192,9 +192,7 @@ class Report:
         yield "What lines and methods of Tensor cost", self._take_text()
         overview.add_rules()
         yield "Why there are buffers", self._take_text()
-        run = RunView(self.page, capture=self.after, diff=None)
-        if self.is_pair:
-            run = RunView(self.page, capture=None, diff=self.view.diff)
+        run = RunView(self.page, self.view.comparison or self.after)
         names = [name for name in SECTIONS if name not in _DRAWN_SECTIONS]
         for name, pair in product(names, self.view.schedules):
             load_section(name)(ScheduleView(run, pair))

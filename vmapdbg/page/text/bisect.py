@@ -10,7 +10,7 @@ from vmapdbg.bisect.outcome import NamedOutcome
 from vmapdbg.bisect.search import FoundSets, Search
 from vmapdbg.install.patches import spell_patches
 from vmapdbg.model.wording import format_known, format_plural, join_first
-from vmapdbg.page.documents import CommitTrial, Decided, DecisionsDocument, DecisionTrial, History
+from vmapdbg.page.documents import Decided, DecisionsDocument, DecisionTrial, History
 from vmapdbg.page.format import format_bytes, format_count, format_seconds, format_shape
 from vmapdbg.page.text.layout import Page, Piece
 from vmapdbg.page.text.run import print_diff
@@ -18,13 +18,9 @@ from vmapdbg.page.text.run import print_diff
 _MOST_LISTED = 6
 
 
-def _add_head(page: Page, snippet: str, counts: str, outcomes: Iterable[tuple[str, str, str]]) -> None:
-    page.add((snippet, "bold"), f"  {counts}")
-    _add_runs(page, outcomes)
-
-
-def _add_runs(page: Page, runs: Iterable[tuple[str, str, str]]) -> None:
-    """Adds a line for each run or outcome: the name of the outcome, what it is, and a note."""
+def _add_runs(page: Page, runs: Iterable[tuple[str, str, str]], *head: Piece) -> None:
+    """Adds a head, then a line for each run or outcome: the name of the outcome, what it is, and a note."""
+    page.add(*head)
     for name, about, note in runs:
         page.add((name, "bold"), f"  {about}", (note, "dim"), indent=2, hang=3)
 
@@ -38,7 +34,7 @@ def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Nam
     names = list(search.outcomes.values())
     counts = f"{format_plural(len(outcomes), 'outcome')} in {format_plural(len(names), 'run')}, by {kind}"
     runs = [(one.name, one.summary, f" ({format_plural(names.count(one.name), 'run')})") for one in outcomes]
-    _add_head(page, snippet, counts, runs)
+    _add_runs(page, runs, (snippet, "bold"), f"  {counts}")
     if search.is_uniform:
         page.add(("no set of patches that was tried changes the outcome", "bold"), indent=2)
     else:
@@ -47,11 +43,12 @@ def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[Nam
         _print_sets(page, f"alone, changes {empty} (no patch)", search, search.added)
         if whole != empty:
             _print_sets(page, f"alone, enough for {whole}", search, search.enough)
+    tried = [
+        (name, spell_patches(patches).replace(",", ", "), "  (as given)" * (patches == search.given))
+        for patches, name in search.outcomes.items()
+    ]
     page.add()
-    page.add(("tried", "dim"))
-    for patches, name in search.outcomes.items():
-        given = "  (as given)" if patches == search.given else ""
-        _add_runs(page, [(name, spell_patches(patches).replace(",", ", "), given)])
+    _add_runs(page, tried, ("tried", "dim"))
     page.print()
 
 
@@ -84,10 +81,13 @@ def print_history(history: History, console: Console) -> None:
     if history.floor is not None:
         noise = _format_number(history, history.floor)
         head = f"{len(history.tried)} of {history.commits + 1} commits, by {history.by}, BEAM held at 0, noise {noise}"
-    _add_head(page, history.snippet, head, outcomes)
+    _add_runs(page, outcomes, (history.snippet, "bold"), f"  {head}")
+    tried: list[tuple[str, str, str]] = []
+    for trial in history.tried:
+        number = "" if trial.number is None else f"  {_format_number(history, trial.number)}"
+        tried.append((trial.outcome or "-", trial.commit, number))
     page.add()
-    page.add(("tried, the oldest first", "dim"))
-    _add_runs(page, [(trial.outcome or "-", trial.commit, _note_number(history, trial)) for trial in history.tried])
+    _add_runs(page, tried, ("tried, the oldest first", "dim"))
     if any(trial.outcome is None for trial in history.tried):
         page.add(("- could not be run", "dim"), indent=2)
     page.add()
@@ -97,8 +97,7 @@ def print_history(history: History, console: Console) -> None:
         page.add("the first commit with another outcome: ", (history.suspects[0], "bold green"))
     else:
         page.add("one of these changed the outcome; those before the last cannot be run:")
-        for commit in history.suspects:
-            page.add((commit, "bold green"), indent=2)
+        page.add_each(history.suspects, "bold green", indent=2)
     page.print()
     if history.changes is not None:
         print_diff(history.changes, console)
@@ -108,10 +107,6 @@ def _format_number(history: History, number: float) -> str:
     if history.by == "time":
         return format_seconds(number)
     return format_count(int(number)) if history.by == "ops" else format_bytes(int(number))
-
-
-def _note_number(history: History, trial: CommitTrial) -> str:
-    return "" if trial.number is None else f"  {_format_number(history, trial.number)}"
 
 
 def _explain_nobody(history: History) -> str:
@@ -141,13 +136,13 @@ def print_decisions(document: DecisionsDocument, console: Console) -> None:
         if outcome.name == document.right:
             roles.insert(0, f"the right outcome: {document.reference}")
         outcomes.append((outcome.name, outcome.summary, f"  ({'; '.join(roles)})"))
-    _add_head(page, document.snippet, f"{format_plural(len(names), 'run')}, by {document.by}", outcomes)
+    counts = f"  {format_plural(len(names), 'run')}, by {document.by}"
+    _add_runs(page, outcomes, (document.snippet, "bold"), counts)
     page.add()
     _print_found(page, document)
+    kernels = [f"  {format_plural(trial.kernels, 'kernel')}" for trial in document.tried]
     page.add()
-    page.add(("tried", "dim"))
-    for trial in document.tried:
-        _add_runs(page, [(trial.outcome, _name_trial(trial), f"  {format_plural(trial.kernels, 'kernel')}")])
+    _add_runs(page, zip(names, map(_name_trial, document.tried), kernels, strict=True), ("tried", "dim"))
     if document.changes is not None:
         page.add()
         page.add(("what the first of them changes", "dim"))

@@ -10,7 +10,7 @@ from rich.console import Console
 from vmapdbg.check import findings
 from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, OutputCheck, ScheduleCheck
 from vmapdbg.model.account import Account
-from vmapdbg.model.capture import Capture, Node
+from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of, name_node
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page import check_sentences as say
@@ -23,7 +23,7 @@ from vmapdbg.page.sentences import (
     describe_left_out,
     describe_unwritten,
 )
-from vmapdbg.page.text.layout import ALERT, Page, Piece
+from vmapdbg.page.text.layout import ALERT, Page
 
 _MOST_TESTS = 3
 _MOST_REASONS = 12
@@ -66,12 +66,10 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
         verdict = (f"{wrong} of {format_plural(len(outputs), 'output')} wrong", ALERT)
     elif any(check.lost or check.cut or check.unwritten for check in report.schedules):
         verdict = claim(CHECKED._replace(good=CHECKED.partly), account, say_ended(capture))[0], OPEN
-    head: list[Piece] = [(capture.snippet, "bold"), "  ", verdict]
-    if lost:
-        head.append((f", {format_plural(lost, 'write')} lost", ALERT))
+    faults = f", {format_plural(lost, 'write')} lost" if lost else ""
     if failed:
-        head.append((f", {format_plural(failed, 'schedule')} failed", ALERT))
-    page.add(*head, (say_left(CHECKED, account.left), "yellow"))
+        faults += f", {format_plural(failed, 'schedule')} failed"
+    page.add((capture.snippet, "bold"), "  ", verdict, (faults, ALERT), (say_left(CHECKED, account.left), "yellow"))
     if report.left:
         total = format_plural(len(report.schedules) + report.left, "schedule")
         page.add((f"stopped: {report.left} of {total} not compared", "yellow"), indent=2)
@@ -91,8 +89,7 @@ def _print_graph_error(page: Page, capture: Capture) -> None:
         return
     where = page.places.format(error.line, " at {}")
     page.add((f"the snippet failed{where}: {describe_error(error)}", "red"), indent=2)
-    for sentence in describe_crash(error.crash):
-        page.add(sentence, indent=4)
+    page.add_each(describe_crash(error.crash), indent=4)
     page.add("there is no graph of what it failed in: nothing of it was compared", indent=4)
 
 
@@ -108,12 +105,10 @@ def _print_schedule(
             page.add(say.STOCK_RUNS, indent=2)
     for left in (*check.lost, *check.cut):
         page.add((describe_left_out(left), ALERT), page.place(left.line), indent=2)
-    for read in check.unwritten:
-        page.add((describe_unwritten(read), ALERT), indent=2)
+    page.add_each(map(describe_unwritten, check.unwritten), ALERT, indent=2)
     for output, repeated in wrong:
         _print_output(page, capture, check, output)
-        for sentence in repeated:
-            page.add((sentence, ALERT), indent=4)
+        page.add_each(repeated, ALERT, indent=4)
     # the buffers between the kernels of a replay are not kept
     if check.replay is None and any(output.of not in findings.CHANGED for output in check.wrong):
         _print_blame(page, capture, check)
@@ -126,24 +121,19 @@ def _print_failure(page: Page, index: ScheduleIndex, check: ScheduleCheck) -> No
     page.add((f"failed: {check.failed}", "red"), indent=2)
     kernel = index.kernel(check.failed_kernel)
     if kernel is not None:
-        parts: list[Piece] = ["in kernel ", (f"{kernel.name} #{check.failed_kernel}", "bold")]
-        node = index.node(say.find_failed_node(check, kernel))
-        if node is not None:
-            parts += [f", which writes {node.op} {node.id}", page.place(node.line)]
-        page.add(*parts, indent=2)
-    indent = 2
-    for sentence in describe_crash(check.crash):
-        page.add(sentence, indent=indent)
-        indent = 4
-    nodes: list[Node] = []
-    if check.crash is not None:
-        nodes = list(filter(None, map(index.node, check.crash.nodes)))
+        name, node = f"{kernel.name} #{check.failed_kernel}", index.node(say.find_failed_node(check, kernel))
+        writes = format_known(", which writes {}", node and f"{node.op} {node.id}")
+        page.add("in kernel ", (name, "bold"), writes, page.place(node and node.line), indent=2)
+    sentences = describe_crash(check.crash)
+    page.add_each(sentences[:1], indent=2)
+    page.add_each(sentences[1:], indent=4)
+    nodes = list(filter(None, map(index.node, check.crash.nodes if check.crash is not None else ())))
     if nodes:
         page.add("it was busy with", indent=2)
     for node in page.first(nodes, _MOST_NODES, "and {} more", indent=4, style=""):
         page.add((f"{node.op} {node.id}", "bold"), page.place(node.line), indent=4)
-    for expected in page.first(check.expected, _MOST_OUTPUTS, "and {} more outputs", style=""):
-        page.add(describe_expected(expected), indent=2)
+    expected = page.first(check.expected, _MOST_OUTPUTS, "and {} more outputs", style="")
+    page.add_each(map(describe_expected, expected), indent=2)
 
 
 def _print_output(page: Page, capture: Capture, check: ScheduleCheck, output: OutputCheck) -> None:
@@ -179,10 +169,8 @@ def _print_blame(page: Page, capture: Capture, check: ScheduleCheck) -> None:
     them."""
     buffer = check.first_wrong_buffer
     if buffer is None:
-        reason = "no buffer between its kernels was kept"
-        if check.buffers:
-            reason = "no buffer between its kernels is wrong"
-        page.add(f"first wrong buffer: not found, {reason}", indent=2)
+        reason = "is wrong" if check.buffers else "was kept"
+        page.add(f"first wrong buffer: not found, no buffer between its kernels {reason}", indent=2)
     else:
         _print_first_wrong(page, capture, check, buffer)
     skipped = [buffer for buffer in check.buffers if buffer.comparison is None]
@@ -248,8 +236,7 @@ def _print_finding(
     page: Page, line: str | None, code: str, name: str, sentences: Sequence[str], tests: Sequence[str]
 ) -> None:
     page.add((line or "?", "bold"), "  ", (code, ALERT), f" {name}")
-    for sentence in sentences:
-        page.add(sentence, indent=4)
+    page.add_each(sentences, indent=4)
     for test in page.first(tests, _MOST_TESTS, "and {}", noun="other test", indent=4):
         page.add(("in ", "dim"), test, indent=4, hang=5)
 

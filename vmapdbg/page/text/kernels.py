@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from itertools import chain
 from math import prod
-from operator import attrgetter
 
 from rich.text import Text
 
@@ -51,10 +50,10 @@ def print_kernels(view: ScheduleView) -> None:
     if view.is_pair and not page.show_all:
         changes = [item for item in changes if item.status != "unchanged"]
     groups = group_equal(changes, lambda item: _identify(item, page.show_all))
-    if view.is_pair and groups:
-        _add_changed_title(view)
-        page.table([_format_change(view, group) for group in groups])
     if view.is_pair:
+        if groups:
+            _add_changed_title(view)
+        page.table(_format_change(view, group) for group in groups)
         return
     kernels = [change.after[0].kernel for change in changes]
     if not kernels:
@@ -66,16 +65,10 @@ def print_kernels(view: ScheduleView) -> None:
         count += f" ({distinct} distinct)"
     ops, moved = sum(kernel.executed_ops for kernel in kernels), sum(kernel.bytes for kernel in kernels)
     page.head("Kernels", f"{count}, {format_count(ops)} ops executed, {format_bytes(moved)} moved")
-    work = attrgetter("executed_ops")
-    if not ops:
-        # all kernels only move data
-        work = attrgetter("bytes")
-    largest = max(*map(work, kernels), 1)
-    rows: list[Row] = []
-    for group in groups:
-        sides = [change.after[0] for change in group]
-        rows.append(_format_kernel(view, sides, work(sides[0].kernel) / largest))
-    page.table(rows)
+    # all kernels may only move data
+    work = "executed_ops" if ops else "bytes"
+    largest = max(*(getattr(kernel, work) for kernel in kernels), 1)
+    page.table(_format_kernel(view, [change.after[0] for change in group], work, largest) for group in groups)
 
 
 def _identify(item: KernelChange, show_all: bool) -> Hashable:
@@ -103,12 +96,13 @@ def list_parts(change: KernelChange) -> tuple[str, tuple[KernelSide, ...]]:
 # *** kernels of one run
 
 
-def _format_kernel(view: ScheduleView, group: list[KernelSide], share: float) -> Row:
-    """Returns the row of equal kernels; `share` is their work as a part of the largest kernel's."""
+def _format_kernel(view: ScheduleView, group: list[KernelSide], work: str, largest: int) -> Row:
+    """Returns the row of equal kernels, with their `work` as a part of the largest kernel's."""
     kernel, numbers = group[0].kernel, [side.number for side in group]
     name, redundant = "bold", ""
     if kernel.redundancy is not None and kernel.redundancy >= _MUCH_REDUNDANCY:
         redundant = "bold yellow"
+    share = getattr(kernel, work) / largest
     filled = max(round(share * _BAR), 1) if share > 0 else 0
     amounts: tuple[Piece, ...] = (
         format_count(kernel.executed_ops),
@@ -122,7 +116,7 @@ def _format_kernel(view: ScheduleView, group: list[KernelSide], share: float) ->
         name, amounts = ALERT, ("-",) * 5
     else:
         notes = view.notes_for(view.findings.about_kernel(view.pair.index, numbers))
-    cells = [
+    return Row(
         Cell("#", str(numbers[0]), right=True, comfort=3),
         Cell("kernel", (kernel.name, name), comfort=16, most=40),
         Cell("ops", amounts[0], right=True, comfort=11),
@@ -130,8 +124,9 @@ def _format_kernel(view: ScheduleView, group: list[KernelSide], share: float) ->
         Cell("moves", amounts[2], right=True, comfort=9, leaves=2),
         Cell("redundancy", amounts[3], right=True, comfort=10, leaves=1),
         Cell("threads", amounts[4], right=True, comfort=7),
-    ]
-    return Row(cells, _list_facts(view, group), notes)
+        facts=_list_facts(view, group),
+        notes=notes,
+    )
 
 
 def _list_facts(view: ScheduleView, group: list[KernelSide]) -> list[Text]:
@@ -147,10 +142,8 @@ def _list_facts(view: ScheduleView, group: list[KernelSide]) -> list[Text]:
         ("lines", view.places.format_all(chain.from_iterable(item.lines for item in kernels))),
         (f"{len(group)} times the same, also", format_known("#{}", format_ids(side.number for side in group[1:]))),
     ]
-    texts = [view.page.join((f"{name} ", "dim"), value) for name, value in facts if value]
-    if kernels[0].failed is not None:
-        texts.insert(0, view.page.text(describe_error(kernels[0].failed), ALERT))
-    return texts
+    error = describe_error(kernels[0].failed) if kernels[0].failed is not None else ""
+    return [view.page.text(error, ALERT), *(view.page.label(*fact) for fact in facts)]
 
 
 # *** kernels of two runs
@@ -183,47 +176,41 @@ def _format_change(view: ScheduleView, group: list[KernelChange]) -> Row:
     elif len(sides) > 1:
         name = page.text(format_plural(len(sides), "kernel"), "bold")
     numbers = join_change(format_ids(numbers_before), format_ids(numbers_after))
-    cells = [
+    words, parts = list_parts(item)
+    return Row(
         Cell("", MARKS[item.status], comfort=1),
         Cell("#", numbers, comfort=3, most=10),
         Cell("kernel", name, comfort=16, most=48),
         Cell("ops", page.compare(before[0], after[0], round_count), comfort=10, most=30),
         Cell("moves", page.compare(before[1], after[1], format_bytes), comfort=10, most=34, leaves=2),
         Cell("threads", page.change(round_count(before[2]), round_count(after[2])), comfort=7, most=24, leaves=1),
-    ]
-    notes: list[Text] = []
-    words, parts = list_parts(item)
-    if parts:
-        notes.append(page.join((words, "bold"), ", ".join(map(name_kernel, parts))))
-    return Row(cells, _list_changed_facts(view, item), notes, STATUS_STYLES.get(item.status, ""))
+        facts=_list_changed_facts(view, item),
+        notes=[page.join((words, "bold"), ", ".join(map(name_kernel, parts)))],
+        style=STATUS_STYLES.get(item.status, ""),
+    )
 
 
 def _add_up(sides: Sequence[KernelSide]) -> tuple[int, int, int, int]:
     """Returns the ops and bytes of some kernels, and the most threads and LOCAL bytes."""
-    ops = moved = threads = local = 0
-    for side in sides:
-        ops += side.kernel.executed_ops
-        moved += side.kernel.bytes
-        threads = max(threads, side.kernel.threads)
-        local = max(local, side.kernel.local_bytes)
-    return ops, moved, threads, local
+    kernels = [side.kernel for side in sides]
+    ops, moved = sum(kernel.executed_ops for kernel in kernels), sum(kernel.bytes for kernel in kernels)
+    return ops, moved, max(kernel.threads for kernel in kernels), max(kernel.local_bytes for kernel in kernels)
 
 
 def _list_changed_facts(view: ScheduleView, item: KernelChange) -> list[Piece]:
     page = view.page
     facts: list[Piece] = []
-    if item.status in ("only-before", "only-after"):
-        facts.append(TITLES[item.status])
     if len(item.before) == len(item.after) == 1:
         one, other = item.before[0].kernel, item.after[0].kernel
-        for name, left, right in compare_facts(one, other):
-            facts.append(page.join((f"{name} ", "dim"), page.change(left, right)))
+        facts += [page.label(name, page.change(left, right)) for name, left, right in compare_facts(one, other)]
         if one.key and one.key == other.key and one.source != other.source and not facts:
             facts.append(("the same AST, other code", "dim"))
     else:
+        if item.status in ("only-before", "only-after"):
+            facts.append(TITLES[item.status])
         before, after = _add_up(item.before or item.after)[3], _add_up(item.after or item.before)[3]
         if before or after:
-            facts.append(page.join(("LOCAL ", "dim"), page.change(f"{before:,} B", f"{after:,} B")))
+            facts.append(page.label("LOCAL", page.change(f"{before:,} B", f"{after:,} B")))
     # the median of a launch; of several kernels their sum
     medians: list[float] = []
     for some in filter(None, (item.before, item.after)):
@@ -231,15 +218,11 @@ def _list_changed_facts(view: ScheduleView, item: KernelChange) -> list[Piece]:
     if all(medians):
         # a kernel of one side has its own time only
         change = page.change(format_seconds(medians[0]), format_seconds(medians[-1]))
-        label = "a launch of each takes "
-        if max(len(item.before), len(item.after)) == 1:
-            label = "a launch takes "
         ratio = format_ratio(medians[0], medians[-1]) * (len(medians) > 1)
-        facts.append(page.join((label, "dim"), change, ratio))
+        label = "a launch takes" if max(len(item.before), len(item.after)) == 1 else "a launch of each takes"
+        facts.append(page.label(label, page.join(change, ratio)))
     lines = chain.from_iterable(side.kernel.lines for side in item.after or item.before)
-    if places := view.places.format_all(lines):
-        facts.append(page.join(("lines ", "dim"), places))
-    return facts
+    return [*facts, page.label("lines", view.places.format_all(lines))]
 
 
 # *** buffers
@@ -299,7 +282,7 @@ def _format_bufferize(view: ScheduleView, item: BufferizeChange) -> Row:
             decision = page.text("removed on both sides")
         notes, style = _format_changed_decision(view, item), STATUS_STYLES.get(item.status, "")
     right = not view.is_pair
-    cells = [
+    return Row(
         Cell("", mark, comfort=1),
         Cell("node", str(side.node), right=True, comfort=5),
         Cell("op", item.op),
@@ -309,8 +292,9 @@ def _format_bufferize(view: ScheduleView, item: BufferizeChange) -> Row:
         Cell("space", page.change(before.addrspace, after.addrspace), comfort=6, most=24),
         Cell("line", (view.places.format(line), "dim"), comfort=12, most=32, leaves=0, label=""),
         Cell("decision", decision, comfort=50, most=90, leaves=1, label="", own_line=True),
-    ]
-    return Row(cells, notes=notes, style=style)
+        notes=notes,
+        style=style,
+    )
 
 
 def _format_closed(view: ScheduleView, item: BufferizeChange) -> Text:
@@ -349,10 +333,8 @@ def _format_changed_decision(view: ScheduleView, item: BufferizeChange) -> list[
             reason = say_reason(before.decided, view.names_before)
         notes.append(view.page.join((f"- {before.outcome}", BEFORE), f": {reason}"))
         notes.append(view.page.join((f"+ {after.outcome}", AFTER), f": {after.reason}"))
-    if item.lost_before:
-        names = ", ".join(item.lost_before)
-        notes.append((f"!! before, ambient {names} was NOT closed: only one iteration of it survived", ALERT))
-    if item.lost_after:
-        names = ", ".join(item.lost_after)
-        notes.append((f"!! after, ambient {names} is NOT closed: only one iteration of it survives", ALERT))
+    was = "!! before, ambient {} was NOT closed: only one iteration of it survived"
+    now = "!! after, ambient {} is NOT closed: only one iteration of it survives"
+    for form, lost in (was, item.lost_before), (now, item.lost_after):
+        notes.append((format_known(form, ", ".join(lost)), ALERT))
     return notes

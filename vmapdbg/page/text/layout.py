@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple, TypeVar
 
@@ -66,11 +66,6 @@ class Page:
         self.show_all = show_all
         self.lines: list[Text] = []
 
-    @property
-    def is_coloured(self) -> bool:
-        """Whether colours are shown: not in a pipe, and not with NO_COLOR."""
-        return self.console.color_system is not None and not self.console.no_color
-
     # *** parts of a line
 
     def text(self, value: str, style: str = "") -> Text:
@@ -99,6 +94,11 @@ class Page:
         if before == after:
             return self.text(after)
         return self.join((before, BEFORE), " -> ", (after, AFTER), ratio)
+
+    def label(self, name: str, value: Piece) -> Text:
+        """Returns a value after its name, which is dim; nothing for an empty value."""
+        text = self.read(value)
+        return self.join((f"{name} ", "dim"), text) if text else text
 
     def compare(self, before: _Amount, after: _Amount, write: Callable[[_Amount], str]) -> Text:
         """Returns `1,000 -> 500 (0.50x)`, or the amount alone if both are written alike."""
@@ -138,6 +138,11 @@ class Page:
                 count = format_plural(len(items) - most, noun)
             self.add((more.format(count), style), indent=indent)
 
+    def add_each(self, lines: Iterable[str], style: str = "", *, indent: int = 0, hang: int = 2) -> None:
+        """Adds each string as lines of its own."""
+        for line in lines:
+            self.add((line, style), indent=indent, hang=hang)
+
     def wrap(self, *parts: Piece, indent: int = 0, hang: int = 0) -> list[Text]:
         """Returns the parts as lines of the page's width, after `indent` spaces; `hang` more after the first."""
         text = self.join(*parts)
@@ -166,10 +171,14 @@ class Page:
             line.rstrip()
             yield from line.render(console, end="\n")
 
-    def table(self, rows: Sequence[Row], *, indent: int = 2) -> None:
-        """Adds a table: the titles of the columns, then the rows. Columns without any content do not appear."""
-        if rows:
-            self.lines += _Table(self, rows, indent).lay_out()
+    def table(
+        self, rows: Iterable[Row], most: int = sys.maxsize, more: str = "", *, noun: str = "", indent: int = 2
+    ) -> None:
+        """Adds a table: the titles of the columns, then the `first` rows. Columns without any content do not appear."""
+        start = len(self.lines)
+        shown = list(self.first(list(rows), most, more, noun=noun))
+        if shown:
+            self.lines[start:start] = _Table(self, shown, indent).lay_out()
 
 
 # *** tables
@@ -196,16 +205,14 @@ class Cell(NamedTuple):
     split: str = ""
 
 
-class Row(NamedTuple):
-    """A row of a table; below it, over the whole width, facts and notes.
+class Row:
+    """A row of a table; below it, over the whole width, facts and notes, without the empty ones.
 
     Facts share a line if they fit; each note has a line of its own.
     """
 
-    cells: Sequence[Cell]
-    facts: Sequence[Piece] = ()
-    notes: Sequence[Piece] = ()
-    style: str = ""
+    def __init__(self, *cells: Cell, facts: Sequence[Piece] = (), notes: Sequence[Piece] = (), style: str = "") -> None:
+        self.cells, self.facts, self.notes, self.style = cells, facts, notes, style
 
 
 class _Table:
@@ -239,7 +246,7 @@ class _Table:
             if label is None:
                 label = column.title
             if label:
-                whole = page.join((f"{label} ", "dim"), whole)
+                whole = page.label(label, whole)
             if column.own_line or i in long:
                 notes.append(whole)
             else:
@@ -252,8 +259,8 @@ class _Table:
         if self.widths:
             hang += next(iter(self.widths.values())) + _GAP
         hang = min(hang, page.width // 3)
-        packed = _pack([*facts, *map(page.read, row.facts)], page.width - hang)
-        for note in [*notes, *packed, *row.notes]:
+        packed = _pack([*facts, *filter(None, map(page.read, row.facts))], page.width - hang)
+        for note in filter(None, [*notes, *packed, *map(page.read, row.notes)]):
             yield from page.wrap(note, indent=hang, hang=2)
 
     def _fold_cell(self, i: int, cell: Text) -> list[Text]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from vmapdbg.model.capture import Capture, LaunchPlace, LiveBuffer, Memory, MemoryAdvice, PartPeak, Placement
+from vmapdbg.model.capture import Capture, LaunchPlace, LiveBuffer, Memory, MemoryAdvice, PartPeak
 from vmapdbg.model.schedule_index import group_equal, index_of, name_node
-from vmapdbg.model.wording import format_known, format_plural
+from vmapdbg.model.wording import format_known, format_plural, join_first
 from vmapdbg.page.format import format_bytes, format_share, join_change, round_count
 from vmapdbg.page.lifetimes import Picture, name_buffer
 from vmapdbg.page.sentences import Names, say_briefly
@@ -21,7 +21,8 @@ def add_memory(capture: Capture, page: Page, *, draws: bool = True) -> None:
     """Adds the page of the memory that a run had; without the lifetime picture if it is drawn elsewhere."""
     memory = capture.memory
     if memory is None:
-        page.add(f"memory: {say_unwatched(capture)}")
+        left = next((line for line in capture.missing if "memory" in line), "tinygrad allocated none")
+        page.add(f"memory: {'not watched; run it with --memory' if capture.peak_bytes is None else left}")
         return
     printer = _Printer(capture, memory, page)
     printer.add_peak()
@@ -34,33 +35,21 @@ def add_memory(capture: Capture, page: Page, *, draws: bool = True) -> None:
 def add_memory_line(view: View, page: Page) -> None:
     """Adds a line to an overview: the peak, or what is known of it without watching."""
     before, after = view.before.peak_bytes, view.after.peak_bytes
+    made_by = ((made, schedule) for schedule in view.after.schedules for made in schedule.bufferizes)
+    kept = [(made, schedule) for made, schedule in made_by if made.holds_memory]
     what: Piece
     if after is not None and before is not None:
         what = page.compare(before, after, format_bytes)
         about = " at the peak" if view.is_pair else " at the peak; show --memory says what it is made of"
-    elif view.is_pair or (least := find_least(view.after)) is None:
+    elif view.is_pair or not kept:
         return
     else:
-        what = f"at least {format_bytes(least.bytes)}"
-        about = f", a buffer{page.places.format(least.line, ' of {}')}; --memory measures the peak"
+        # the run has at least the memory of its largest buffer
+        made, schedule = max(kept, key=lambda one: one[0].bytes)
+        node = index_of(schedule).node(made.node)
+        what = f"at least {format_bytes(made.bytes)}"
+        about = f", a buffer{page.places.format(node and node.line, ' of {}')}; --memory measures the peak"
     page.add(("memory: ", "dim"), what, (about, "dim"), indent=2)
-
-
-def find_least(capture: Capture) -> Placement | None:
-    """Returns the largest buffer that a schedule makes: the run has at least its memory. None without a buffer."""
-    found: list[Placement] = []
-    for schedule in capture.schedules:
-        for made in schedule.bufferizes:
-            if made.holds_memory:
-                node = index_of(schedule).node(made.node)
-                found.append(Placement(schedule.index, made.node, node and node.line, made.bytes))
-    return max(found, default=None, key=lambda one: one.bytes)
-
-
-def say_unwatched(capture: Capture) -> str:
-    """Says why a capture has no memory to show."""
-    left = next((line for line in capture.missing if "memory" in line), "")
-    return left or "tinygrad allocated none" if capture.peak_bytes is not None else "not watched; run it with --memory"
 
 
 class _Printer:
@@ -82,21 +71,17 @@ class _Printer:
         at = f"launch {memory.at.launch:,} of {memory.launches:,}{kernel}"
         line = self.places.format(memory.line, ", {}") or ", in what the snippet leaves lazy"
         page.head("Memory", Text.assemble((format_bytes(memory.peak), "bold"), f" at the peak, {at}{line}"))
-        rows = [self.format_part(part) for part in memory.parts[:_MOST_PARTS]]
-        page.table(rows)
-        if len(memory.parts) > _MOST_PARTS:
-            page.add((f"... {len(memory.parts) - _MOST_PARTS} more with lower peaks", "dim"), indent=2)
+        page.table(map(self.format_part, memory.parts), _MOST_PARTS, "... {} more with lower peaks")
 
     def format_part(self, part: PartPeak) -> Row:
         what = f"schedule {part.schedule}" if part.call is None else f"{part.name}: {_CALLS[part.call]}"
-        cells = [
+        return Row(
             Cell("peak", format_bytes(part.bytes), right=True, comfort=9),
             Cell("of all", format_share(part.bytes, self.memory.peak), right=True, comfort=6),
             Cell("times", f"{part.times:,}", right=True, comfort=5),
             Cell("while this runs", what, comfort=24, most=60),
             Cell("line", (self.places.format(part.line), "dim"), comfort=16, most=40),
-        ]
-        return Row(cells)
+        )
 
     def add_picture(self) -> None:
         picture = Picture(self.memory, self.places)
@@ -113,7 +98,7 @@ class _Printer:
         groups.sort(key=lambda group: -sum(one.value.bytes for one in group))
         count = len(memory.live) + memory.rest
         self.page.head("Live at the peak", f"{format_plural(count, 'buffer')}; equal ones are one row")
-        self.page.table([self.format_group(group) for group in groups[:_MOST_ROWS]])
+        self.page.table(map(self.format_group, groups[:_MOST_ROWS]))
         rest = [one for group in groups[_MOST_ROWS:] for one in group]
         if count := len(rest) + memory.rest:
             size = sum(one.value.bytes for one in rest) + memory.rest_bytes
@@ -128,23 +113,20 @@ class _Printer:
             name_node(one.schedule, one.node) for one in values if one.schedule is not None and one.node is not None
         ]
         uses = join_change(self.name_launch(first.first), self.name_launch(first.last))
-        more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
-        cells = [
+        lines = [self.places.format(one.line) or "an unknown line" for one in first.shares]
+        names = [f"{format_bytes(one.bytes)} of {line}" for one, line in zip(first.shares, lines, strict=True)]
+        rest = format_known(", and {} more", max(first.others - _MOST_SHARES, 0) or None)
+        others = f"in the same memory at other times: {', '.join(names[:_MOST_SHARES])}{rest}" if names else ""
+        return Row(
             Cell("bytes", format_bytes(size), right=True, comfort=9),
             Cell("of all", format_share(size, self.memory.peak), right=True, comfort=6),
             Cell("buffers", f"{len(group):,}", right=True, comfort=7),
             Cell("what", (name_buffer(first, self.places), "bold"), comfort=20, most=44),
             Cell("dtype", first.dtype, comfort=5, leaves=2),
-            Cell("node", "".join(nodes[:1]) + more, comfort=14, leaves=1),
+            Cell("node", join_first(nodes, 1), comfort=14, leaves=1),
             Cell("kernels", uses, comfort=14, leaves=3, label="used by kernels"),
-        ]
-        notes: list[Piece] = [(self.explain(first), "dim")]
-        if first.shares:
-            lines = [self.places.format(one.line) or "an unknown line" for one in first.shares]
-            names = [f"{format_bytes(one.bytes)} of {line}" for one, line in zip(first.shares, lines, strict=True)]
-            rest = format_known(", and {} more", max(first.others - _MOST_SHARES, 0) or None)
-            notes.append((f"in the same memory at other times: {', '.join(names[:_MOST_SHARES])}{rest}", "dim"))
-        return Row(cells, notes=notes)
+            notes=[(self.explain(first), "dim"), (others, "dim")],
+        )
 
     def explain(self, buffer: LiveBuffer) -> str:
         """Returns the reason why a buffer exists."""

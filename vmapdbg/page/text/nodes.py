@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from rich.text import Text
 
-from vmapdbg.diff.result import NodeChange
+from vmapdbg.diff.result import NodeChange, VmapChange
 from vmapdbg.model.capture import Node
 from vmapdbg.model.schedule_index import group_equal
 from vmapdbg.model.wording import count_shown, format_known, format_plural, inflect, join_first
@@ -101,14 +101,13 @@ def _format_node(view: ScheduleView, node: Node, sources: Iterable[int]) -> Row:
     for side in dict.fromkeys((node.in_ranges, node.out_ranges)):
         if side is not None:
             ranges.append(view.names(side) or Text("()"))
-    decisions, style = list[Text](), ""
+    decisions: list[Text] = []
     if node.realized is not None:
-        style = "bold"
         decisions.append(_format_realized(view, node))
     if node.unsplit is not None:
         decisions.append(_format_unsplit(view, node))
     read = ", ".join(map(str, sorted(sources, reverse=True)))
-    cells = [
+    return Row(
         Cell("id", str(node.id), right=True, comfort=5),
         Cell("op", (node.op, _OP_STYLES.get(node.op, "")), comfort=11),
         Cell("from", (read, "dim"), comfort=10, most=16, leaves=1, optional=True),
@@ -117,9 +116,9 @@ def _format_node(view: ScheduleView, node: Node, sources: Iterable[int]) -> Row:
         Cell("ambient", view.names(node.ambient, ambient=node.ambient), comfort=8, most=16),
         Cell("decision", Text("; ").join(decisions), comfort=58, most=90, leaves=2, label="", own_line=True),
         Cell("line", (view.places.format(node.line), "dim"), comfort=16, most=32, leaves=4, label=""),
-    ]
-    notes = view.notes_for(view.findings.about_node(view.pair.index, node.id))
-    return Row(cells, notes=notes, style=style)
+        notes=view.notes_for(view.findings.about_node(view.pair.index, node.id)),
+        style="bold" * (node.realized is not None),
+    )
 
 
 def _format_realized(view: ScheduleView, node: Node, *, is_before: bool = False) -> Text:
@@ -167,38 +166,22 @@ def _print_changes(view: ScheduleView) -> None:
     rows = [_format_change(view, group) for group in _group_changes(view, changes)]
     rows += [_format_lone_node(view, node, before=True) for node in reversed(pair.nodes_only_before)]
     rows += [_format_lone_node(view, node, before=False) for node in reversed(pair.nodes_only_after)]
-    if not rows:
-        return
-    counts: list[str] = []
-    for count, what in (
-        (len(changes), "changed"),
-        (len(pair.nodes_only_before), "only before"),
-        (len(pair.nodes_only_after), "only after"),
-    ):
-        if count:
-            counts.append(f"{count} {what}")
-    page.head("Nodes", f"{', '.join(counts)}, outputs first")
-    shown = rows[:_MOST_ROWS] if not page.show_all else rows
-    page.table(shown)
-    if len(shown) < len(rows):
-        more = f"... {format_plural(len(rows) - len(shown), 'more row')} not shown: --all shows them"
-        page.add((more, "dim"), indent=2)
+    sides = {"changed": changes, "only before": pair.nodes_only_before, "only after": pair.nodes_only_after}
+    counts = [f"{len(nodes)} {what}" for what, nodes in sides.items() if nodes]
+    if counts:
+        page.head("Nodes", f"{', '.join(counts)}, outputs first")
+    page.table(rows, _MOST_ROWS, "... {} not shown: --all shows them", noun="more row")
 
 
-def _list_cells(node: Piece, op: str, shape: tuple[int | str, ...] | None) -> list[Cell]:
-    return [
+def _make_row(node: Piece, op: str, shape: tuple[int | str, ...] | None, before: Piece, after: Piece, line: str) -> Row:
+    return Row(
         Cell("node", node, right=True, comfort=5, most=16),
         Cell("op", op, comfort=11, most=32),
         Cell("shape", format_shape(shape), most=28, leaves=3),
-    ]
-
-
-def _list_sides(before: Piece, after: Piece, line: str) -> list[Cell]:
-    return [
         Cell("- before", before, comfort=44, most=64, leaves=2, label="-", own_line=True),
         Cell("+ after", after, comfort=44, most=64, leaves=1, label="+", own_line=True),
         Cell("line", line, comfort=14, most=32, leaves=4, label=""),
-    ]
+    )
 
 
 def _group_changes(view: ScheduleView, changes: Iterable[NodeChange]) -> list[list[NodeChange]]:
@@ -225,7 +208,7 @@ def _format_change(view: ScheduleView, group: list[NodeChange]) -> Row:
     before = _describe(view, first.before, first.changed, is_before=True)
     after = _describe(view, first.after, first.changed, is_before=False)
     lines = view.places.format_all(item.after.line for item in group if item.after.line is not None)
-    return Row([*_list_cells(ids, join_first([*ops], 3), shape), *_list_sides(before, after, lines)])
+    return _make_row(ids, join_first([*ops], 3), shape, before, after, lines)
 
 
 def _format_lone_node(view: ScheduleView, node: Node, *, before: bool) -> Row:
@@ -238,7 +221,7 @@ def _format_lone_node(view: ScheduleView, node: Node, *, before: bool) -> Row:
     name, sides = (f"+{node.id}", AFTER), ("", text)
     if before:
         name, sides = (f"-{node.id}", BEFORE), (text, "")
-    return Row([*_list_cells(name, node.op, node.shape), *_list_sides(*sides, view.places.format(node.line))])
+    return _make_row(name, node.op, node.shape, *sides, view.places.format(node.line))
 
 
 def _describe(view: ScheduleView, node: Node, changed: Sequence[str], *, is_before: bool) -> Text:
@@ -257,12 +240,12 @@ def _describe(view: ScheduleView, node: Node, changed: Sequence[str], *, is_befo
         parts.append(left or Text("()"))
     if "ambient" in changed:
         names = view.names(node.ambient, ambient=node.ambient)
-        parts.append(page.join(("ambient ", "dim"), names or "none"))
+        parts.append(page.label("ambient", names or "none"))
     if "realized" in changed:
         parts.append(_format_realized(view, node, is_before=is_before))
     if "src" in changed:
         names = view.names_before if is_before else view.names_after
-        parts.append(page.join(("reads ", "dim"), ", ".join(map(names.label, node.src)) or "nothing"))
+        parts.append(page.label("reads", ", ".join(map(names.label, node.src)) or "nothing"))
     return Text(" | ").join(parts)
 
 
@@ -281,35 +264,33 @@ def print_vmap_map(view: ScheduleView) -> None:
         groups.sort(key=lambda group: (len(group[0].ranges_after), group[0].ranges_after))
     elif not view.is_pair:
         view.page.head("vmap_map", "empty" + _explain_empty(view))
-    rows: list[Row] = []
-    for group in groups:
-        before, after = group[0].ranges_before, group[0].ranges_after
-        sizes = ""
-        if view.is_pair:
-            names = view.merge_names(before, after, {*map(view.renaming.translate, before), *after})
-        else:
-            names = view.names(after, ambient=after)
-            known = list(map(view.index.size_of, after))
-            if None not in known:
-                sizes = "x".join(map(str, known))
-        cells = [
-            Cell("ambient", names, comfort=16),
-            Cell("sizes", sizes, comfort=8, most=20),
-            Cell("count", (str(len(group)), "dim"), right=True, comfort=5),
-            Cell("nodes", format_ids(item.after for item in group), comfort=24, most=120),
-        ]
-        rows.append(Row(cells))
-    view.page.table(rows)
+    view.page.table(_format_entries(view, group) for group in groups)
     if groups and not view.is_pair:
         _print_lacking(view)
 
 
+def _format_entries(view: ScheduleView, group: Sequence[VmapChange]) -> Row:
+    before, after = group[0].ranges_before, group[0].ranges_after
+    sizes = ""
+    if view.is_pair:
+        names = view.merge_names(before, after, {*map(view.renaming.translate, before), *after})
+    else:
+        names = view.names(after, ambient=after)
+        known = list(map(view.index.size_of, after))
+        if None not in known:
+            sizes = "x".join(map(str, known))
+    return Row(
+        Cell("ambient", names, comfort=16),
+        Cell("sizes", sizes, comfort=8, most=20),
+        Cell("count", (str(len(group)), "dim"), right=True, comfort=5),
+        Cell("nodes", format_ids(item.after for item in group), comfort=24, most=120),
+    )
+
+
 def _print_lacking(view: ScheduleView) -> None:
     """Names the ranges that the pass's own map lacks: it has fewer for a node than the node's value depends on."""
-    entries = {entry.node: set(entry.ranges) for entry in view.schedule.vmap_map}
-    lacking: dict[int, set[str]] = {}
-    for node in view.schedule.nodes:
-        lacking[node.id] = set(node.ambient) - entries.get(node.id, set())
+    entries = {entry.node: entry.ranges for entry in view.schedule.vmap_map}
+    lacking = {node.id: set(node.ambient).difference(entries.get(node.id, ())) for node in view.schedule.nodes}
     names = ", ".join(sorted(set[str]().union(*lacking.values())))
     if names:
         ids = format_ids(number for number, ranges in lacking.items() if ranges)

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from vmapdbg.diff.result import KernelChange, ValueDiff
 from vmapdbg.lint import RULES
-from vmapdbg.model.capture import Device, Kernel, MarkTime
+from vmapdbg.model.capture import Bufferize, Device, Kernel, MarkTime, Node
 from vmapdbg.model.schedule_index import find_distinct, group_equal, name_node
 from vmapdbg.model.wording import count_shown, format_plural, join_first
 from vmapdbg.page import overview
@@ -107,21 +107,21 @@ class Overview:
         """Adds what the wall time goes into, what the device reaches, and the phases that the user marks."""
         page, capture = self.page, self.view.after
         timing, device, noise = capture.timing, capture.device, find_noise(capture)
+        facts: dict[str, Piece] = {}
         if timing is not None:
             parts = sorted(timing.parts.items(), key=lambda part: -part[1])
             spent = [f"{_PARTS.get(name, name)} {format_seconds(seconds)}" for name, seconds in parts if seconds > 0]
-            page.add(("time    ", "dim"), f"{format_seconds(timing.seconds)}: {', '.join(spent)}", indent=2, hang=10)
+            facts["time"] = f"{format_seconds(timing.seconds)}: {', '.join(spent)}"
         if device is not None:
             reached = f"{device.name} reaches {format_rate(device.ops, 'op')} and {format_rate(device.bytes, 'B')}"
-            page.add(
-                ("device  ", "dim"), f"{reached}; a launch takes {format_seconds(device.launch)}", indent=2, hang=10
-            )
+            facts["device"] = f"{reached}; a launch takes {format_seconds(device.launch)}"
         if noise is not None:
-            words = f"equal launches differ by {noise:.0%}: other work disturbs the times"
-            page.add(("noise   ", "dim"), (words, "bold yellow"), indent=2, hang=10)
+            facts["noise"] = f"equal launches differ by {noise:.0%}: other work disturbs the times", "bold yellow"
+        for name, fact in facts.items():
+            page.add((f"{name:8}", "dim"), fact, indent=2, hang=10)
         if timing is not None and timing.marks:
             page.head("Marks", "phases that the program marks, and calls of a TinyJit")
-            page.table([_format_mark(mark) for mark in timing.marks])
+            page.table(map(_format_mark, timing.marks))
 
     def add_functions(self) -> None:
         """Adds the tree of the user's functions."""
@@ -130,16 +130,14 @@ class Overview:
             return
         about = f"with all that they call; a kernel counts once; rows below {_LEAST_SHARE:.0%} are left out"
         self.page.head("Functions", about)
-        self.page.table(list(map(self.format_function, rows[:_MOST_FUNCTIONS])))
-        if len(rows) > _MOST_FUNCTIONS:
-            self.page.add((f"... {format_plural(len(rows) - _MOST_FUNCTIONS, 'row')} more", "dim"), indent=2)
+        self.page.table(map(self.format_function, rows), _MOST_FUNCTIONS, "... {} more", noun="row")
 
     def format_function(self, row: FunctionRow) -> Row:
         cost, style = row.cost, "" if ":" in row.name else "bold"
         names = " > ".join(map(self.places.format, row.name.split(" > ")))
         if row.repeats > 1:
             names += f" (x{row.repeats})"
-        cells = [
+        return Row(
             Cell("function", (f"{'  ' * row.depth}{names}", style), comfort=24, most=60),
             *self.list_time(cost),
             Cell("backward", format_share(cost.backward, 1) if cost.backward else "", right=True, comfort=8),
@@ -147,8 +145,7 @@ class Overview:
             Cell("ops", round_count(cost.ops), right=True, comfort=6),
             Cell("moves", format_bytes(cost.bytes), right=True, comfort=9, leaves=1, optional=True),
             Cell("buffers", format_bytes(cost.held), right=True, comfort=9, leaves=0, optional=True),
-        ]
-        return Row(cells)
+        )
 
     def list_time(self, cost: overview.Cost) -> list[Cell]:
         """Returns the cells of the time and its share, empty if nothing was timed."""
@@ -201,19 +198,16 @@ class Overview:
 
     def add_kernels(self, most: int = _MOST_ROWS) -> None:
         shown = self.kernels[:most]
-        if self.view.is_pair and shown:
-            what = "work"
-            if any(row.is_timed for row in self.kernels):
-                what = "time"
+        if not self.view.is_pair:
+            order = "longest first" if self.total.seconds else "most work first"
+            self.page.head("Kernels", f"{count_shown(len(shown), len(self.kernels), 'kernel')}, {order}")
+            self.page.table(map(self.format_kernel, shown))
+        elif shown:
+            what = "time" if any(row.is_timed for row in self.kernels) else "work"
             count = count_shown(len(shown), len(self.kernels), "change")
             about = f"{count}, the largest of {what} first; equal ones, the layers of a network, are one"
             self.page.head("Kernels", about)
-            self.page.table(list(map(self.format_changed_kernel, shown)))
-        if self.view.is_pair:
-            return
-        order = "longest first" if self.total.seconds else "most work first"
-        self.page.head("Kernels", f"{count_shown(len(shown), len(self.kernels), 'kernel')}, {order}")
-        self.page.table(list(map(self.format_kernel, shown)))
+            self.page.table(map(self.format_changed_kernel, shown))
 
     def format_kernel(self, row: overview.KernelRow) -> Row:
         kernel, cost, measured = row.kernel, row.after, row.kernel.measured
@@ -222,7 +216,7 @@ class Overview:
             launches, median = measured.launches, format_seconds(measured.median)
         if kernel.failed is not None:
             style = ALERT
-        cells = [
+        return Row(
             Cell("kernel", (kernel.name, style), comfort=18, most=40),
             Cell("computes", kernel.title, comfort=30, most=60, leaves=3, label=""),
             Cell("phase", kernel.phase or "", comfort=8, leaves=4, label=""),
@@ -235,8 +229,7 @@ class Overview:
             Cell("redundancy", format_redundancy(kernel.redundancy), right=True, comfort=10, leaves=2, optional=True),
             Cell("threads", format_count(kernel.threads), right=True, comfort=7, leaves=1, optional=True),
             Cell("lines", self.name_places(row.lines), comfort=18, most=40, leaves=4),
-        ]
-        return Row(cells)
+        )
 
     def name_places(self, lines: Iterable[str]) -> Piece:
         return self.places.format_first(list(lines), _MOST_PLACES), "dim"
@@ -271,20 +264,16 @@ class Overview:
             before = after
         elif not change.after:
             after = before
-        cells = [
+        words, parts = list_parts(change)
+        return Row(
             Cell("", MARKS[change.status], comfort=1),
             Cell("kernel", self.name_change(change), comfort=20, most=44),
             Cell("times", format_count(len(row.places)), right=True, comfort=6, most=12),
             Cell("time", seconds, right=True, comfort=10, most=26),
             *self.list_work(before, after, ops_leave=2, moves_leave=1),
             Cell("lines", self.name_places(row.lines), comfort=16, most=40, leaves=3),
-        ]
-        notes: list[Text] = []
-        words, parts = list_parts(change)
-        if parts:
-            names = join_first([side.kernel.name for side in parts], _MOST_NAMES)
-            notes.append(page.join((words, "bold"), names))
-        return Row(cells, notes=notes)
+            notes=[page.join((words, "bold"), join_first([side.kernel.name for side in parts], _MOST_NAMES))],
+        )
 
     def name_change(self, change: KernelChange) -> Text:
         before, after = change.before, change.after
@@ -300,67 +289,61 @@ class Overview:
         """Adds the buffers that one run keeps, the largest first."""
         groups = overview.group_buffers(self.view)
         shown, every = groups[:_MOST_OF_PART], [made.bytes for group in groups for _, _, made in group]
-        rows: list[Row] = []
-        for group in shown:
-            schedule, node, made = group[0]
-            cells = [
-                Cell("bytes", format_bytes(made.bytes), right=True, comfort=9),
-                Cell("times", str(len(group)), right=True, comfort=5),
-                Cell("node", name_node(schedule, node.id), right=True, comfort=7),
-                Cell("op", node.op, comfort=11),
-                Cell("line", (self.places.format(node.line), "dim"), comfort=12, most=30),
-                Cell("kept, because", made.reason, comfort=28, most=80),
-            ]
-            rows.append(Row(cells))
         kinds = f", {count_shown(len(shown), len(groups), 'kind')}" * (len(every) > 1)
         about = f"{format_plural(len(every), 'buffer')} kept{kinds}, {format_bytes(sum(every))}, most bytes first"
-        if rows:
+        if shown:
             self.page.head("Buffers", about)
-        self.page.table(rows)
+        self.page.table(map(self.format_buffers, shown))
+
+    def format_buffers(self, group: Sequence[tuple[int, Node, Bufferize]]) -> Row:
+        schedule, node, made = group[0]
+        return Row(
+            Cell("bytes", format_bytes(made.bytes), right=True, comfort=9),
+            Cell("times", str(len(group)), right=True, comfort=5),
+            Cell("node", name_node(schedule, node.id), right=True, comfort=7),
+            Cell("op", node.op, comfort=11),
+            Cell("line", (self.places.format(node.line), "dim"), comfort=12, most=30),
+            Cell("kept, because", made.reason, comfort=28, most=80),
+        )
 
     # *** lines and methods
 
     def add_costs(self) -> None:
-        """Adds what the user's lines come to, and of one run the methods."""
-        mark, change = "", ", "
-        without = overview.sum_kernels(self.view.after, without_line=True)
-        rest = f"; {format_share(without.ops, self.total.ops) or '0%'} of ops have none"
+        """Adds what the user's lines come to, and of one run the methods and phases."""
+        lines, counts = overview.count_lines(self.view), "a kernel counts for each of"
         if self.view.is_pair:
-            mark, change, rest = MARKS["changed"], " changed, the largest change of work first; ", ""
-        about = f"{change}a kernel counts for each of its lines{rest}"
-        self.add_cost_table("line", overview.count_lines(self.view), about, mark)
-        if not self.view.is_pair:
-            methods = overview.count_methods(self.view)
-            self.add_cost_table("method", methods, ", a kernel counts for each of which it computes a value", mark)
-            phases = overview.count_phases(self.view)
-            if len(phases) > 1:
-                self.add_cost_table("phase", phases, ", a kernel has the phase of its largest part", mark)
-
-    def add_cost_table(self, noun: str, counted: Sequence[overview.CostRow], about: str, mark: Piece) -> None:
-        """Adds a table of lines or methods; a method has the lines that call it."""
-        if not counted:
+            self.add_cost_table("line", lines, f" changed, the largest change of work first; {counts} its lines")
             return
-        shown, comfort = counted[:_MOST_ROWS], 16
-        if noun == "method":
-            comfort = 28
-        self.page.head(f"{noun.title()}s", count_shown(len(shown), len(counted), noun) + about)
-        rows: list[Row] = []
-        for row in shown:
-            before, after, kept = row.before, row.after, Text()
-            if before.kept or after.kept:
-                kept = self.page.change(str(before.kept), str(after.kept))
-            kernels = self.page.change(f"{before.kernels:,}", f"{after.kernels:,}")
-            cells = [
-                Cell("", mark, comfort=1),
-                Cell(noun, (self.places.format(row.name), "bold"), comfort=comfort, most=40),
-                *self.list_time(after),
-                Cell("kernels", kernels, right=True, comfort=7, most=14),
-                *self.list_work(before, after, moves_leave=2),
-                Cell("buffers", kept, right=True, comfort=8, most=14, leaves=1),
-                Cell("called at", self.name_places(after.lines), comfort=16, most=40, leaves=2),
-            ]
-            rows.append(Row(cells))
-        self.page.table(rows)
+        without = overview.sum_kernels(self.view.after, without_line=True)
+        rest = f"{format_share(without.ops, self.total.ops) or '0%'} of ops have none"
+        self.add_cost_table("line", lines, f", {counts} its lines; {rest}")
+        self.add_cost_table("method", overview.count_methods(self.view), f", {counts} which it computes a value")
+        phases = overview.count_phases(self.view)
+        if len(phases) > 1:
+            self.add_cost_table("phase", phases, ", a kernel has the phase of its largest part")
+
+    def add_cost_table(self, noun: str, counted: Sequence[overview.CostRow], about: str) -> None:
+        shown = counted[:_MOST_ROWS]
+        if shown:
+            self.page.head(f"{noun.title()}s", count_shown(len(shown), len(counted), noun) + about)
+        self.page.table(self.format_cost(noun, row) for row in shown)
+
+    def format_cost(self, noun: str, row: overview.CostRow) -> Row:
+        """Returns the row of a line, a method or a phase; a method has the lines that call it."""
+        before, after, kept = row.before, row.after, Text()
+        if before.kept or after.kept:
+            kept = self.page.change(str(before.kept), str(after.kept))
+        kernels = self.page.change(f"{before.kernels:,}", f"{after.kernels:,}")
+        comfort = 28 if noun == "method" else 16
+        return Row(
+            Cell("", MARKS["changed"] if self.view.is_pair else "", comfort=1),
+            Cell(noun, (self.places.format(row.name), "bold"), comfort=comfort, most=40),
+            *self.list_time(after),
+            Cell("kernels", kernels, right=True, comfort=7, most=14),
+            *self.list_work(before, after, moves_leave=2),
+            Cell("buffers", kept, right=True, comfort=8, most=14, leaves=1),
+            Cell("called at", self.name_places(after.lines), comfort=16, most=40, leaves=2),
+        )
 
     # *** rules
 
@@ -373,7 +356,7 @@ class Overview:
             before, after = (sum(getattr(getattr(row, side), name) for row in counted) for side in ("before", "after"))
             sums.append(page.change(write(before), write(after)))
         page.head("Buffers", sums[0], " kept (", sums[1], "), ", sums[2], " asked for")
-        page.table(list(map(self.format_rule, counted[:_MOST_RULES])))
+        page.table(map(self.format_rule, counted[:_MOST_RULES]))
 
     def format_rule(self, row: overview.RuleRow) -> Row:
         page, before, after = self.page, row.before, row.after
@@ -381,13 +364,12 @@ class Overview:
         kept = page.change(format_count(before.kept), format_count(after.kept))
         held = page.change(format_bytes(before.bytes), format_bytes(after.bytes))
         example = f"  e.g. node {after.example}" if not self.view.is_pair else ""
-        cells = [
+        return Row(
             Cell("asked for", nodes, right=True, comfort=9, most=16),
             Cell("kept", kept, right=True, comfort=6, most=16),
             Cell("hold", held, right=True, comfort=10, most=26),
             Cell("why it was asked for", page.join(row.why, (example, "dim")), comfort=32, most=100),
-        ]
-        return Row(cells)
+        )
 
     # *** findings
 
@@ -421,14 +403,13 @@ def list_speed(kernel: Kernel, device: Device | None) -> list[Cell]:
 
 
 def _format_mark(mark: MarkTime) -> Row:
-    cells = [
+    return Row(
         Cell("mark", (mark.name, "bold"), comfort=24),
         Cell("times", f"{mark.calls:,}", right=True, comfort=5),
         Cell("seconds", format_seconds(mark.seconds), right=True, comfort=8),
         Cell("in kernels", format_seconds(mark.kernels), right=True, comfort=8),
         Cell("launches", f"{mark.launches:,}", right=True, comfort=8),
-    ]
-    return Row(cells)
+    )
 
 
 def _join_counts(*counts: tuple[int, str]) -> str:

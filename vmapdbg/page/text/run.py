@@ -35,7 +35,6 @@ _MANY_SCHEDULES = 4
 _MOST_FINDINGS = 5
 _MOST_LINES, _LEAST_SOURCE = 48, 12
 _DIED = "ChildDied"
-_BRIEF_SIGNS = {"unchanged": ("=", "dim"), "only before": ("-", BEFORE), "only after": ("+", AFTER)}
 
 
 def print_capture(
@@ -57,21 +56,17 @@ def print_capture(
     """
     if unknown := sorted(set(only) - set(SECTIONS)):
         raise ValueError(f"unknown section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
-    page = Page(console, Places.of(capture), show_all=show_all)
-    run = views.RunView(page, capture=capture, copies_source=selected is not None)
+    number = schedule if isinstance(schedule, int) else None
+    parts = select_schedules(View.of_one(capture), number) if selected is None else selected
+    page = _print_header(capture, console, show_all=show_all)
+    run = views.RunView(page, capture, copies_source=selected is not None)
     reasons: dict[int, str] = {}
-    has_rest = selected is None and not isinstance(schedule, int)
-    is_whole = selected is None and schedule is None and set(only) == set(SECTIONS)
-    if selected is None:
-        number = schedule if isinstance(schedule, int) else None
-        selected = select_schedules(View.of_one(capture), number)
-        if schedule is None and not show_all:
-            reasons = _list_brief_reasons(capture)
-    _print_header(capture, page)
-    if is_whole:
-        _add_headline(page, capture)
-    _print_schedules(run, [(part, reasons.get(part.index, "")) for part in selected], only)
-    rest = run.findings.rest * has_rest
+    if selected is None and schedule is None:
+        reasons = {} if show_all else _list_brief_reasons(capture)
+        if set(only) == set(SECTIONS):
+            _add_headline(page, capture)
+    _print_schedules(run, [(part, reasons.get(part.index, "")) for part in parts], only)
+    rest = run.findings.rest if selected is None and number is None else []
     if rest:
         page.head("Findings")
     for found in rest:
@@ -90,28 +85,23 @@ def print_diff(
     schedules.
     """
     page = print_head(diff, console, show_all=show_all)
-    items = [(part, "") for part in selected or ()]
-    if selected is None:
-        items = _list_brief(diff, show_all=show_all)
-    _print_schedules(views.RunView(page, diff=diff), items)
+    items = [(part, "") for part in (diff.schedules if selected is None else selected)]
+    if selected is None and not show_all:
+        items = _list_brief(diff)
+    _print_schedules(views.RunView(page, diff), items)
     page.print()
 
 
 def print_overview(view: View, console: Console, hidden: str) -> None:
     """Prints the head and the overview of one run or of two; `hidden` says how to see the rest."""
-    if view.is_pair:
-        page = print_head(view.diff, console)
-    else:
-        page = Page(console, Places.of(view.after))
-        _print_header(view.after, page)
+    page = print_head(view.diff, console) if view.is_pair else _print_header(view.after, console)
     add_overview(view, page, hidden)
     page.print()
 
 
 def print_memory(capture: Capture, console: Console) -> None:
     """Prints the head and the page of the memory that a run had."""
-    page = Page(console, Places.of(capture))
-    _print_header(capture, page)
+    page = _print_header(capture, console)
     add_memory(capture, page)
     page.print()
 
@@ -125,13 +115,12 @@ def print_peaks(view: View, console: Console) -> None:
 
 def print_part(view: View, console: Console, asked: str, hidden: str) -> None:
     """Prints a page on a part of one run, which `asked` names; `hidden` says how to see the rest."""
-    page = Page(console, Places.of(view.after))
-    _print_header(view.after, page)
+    page = _print_header(view.after, console)
     add_part(view, page, asked)
     programs = group_kernels(view)
     if len(programs) == 1:
         start = len(page.lines)
-        run = views.RunView(page, capture=view.after, copies_source=True)
+        run = views.RunView(page, view.after, copies_source=True)
         load_section("source")(views.ScheduleView(run, programs[0].places[0].pair))
         room = max(_MOST_LINES - start, _LEAST_SOURCE)
         if cut := page.lines[start + room :]:
@@ -169,7 +158,7 @@ def _print_brief(run: views.RunView, items: Sequence[tuple[ScheduleDiff, str]]) 
         held = format_plural(sum(item.kernels for item in totals), "kernel")
         if copies := sum(item.copies for item in totals):
             held += f" + {format_plural(copies, 'copy', 'copies')}"
-        sign, style = _BRIEF_SIGNS.get(reason, ("~", "dim"))
+        sign, style = views.MARKS.get(reason.replace(" ", "-"), ("~", "dim"))
         names = format_ids(pair.index for pair in pairs)
         if any(pair.is_pair and pair.before != pair.after for pair in pairs):
             names = ", ".join(map(views.name_schedule, pairs))
@@ -180,7 +169,9 @@ def _print_brief(run: views.RunView, items: Sequence[tuple[ScheduleDiff, str]]) 
 # *** one run
 
 
-def _print_header(capture: Capture, page: Page) -> None:
+def _print_header(capture: Capture, console: Console, *, show_all: bool = False) -> Page:
+    """Prints the head of one run; returns the page for the rest."""
+    page = Page(console, Places.of(capture), show_all=show_all)
     kernels = count_kernels(capture.schedules)
     summary = f"{say_shown(capture)}{format_plural(len(capture.schedules), 'schedule')}"
     summary += f", {format_plural(kernels, 'kernel')}"
@@ -195,11 +186,11 @@ def _print_header(capture: Capture, page: Page) -> None:
         why = "it failed before its first"
         where = page.places.format(capture.error.line, " at {}")
         page.add((f"the snippet failed{where}: {capture.error.type}", ALERT))
-        for part in [*capture.error.message.splitlines(), *describe_crash(capture.error.crash)]:
-            page.add(part, indent=2)
+        page.add_each([*capture.error.message.splitlines(), *describe_crash(capture.error.crash)], indent=2)
     if not capture.schedules:
         page.add((f"no schedule: {why}", "bold"))
     page.print()
+    return page
 
 
 def _add_headline(page: Page, capture: Capture) -> None:
@@ -269,22 +260,18 @@ def print_patches(patches: Sequence[Patch], states: Mapping[str, bool], console:
     `states` maps a patch's name to whether it is on; a switchable patch that it does not name is off.
     """
     page = Page(console)
-    rows: list[Row] = []
-    for patch in patches:
-        state = ("off", ALERT)
-        if not patch.switchable:
-            state = ("always", "green")
-        elif states.get(patch.name, False):
-            state = ("on", "green")
-        cells = [
-            Cell("patch", (patch.name, "bold"), comfort=16),
-            Cell("state", state, comfort=6),
-            Cell("what it does", patch.summary, comfort=30, most=100, leaves=2, label="", own_line=True),
-            Cell("seed", patch.seed, comfort=8, leaves=1),
-        ]
-        rows.append(Row(cells))
-    page.table(rows, indent=0)
+    page.table((_format_patch(patch, states.get(patch.name, False)) for patch in patches), indent=0)
     page.print()
+
+
+def _format_patch(patch: Patch, is_on: bool) -> Row:
+    state = ("on", "green") if is_on else ("off", ALERT)
+    return Row(
+        Cell("patch", (patch.name, "bold"), comfort=16),
+        Cell("state", state if patch.switchable else ("always", "green"), comfort=6),
+        Cell("what it does", patch.summary, comfort=30, most=100, leaves=2, label="", own_line=True),
+        Cell("seed", patch.seed, comfort=8, leaves=1),
+    )
 
 
 # *** two runs
@@ -319,15 +306,13 @@ def _collect_places(diff: CaptureDiff) -> Iterator[str | None]:
                 yield from side.kernel.lines
 
 
-def _list_brief(diff: CaptureDiff, *, show_all: bool) -> list[tuple[ScheduleDiff, str]]:
+def _list_brief(diff: CaptureDiff) -> list[tuple[ScheduleDiff, str]]:
     """Pairs each schedule with the reason why it gets only one line; no reason: it is printed whole."""
     seen: dict[str, ScheduleDiff] = {}
     found: list[tuple[ScheduleDiff, str]] = []
     for schedule in diff.schedules:
         reason = ""
-        if show_all:
-            pass
-        elif schedule.not_deterministic:
+        if schedule.not_deterministic:
             reason = "not deterministic: two runs of before make other schedules"
         elif schedule.is_empty:
             reason = "unchanged"
@@ -473,8 +458,7 @@ def _print_errors(page: Page, diff: CaptureDiff) -> None:
         what = "died" if error.type == _DIED else f"raised {error.type}"
         page.add()
         page.add((f"!! {name} {what}{page.places.format(error.line, ' at {}')}", ALERT), hang=3)
-        for part in error.message.splitlines():
-            page.add(part, indent=3)
+        page.add_each(error.message.splitlines(), indent=3)
 
 
 def _print_printed(page: Page, diff: CaptureDiff) -> None:

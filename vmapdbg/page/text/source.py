@@ -49,8 +49,7 @@ def print_source(view: ScheduleView) -> None:
             # why tinygrad makes no program of the kernel
             page.add()
             page.add((f"#{side.number} has no program: {describe_error(side.kernel.failed)}", ALERT))
-            for sentence in describe_crash(side.kernel.failed.crash):
-                page.add(sentence, indent=2)
+            page.add_each(describe_crash(side.kernel.failed.crash), indent=2)
             continue
         sources = _join_sources(item.before), _join_sources(item.after)
         here = f"{name_kernel(side)} of schedule {view.pair.index}"
@@ -150,7 +149,9 @@ def _describe_match(item: KernelChange) -> str:
 def _colour(page: Page, code: str, target: str) -> list[Text]:
     """Returns the lines of a source, coloured for `target` on a terminal, if pygments has a lexer for it."""
     lexer = language_of(target)
-    if page.is_coloured and lexer is not None:
+    # not in a pipe, and not with NO_COLOR
+    is_coloured = page.console.color_system is not None and not page.console.no_color
+    if is_coloured and lexer is not None:
         text = Syntax("", lexer, theme=_THEME, background_color="default").highlight(code)
         text.rstrip()
         # a lexer may change newlines around the code; then it is shown without colours

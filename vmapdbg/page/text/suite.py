@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
@@ -45,9 +45,8 @@ def name_change(group: SuiteGroup) -> str:
     return name + format_known(" ({})", " to ".join(ratios))
 
 
-def explain_causes(group: SuiteGroup) -> list[str]:
-    """Returns sentences about the realize points that are gone or new, with their rules."""
-    sentences: list[str] = []
+def explain_causes(group: SuiteGroup) -> Iterator[str]:
+    """Yields sentences about the realize points that are gone or new, with their rules."""
     for sign, what in (("-", "no longer realized"), ("+", "realized now")):
         causes: list[str] = []
         for cause in group.causes:
@@ -56,8 +55,7 @@ def explain_causes(group: SuiteGroup) -> list[str]:
                 op, _, reason = cause[1:].partition(": ")
                 causes.append(op + format_known(" ({})", reason))
         if causes:
-            sentences.append(f"{what}: {', '.join(causes)}")
-    return sentences
+            yield f"{what}: {', '.join(causes)}"
 
 
 def say_verdict(diff: SuiteDiff) -> str:
@@ -113,24 +111,21 @@ def _add_head(page: Page, diff: SuiteDiff) -> None:
         if tests:
             counts.append(f"{len(tests):,} {where}")
     page.add(("tests   ", "dim"), ", ".join(counts), hang=8)
-    for trouble in _list_troubles(diff):
-        page.add(("!! " + trouble, "yellow"), hang=3)
+    page.add_each(_list_troubles(diff), "yellow", hang=3)
 
 
 def _format_cost(nanoseconds: int) -> str:
     return format_seconds(nanoseconds / 1e9)
 
 
-def _list_troubles(diff: SuiteDiff) -> list[str]:
-    """Returns warnings: runs that did not end, schedules that were left out, damaged files."""
-    troubles: list[str] = []
+def _list_troubles(diff: SuiteDiff) -> Iterator[str]:
     for side in (diff.before, diff.after):
         if side.status is None:
-            troubles.append(f"{side.folder}: its run did not end, tests may be missing or have too few schedules")
+            yield f"!! {side.folder}: its run did not end, tests may be missing or have too few schedules"
         if side.failed:
             failed = format_plural(side.failed, "schedule")
-            troubles.append(f"{side.folder}: {failed} could not be rendered for {side.target}, and were left out")
-    return troubles + [f"damaged: {line}" for line in diff.damaged]
+            yield f"!! {side.folder}: {failed} could not be rendered for {side.target}, and were left out"
+    yield from map("!! damaged: {}".format, diff.damaged)
 
 
 def _add_group(page: Page, group: SuiteGroup, style: str) -> None:
@@ -141,8 +136,7 @@ def _add_group(page: Page, group: SuiteGroup, style: str) -> None:
     if group.count > 1:
         found = f"{group.count:,} times in {format_plural(len(group.tests), 'test')}"
     page.add((f"{cost:>9}", style), "  ", (name_change(group), "bold"), f"  {found}", hang=13)
-    for sentence in (*explain_causes(group), _name_tests(page, group.tests, 1)):
-        page.add(sentence, indent=13)
+    page.add_each([*explain_causes(group), _name_tests(page, group.tests, 1)], indent=13)
     kernels = f"{', '.join(example.before) or 'none'} -> {', '.join(example.after) or 'none'}"
     if example.before == example.after:
         kernels = ", ".join(example.after)

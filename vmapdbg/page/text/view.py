@@ -39,29 +39,17 @@ _VMAP_NAME = re.compile(r"(?<!\w)rm\d\w*'?\*?")
 
 
 class RunView:
-    """What all schedules of a page share: the page, and the sources that are printed already.
+    """What all schedules of a page share: the page, its run or its diff, and the sources that are printed already.
 
-    `capture` is the run, None for the text of a diff. `copies_source` prints source as it is, to be copied.
+    `copies_source` prints source as it is, to be copied.
     """
 
-    def __init__(
-        self,
-        page: Page,
-        *,
-        capture: Capture | None = None,
-        diff: CaptureDiff | None = None,
-        copies_source: bool = False,
-    ) -> None:
-        self.page, self.capture, self.diff = page, capture, diff
-        self.wholes: dict[tuple[int | None, int | None], ScheduleDiff] = {}
-        if diff is not None:
-            self.wholes = {(pair.before, pair.after): pair for pair in diff.schedules}
-        self.copies_source = copies_source
-        self.schedules: dict[int, Schedule] = {}
-        self.findings = Findings(())
-        if capture is not None:
-            self.schedules = {schedule.index: schedule for schedule in capture.schedules}
-            self.findings = Findings(capture.findings)
+    def __init__(self, page: Page, shown: Capture | CaptureDiff, *, copies_source: bool = False) -> None:
+        self.page, self.copies_source = page, copies_source
+        self.capture, self.diff = (shown, None) if isinstance(shown, Capture) else (None, shown)
+        self.findings = Findings(shown.findings if isinstance(shown, Capture) else ())
+        self.schedules = {schedule.index: schedule for schedule in self.capture.schedules} if self.capture else {}
+        self.wholes = {(pair.before, pair.after): pair for pair in self.diff.schedules} if self.diff else {}
         self.printed_sources: dict[tuple[str, str], str] = {}
         """Source before and after -> the name of the first kernel that it was printed for."""
 
@@ -283,8 +271,7 @@ def _print_same(view: ScheduleView) -> None:
         sentences.append(f"= not compared: {many} {what}")
     if sentences:
         view.page.add()
-    for sentence in sentences:
-        view.page.add((sentence, "dim"))
+    view.page.add_each(sentences, "dim")
 
 
 # *** values

@@ -4,7 +4,7 @@ a table for each output that is wrong, then the step that makes it so."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -154,12 +154,11 @@ def _print_output(page: Page, index: ScheduleIndex, output: OutputPath) -> None:
         page.add(*name, ("  right", "green"), indent=2)
     else:
         page.add(*name, indent=2)
-        _print_passes(page, output.passes)
+        page.table(_format_passes(output.passes), indent=4)
         _explain(page, index, output, output.first_wrong)
 
 
-def _print_passes(page: Page, passes: Sequence[PassValue]) -> None:
-    rows: list[Row] = []
+def _format_passes(passes: Sequence[PassValue]) -> Iterator[Row]:
     last: Difference | None = None
     for one in passes:
         found, about = one.difference, one.reason or ""
@@ -169,14 +168,12 @@ def _print_passes(page: Page, passes: Sequence[PassValue]) -> None:
             where = ", ".join(map(str, found.index))
             about = f"[{where}] is {found.got}, should be {found.expected}; {found.wrong} of {found.total}"
         last = found
-        cells = [
+        yield Row(
             Cell("pass", one.name, comfort=30),
             Cell("value", _VALUES[one.status], comfort=7),
             Cell("", about, comfort=40, most=60, label=""),
             Cell("asked for at", one.place or "", comfort=34, leaves=1, optional=True),
-        ]
-        rows.append(Row(cells))
-    page.table(rows, indent=4)
+        )
 
 
 # *** what makes it wrong
