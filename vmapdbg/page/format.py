@@ -52,6 +52,13 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds / 1e-9:.0f} ns"
 
 
+def format_measured(by: str, number: float) -> str:
+    """Returns a number of what was measured: seconds for `time`, ops for `ops`, else bytes."""
+    if by == "time":
+        return format_seconds(number)
+    return format_count(int(number)) if by == "ops" else format_bytes(int(number))
+
+
 def format_rate(amount: float, unit: str) -> str:
     """Returns an amount a second with three digits: `48.2 Gop/s`, `18.3 GB/s`, thousands of thousands."""
     units = (*_PREFIXES, (10**6, "M"), (10**3, "k"))

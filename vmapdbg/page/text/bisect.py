@@ -11,7 +11,7 @@ from vmapdbg.bisect.search import FoundSets, Search
 from vmapdbg.install.patches import spell_patches
 from vmapdbg.model.wording import format_known, format_plural, join_first
 from vmapdbg.page.documents import Decided, DecisionsDocument, DecisionTrial, History
-from vmapdbg.page.format import format_bytes, format_count, format_seconds, format_shape
+from vmapdbg.page.format import format_measured, format_shape
 from vmapdbg.page.text.layout import Page, Piece
 from vmapdbg.page.text.run import print_diff
 
@@ -79,12 +79,12 @@ def print_history(history: History, console: Console) -> None:
     outcomes = [(outcome.name, outcome.summary, "") for outcome in history.outcomes]
     head = f"{runs}, by {history.by}"
     if history.floor is not None:
-        noise = _format_number(history, history.floor)
+        noise = format_measured(history.by, history.floor)
         head = f"{len(history.tried)} of {history.commits + 1} commits, by {history.by}, BEAM held at 0, noise {noise}"
     _add_runs(page, outcomes, (history.snippet, "bold"), f"  {head}")
     tried: list[tuple[str, str, str]] = []
     for trial in history.tried:
-        number = "" if trial.number is None else f"  {_format_number(history, trial.number)}"
+        number = "" if trial.number is None else f"  {format_measured(history.by, trial.number)}"
         tried.append((trial.outcome or "-", trial.commit, number))
     page.add()
     _add_runs(page, tried, ("tried, the oldest first", "dim"))
@@ -103,19 +103,14 @@ def print_history(history: History, console: Console) -> None:
         print_diff(history.changes, console)
 
 
-def _format_number(history: History, number: float) -> str:
-    if history.by == "time":
-        return format_seconds(number)
-    return format_count(int(number)) if history.by == "ops" else format_bytes(int(number))
-
-
 def _explain_nobody(history: History) -> str:
     good, bad = history.tried[0].number, history.tried[-1].number
     if history.floor is None or good is None or bad is None:
         return "no commit changed the outcome"
+    first, last = format_measured(history.by, good), format_measured(history.by, bad)
     if good == bad:
-        return f"no commit: {_format_number(history, good)} at both ends"
-    ends = f"{_format_number(history, good)} at the first, {_format_number(history, bad)} at the last"
+        return f"no commit: {first} at both ends"
+    ends = f"{first} at the first, {last} at the last"
     if abs(good - bad) <= history.floor:
         return f"no commit: within noise ({ends})"
     return f"no single commit: each step is within noise ({ends})"

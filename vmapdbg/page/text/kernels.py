@@ -330,7 +330,7 @@ def _format_changed_decision(view: ScheduleView, item: BufferizeChange) -> list[
     if before is not None and after is not None and {"outcome", "reason"} & set(item.changed):
         reason = before.reason
         if before.decided is not None:
-            reason = say_reason(before.decided, view.names_before)
+            reason = say_reason(before.decided, view.side_names["before"])
         notes.append(view.page.join((f"- {before.outcome}", BEFORE), f": {reason}"))
         notes.append(view.page.join((f"+ {after.outcome}", AFTER), f": {after.reason}"))
     was = "!! before, ambient {} was NOT closed: only one iteration of it survived"

@@ -128,7 +128,7 @@ def _format_realized(view: ScheduleView, node: Node, *, is_before: bool = False)
         return view.page.text("not realized")
     sentence, partial = realized.detail, ""
     if is_before:
-        sentence = say_realized(realized, view.names_before)
+        sentence = say_realized(realized, view.side_names["before"])
     if 0 < len(realized.axes) < len(node.shape or ()):
         noun = inflect(len(realized.axes), "axis", "axes")
         partial = f", only {noun} {', '.join(map(str, realized.axes))} (LOCAL)"
@@ -244,7 +244,7 @@ def _describe(view: ScheduleView, node: Node, changed: Sequence[str], *, is_befo
     if "realized" in changed:
         parts.append(_format_realized(view, node, is_before=is_before))
     if "src" in changed:
-        names = view.names_before if is_before else view.names_after
+        names = view.side_names["before" if is_before else "after"]
         parts.append(page.label("reads", ", ".join(map(names.label, node.src)) or "nothing"))
     return Text(" | ").join(parts)
 

@@ -219,12 +219,9 @@ def _list_facts(capture: Capture, places: Places) -> Iterator[tuple[str, Piece]]
         where = format_known("  {}", ", ".join([*names][1:]))
         yield "tinygrad", f"{versions.tinygrad}, observed (nothing replaced){where}"
     else:
-        states = {True: list[str](), False: list[str]()}
-        for name, state in capture.patches.items():
-            states[state].append(name)
-        yield "patches on", ", ".join(states[True]) or "none"
-        if states[False]:
-            yield "patches off", (", ".join(states[False]), "bold yellow")
+        yield "patches on", ", ".join(name for name, state in capture.patches.items() if state) or "none"
+        if off := ", ".join(name for name, state in capture.patches.items() if not state):
+            yield "patches off", (off, "bold yellow")
     for sentence in capture.missing:
         yield "missing", (sentence, "bold yellow")
     for short, path in places.full.items():
@@ -235,22 +232,17 @@ def _list_facts(capture: Capture, places: Places) -> Iterator[tuple[str, Piece]]
 def _list_brief_reasons(capture: Capture) -> dict[int, str]:
     """Returns index -> reason for each schedule with nothing to look at, and, of many schedules, nothing new."""
     found = {finding.schedule for finding in capture.findings}
+    first = {again: index for index, equal in find_distinct(capture).items() for again in equal}
     brief: dict[int, str] = {}
-    first: dict[int, int] = {}
-    for index, again in find_distinct(capture).items():
-        first |= dict.fromkeys(again, index)
     for schedule in capture.schedules:
-        number = schedule.index
+        number, reason = schedule.index, say_trivial(schedule)
         if number in found or schedule.not_in_key or any(kernel.failed for kernel in schedule.kernels):
             continue
-        if trivial := say_trivial(schedule):
-            brief[number] = trivial
-        elif len(capture.schedules) <= _MANY_SCHEDULES:
-            continue
-        elif not schedule.kernels:
-            brief[number] = say_idle(capture)
-        elif number in first:
-            brief[number] = f"the kernels of schedule {first[number]} again"
+        if not reason and len(capture.schedules) > _MANY_SCHEDULES:
+            again = format_known("the kernels of schedule {} again", first.get(number))
+            reason = again if schedule.kernels else say_idle(capture)
+        if reason:
+            brief[number] = reason
     return brief
 
 
@@ -297,13 +289,11 @@ def _collect_places(diff: CaptureDiff) -> Iterator[str | None]:
     yield from (found.line for found in (*diff.findings_gone, *diff.findings_new))
     for schedule in diff.schedules:
         yield from (schedule.line_before, schedule.line_after)
-        yield from (item.line for item in schedule.same_nodes)
-        for item in schedule.nodes:
-            yield from (item.before.line, item.after.line)
-        yield from (node.line for node in (*schedule.nodes_only_before, *schedule.nodes_only_after))
-        for change in schedule.kernels:
-            for side in (*change.before, *change.after):
-                yield from side.kernel.lines
+        nodes = [node for item in schedule.nodes for node in (item.before, item.after)]
+        nodes += (*schedule.nodes_only_before, *schedule.nodes_only_after)
+        yield from (node.line for node in (*schedule.same_nodes, *nodes))
+        sides = (side for change in schedule.kernels for side in (*change.before, *change.after))
+        yield from (line for side in sides for line in side.kernel.lines)
 
 
 def _list_brief(diff: CaptureDiff) -> list[tuple[ScheduleDiff, str]]:
@@ -333,8 +323,8 @@ def _list_brief(diff: CaptureDiff) -> list[tuple[ScheduleDiff, str]]:
 
 def _print_findings(page: Page, diff: CaptureDiff) -> None:
     """Prints the findings of lint that only one side has."""
-    gone, new = len(diff.findings_gone), len(diff.findings_new)
-    counts = [f"{count} {word}" for count, word in ((gone, "gone"), (new, "new")) if count]
+    sides = {"gone": diff.findings_gone, "new": diff.findings_new}
+    counts = [f"{len(findings)} {word}" for word, findings in sides.items() if findings]
     if counts:
         page.head("Findings", ", ".join(counts))
     for sign, style, findings in (("-", BEFORE, diff.findings_gone), ("+", AFTER, diff.findings_new)):
@@ -377,12 +367,9 @@ def _format_verdict(page: Page, diff: CaptureDiff) -> Text:
 def _describe_end(side: Side) -> str:
     if side.error is None:
         return f"made {format_plural(side.schedules, 'schedule')}, {format_plural(side.totals.kernels, 'kernel')}"
-    when = "before its first schedule"
-    if side.schedules:
-        when = f"after {format_plural(side.schedules, 'schedule')}"
-    if side.error.type == _DIED:
-        return "DIED"
-    return f"{_describe_failure(side.error)} {when}"
+    when = f"after {format_plural(side.schedules, 'schedule')}" if side.schedules else "before its first schedule"
+    failure = _describe_failure(side.error)
+    return failure if side.error.type == _DIED else f"{failure} {when}"
 
 
 def _describe_failure(error: SnippetError) -> str:
@@ -414,24 +401,13 @@ def _describe_counts(page: Page, diff: CaptureDiff) -> list[Text]:
 
 def add_sides(page: Page, before: Side | SuiteSide, after: Side | SuiteSide) -> None:
     """Adds what both sides have in common, and what only one side has."""
-    both, only_before, only_after = list[str](), list[str](), list[str]()
-    if before.name != after.name:
-        only_before, only_after = [before.name], [after.name]
-    for one, other in zip(_label_side(before), _label_side(after), strict=True):
-        if one == other:
-            both.append(one)
-        else:
-            only_before.append(one)
-            only_after.append(other)
+    left, right = [before.name, *_label_side(before)], [after.name, *_label_side(after)]
+    both = [label for label in left[1:] if label in right]
     if on := [name for name, state in after.patches.items() if state and before.patches.get(name, False)]:
         both.append(f"patches on {', '.join(on)}")
-    only_before += label_patches(before.patches, after.patches)
-    only_after += label_patches(after.patches, before.patches)
-    for label, style, parts in (
-        ("before", BEFORE, only_before),
-        ("after ", AFTER, only_after),
-        ("both  ", "dim", both),
-    ):
+    only_before = [label for label in left if label not in right] + label_patches(before.patches, after.patches)
+    only_after = [label for label in right if label not in left] + label_patches(after.patches, before.patches)
+    for label, style, parts in ("before", BEFORE, only_before), ("after ", AFTER, only_after), ("both  ", "dim", both):
         if parts:
             page.add((f"{label}  ", style), ", ".join(parts), hang=8)
 
@@ -466,15 +442,9 @@ def _print_printed(page: Page, diff: CaptureDiff) -> None:
     printed = diff.printed
     if printed is None or (printed.equal and not page.show_all):
         return
-    if printed.equal:
-        page.head("Printed", "the same")
-        return
-    if printed.left:
-        page.head("Printed", "not deterministic: two runs of before print other lines")
+    if printed.equal or printed.left:
+        page.head("Printed", "the same" if printed.equal else "not deterministic: two runs of before print other lines")
         return
     page.head("Printed", f"the first difference is in line {printed.line}")
-    for sign, style, line in (("-", BEFORE, printed.before), ("+", AFTER, printed.after)):
-        said: Piece = line or ""
-        if line is None:
-            said = ("it printed no more", "dim")
-        page.add((f"{sign} ", style), said)
+    for sign, style, line in ("-", BEFORE, printed.before), ("+", AFTER, printed.after):
+        page.add((f"{sign} ", style), ("it printed no more", "dim") if line is None else line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
 
 from rich.cells import cell_len, set_cell_size
 from rich.syntax import Syntax
@@ -83,16 +84,13 @@ def _print_kernel(view: ScheduleView, side: KernelSide) -> None:
     if view.run.copies_source:
         page.lines += lines
         return
-    # line of the source (from 1) -> the codes of the findings about it
-    marks: dict[int | None, list[str]] = {}
-    for found in view.findings.about_kernel(view.pair.index, [side.number]):
-        codes = marks.setdefault(found.source_line, [])
-        codes.append(found.code)
+    findings = view.findings.about_kernel(view.pair.index, [side.number])
     for number, line in enumerate(lines, start=1):
         page.lines += _fold_line(line, page.width)
-        if number in marks:
+        codes = [found.code for found in findings if found.source_line == number]
+        if codes:
             indent = len(line.plain) - len(line.plain.lstrip())
-            page.add((f"^ {', '.join(marks[number])}", ALERT), indent=min(indent, page.width // 2))
+            page.add((f"^ {', '.join(codes)}", ALERT), indent=min(indent, page.width // 2))
 
 
 # *** two runs
@@ -199,31 +197,22 @@ def _add_changes(page: Page, pairs: Sequence[LinePair], coloured: tuple[list[Tex
     """Adds an equal pair as one line, else the line of before above the line of after. Equal pairs that are not near a
     change are only counted."""
     left, right = map(iter, coloured)
+    lines_before = [None if pair.before is None else next(left) for pair in pairs]
+    lines_after = [None if pair.after is None else next(right) for pair in pairs]
     changed = [number for number, pair in enumerate(pairs) if not pair.is_same]
     near = {number + step for number in changed for step in range(-_CONTEXT, _CONTEXT + 1)}
-    hidden = 0
-    for number, pair in enumerate(pairs):
-        before = after = None
-        if pair.before is not None:
-            before = next(left)
-        if pair.after is not None:
-            after = next(right)
-        if number not in near and not page.show_all:
-            hidden += 1
+    for is_shown, group in groupby(range(len(pairs)), lambda number: page.show_all or number in near):
+        numbers = list(group)
+        if not is_shown:
+            page.add((f"... {format_plural(len(numbers), 'line')} the same", "dim"), indent=2)
             continue
-        _add_hidden(page, hidden)
-        hidden = 0
-        if pair.is_same:
-            _add_line(page, " ", after, ())
-        else:
-            _add_line(page, "-", before, pair.marks_before)
-            _add_line(page, "+", after, pair.marks_after)
-    _add_hidden(page, hidden)
-
-
-def _add_hidden(page: Page, hidden: int) -> None:
-    if hidden:
-        page.add((f"... {format_plural(hidden, 'line')} the same", "dim"), indent=2)
+        for number in numbers:
+            pair = pairs[number]
+            if pair.is_same:
+                _add_line(page, " ", lines_after[number], ())
+            else:
+                _add_line(page, "-", lines_before[number], pair.marks_before)
+                _add_line(page, "+", lines_after[number], pair.marks_after)
 
 
 def _add_line(page: Page, sign: str, line: Text | None, marks: Sequence[MarkedSpan]) -> None:

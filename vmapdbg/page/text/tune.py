@@ -8,7 +8,7 @@ from rich.console import Console
 
 from vmapdbg.model.wording import format_known, format_plural, join_first
 from vmapdbg.page.documents import TuneDocument
-from vmapdbg.page.format import format_bytes, format_seconds, format_share, round_count
+from vmapdbg.page.format import format_bytes, format_measured, format_seconds, format_share, round_count
 from vmapdbg.page.speed import describe_speed
 from vmapdbg.page.text.layout import AFTER, BEFORE, NOTE, Page
 from vmapdbg.tune.search import Proposal, Trial
@@ -29,15 +29,11 @@ def print_tune(document: TuneDocument, console: Console) -> None:
     for proposal in document.proposals:
         _add_proposal(page, document, proposal)
     if not count:
-        page.add(f"unchanged: {_format(document, document.number)}{_describe_limit(document)}", indent=2)
+        page.add(f"unchanged: {format_measured(document.by, document.number)}{_describe_limit(document)}", indent=2)
     _add_tried(page, document)
     if any(proposal.diff for proposal in document.proposals):
         page.add(("to make the edits: patch -p0 with the diff, or vmapdbg tune with --write", "dim"))
     page.print()
-
-
-def _format(document: TuneDocument, number: float) -> str:
-    return format_seconds(number) if document.by == "time" else format_bytes(int(number))
 
 
 def _add_proposal(page: Page, document: TuneDocument, proposal: Proposal) -> None:
@@ -47,8 +43,10 @@ def _add_proposal(page: Page, document: TuneDocument, proposal: Proposal) -> Non
         page.add(
             (format_known("{}  ", edit.line), NOTE), (edit.label if edit.file else f"run with {edit.label}", "bold")
         )
-    facts = {document.by: page.compare(before, after, lambda number: _format(document, number))}
-    runs = f"  medians of {len(proposal.after)} runs each, in turns, noise {_format(document, proposal.noise)}"
+    facts = {document.by: page.compare(before, after, lambda number: format_measured(document.by, number))}
+    runs = (
+        f"  medians of {len(proposal.after)} runs each, in turns, noise {format_measured(document.by, proposal.noise)}"
+    )
     facts[document.by].append_text(page.text(runs, "dim"))
     facts["kernels"] = page.text(" -> ".join(map(str, proposal.kernels)))
     facts["ops"] = page.compare(proposal.executed_ops[0], proposal.executed_ops[-1], round_count)
@@ -77,9 +75,9 @@ def _describe_limit(document: TuneDocument) -> str:
 def _add_tried(page: Page, document: TuneDocument) -> None:
     tried = [trial for trial in document.tried if trial.outcome != "helps"]
     if tried:
-        page.head("tried, and no better", f"one run each; unchanged {_format(document, document.number)}")
+        page.head("tried, and no better", f"one run each; unchanged {format_measured(document.by, document.number)}")
     for trial in page.first(tried, _MOST_TRIED, "... and {} (--json has them)", noun="more try"):
-        outcome = _OUTCOMES.get(trial.outcome) or _format(document, trial.number or 0)
+        outcome = _OUTCOMES.get(trial.outcome) or format_measured(document.by, trial.number or 0)
         page.add((f"{outcome:13}", "dim"), _name(trial), (format_known(" ({})", trial.about), "dim"), indent=2, hang=13)
     if document.untried:
         names = join_first([_name(trial) for trial in document.untried], _MOST_NAMED)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from difflib import SequenceMatcher
 from functools import cached_property
 
 from rich.text import Text
 
-from vmapdbg.diff.pairing import Renaming
+from vmapdbg.diff.pairing import Renaming, find_opcodes
 from vmapdbg.diff.result import CaptureDiff, ScheduleDiff, Totals, ValueDiff
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
@@ -99,14 +98,9 @@ class ScheduleView:
         return Renaming(self.whole.renamed, self.whole.pair_nodes(), lone)
 
     @cached_property
-    def names_before(self) -> Names:
-        """Names for the sentences of before, as after has them."""
-        return self._name_side("before", self.renaming)
-
-    @cached_property
-    def names_after(self) -> Names:
-        """Names for the sentences of after."""
-        return self._name_side("after")
+    def side_names(self) -> dict[str, Names]:
+        """Names for the sentences of `before`, as after has them, and of `after`."""
+        return {"before": self._name_side("before", self.renaming), "after": self._name_side("after")}
 
     def _name_side(self, side: str, renaming: Renaming | None = None) -> Names:
         nodes = [getattr(item, side) for item in self.whole.nodes]
@@ -143,7 +137,7 @@ class ScheduleView:
         """Returns the ranges of both sides in one tuple: `(+rm1*, r2, -r4')`. The names of before are translated."""
         left, right = list(map(self.renaming.translate, before)), list(after)
         parts: list[Text] = []
-        for tag, i, end, j, end_after in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        for tag, i, end, j, end_after in find_opcodes(left, right):
             if tag == "equal":
                 parts += [self.names([name], ambient=ambient) for name in right[j:end_after]]
                 continue
@@ -230,10 +224,8 @@ def _print_alerts(view: ScheduleView) -> None:
 
 def describe_totals(page: Page, before: Totals, after: Totals) -> list[Text]:
     """Returns `kernels 3 -> 2`, `moved 1.0 MiB -> 0.8 MiB (0.80x)`: only what changed."""
-    parts: list[Text] = []
-    for label, one, other, ratio in formats.compare_totals(before, after):
-        parts.append(page.join(f"{label} ", (one, BEFORE), " -> ", (other, AFTER), ratio))
-    return parts
+    totals = formats.compare_totals(before, after)
+    return [page.join(f"{label} ", (one, BEFORE), " -> ", (other, AFTER), ratio) for label, one, other, ratio in totals]
 
 
 def _print_ranges(view: ScheduleView) -> None:
@@ -248,7 +240,6 @@ def _print_ranges(view: ScheduleView) -> None:
 
 
 def _print_same(view: ScheduleView) -> None:
-    """Says what did not change."""
     pair = view.pair
     buffers = sum(item.status == "unchanged" for item in pair.bufferizes)
     kernels = sum(item.status == "unchanged" for item in pair.kernels)
@@ -262,16 +253,15 @@ def _print_same(view: ScheduleView) -> None:
         parts.append(f"{buffers} {view.buffer_op}")
     if kernels:
         parts.append(format_plural(kernels, "kernel"))
-    sentences: list[str] = []
+    has_folded = bool(pair.folded_before or pair.folded_after)
+    if parts or has_folded:
+        view.page.add()
     if parts:
-        sentences.append(f"= unchanged: {', '.join(parts)}")
-    if pair.folded_before or pair.folded_after:
+        view.page.add((f"= unchanged: {', '.join(parts)}", "dim"))
+    if has_folded:
         many = f"{len(pair.folded_before)} -> {len(pair.folded_after)} nodes"
         what = "that only write a value in another way: broadcasts, permutations, stores of outputs"
-        sentences.append(f"= not compared: {many} {what}")
-    if sentences:
-        view.page.add()
-    view.page.add_each(sentences, "dim")
+        view.page.add((f"= not compared: {many} {what}", "dim"))
 
 
 # *** values
@@ -279,7 +269,9 @@ def _print_same(view: ScheduleView) -> None:
 
 def _print_values(view: ScheduleView) -> None:
     page, outputs = view.page, view.pair.outputs
-    shown = [item for item in outputs if page.show_all or item.status in ("different", "close") or is_told(item)]
+    # it is said why a value is not compared, but not for all values of a file without any
+    told = [item for item in outputs if item.status in ("different", "close") or item.left not in ("", "not-read")]
+    shown = outputs if page.show_all else told
     if not shown:
         return
     statuses = [item.status for item in outputs]
@@ -287,11 +279,6 @@ def _print_values(view: ScheduleView) -> None:
     page.head("Values", ", ".join(f"{statuses.count(name)} {name}" for name in kinds))
     for item in page.first(shown, _MOST_OUTPUTS, "... {} more: --all shows them"):
         page.add(format_output(page, item), indent=2, hang=4)
-
-
-def is_told(item: ValueDiff) -> bool:
-    """Whether it must be said why a value is not compared: not for all values of a file without any."""
-    return item.left not in ("", "not-read")
 
 
 def format_output(page: Page, item: ValueDiff) -> Text:

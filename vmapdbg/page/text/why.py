@@ -193,12 +193,6 @@ def _explain(page: Page, index: ScheduleIndex, output: OutputPath, first: PassVa
         page.add((f"{first.name}: {reason}", "yellow"), indent=4)
 
 
-def _print_node(page: Page, index: ScheduleIndex, what: str, node_id: int | None, line: str | None) -> None:
-    node = index.node(node_id)
-    if node is not None:
-        page.add(what, (f"{node.op} {node.id}", "bold"), page.place(line), indent=6)
-
-
 def _explain_rewrite(page: Page, index: ScheduleIndex, found: WrongRewrite, first: PassValue) -> None:
     where = format_known(", by the rule at {}", found.rule)
     page.add((f"{_STEPS[found.kind]}, in {first.name}{where}:", ALERT), indent=4)
@@ -208,7 +202,9 @@ def _explain_rewrite(page: Page, index: ScheduleIndex, found: WrongRewrite, firs
     if found.extra:
         extra = ", ".join(found.extra)
         page.add((f"what became of it depends on {extra}, which it should not", "red"), indent=6)
-    _print_node(page, index, "of node ", found.node, found.line)
+    node = index.node(found.node)
+    if node is not None:
+        page.add("of node ", (f"{node.op} {node.id}", "bold"), page.place(found.line), indent=6)
     if found.tried > 1:
         skipped = format_known(", {} of them could not be evaluated", found.skipped or None)
         page.add((f"{format_plural(found.tried, 'step')} looked at{skipped}", "dim"), indent=6)
@@ -216,10 +212,8 @@ def _explain_rewrite(page: Page, index: ScheduleIndex, found: WrongRewrite, firs
 
 def _describe_place(found: WrongRewrite) -> str:
     difference = found.difference
-    names = found.ranges
-    steps = list(map("{} = {}".format, names, difference.index))
-    rest = difference.index[len(names) :]
-    if rest:
+    steps = list(map("{} = {}".format, found.ranges, difference.index))
+    if rest := difference.index[len(found.ranges) :]:
         steps.append(f"[{', '.join(map(str, rest))}]")
     at = format_known("at {} ", ", ".join(steps))
     count = f"{difference.wrong} of {difference.total}"
