@@ -34,6 +34,7 @@ _FINDINGS = {
     findings.LOST_WRITE: "lost write",
     findings.NOT_CHOSEN: "written outside of the index",
     findings.STALE_READ: "read at the wrong time",
+    findings.ENDLESS: "rewriting without end",
 }
 _MOST_OUTPUTS = 3
 _MOST_SKIPPED = 3
@@ -223,33 +224,21 @@ def _describe_rewrite(capture: Capture, check: ScheduleCheck) -> str:
 def print_run_check(document: findings.ProgramCheck, console: Console) -> None:
     """Prints the findings of a program, and the summary."""
     page = Page(console)
-    for wrong in document.findings:
-        name = _FINDINGS.get(wrong.code, "wrong value")
-        _print_finding(page, wrong.line, wrong.code, name, [wrong.message], wrong.tests)
-    for call in document.endless:
-        _print_finding(page, call.line, call.code, "rewriting without end", say.describe_endless(call), call.tests)
-    _print_counts(page, document)
-    page.print()
-
-
-def _print_finding(
-    page: Page, line: str | None, code: str, name: str, sentences: Sequence[str], tests: Sequence[str]
-) -> None:
-    page.add((line or "?", "bold"), "  ", (code, ALERT), f" {name}")
-    page.add_each(sentences, indent=4)
-    for test in page.first(tests, _MOST_TESTS, "and {}", noun="other test", indent=4):
-        page.add(("in ", "dim"), test, indent=4, hang=5)
-
-
-def _print_counts(page: Page, document: findings.ProgramCheck) -> None:
+    every = (*document.findings, *document.endless)
+    for found in every:
+        page.add((found.line or "?", "bold"), "  ", (found.code, ALERT), f" {_FINDINGS.get(found.code, 'wrong value')}")
+        sentences = say.describe_endless(found) if found.code == findings.ENDLESS else [found.message]
+        page.add_each(sentences, indent=4)
+        for test in page.first(found.tests, _MOST_TESTS, "and {}", noun="other test", indent=4):
+            page.add(("in ", "dim"), test, indent=4, hang=5)
     account = document.account or Account()
     ended = f"and the program ended with {document.status}" if document.status else ""
     verdict = claim(CHECKED, account, ended)
-    found = (*document.findings, *document.endless)
-    if found:
-        tests = {test for finding in found for test in finding.tests}
-        count = f"{format_plural(len(found), 'finding')} in {format_plural(len(tests), 'test')}"
+    if every:
+        tests = {test for found in every for test in found.tests}
+        count = f"{format_plural(len(every), 'finding')} in {format_plural(len(tests), 'test')}"
         verdict = (f"{count} ({format_plural(document.values, 'value')})", ALERT)
     page.add("vmapdbg check: ", verdict)
     for left in page.first(account.left, _MOST_REASONS, "not compared for {} (--json has them)", noun="other reason"):
         page.add(("not compared: ", "yellow"), f"{count_things(left.what, left.count)}: {left.reason}", indent=2)
+    page.print()

@@ -96,9 +96,9 @@ class Page:
         return self.join((before, BEFORE), " -> ", (after, AFTER), ratio)
 
     def label(self, name: str, value: Piece) -> Text:
-        """Returns a value after its name, which is dim; nothing for an empty value."""
+        """Returns a value after its name, if it has one, which is dim; nothing for an empty value."""
         text = self.read(value)
-        return self.join((f"{name} ", "dim"), text) if text else text
+        return self.join((f"{name} ", "dim"), text) if name and text else text
 
     def compare(self, before: _Amount, after: _Amount, write: Callable[[_Amount], str]) -> Text:
         """Returns `1,000 -> 500 (0.50x)`, or the amount alone if both are written alike."""
@@ -132,10 +132,8 @@ class Page:
         if self.show_all:
             most = len(items)
         yield from items[:most]
-        if most < len(items):
-            count = str(len(items) - most)
-            if noun:
-                count = format_plural(len(items) - most, noun)
+        if rest := len(items[most:]):
+            count = format_plural(rest, noun) if noun else str(rest)
             self.add((more.format(count), style), indent=indent)
 
     def add_each(self, lines: Iterable[str], style: str = "", *, indent: int = 0, hang: int = 2) -> None:
@@ -236,21 +234,14 @@ class _Table:
         # a cell that would fold many times goes below, too, and has the whole width there
         long = [i for i, cell in cells.items() if len(self._fold_cell(i, cell)) > _MOST_FOLDS]
         facts: list[Text] = []
-        notes: list[Piece] = []
+        notes: list[Text] = []
         for i in self.used:
             column, whole = self.columns[i], texts[i]
             is_below = i not in self.widths and not column.optional
             if not whole.plain or not (is_below or i in long):
                 continue
-            label = column.label
-            if label is None:
-                label = column.title
-            if label:
-                whole = page.label(label, whole)
-            if column.own_line or i in long:
-                notes.append(whole)
-            else:
-                facts.append(whole)
+            below = notes if column.own_line or i in long else facts
+            below.append(page.label(column.title if column.label is None else column.label, whole))
         cells |= {i: Text("below", style="dim") for i in long}
         for line in self._lay_out_cells(cells):
             line.stylize_before(row.style)
@@ -272,10 +263,7 @@ class _Table:
             line = Text(" " * self.indent)
             for i, cell in zip(folded, cells_of_line, strict=True):
                 space = Text(" " * max(self.widths[i] - cell.cell_len, 0))
-                padded = cell + space
-                if self.columns[i].right:
-                    padded = space + cell
-                line.append_text(padded)
+                line.append_text(space + cell if self.columns[i].right else cell + space)
                 line.append(" " * _GAP)
             line.rstrip()
             yield line

@@ -38,8 +38,11 @@ def print_text(capture: Capture, ignored: int, console: Console) -> None:
     page = Page(console, Places.of(capture))
     _print_headline(page, capture, ignored)
     for finding in capture.findings:
+        schedule = next((item for item in capture.schedules if item.index == finding.schedule), None)
+        quoted = [("your line", find_line(finding.line, {}).strip()), _kernel_line(schedule, finding)]
+        place = page.places.format(finding.line) or capture.snippet
         page.add()
-        _print_finding(page, capture, finding)
+        _print_finding(page, finding, place, quoted, _describe_place(schedule, finding))
     page.print()
 
 
@@ -78,24 +81,20 @@ def _print_headline(page: Page, capture: Capture, ignored: int) -> None:
 
 
 def _count_findings(count: int, account: Account) -> tuple[str, str]:
-    """Returns the number of findings, and its style."""
-    if not count:
-        return claim_clean(account)
-    return format_plural(count, "finding"), ALERT
+    return (format_plural(count, "finding"), ALERT) if count else claim_clean(account)
 
 
-def _print_finding(page: Page, capture: Capture, finding: Finding) -> None:
-    """Prints place, code and title of a finding, then the message, both source lines, node, advice."""
-    schedule = next((item for item in capture.schedules if item.index == finding.schedule), None)
-    place = page.places.format(finding.line) or capture.snippet
+def _print_finding(
+    page: Page, finding: Finding, place: str, quoted: Sequence[tuple[str, str]] = (), about: str = ""
+) -> None:
+    """Prints place, code and title of a finding, then the message, the `quoted` lines with their names, advice."""
     page.add((place, "bold"), "  ", (finding.code, ALERT), f" {_TITLES.get(finding.code, '')}")
     page.add(finding.message, indent=_INDENT, hang=0)
-    quoted = [("your line", find_line(finding.line, {}).strip()), _kernel_line(schedule, finding)]
     shown = [(label, text) for label, text in quoted if text]
     width = max((len(label) for label, _ in shown), default=0)
     for label, text in shown:
         page.add((f"{label:>{width}} | ", "dim"), text, indent=_INDENT + 2, hang=min(width + 3, 12))
-    if about := _describe_place(schedule, finding):
+    if about:
         page.add((about, "dim"), indent=_INDENT)
     if finding.advice:
         page.add(("try: ", "bold"), finding.advice, indent=_INDENT, hang=5)
@@ -131,9 +130,7 @@ def print_run(document: RunDocument, console: Console) -> None:
     """Prints what `run --lint` found: each finding in two or three lines, then how much was checked."""
     page = Page(console)
     for finding in document.findings:
-        page.add((finding.line or "?", "bold"), "  ", (finding.code, ALERT), f" {_TITLES.get(finding.code, '')}")
-        page.add(finding.message, indent=_INDENT, hang=0)
-        page.add(("try: ", "bold"), finding.advice, indent=_INDENT, hang=5)
+        _print_finding(page, finding, finding.line or "?")
     for reason, count in list(document.failed.items())[:_MOST_FAILURES]:
         sentence = f"{format_plural(count, 'schedule')} could not be checked: {reason.splitlines()[0][:200]}"
         page.add((sentence, "yellow"))
