@@ -204,10 +204,8 @@ class Cell(NamedTuple):
 
 
 class Row:
-    """A row of a table; below it, over the whole width, facts and notes, without the empty ones.
-
-    Facts share a line if they fit; each note has a line of its own.
-    """
+    """A row of a table; below it, over the whole width, facts and notes, without the empty ones. Facts share a line if
+    they fit; each note has a line of its own."""
 
     def __init__(self, *cells: Cell, facts: Sequence[Piece] = (), notes: Sequence[Piece] = (), style: str = "") -> None:
         self.cells, self.facts, self.notes, self.style = cells, facts, notes, style

@@ -31,10 +31,8 @@ _MOST_FAILURES = 3
 
 
 def print_text(capture: Capture, ignored: int, console: Console) -> None:
-    """Prints how much was checked, then each finding of a capture with its source lines and what to try.
-
-    `ignored` counts the findings that comments excluded.
-    """
+    """Prints how much was checked, then each finding of a capture with its source lines and what to try. `ignored`
+    counts the findings that comments excluded."""
     page = Page(console, Places.of(capture))
     _print_headline(page, capture, ignored)
     for finding in capture.findings:

@@ -63,8 +63,6 @@ class _Printer:
             return ""
         return f"{place.schedule} copy" if place.kernel is None else f"{place.schedule}#{place.kernel}"
 
-    # *** the peak
-
     def add_peak(self) -> None:
         memory, page = self.memory, self.page
         kernel = format_known(", kernel {}", self.name_launch(memory.at) or None)
@@ -89,8 +87,6 @@ class _Printer:
         self.page.head("Lifetimes", about)
         for line in picture.draw_text(self.page.width - 2):
             self.page.lines.append(self.page.text(f"  {line}"))
-
-    # *** what is live
 
     def add_live(self) -> None:
         memory = self.memory
@@ -145,8 +141,6 @@ class _Printer:
             return f"{method}written in place, or by no BUFFERIZE"
         reason = next(iter(node.realized.reasons), None)
         return method + say_briefly(reason.rule if reason is not None else node.realized.reason, reason, names)
-
-    # *** advice
 
     def add_advice(self) -> None:
         if not self.memory.advice:

@@ -51,12 +51,9 @@ def print_nodes(view: ScheduleView) -> None:
 
 
 def _choose_nodes(view: ScheduleView, nodes: Sequence[Node]) -> list[Node]:
-    """Returns the nodes worth a row, outputs first.
-
-    In a long graph these are the realized nodes, the borders of vmap scopes, the reduces, the nodes where
-    different ambient ranges meet, and the nodes with findings. Constants and their movement ops, devices and index
-    arithmetic without ranges are noise even in a short graph.
-    """
+    """Returns the nodes worth a row, outputs first. In a long graph these are the realized nodes, the borders of vmap
+    scopes, the reduces, the nodes where different ambient ranges meet, and the nodes with findings. Constants and their
+    movement ops, devices and index arithmetic without ranges are noise even in a short graph."""
     # the pass numbers sources before consumers
     ordered = sorted(nodes, key=lambda node: -node.id)
     if view.page.show_all:
@@ -72,14 +69,14 @@ def _choose_nodes(view: ScheduleView, nodes: Sequence[Node]) -> list[Node]:
     matter = [node for node in ordered if node.id not in noise or node.id in found]
     if len(matter) <= _SMALL_GRAPH:
         return matter
-    shown: list[Node] = []
-    for node in matter:
+
+    def joins_scopes(node: Node) -> bool:
         sources = [set(view.index.nodes[src].ambient) for src in node.src if src in view.index.nodes]
-        joins_scopes = bool(node.ambient) and set(node.ambient) not in sources
-        always = node.realized is not None or node.op in _ALWAYS_SHOWN or joins_scopes
-        if always or node.id in found or node.id in view.index.bufferizes:
-            shown.append(node)
-    return shown
+        return bool(node.ambient) and set(node.ambient) not in sources
+
+    always = {node.id for node in matter if node.realized is not None or node.op in _ALWAYS_SHOWN}
+    wanted = always.union(found, view.index.bufferizes)
+    return [node for node in matter if node.id in wanted or joins_scopes(node)]
 
 
 def _list_sources(view: ScheduleView, shown: Sequence[Node]) -> dict[int, set[int]]:
@@ -101,12 +98,8 @@ def _format_node(view: ScheduleView, node: Node, sources: Iterable[int]) -> Row:
     for side in dict.fromkeys((node.in_ranges, node.out_ranges)):
         if side is not None:
             ranges.append(view.names(side) or Text("()"))
-    decisions: list[Text] = []
-    if node.realized is not None:
-        decisions.append(_format_realized(view, node))
-    if node.unsplit is not None:
-        decisions.append(_format_unsplit(view, node))
     read = ", ".join(map(str, sorted(sources, reverse=True)))
+    decisions = Text("; ").join(_list_decisions(view, node))
     return Row(
         Cell("id", str(node.id), right=True, comfort=5),
         Cell("op", (node.op, _OP_STYLES.get(node.op, "")), comfort=11),
@@ -114,7 +107,7 @@ def _format_node(view: ScheduleView, node: Node, sources: Iterable[int]) -> Row:
         Cell("shape", format_shape(node.shape), most=28, leaves=3),
         Cell("ranges in -> out", Text(" -> ").join(ranges), comfort=17, most=44, label="ranges", split="-> "),
         Cell("ambient", view.names(node.ambient, ambient=node.ambient), comfort=8, most=16),
-        Cell("decision", Text("; ").join(decisions), comfort=58, most=90, leaves=2, label="", own_line=True),
+        Cell("decision", decisions, comfort=58, most=90, leaves=2, label="", own_line=True),
         Cell("line", (view.places.format(node.line), "dim"), comfort=16, most=32, leaves=4, label=""),
         notes=view.notes_for(view.findings.about_node(view.pair.index, node.id)),
         style="bold" * (node.realized is not None),
@@ -135,8 +128,13 @@ def _format_realized(view: ScheduleView, node: Node, *, is_before: bool = False)
     return view.page.join((f"realized, {realized.reason}{partial}", NOTE), format_known(": {}", sentence))
 
 
-def _format_unsplit(view: ScheduleView, node: Node) -> Text:
-    return view.page.join(("not split", NOTE), format_known(": {}", node.unsplit and node.unsplit.detail))
+def _list_decisions(view: ScheduleView, node: Node, *, is_before: bool = False) -> list[Text]:
+    decisions: list[Text] = []
+    if node.realized is not None:
+        decisions.append(_format_realized(view, node, is_before=is_before))
+    if node.unsplit is not None:
+        decisions.append(view.page.join(("not split", NOTE), format_known(": {}", node.unsplit.detail)))
+    return decisions
 
 
 def _print_ranges(view: ScheduleView, shown: list[Node]) -> None:
@@ -212,12 +210,8 @@ def _format_change(view: ScheduleView, group: list[NodeChange]) -> Row:
 
 
 def _format_lone_node(view: ScheduleView, node: Node, *, before: bool) -> Row:
-    fields = ["in_ranges"]
-    if node.realized is not None:
-        fields.append("realized")
-    text = _describe(view, node, fields, is_before=before)
-    if node.unsplit is not None:
-        text = Text(" | ").join([text, _format_unsplit(view, node)])
+    ranges = _describe(view, node, ["in_ranges"], is_before=before)
+    text = Text(" | ").join([ranges, *_list_decisions(view, node, is_before=before)])
     name, sides = (f"+{node.id}", AFTER), ("", text)
     if before:
         name, sides = (f"-{node.id}", BEFORE), (text, "")
@@ -307,7 +301,5 @@ def _explain_empty(view: ScheduleView) -> str:
 
 def _name_patch_off(view: ScheduleView) -> str:
     """Says whether the patch is off with which buffers have ambient ranges."""
-    capture = view.run.capture
-    if capture is None or capture.patches.get("ambient-ranges", True):
-        return ""
-    return " (patch ambient-ranges is off)"
+    patches = view.run.capture.patches if view.run.capture is not None else {}
+    return "" if patches.get("ambient-ranges", True) else " (patch ambient-ranges is off)"

@@ -345,8 +345,6 @@ class Overview:
             Cell("called at", self.name_places(after.lines), comfort=16, most=40, leaves=2),
         )
 
-    # *** rules
-
     def add_rules(self) -> None:
         page, counted = self.page, overview.count_rules(self.view)
         if not counted:
@@ -370,8 +368,6 @@ class Overview:
             Cell("hold", held, right=True, comfort=10, most=26),
             Cell("why it was asked for", page.join(row.why, (example, "dim")), comfort=32, most=100),
         )
-
-    # *** findings
 
     def add_findings(self) -> None:
         """Adds the findings of one run, by their codes."""

@@ -48,11 +48,10 @@ def print_capture(
 ) -> None:
     """Prints a capture: header, schedules, and the findings that belong to nothing printed.
 
-    `only` chooses sections. `schedule` is the index of one schedule, or `all`. None prints all schedules. One line is
-    for a schedule that only copies, draws random numbers or makes an arange. Of more than four schedules, one line is
-    for a schedule with the kernels of an earlier one, too.
-    `show_all` prints every node and every kernel in a row of its own. `selected` are the parts of schedules to print;
-    None prints everything. Raises ValueError for an unknown section, Failure for an unknown index.
+    `only` chooses sections. `schedule` is the index of one schedule, or `all`. None prints all schedules, those with
+    nothing new to see in one line each. `show_all` prints every node and every kernel in a row of its own. `selected`
+    are the parts of schedules to print; None prints everything. Raises ValueError for an unknown section, Failure for
+    an unknown index.
     """
     if unknown := sorted(set(only) - set(SECTIONS)):
         raise ValueError(f"unknown section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
@@ -79,11 +78,8 @@ def print_capture(
 def print_diff(
     diff: CaptureDiff, console: Console, *, selected: Sequence[ScheduleDiff] | None = None, show_all: bool = False
 ) -> None:
-    """Prints a diff: first the verdict in one line, then only what changed.
-
-    `show_all` prints equal parts, too, and leaves nothing out. `selected` are the parts to print; None prints all
-    schedules.
-    """
+    """Prints a diff: first the verdict in one line, then what changed; with `show_all` equal parts, too. `selected`
+    are the parts to print; None prints all schedules."""
     page = print_head(diff, console, show_all=show_all)
     items = [(part, "") for part in (diff.schedules if selected is None else selected)]
     if selected is None and not show_all:
@@ -247,10 +243,8 @@ def _list_brief_reasons(capture: Capture) -> dict[int, str]:
 
 
 def print_patches(patches: Sequence[Patch], states: Mapping[str, bool], console: Console) -> None:
-    """Prints the table of patches: name, `on`, `off` or `always`, what each does, and the seed it is from.
-
-    `states` maps a patch's name to whether it is on; a switchable patch that it does not name is off.
-    """
+    """Prints the table of patches. `states` maps a patch's name to whether it is on; a patch that it does not
+    name is off."""
     page = Page(console)
     page.table((_format_patch(patch, states.get(patch.name, False)) for patch in patches), indent=0)
     page.print()
@@ -318,9 +312,6 @@ def _list_brief(diff: CaptureDiff) -> list[tuple[ScheduleDiff, str]]:
     return found
 
 
-# *** the head
-
-
 def _print_findings(page: Page, diff: CaptureDiff) -> None:
     """Prints the findings of lint that only one side has."""
     sides = {"gone": diff.findings_gone, "new": diff.findings_new}
@@ -334,11 +325,7 @@ def _print_findings(page: Page, diff: CaptureDiff) -> None:
             page.add((f"{sign} {found.code}", style), sentence, hang=4)
 
 
-# *** the verdict
-
-
 def _format_verdict(page: Page, diff: CaptureDiff) -> Text:
-    """Returns the verdict in one line."""
     before, after = diff.before, diff.after
     if before.error is not None and after.error is not None and not before.schedules + after.schedules:
         ends = f"{_describe_failure(before.error)} before, {_describe_failure(after.error)} after"
@@ -396,9 +383,6 @@ def _describe_counts(page: Page, diff: CaptureDiff) -> list[Text]:
     return same
 
 
-# *** the sides
-
-
 def add_sides(page: Page, before: Side | SuiteSide, after: Side | SuiteSide) -> None:
     """Adds what both sides have in common, and what only one side has."""
     left, right = [before.name, *_label_side(before)], [after.name, *_label_side(after)]
@@ -424,7 +408,6 @@ def _label_side(side: Side | SuiteSide) -> list[str]:
 
 
 def _print_errors(page: Page, diff: CaptureDiff) -> None:
-    """Prints how the sides that failed ended."""
     errors = {"before": diff.before.error, "after": diff.after.error}
     if errors["before"] == errors["after"]:
         errors = {"both sides": diff.after.error}

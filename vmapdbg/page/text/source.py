@@ -35,10 +35,8 @@ _SIGN_STYLES = {" ": ("", ""), "-": (BEFORE, "bold reverse red"), "+": (AFTER, "
 
 
 def print_source(view: ScheduleView) -> None:
-    """Prints the source of each kernel; with two runs only of kernels whose source differs.
-
-    A source that was printed before, in this schedule or another, gets one line.
-    """
+    """Prints the source of each kernel; with two runs only of kernels whose source differs. A source that was printed
+    before, in this schedule or another, gets one line."""
     page, start = view.page, len(view.page.lines)
     again: dict[tuple[str, str], list[int]] = {}
     for item in view.pair.kernels:
@@ -71,9 +69,6 @@ def print_source(view: ScheduleView) -> None:
         page.lines[start : start + 1] = [Text(), page.join(("Source", "bold"))]
     elif not view.is_pair:
         page.head("Source", "no kernel")
-
-
-# *** one run
 
 
 def _print_kernel(view: ScheduleView, side: KernelSide) -> None:
@@ -169,10 +164,8 @@ def _fold_line(line: Text, width: int) -> list[Text]:
 
 
 def _list_cuts(line: str, width: int, hang: int) -> list[int]:
-    """Returns the offsets to cut at: after a space near the end of the line, else before the token that does not fit.
-
-    A token wider than a whole line is cut where the line ends.
-    """
+    """Returns the offsets to cut at: after a space near the end of the line, else before the token that does not fit. A
+    token wider than a whole line is cut where the line ends."""
     cuts: list[int] = []
     start, space, room = 0, 0, width
     for match in _TOKEN.finditer(line):
@@ -188,9 +181,6 @@ def _list_cuts(line: str, width: int, hang: int) -> list[int]:
         if match[0].isspace():
             space = end
     return cuts
-
-
-# *** two sides
 
 
 def _add_changes(page: Page, pairs: Sequence[LinePair], coloured: tuple[list[Text], list[Text]]) -> None:

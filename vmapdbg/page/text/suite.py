@@ -58,16 +58,6 @@ def explain_causes(group: SuiteGroup) -> Iterator[str]:
             yield f"{what}: {', '.join(causes)}"
 
 
-def say_verdict(diff: SuiteDiff) -> str:
-    """Returns the verdict in one line."""
-    both = diff.unchanged + len(diff.changed)
-    if not both:
-        return "no test is in both runs"
-    if diff.is_empty:
-        return f"no kernel changed in {format_plural(both, 'test')}"
-    return f"{len(diff.changed):,} of {format_plural(both, 'test')} changed"
-
-
 def print_suite(diff: SuiteDiff, console: Console, *, show_all: bool = False) -> None:
     """Prints the verdict, the two runs, and the changes that cost most; with `show_all` every test and every change."""
     page = Page(console, show_all=show_all)
@@ -92,16 +82,21 @@ def print_suite(diff: SuiteDiff, console: Console, *, show_all: bool = False) ->
 
 
 def _add_head(page: Page, diff: SuiteDiff) -> None:
-    before, after = diff.before, diff.after
-    style = "bold green" if diff.is_empty and diff.unchanged else "bold"
-    verdict: list[Piece] = [(say_verdict(diff), style)]
+    before, after, both = diff.before, diff.after, diff.unchanged + len(diff.changed)
+    said, style = f"{len(diff.changed):,} of {format_plural(both, 'test')} changed", "bold"
+    if not both:
+        said = "no test is in both runs"
+    elif diff.is_empty:
+        said = f"no kernel changed in {format_plural(both, 'test')}"
+    if diff.is_empty and diff.unchanged:
+        style = "bold green"
+    verdict: list[Piece] = [(said, style)]
     if before.kernels != after.kernels:
         verdict += [", kernels ", page.change(f"{before.kernels:,}", f"{after.kernels:,}")]
     if before.cost != after.cost:
         verdict += [", cost ", page.compare(before.cost, after.cost, _format_cost)]
     page.add(*verdict)
     add_sides(page, before, after)
-    both = diff.unchanged + len(diff.changed)
     counts = [f"{both:,} in both: {diff.unchanged:,} unchanged, {len(diff.changed):,} changed"]
     for tests, where in (
         (diff.only_before, "only before"),

@@ -39,9 +39,7 @@ _VMAP_NAME = re.compile(r"(?<!\w)rm\d\w*'?\*?")
 
 class RunView:
     """What all schedules of a page share: the page, its run or its diff, and the sources that are printed already.
-
-    `copies_source` prints source as it is, to be copied.
-    """
+    `copies_source` prints source as it is, to be copied."""
 
     def __init__(self, page: Page, shown: Capture | CaptureDiff, *, copies_source: bool = False) -> None:
         self.page, self.copies_source = page, copies_source

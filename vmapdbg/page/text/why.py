@@ -40,11 +40,8 @@ _STEPS = {
 
 
 def print_explanations(explanations: Sequence[Explanation], console: Console, *, show_all: bool = False) -> None:
-    """Prints each explanation under its title; sentences are folded to the width of the console.
-
-    Equal subjects are explained once. Unless `show_all`, a page has the first explanations, then the titles of others,
-    and says how many are left.
-    """
+    """Prints each explanation under its title. Equal subjects are explained once. Unless `show_all`, a page has the
+    first explanations, then the titles of others, and says how many are left."""
     page = Page(console, show_all=show_all)
     groups = group_equal(explanations, lambda one: id(one) if show_all else one.kind)
     groups.sort(
@@ -54,7 +51,11 @@ def print_explanations(explanations: Sequence[Explanation], console: Console, *,
         page.add(("no boundary: no kernel reads another one's buffer", "dim"))
     elif len(explanations) > 1:
         different = f", {len(groups)} different" * (len(groups) < len(explanations))
-        page.add((f"{_count_subjects(explanations)}{different}, what costs most first", "dim"), hang=0)
+        first, count = explanations[0], len(explanations)
+        subjects = format_plural(count, "node" if first.kernel is None else "kernel")
+        if first.kernel is not None and first.node is not None:
+            subjects = f"{format_plural(count, 'buffer')} between kernels"
+        page.add((f"{subjects}{different}, what costs most first", "dim"), hang=0)
         page.add()
     titles = [page.text(f"{group[0].title}{f'  x{len(group)}' * (len(group) > 1)}", "bold") for group in groups]
     for position, group in enumerate(groups):
@@ -65,25 +66,16 @@ def print_explanations(explanations: Sequence[Explanation], console: Console, *,
             del page.lines[start:]
             shown = titles[position : position + _MOST_PAGE - start]
             page.lines += [page.wrap(Text(title.plain))[0] for title in shown]
-            left = f"... {sum(map(len, groups[position + len(shown) :])):,} more; " * (
-                position + len(shown) < len(groups)
-            )
-            page.add((f"{left}--all explains each of the {len(explanations):,}", "dim"))
+            left = sum(map(len, groups[position + len(shown) :]))
+            more = format_known("... {:,} more; ", left or None)
+            page.add((f"{more}--all explains each of the {len(explanations):,}", "dim"))
             break
         if position + 1 < len(groups):
             page.add()
     page.print()
 
 
-def _count_subjects(explanations: Sequence[Explanation]) -> str:
-    first, count = explanations[0], len(explanations)
-    if first.kernel is not None and first.node is not None:
-        return f"{format_plural(count, 'buffer')} between kernels"
-    return format_plural(count, "node" if first.kernel is None else "kernel")
-
-
 def _add_steps(page: Page, group: Sequence[Explanation]) -> None:
-    """Adds what was decided about the first of equal subjects, and the names of the others."""
     steps = list(group[0].steps)
     if len(group) > 1:
         steps.append(Topic("the same", [join_first([one.name for one in group[1:]], _MOST_NAMES)]))
@@ -120,9 +112,6 @@ def _print_verdict(page: Page, capture: Capture, report: ValueReport, account: A
     if not outputs:
         for missing in capture.missing:
             page.add(("not observed: ", "yellow"), missing, indent=2)
-
-
-# *** a schedule
 
 
 def _print_schedule(page: Page, index: ScheduleIndex, path: SchedulePath) -> None:
