@@ -29,7 +29,7 @@ from vmapdbg.page.format import (
 from vmapdbg.page.sentences import describe_error, say_reason
 from vmapdbg.page.speed import describe_speed
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Piece, Row
-from vmapdbg.page.text.view import MARKS, STATUS_STYLES, ScheduleView, describe_copies
+from vmapdbg.page.text.view import MARKS, STATUS_STYLES, ScheduleView, count_distinct, describe_copies
 
 _BAR = 6
 _MUCH_REDUNDANCY = 2.0
@@ -59,10 +59,7 @@ def print_kernels(view: ScheduleView) -> None:
     if not kernels:
         page.head("Kernels", f"none, {describe_copies(view.schedule.copies)}")
         return
-    count = format_plural(len(kernels), "kernel")
-    distinct = len(set(map(kernel_identity, kernels)))
-    if distinct != len(kernels):
-        count += f" ({distinct} distinct)"
+    count = count_distinct(len(kernels), len(set(map(kernel_identity, kernels))), "kernel")
     ops, moved = sum(kernel.executed_ops for kernel in kernels), sum(kernel.bytes for kernel in kernels)
     page.head("Kernels", f"{count}, {format_count(ops)} ops executed, {format_bytes(moved)} moved")
     # all kernels may only move data
@@ -99,9 +96,7 @@ def list_parts(change: KernelChange) -> tuple[str, tuple[KernelSide, ...]]:
 def _format_kernel(view: ScheduleView, group: list[KernelSide], work: str, largest: int) -> Row:
     """Returns the row of equal kernels, with their `work` as a part of the largest kernel's."""
     kernel, numbers = group[0].kernel, [side.number for side in group]
-    name, redundant = "bold", ""
-    if kernel.redundancy is not None and kernel.redundancy >= _MUCH_REDUNDANCY:
-        redundant = "bold yellow"
+    redundant = "bold yellow" if (kernel.redundancy or 0) >= _MUCH_REDUNDANCY else ""
     share = getattr(kernel, work) / largest
     filled = max(round(share * _BAR), 1) if share > 0 else 0
     amounts: tuple[Piece, ...] = (
@@ -111,11 +106,11 @@ def _format_kernel(view: ScheduleView, group: list[KernelSide], work: str, large
         (format_redundancy(kernel.redundancy), redundant),
         format_count(kernel.threads),
     )
-    notes: list[Text] = []
+    name, notes = ALERT, list[Text]()
     if kernel.failed is not None:
-        name, amounts = ALERT, ("-",) * 5
+        amounts = ("-",) * 5
     else:
-        notes = view.notes_for(view.findings.about_kernel(view.pair.index, numbers))
+        name, notes = "bold", view.notes_for(view.findings.about_kernel(view.pair.index, numbers))
     return Row(
         Cell("#", str(numbers[0]), right=True, comfort=3),
         Cell("kernel", (kernel.name, name), comfort=16, most=40),
@@ -227,9 +222,6 @@ def _list_changed_facts(view: ScheduleView, item: KernelChange) -> list[Piece]:
 
 # *** buffers
 
-_STYLES = {"kept": ("green", ""), "removed": ("", "dim")}
-"""The style of an outcome, and of its row."""
-
 
 def print_bufferizes(view: ScheduleView) -> None:
     """Prints what each BUFFERIZE closes, its size, kept or removed and why; with two runs only changed ones."""
@@ -272,8 +264,9 @@ def _format_bufferize(view: ScheduleView, item: BufferizeChange) -> Row:
         known = [size for size in sizes if isinstance(size, int)]
         if len(known) == len(sizes) > 1 and prod(known) == side.size:
             elements = page.text(f"{'x'.join(map(str, known))} = {format_count(side.size)}")
-        decision = page.join((side.outcome, _STYLES[side.outcome][0]), side.reason and f": {side.reason}")
-        notes, style = _format_open_ranges(view, item, side), _STYLES[side.outcome][1]
+        outcome, style = ((side.outcome, "green"), "") if side.outcome == "kept" else (side.outcome, "dim")
+        decision = page.join(outcome, side.reason and f": {side.reason}")
+        notes = _format_open_ranges(view, item, side)
     else:
         if item.status != "changed":
             only = "" if item.status == "unchanged" else f"{item.status.replace('-', ' ')}, "

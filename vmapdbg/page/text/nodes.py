@@ -119,9 +119,7 @@ def _format_realized(view: ScheduleView, node: Node, *, is_before: bool = False)
     realized = node.realized
     if realized is None:
         return view.page.text("not realized")
-    sentence, partial = realized.detail, ""
-    if is_before:
-        sentence = say_realized(realized, view.side_names["before"])
+    sentence, partial = say_realized(realized, view.side_names["before"]) if is_before else realized.detail, ""
     if 0 < len(realized.axes) < len(node.shape or ()):
         noun = inflect(len(realized.axes), "axis", "axes")
         partial = f", only {noun} {', '.join(map(str, realized.axes))} (LOCAL)"

@@ -26,7 +26,7 @@ from vmapdbg.page.speed import describe_beam, find_noise, rate_kernel
 from vmapdbg.page.text.kernels import list_parts
 from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
 from vmapdbg.page.text.memory import add_memory_line
-from vmapdbg.page.text.view import MARKS, describe_totals, format_output
+from vmapdbg.page.text.view import MARKS, count_distinct, describe_totals, format_output
 from vmapdbg.page.view import View
 
 _MOST_ROWS = 10
@@ -89,16 +89,13 @@ class Overview:
     # *** the whole
 
     def add_totals(self) -> None:
-        schedules, total = self.view.after.schedules, self.total
-        parts: list[str] = []
-        for count, distinct, noun in (
-            (len(schedules), len(find_distinct(self.view.after)), "schedule"),
-            (total.kernels, len(self.kernels), "kernel"),
-        ):
-            parts.append(format_plural(count, noun))
-            if count != distinct:
-                parts[-1] += f" ({distinct:,} distinct)"
-        parts += [f"{round_count(total.ops)} ops executed", f"{format_bytes(total.bytes)} moved"]
+        capture, total = self.view.after, self.total
+        parts = [
+            count_distinct(len(capture.schedules), len(find_distinct(capture)), "schedule"),
+            count_distinct(total.kernels, len(self.kernels), "kernel"),
+            f"{round_count(total.ops)} ops executed",
+            f"{format_bytes(total.bytes)} moved",
+        ]
         if total.seconds:
             parts.append(f"{format_seconds(total.seconds)} in kernels")
         self.page.head("Overview", Text(", ".join(parts)))
@@ -211,13 +208,11 @@ class Overview:
 
     def format_kernel(self, row: overview.KernelRow) -> Row:
         kernel, cost, measured = row.kernel, row.after, row.kernel.measured
-        launches, median, style = cost.launches, "", "bold"
+        launches, median = cost.launches, ""
         if measured is not None:
             launches, median = measured.launches, format_seconds(measured.median)
-        if kernel.failed is not None:
-            style = ALERT
         return Row(
-            Cell("kernel", (kernel.name, style), comfort=18, most=40),
+            Cell("kernel", (kernel.name, "bold" if kernel.failed is None else ALERT), comfort=18, most=40),
             Cell("computes", kernel.title, comfort=30, most=60, leaves=3, label=""),
             Cell("phase", kernel.phase or "", comfort=8, leaves=4, label=""),
             Cell("times", format_count(launches), right=True, comfort=5),
@@ -255,15 +250,10 @@ class Overview:
 
     def format_changed_kernel(self, row: overview.KernelRow) -> Row:
         page, change = self.page, row.change
-        seconds = Text()
-        if row.is_timed:
-            seconds = page.compare(row.before.seconds, row.after.seconds, format_seconds)
+        seconds = page.compare(row.before.seconds, row.after.seconds, format_seconds) if row.is_timed else ""
         # a kernel that is on one side has one amount
-        before, after = row.before, row.after
-        if not change.before:
-            before = after
-        elif not change.after:
-            after = before
+        before = row.before if change.before else row.after
+        after = row.after if change.after else row.before
         words, parts = list_parts(change)
         return Row(
             Cell("", MARKS[change.status], comfort=1),
@@ -330,9 +320,8 @@ class Overview:
 
     def format_cost(self, noun: str, row: overview.CostRow) -> Row:
         """Returns the row of a line, a method or a phase; a method has the lines that call it."""
-        before, after, kept = row.before, row.after, Text()
-        if before.kept or after.kept:
-            kept = self.page.change(str(before.kept), str(after.kept))
+        before, after = row.before, row.after
+        kept = self.page.change(str(before.kept), str(after.kept)) if before.kept or after.kept else ""
         kernels = self.page.change(f"{before.kernels:,}", f"{after.kernels:,}")
         comfort = 28 if noun == "method" else 16
         return Row(

@@ -17,7 +17,7 @@ from vmapdbg.install.targets import language_of
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import format_ids, join_change
 from vmapdbg.page.sentences import describe_crash, describe_error
-from vmapdbg.page.text.kernels import list_parts, name_kernel
+from vmapdbg.page.text.kernels import TITLES, list_parts, name_kernel
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, CHANGED, Page, escape_unsafe
 from vmapdbg.page.text.view import ScheduleView
 
@@ -120,10 +120,8 @@ def _list_apart(before: str, after: str) -> list[LinePair]:
 def _count_changed(item: KernelChange, pairs: Sequence[LinePair]) -> str:
     lines = format_plural(len(pairs), "line")
     changed = sum(not pair.is_same for pair in pairs)
-    if not item.after:
-        return f"only before, {lines}"
-    if not item.before:
-        return f"only after, {lines}"
+    if not (item.before and item.after):
+        return f"{TITLES[item.status]}, {lines}"
     return "the same" if not changed else f"{changed} of {lines} changed"
 
 

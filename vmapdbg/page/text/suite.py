@@ -8,7 +8,7 @@ from rich.console import Console
 
 from vmapdbg.model.vocabulary import SuiteChangeKind
 from vmapdbg.model.wording import format_known, format_plural
-from vmapdbg.page.format import format_seconds
+from vmapdbg.page.format import format_seconds, join_change
 from vmapdbg.page.text.layout import AFTER, BEFORE, Page, Piece
 from vmapdbg.page.text.run import add_sides
 from vmapdbg.suite.compare import SuiteDiff, SuiteGroup
@@ -132,9 +132,7 @@ def _add_group(page: Page, group: SuiteGroup, style: str) -> None:
         found = f"{group.count:,} times in {format_plural(len(group.tests), 'test')}"
     page.add((f"{cost:>9}", style), "  ", (name_change(group), "bold"), f"  {found}", hang=13)
     page.add_each([*explain_causes(group), _name_tests(page, group.tests, 1)], indent=13)
-    kernels = f"{', '.join(example.before) or 'none'} -> {', '.join(example.after) or 'none'}"
-    if example.before == example.after:
-        kernels = ", ".join(example.after)
+    kernels = join_change(", ".join(example.before) or "none", ", ".join(example.after) or "none")
     page.add((f"e.g. {format_known('{}: ', example.line)}{kernels}", "dim"), indent=13)
 
 

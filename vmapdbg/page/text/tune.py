@@ -40,9 +40,8 @@ def _add_proposal(page: Page, document: TuneDocument, proposal: Proposal) -> Non
     before, after = median(proposal.before), median(proposal.after)
     page.add()
     for edit in proposal.edits:
-        page.add(
-            (format_known("{}  ", edit.line), NOTE), (edit.label if edit.file else f"run with {edit.label}", "bold")
-        )
+        label = edit.label if edit.file else f"run with {edit.label}"
+        page.add((format_known("{}  ", edit.line), NOTE), (label, "bold"))
     facts = {document.by: page.compare(before, after, lambda number: format_measured(document.by, number))}
     runs = (
         f"  medians of {len(proposal.after)} runs each, in turns, noise {format_measured(document.by, proposal.noise)}"

@@ -197,6 +197,12 @@ def describe_schedule(view: ScheduleView, sign: str) -> list[Piece]:
     return parts
 
 
+def count_distinct(count: int, distinct: int, noun: str) -> str:
+    """Returns `50 kernels (2 distinct)`, or `3 kernels` if each is another one."""
+    every = format_plural(count, noun)
+    return every if distinct == count else f"{every} ({distinct:,} distinct)"
+
+
 def describe_copies(copies: int) -> str:
     """Returns `1 copy`, `no copies`."""
     return "no copies" if not copies else format_plural(copies, "copy", "copies")
@@ -284,12 +290,10 @@ def format_output(page: Page, item: ValueDiff) -> Text:
     if item.left:
         return page.text(f"output {item.number}: not compared ({describe_left(item.left)})")
     style = STATUS_STYLES.get(item.status, "")
-    shape = page.change(
-        formats.format_shape(item.shape_before) or "none", formats.format_shape(item.shape_after) or "none"
-    )
+    shapes = [formats.format_shape(shape) or "none" for shape in (item.shape_before, item.shape_after)]
     dtype = page.change(item.dtype_before or "none", item.dtype_after or "none")
-    difference = _describe_difference(page, item)
-    return page.join(f"output {item.number} ", shape, " ", dtype, ": ", (item.status, style), *difference)
+    output = page.join(f"output {item.number} ", page.change(*shapes), " ", dtype, ": ", (item.status, style))
+    return page.join(output, *_describe_difference(page, item))
 
 
 def _describe_difference(page: Page, item: ValueDiff) -> Iterator[Piece]:

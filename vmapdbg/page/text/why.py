@@ -133,10 +133,9 @@ def _print_schedule(page: Page, index: ScheduleIndex, path: SchedulePath) -> Non
 
 def _print_output(page: Page, index: ScheduleIndex, output: OutputPath) -> None:
     called = "buffer of the snippet" if output.of == "buffer" else "output"
-    name: list[Piece] = [f"{called} {output.number} {format_shape(output.shape)} {output.dtype}"]
     node = index.node(output.node)
-    if node is not None:
-        name += [(f"  {node.op} {node.id}", "bold"), page.place(output.line)]
+    op, place = format_known("  {}", node and f"{node.op} {node.id}"), page.place(node and output.line)
+    name: list[Piece] = [f"{called} {output.number} {format_shape(output.shape)} {output.dtype}", (op, "bold"), place]
     if not output.passes:
         page.add(*name, (f"  not followed: {output.reason}", "yellow"), indent=2)
     elif output.first_wrong is None:
