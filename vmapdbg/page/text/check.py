@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from rich.console import Console
@@ -52,7 +51,7 @@ def print_check(capture: Capture, report: CheckReport, console: Console) -> None
         is_left, wrong = any(left.count for left in check.left), repeats.list_new(check)
         if wrong or is_left or check.failed or check.lost or check.cut or check.unwritten:
             page.add()
-            _print_schedule(page, capture, check, [(output, repeats.explain(check, output)) for output in wrong])
+            _print_schedule(page, capture, check, repeats)
     page.print()
 
 
@@ -94,10 +93,8 @@ def _print_graph_error(page: Page, capture: Capture) -> None:
     page.add("there is no graph of what it failed in: nothing of it was compared", indent=4)
 
 
-def _print_schedule(
-    page: Page, capture: Capture, check: ScheduleCheck, wrong: Sequence[tuple[OutputCheck, Sequence[str]]]
-) -> None:
-    """Prints a schedule or replay with its `wrong` outputs, each with sentences about other replays."""
+def _print_schedule(page: Page, capture: Capture, check: ScheduleCheck, repeats: say.Repeats) -> None:
+    """Prints a schedule or replay with its wrong outputs, each with sentences about other replays."""
     index = index_of(capture.schedules[check.schedule])
     page.add((say.name_check(check), "bold"), page.places.format(check.line, "  {}"))
     if check.failed is not None:
@@ -107,9 +104,9 @@ def _print_schedule(
     for left in (*check.lost, *check.cut):
         page.add((describe_left_out(left), ALERT), page.place(left.line), indent=2)
     page.add_each(map(describe_unwritten, check.unwritten), ALERT, indent=2)
-    for output, repeated in wrong:
+    for output in repeats.list_new(check):
         _print_output(page, capture, check, output)
-        page.add_each(repeated, ALERT, indent=4)
+        page.add_each(repeats.explain(check, output), ALERT, indent=4)
     # the buffers between the kernels of a replay are not kept
     if check.replay is None and any(output.of not in findings.CHANGED for output in check.wrong):
         _print_blame(page, capture, check)

@@ -160,21 +160,18 @@ def _add_changed_title(view: ScheduleView) -> None:
 def _format_change(view: ScheduleView, group: list[KernelChange]) -> Row:
     page, item = view.page, group[0]
     before, after = _add_up(item.before or item.after), _add_up(item.after or item.before)
-    numbers_before, numbers_after = list[int](), list[int]()
-    for change in group:
-        numbers_before += [side.number for side in change.before]
-        numbers_after += [side.number for side in change.after]
+    numbers_before = format_ids(side.number for change in group for side in change.before)
+    numbers_after = format_ids(side.number for change in group for side in change.after)
     sides = item.after or item.before
     name = page.text(sides[0].kernel.name, "bold")
     if len(item.before) == len(item.after) == 1:
         name = page.change(item.before[0].kernel.name, name.plain)
     elif len(sides) > 1:
         name = page.text(format_plural(len(sides), "kernel"), "bold")
-    numbers = join_change(format_ids(numbers_before), format_ids(numbers_after))
     words, parts = list_parts(item)
     return Row(
         Cell("", MARKS[item.status], comfort=1),
-        Cell("#", numbers, comfort=3, most=10),
+        Cell("#", join_change(numbers_before, numbers_after), comfort=3, most=10),
         Cell("kernel", name, comfort=16, most=48),
         Cell("ops", page.compare(before[0], after[0], round_count), comfort=10, most=30),
         Cell("moves", page.compare(before[1], after[1], format_bytes), comfort=10, most=34, leaves=2),
@@ -264,9 +261,9 @@ def _format_bufferize(view: ScheduleView, item: BufferizeChange) -> Row:
         known = [size for size in sizes if isinstance(size, int)]
         if len(known) == len(sizes) > 1 and prod(known) == side.size:
             elements = page.text(f"{'x'.join(map(str, known))} = {format_count(side.size)}")
-        outcome, style = ((side.outcome, "green"), "") if side.outcome == "kept" else (side.outcome, "dim")
-        decision = page.join(outcome, side.reason and f": {side.reason}")
-        notes = _format_open_ranges(view, item, side)
+        is_kept = side.outcome == "kept"
+        decision = page.join((side.outcome, "green" if is_kept else ""), side.reason and f": {side.reason}")
+        notes, style = _format_open_ranges(view, item, side), "" if is_kept else "dim"
     else:
         if item.status != "changed":
             only = "" if item.status == "unchanged" else f"{item.status.replace('-', ' ')}, "

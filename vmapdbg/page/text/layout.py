@@ -144,8 +144,6 @@ class Page:
     def wrap(self, *parts: Piece, indent: int = 0, hang: int = 0) -> list[Text]:
         """Returns the parts as lines of the page's width, after `indent` spaces; `hang` more after the first."""
         text = self.join(*parts)
-        if indent + text.cell_len <= self.width and "\n" not in text.plain:
-            return [_indent(text, indent)]
         head = _fold(self.console, text, self.width - indent)
         if len(head) == 1 or not hang:
             return [_indent(line, indent) for line in head]
