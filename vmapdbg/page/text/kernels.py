@@ -99,29 +99,22 @@ def _format_kernel(view: ScheduleView, group: list[KernelSide], work: str, large
     redundant = "bold yellow" if (kernel.redundancy or 0) >= _MUCH_REDUNDANCY else ""
     share = getattr(kernel, work) / largest
     filled = max(round(share * _BAR), 1) if share > 0 else 0
-    amounts: tuple[Piece, ...] = (
-        format_count(kernel.executed_ops),
-        f"{format_share(share, 1):>4} {'#' * filled}",
-        format_bytes(kernel.bytes),
-        (format_redundancy(kernel.redundancy), redundant),
-        format_count(kernel.threads),
-    )
-    name, notes = ALERT, list[Text]()
-    if kernel.failed is not None:
-        amounts = ("-",) * 5
-    else:
-        name, notes = "bold", view.notes_for(view.findings.about_kernel(view.pair.index, numbers))
-    return Row(
+    name = [
         Cell("#", str(numbers[0]), right=True, comfort=3),
-        Cell("kernel", (kernel.name, name), comfort=16, most=40),
-        Cell("ops", amounts[0], right=True, comfort=11),
-        Cell("of largest", amounts[1], comfort=11),
-        Cell("moves", amounts[2], right=True, comfort=9, leaves=2),
-        Cell("redundancy", amounts[3], right=True, comfort=10, leaves=1),
-        Cell("threads", amounts[4], right=True, comfort=7),
-        facts=_list_facts(view, group),
-        notes=notes,
-    )
+        Cell("kernel", (kernel.name, "bold" if kernel.failed is None else ALERT), comfort=16, most=40),
+    ]
+    amounts = [
+        Cell("ops", format_count(kernel.executed_ops), right=True, comfort=11),
+        Cell("of largest", f"{format_share(share, 1):>4} {'#' * filled}", comfort=11),
+        Cell("moves", format_bytes(kernel.bytes), right=True, comfort=9, leaves=2),
+        Cell("redundancy", (format_redundancy(kernel.redundancy), redundant), right=True, comfort=10, leaves=1),
+        Cell("threads", format_count(kernel.threads), right=True, comfort=7),
+    ]
+    if kernel.failed is not None:
+        amounts = [cell._replace(content="-") for cell in amounts]
+        return Row(*name, *amounts, facts=_list_facts(view, group))
+    notes = view.notes_for(view.findings.about_kernel(view.pair.index, numbers))
+    return Row(*name, *amounts, facts=_list_facts(view, group), notes=notes)
 
 
 def _list_facts(view: ScheduleView, group: list[KernelSide]) -> list[Text]:

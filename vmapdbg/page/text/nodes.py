@@ -41,10 +41,8 @@ def print_nodes(view: ScheduleView) -> None:
     sources = _list_sources(view, shown)
     page.table([_format_node(view, node, sources[node.id]) for node in shown])
     if hidden := len(nodes) - len(shown):
-        what = "--all shows them"
-        if not shown:
-            what = f"all without ranges; {what}"
-        page.add((f"... {hidden:,} more not shown: {what}", "dim"), indent=2)
+        what = "" if shown else "all without ranges; "
+        page.add((f"... {hidden:,} more not shown: {what}--all shows them", "dim"), indent=2)
 
 
 # *** one run

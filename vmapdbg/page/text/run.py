@@ -385,12 +385,14 @@ def _describe_counts(page: Page, diff: CaptureDiff) -> list[Text]:
 
 def add_sides(page: Page, before: Side | SuiteSide, after: Side | SuiteSide) -> None:
     """Adds what both sides have in common, and what only one side has."""
-    left, right = [before.name, *_label_side(before)], [after.name, *_label_side(after)]
-    both = [label for label in left[1:] if label in right]
+    left, right = _label_side(before), _label_side(after)
+    both = [label for label in left if label in right]
     if on := [name for name, state in after.patches.items() if state and before.patches.get(name, False)]:
         both.append(f"patches on {', '.join(on)}")
     only_before = [label for label in left if label not in right] + label_patches(before.patches, after.patches)
     only_after = [label for label in right if label not in left] + label_patches(after.patches, before.patches)
+    if before.name != after.name:
+        only_before, only_after = [before.name, *only_before], [after.name, *only_after]
     for label, style, parts in ("before", BEFORE, only_before), ("after ", AFTER, only_after), ("both  ", "dim", both):
         if parts:
             page.add((f"{label}  ", style), ", ".join(parts), hang=8)
