@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import get_args
 
 from vmapdbg.diff import result
 from vmapdbg.diff.kernels import compare_kernels
@@ -12,20 +13,14 @@ from vmapdbg.diff.nodes import have_same_graph, match_nodes, match_rest, match_s
 from vmapdbg.diff.pairing import Renaming, choose_ranges, find_opcodes, find_ranges
 from vmapdbg.diff.values import compare_outputs, compare_printed, estimate_terms, find_worst
 from vmapdbg.model.account import UNKNOWN, Account, Left, add_accounts, settle
-from vmapdbg.model.capture import Bufferize, Capture, Finding, Kernel, Node, Realized, Schedule, Versions
+from vmapdbg.model.capture import Bufferize, Capture, Finding, Node, Realized, Schedule, Versions
 from vmapdbg.model.schedule_index import index_of, sum_programs
 from vmapdbg.model.vocabulary import BufferizeField, ChangeStatus, NodeField, PairedBy, ValueLeft
 
 # Compared with a schedule that only one side has.
 _NOTHING = Schedule(-1, None, 0, (), (), (), (), (), ())
 # Why the outputs of two schedules are not compared, by how they were paired.
-_LEFT: Mapping[PairedBy, ValueLeft] = {
-    "": "one-side",
-    "line": "",
-    "order": "",
-    "graph": "not-paired",
-    "alike": "not-paired",
-}
+_LEFT: Mapping[PairedBy, ValueLeft] = {"": "one-side", "graph": "not-paired", "alike": "not-paired"}
 # The reason in a capture of stock tinygrad: it is unknown.
 _NO_REASON = "stock"
 # A range is created for a buffer; other nodes inherit it, so the buffer's vote outweighs theirs.
@@ -59,7 +54,9 @@ def diff_captures(
             one, summed = left[pair.before], terms[0][pair.before]
         if pair.after is not None:
             other, summed = right[pair.after], max(summed, terms[1][pair.after])
-        outputs = compare_outputs(one.schedule, other.schedule, summed, "not-read" if unread else _LEFT[pair.by])
+        outputs = compare_outputs(
+            one.schedule, other.schedule, summed, "not-read" if unread else _LEFT.get(pair.by, "")
+        )
         found = replace(_diff_schedules(one, other, lines), paired_by=pair.by, outputs=outputs)
         schedules.append(replace(found, values=find_worst(item.status for item in outputs)))
     return result.CaptureDiff(
@@ -99,23 +96,23 @@ def leave_unstable(
 
     `repeated` compares these two runs. `printed` is what before, after, and before in its second run printed.
     """
-    unstable: set[tuple[int | None, int]] = set()
-    moved: set[int | None] = set()
-    for item in repeated.schedules:
-        unstable |= {(item.before, found.number) for found in item.outputs if found.status in ("different", "unknown")}
-        if not item.is_same:
-            moved.add(item.before)
+    unstable = {
+        (item.before, found.number)
+        for item in repeated.schedules
+        for found in item.outputs
+        if found.status in ("different", "unknown")
+    }
+    moved = {item.before for item in repeated.schedules if not item.is_same}
     schedules: list[result.ScheduleDiff] = []
     for item in diff.schedules:
-        outputs = [
+        outputs = tuple(
             replace(found, status="unknown", left="not-deterministic")
             if (item.before, found.number) in unstable and not found.left
             else found
             for found in item.outputs
-        ]
+        )
         values = find_worst(found.status for found in outputs)
-        is_moved = item.before in moved
-        schedules.append(replace(item, outputs=tuple(outputs), values=values, not_deterministic=is_moved))
+        schedules.append(replace(item, outputs=outputs, values=values, not_deterministic=item.before in moved))
     values = find_worst(item.values for item in schedules)
     account = diff.account
     if account is not None:
@@ -157,29 +154,22 @@ def _describe_side(capture: Capture, readings: Iterable[Reading], name: str) -> 
         versions=capture.versions,
         error=capture.error,
         schedules=len(capture.schedules),
-        totals=replace(sum_totals(item.measured for item in readings), seconds=sum_programs(capture.kernels)),
+        totals=replace(_sum_totals([item.measured for item in readings]), seconds=sum_programs(capture.kernels)),
         mode=capture.mode,
         name=name,
     )
 
 
-def sum_totals(schedules: Iterable[Schedule]) -> result.Totals:
-    """Returns the totals of some schedules."""
-    kernels: list[Kernel] = []
-    buffers: list[Bufferize] = []
-    copies = 0
-    for item in schedules:
-        kernels += item.kernels
-        buffers += item.bufferizes
-        copies += item.copies
+def _sum_totals(schedules: Sequence[Schedule]) -> result.Totals:
+    kernels = [kernel for item in schedules for kernel in item.kernels]
     return result.Totals(
         kernels=len(kernels),
-        copies=copies,
+        copies=sum(item.copies for item in schedules),
         executed_ops=sum(kernel.executed_ops for kernel in kernels),
         bytes=sum(kernel.bytes for kernel in kernels),
         local_bytes=max((kernel.local_bytes for kernel in kernels), default=0),
         threads=max((kernel.threads for kernel in kernels), default=0),
-        buffer_bytes=sum(item.bytes for item in buffers if item.holds_memory),
+        buffer_bytes=sum(made.bytes for item in schedules for made in item.bufferizes if made.holds_memory),
     )
 
 
@@ -202,11 +192,12 @@ def _compare(before: Reading, after: Reading, nodes: Mapping[int, int], edited: 
     renaming = choose_renaming(left, right, nodes)
     changes, same, ambient = compare_nodes(before, after, renaming, edited)
     matched = set(nodes.values())
-    index_before, totals_before = _identify(before)
-    index_after, totals_after = _identify(after)
+    totals_before, totals_after = (
+        None if side.schedule is _NOTHING else _sum_totals([side.measured]) for side in (before, after)
+    )
     return result.ScheduleDiff(
-        before=index_before,
-        after=index_after,
+        before=totals_before and left.index,
+        after=totals_after and right.index,
         line_before=left.line,
         line_after=right.line,
         totals_before=totals_before,
@@ -228,13 +219,6 @@ def _compare(before: Reading, after: Reading, nodes: Mapping[int, int], edited: 
         buffer_op_before=left.buffer_op,
         buffer_op_after=right.buffer_op,
     )
-
-
-def _identify(reading: Reading) -> tuple[int | None, result.Totals | None]:
-    """Returns the index and the totals of a schedule, None and None if its side does not have it."""
-    if reading.schedule is _NOTHING:
-        return None, None
-    return reading.schedule.index, sum_totals([reading.measured])
 
 
 # *** nodes and buffers
@@ -308,9 +292,8 @@ def _is_same_realized(before: Realized | None, after: Realized | None, renaming:
     if not before.reasons or not after.reasons:
         # an older capture has only a sentence, which is not compared
         return True
-    if len(before.reasons) != len(after.reasons):
-        return False
-    return all(map(renaming.is_same_reason, before.reasons, after.reasons))
+    is_same_count = len(before.reasons) == len(after.reasons)
+    return is_same_count and all(map(renaming.is_same_reason, before.reasons, after.reasons))
 
 
 def compare_bufferizes(before: Reading, after: Reading, renaming: Renaming) -> tuple[result.BufferizeChange, ...]:
@@ -334,7 +317,8 @@ def _compare_bufferize(
         status = "only-before"
     elif changed := _find_changed_fields(left, right, renaming):
         status = "changed"
-    added, removed = _find_added(left, right, renaming)
+    closed_before, closed_after = (made.closed_ranges if made is not None else () for made in (left, right))
+    added, removed = _find_added(closed_before, closed_after, renaming)
     op = ""
     ambient: list[str] = []
     for reading, made in ((before, left), (after, right)):
@@ -356,14 +340,11 @@ def _compare_bufferize(
 
 
 def _find_changed_fields(left: Bufferize, right: Bufferize, renaming: Renaming) -> tuple[BufferizeField, ...]:
+    translated = replace(
+        left, closed_ranges=renaming.translate_all(left.closed_ranges), ambient=renaming.translate_all(left.ambient)
+    )
     same: dict[BufferizeField, bool] = {
-        "closed_ranges": renaming.translate_all(left.closed_ranges) == right.closed_ranges,
-        "ambient": renaming.translate_all(left.ambient) == right.ambient,
-        "size": left.size == right.size,
-        "bytes": left.bytes == right.bytes,
-        "addrspace": left.addrspace == right.addrspace,
-        "outcome": left.outcome == right.outcome,
-        "reason": left.reason == right.reason,
+        name: getattr(translated, name) == getattr(right, name) for name in get_args(BufferizeField)
     }
     if left.decided is not None and right.decided is not None:
         # an older capture has only a sentence, without ranges and nodes
@@ -372,15 +353,9 @@ def _find_changed_fields(left: Bufferize, right: Bufferize, renaming: Renaming) 
 
 
 def _find_added(
-    left: Bufferize | None, right: Bufferize | None, renaming: Renaming
+    before: Sequence[str], after: Sequence[str], renaming: Renaming
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the ranges that only the BUFFERIZE of after closes, and those of before alone."""
-    before: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-    if left is not None:
-        before = left.closed_ranges
-    if right is not None:
-        after = right.closed_ranges
     added: list[str] = []
     removed: list[str] = []
     for tag, i, j, k, m in find_opcodes(tuple(map(renaming.translate, before)), after):

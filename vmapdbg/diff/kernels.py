@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import attrgetter
+from typing import get_args
 
 from vmapdbg.diff.neutral import Reading
 from vmapdbg.diff.pairing import find_opcodes, match_by_levels, match_most_alike, share
@@ -17,17 +18,7 @@ from vmapdbg.model.vocabulary import KernelField, KernelStatus, MatchedBy
 
 # Below this share in common, two kernels are not versions of the same kernel.
 _LEAST_ALIKE = 0.5
-_COST_FIELDS: tuple[KernelField, ...] = (
-    "global_size",
-    "local_size",
-    "local_bytes",
-    "threads",
-    "launches",
-    "executed_ops",
-    "bytes",
-)
-
-
+_COST_FIELDS: tuple[KernelField, ...] = tuple(name for name in get_args(KernelField) if name != "source")
 # For each way to pair programs, the fields that are equal: the most specific first.
 _LEVELS: dict[MatchedBy, tuple[tuple[str, ...], ...]] = {
     "outputs": (
@@ -86,16 +77,23 @@ def compare_kernels(before: Reading, after: Reading, nodes: Mapping[int, int]) -
     changes += _find_absorbed("split-into", left, stayed, same_outputs)
     done_before = {side.number for change in changes for side in change.before}
     done_after = {side.number for change in changes for side in change.after}
-    pairs: dict[MatchedBy, dict[int, int]] = {"outputs": same_outputs, "nodes": moved}
-    for matched_by, found in pairs.items():
+    rest_before = {item.number: item for item in left if item.number not in done_before}
+    rest_after = {item.number: item for item in right if item.number not in done_after}
+
+    def pair(way: MatchedBy, found: Mapping[int, int]) -> None:
         for i, j in found.items():
-            if i not in done_before and j not in done_after:
-                changes.append(_compare(matched_by, left[i], right[j]))
-                done_before.add(i)
-                done_after.add(j)
-    rest_before = [item for item in left if item.number not in done_before]
-    rest_after = [item for item in right if item.number not in done_after]
-    return tuple(sorted([*changes, *_match_rest(rest_before, rest_after)], key=_order))
+            if i in rest_before and j in rest_after:
+                changes.append(_compare(way, rest_before.pop(i), rest_after.pop(j)))
+
+    pair("outputs", same_outputs)
+    pair("nodes", moved)
+    rest: tuple[MatchedBy, ...] = ("key", "source", "similarity")
+    for way in rest:
+        match = _match_alike if way == "similarity" else _match_by
+        pair(way, match(way, list(rest_before.values()), list(rest_after.values())))
+    changes += [KernelChange("only-before", "", (item.side,), (), ()) for item in rest_before.values()]
+    changes += [KernelChange("only-after", "", (), (item.side,), ()) for item in rest_after.values()]
+    return tuple(sorted(changes, key=_order))
 
 
 def _list_programs(reading: Reading, nodes: Mapping[int, int] | None = None) -> list[_Program]:
@@ -147,11 +145,10 @@ def _find_absorbed(
         absorbed = [part.number for part in loose if part.outputs <= item.nodes]
         if item.number in partners:
             absorbed.append(partners[item.number])
-        many = tuple(sides[number] for number in sorted(absorbed))
-        if len(many) > 1 and status == "fused-from":
-            found.append(KernelChange(status, "nodes", many, (item.side,), ()))
-        elif len(many) > 1:
-            found.append(KernelChange(status, "nodes", (item.side,), many, ()))
+        if len(absorbed) > 1:
+            one, many = (item.side,), tuple(sides[number] for number in sorted(absorbed))
+            before, after = (many, one) if status == "fused-from" else (one, many)
+            found.append(KernelChange(status, "nodes", before, after, ()))
     return found
 
 
@@ -160,26 +157,8 @@ def _compare(matched_by: MatchedBy, before: _Program, after: _Program) -> Kernel
     changed: tuple[KernelField, ...] = tuple(name for name, one, other in costs if one != other)
     if before.canonical != after.canonical:
         changed = ("source", *changed)
-    status: KernelStatus = "unchanged"
-    if changed:
-        status = "changed"
+    status = "changed" if changed else "unchanged"
     return KernelChange(status, matched_by, (before.side,), (after.side,), changed)
-
-
-_Match = Callable[[MatchedBy, Sequence[_Program], Sequence[_Program]], dict[int, int]]
-
-
-def _match_rest(before: Sequence[_Program], after: Sequence[_Program]) -> list[KernelChange]:
-    """Pairs kernels without common outputs: by key, by source, then the most alike first."""
-    changes: list[KernelChange] = []
-    left, right = {item.number: item for item in before}, {item.number: item for item in after}
-    ways: dict[MatchedBy, _Match] = {"key": _match_by, "source": _match_by, "similarity": _match_alike}
-    for way, match in ways.items():
-        found = match(way, list(left.values()), list(right.values()))
-        changes += [_compare(way, left.pop(i), right.pop(j)) for i, j in found.items()]
-    changes += [KernelChange("only-before", "", (item.side,), (), ()) for item in left.values()]
-    changes += [KernelChange("only-after", "", (), (item.side,), ()) for item in right.values()]
-    return changes
 
 
 def _match_alike(way: MatchedBy, before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from vmapdbg.model.capture import Node, Schedule
@@ -34,32 +34,24 @@ class HeadView:
     axes: tuple[int | None, ...]
 
 
-@dataclass(frozen=True)
-class Head:
-    """A node that computes something. `op` is its name in all releases, `arg` its argument and the positions of its
-    sources' axes. `sources` are heads. `constant` is true if the value is one number."""
-
-    id: int
-    op: str
-    dtype: str
-    shape: Shape
-    arg: str
-    sources: tuple[int, ...]
-    constant: bool = False
-
-
 class Meanings:
-    """The heads of a schedule, and for each node the view that shows its value."""
+    """The heads of a schedule, and for each node the view that shows its value.
+
+    A head is a node with other fields: `op` is its name in all releases, `arg` its argument and the positions of its
+    sources' axes, `shape` the axes along which its value varies. Its sources are heads.
+    """
 
     def __init__(self, schedule: Schedule) -> None:
         self.index = index_of(schedule)
-        self.heads: dict[int, Head] = {}
+        self.heads: dict[int, Node] = {}
         self.views: dict[int, HeadView] = {}
+        # the heads whose value is one number
+        self.constants: set[int] = set()
         # the source of each RESHAPE that is a head
         self._origins: dict[int, int] = {}
         # the heads computed from numbers alone, and the first head of equal ones: a graph may have one for each dtype
         self._numbers: set[int] = set()
-        self._same: dict[Head, int] = {}
+        self._same: dict[Hashable, int] = {}
         # a source has a smaller id than its readers
         for node in sorted(schedule.nodes, key=lambda node: node.id):
             self.views[node.id] = self._read(node)
@@ -116,8 +108,8 @@ class Meanings:
         if op == "STORE":
             buffer = self.heads[self.views[target].head]
             while buffer.op == "RESHAPE":
-                buffer = self.heads[buffer.sources[0]]
-            if buffer.op not in _LEAVES or _count(self._shape(target)) != _count(buffer.shape):
+                buffer = self.heads[buffer.src[0]]
+            if buffer.op not in _LEAVES or _count(self._shape(target)) != _count(_shape_of(buffer)):
                 return self._combine(node, op, sources)
         elif name_op(self.index.op(value)) != "STORE":
             return self._reshape(node, target)
@@ -130,7 +122,7 @@ class Meanings:
         return self._reshape(node, source)
 
     def _is_constant(self, node_id: int) -> bool:
-        return self.heads[self.views[node_id].head].constant
+        return self.views[node_id].head in self.constants
 
     def _is_mere_cast(self, node: Node, source: int) -> bool:
         """Returns whether a CAST keeps the value: of a weak number, of a constant that the dtype can hold, or of a bool
@@ -234,26 +226,27 @@ class Meanings:
                 parts.append([axis for axis in self.views[source].axes if axis is not None])
             elif places and aligned is not None:
                 parts.append([axis for axis, mine in zip(aligned, axes, strict=True) if mine is not None])
-        head = Head(
-            id=node.id,
+        head = replace(
+            node,
             op=op,
             dtype=node.dtype if op in _TYPED else "",
             shape=tuple(size for size, axis in zip(shape, axes, strict=True) if axis is not None),
             arg=repr(parts),
-            sources=tuple(self.views[source].head for source in sources),
-            constant=constant,
+            src=tuple(self.views[source].head for source in sources),
         )
-        return HeadView(self._keep(head), axes)
+        head_id = self._find_same(head)
+        self.heads.setdefault(head_id, head)
+        if constant:
+            self.constants.add(head_id)
+        return HeadView(head_id, axes)
 
-    def _keep(self, head: Head) -> int:
-        """Adds a head and returns its id. An equal head computed from numbers alone is not added twice."""
-        of_numbers = head.op == "CONST" or (head.sources and all(source in self._numbers for source in head.sources))
+    def _find_same(self, head: Node) -> int:
+        """Returns the id of the first equal head if the head is computed from numbers alone, else its own id."""
+        of_numbers = head.op == "CONST" or (head.src and all(source in self._numbers for source in head.src))
         if head.op == "STORE" or not of_numbers:
-            self.heads[head.id] = head
             return head.id
-        same = self._same.setdefault(replace(head, id=-1), head.id)
+        same = self._same.setdefault((head.op, head.dtype, head.shape, head.arg, head.src), head.id)
         self._numbers.add(same)
-        self.heads.setdefault(same, head)
         return same
 
     def _shape(self, node: int) -> Shape:

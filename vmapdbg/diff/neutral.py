@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from vmapdbg.diff.meaning import Head, HeadView, Meanings
+from vmapdbg.diff.meaning import HeadView, Meanings
 from vmapdbg.diff.pairing import find_ranges
 from vmapdbg.model.capture import Bufferize, Kernel, Node, Realized, Schedule
 from vmapdbg.model.ops import name_op
@@ -96,7 +96,7 @@ class _Neutral:
         self.schedule = schedule
         self.index = index_of(schedule)
         meanings = Meanings(schedule)
-        self.heads, self.views = meanings.heads, meanings.views
+        self.heads, self.views, self.constants = meanings.heads, meanings.views, meanings.constants
         groups: dict[int, list[Node]] = {}
         for node in schedule.nodes:
             if node.realized is not None:
@@ -139,36 +139,25 @@ class _Neutral:
             head = waiting.pop()
             if head not in live:
                 live.add(head)
-                waiting += self.heads[head].sources
+                waiting += self.heads[head].src
         return live
 
     # *** nodes
 
-    def _read_node(self, head: Head) -> Node:
+    def _read_node(self, head: Node) -> Node:
         node, made = self.index.nodes[head.id], self.realized.get(head.id)
+        constant = head.id in self.constants
         outs = None
-        if not head.constant and (made is not None or head.op not in _MOVES):
+        if not constant and (made is not None or head.op not in _MOVES):
             where = made or node
             outs = self._pick(where.out_ranges, self.views[where.id])
         ins = None
         if head.op == "REDUCE" and node.src:
             ins = self._pick(node.in_ranges, self.views[node.src[0]])
         realized = None
-        if made is not None and made.realized is not None and not head.constant:
+        if made is not None and made.realized is not None and not constant:
             realized = self._read_realized(made, made.realized)
-        return Node(
-            id=head.id,
-            op=head.op,
-            dtype=head.dtype,
-            shape=head.shape,
-            src=head.sources,
-            in_ranges=ins,
-            out_ranges=outs,
-            ambient=node.ambient,
-            realized=realized,
-            line=node.line,
-            arg=head.arg,
-        )
+        return replace(head, in_ranges=ins, out_ranges=outs, realized=realized)
 
     def _read_again(self, node: Node) -> Node:
         view = self.views[node.id]
@@ -198,7 +187,6 @@ class _Neutral:
 
     def _read_bufferize(self, made: Bufferize) -> Bufferize | None:
         node, view = self.index.nodes[made.node], self.views[made.node]
-        head = self.heads[view.head]
         is_main, is_again = self.realized.get(view.head) is node, node in self.again
         if not (is_main or is_again):
             return None
@@ -207,7 +195,7 @@ class _Neutral:
         # then the ranges along which the value does not vary; an axis of one element has no range
         closed = tuple(filter(find_ranges, [*picked, *(name for name in own if name not in picked)]))
         if made.outcome == "removed":
-            if head.constant:
+            if view.head in self.constants:
                 return None
             # its size would depend on where the release broadcasts the value
             closed, made = picked, replace(made, size=0, bytes=0)
