@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from vmapdbg.diff.pairing import HashConsing, blank_ranges, find_opcodes, match_by_levels, match_most_alike, share
+from vmapdbg.diff.pairing import (
+    Numbers,
+    blank_ranges,
+    find_opcodes,
+    make_numbers,
+    match_by_levels,
+    match_most_alike,
+    share,
+)
 from vmapdbg.model.capture import Node, Schedule
 from vmapdbg.model.vocabulary import PairedBy
 
@@ -24,8 +32,8 @@ def match_nodes(before: Schedule, after: Schedule) -> dict[int, int]:
     Two nodes are the same if op, dtype, shape, arg and all their sources are. Of several candidates the node with the
     same readers is taken, then with the same decisions, then by order.
     """
-    cons = HashConsing()
-    return match_by_levels(_number_graph(before, cons), _number_graph(after, cons))
+    numbers = make_numbers()
+    return match_by_levels(_number_graph(before, numbers), _number_graph(after, numbers))
 
 
 def match_rest(
@@ -39,70 +47,61 @@ def match_rest(
     """
     if len(known) == min(len(before.nodes), len(after.nodes)):
         return {}
-    cons = HashConsing()
-    kinds: list[dict[int, int]] = []
-    uses: list[dict[int, int]] = []
-    lines: list[dict[int, int]] = []
+    numbers = make_numbers()
+    levels: list[list[dict[int, int]]] = []
     no_names: Mapping[str, str] = {}
-    for side, names in ((before, same_lines), (after, no_names)):
-        kinds.append({node.id: cons(node.op, node.dtype, node.shape, loosely or node.arg) for node in side.nodes})
-        with_line = (node for node in side.nodes if node.line is not None)
-        lines.append({node.id: cons(kinds[-1][node.id], names.get(node.line or "", node.line)) for node in with_line})
-        uses.append(_number_uses(side.nodes, kinds[-1] | lines[-1], cons))
-    taken = set(known.values())
-    levels: list[list[dict[int, int]]] = [[], []]
-    for level in (uses, lines, kinds):
-        levels[0].append({node: number for node, number in level[0].items() if node not in known})
-        levels[1].append({node: number for node, number in level[1].items() if node not in taken})
+    for side, names, done in ((before, same_lines, known.keys()), (after, no_names, set(known.values()))):
+        kinds = {node.id: numbers[node.op, node.dtype, node.shape, loosely or node.arg] for node in side.nodes}
+        lines: dict[int, int] = {}
+        for node in side.nodes:
+            if node.line is not None:
+                lines[node.id] = numbers[kinds[node.id], names.get(node.line, node.line)]
+        found = (_number_uses(side.nodes, kinds | lines, numbers), lines, kinds)
+        levels.append([{node: number for node, number in level.items() if node not in done} for level in found])
     return match_by_levels(*levels)
 
 
 def have_same_graph(before: Schedule, after: Schedule) -> bool:
     """Returns whether two schedules compute the same with the same ops."""
-    cons = HashConsing()
-    one, other = (sorted(number_values(side.nodes, cons).values()) for side in (before, after))
+    numbers = make_numbers()
+    one, other = (sorted(number_values(side.nodes, numbers).values()) for side in (before, after))
     return one == other
 
 
-def number_values(nodes: Iterable[Node], cons: HashConsing) -> dict[int, int]:
+def number_values(nodes: Iterable[Node], numbers: Numbers) -> dict[int, int]:
     """Maps each node id to the number of what the node computes."""
     values: dict[int, int] = {}
     # a source has a smaller id than its readers, so its value is known by then
     for node in sorted(nodes, key=lambda node: node.id):
         sources = tuple(values.get(src, -1) for src in node.src)
-        values[node.id] = cons("value", node.op, node.dtype, node.shape, node.arg, sources)
+        values[node.id] = numbers["value", node.op, node.dtype, node.shape, node.arg, sources]
     return values
 
 
-def _number_graph(schedule: Schedule, cons: HashConsing) -> list[dict[int, int]]:
+def _number_graph(schedule: Schedule, numbers: Numbers) -> list[dict[int, int]]:
     """Returns the levels of a schedule's nodes, the most specific first."""
-    values = number_values(schedule.nodes, cons)
-    uses = _number_uses(schedule.nodes, values, cons)
+    values = number_values(schedule.nodes, numbers)
+    uses = _number_uses(schedule.nodes, values, numbers)
     decided: dict[int, int] = {}
     for node in schedule.nodes:
         realized = node.realized and (node.realized.axes, node.realized.reason)
-        decided[node.id] = cons("decided", uses[node.id], realized, node.ambient, _expressions(node))
+        # the ranges of the node without their numbers
+        forms = [ranges and tuple(map(blank_ranges, ranges)) for ranges in (node.in_ranges, node.out_ranges)]
+        decided[node.id] = numbers["decided", uses[node.id], realized, node.ambient, *forms]
     return [decided, uses, values]
 
 
-def _number_uses(nodes: Iterable[Node], values: Mapping[int, int], cons: HashConsing) -> dict[int, int]:
+def _number_uses(nodes: Iterable[Node], values: Mapping[int, int], numbers: Numbers) -> dict[int, int]:
     """Distinguishes nodes that compute the same by their readers."""
     readers: dict[int, list[tuple[int, int]]] = {}
     uses: dict[int, int] = {}
     # in reverse: the readers of a node come before it
     for node in sorted(nodes, key=lambda node: -node.id):
         read_by = tuple(sorted(readers.get(node.id, ())))
-        uses[node.id] = cons("use", values[node.id], read_by)
+        uses[node.id] = numbers["use", values[node.id], read_by]
         for position, src in enumerate(node.src):
             readers.setdefault(src, []).append((uses[node.id], position))
     return uses
-
-
-def _expressions(node: Node) -> Hashable:
-    def blank_all(expressions: Iterable[str] | None) -> Hashable:
-        return expressions and tuple(map(blank_ranges, expressions))
-
-    return blank_all(node.in_ranges), blank_all(node.out_ranges)
 
 
 # *** schedules
@@ -136,14 +135,14 @@ def match_schedules(
 
     The result is in the order of `after`. A schedule of `before` alone follows its predecessor in `before`.
     """
-    cons = HashConsing()
+    numbers = make_numbers()
     counts: list[list[Counter[int]]] = []
     kinds: list[list[Counter[int]]] = []
     graphs: list[dict[int, int]] = []
     for side in (before, after):
-        counts.append([Counter(number_values(item.nodes, cons).values()) for item in side])
-        kinds.append([Counter(cons("kind", n.op, n.dtype, n.shape, n.arg) for n in item.nodes) for item in side])
-        graphs.append({i: cons(*sorted(count.items())) for i, count in enumerate(counts[-1])})
+        counts.append([Counter(number_values(item.nodes, numbers).values()) for item in side])
+        kinds.append([Counter(numbers["kind", n.op, n.dtype, n.shape, n.arg] for n in item.nodes) for item in side])
+        graphs.append({i: numbers[tuple(sorted(count.items()))] for i, count in enumerate(counts[-1])})
     matched: dict[int, int] = {}
     how: dict[int, PairedBy] = {}
 
@@ -167,8 +166,8 @@ def match_schedules(
 
     def measure(i: int, j: int) -> float:
         # an edit near the inputs changes what nearly every node computes, but not the kinds of nodes
-        for numbers, least, rank in ((counts, _LEAST_ALIKE, 4), (kinds, _LEAST_OF_A_KIND, 2)):
-            left, right = numbers[0][i], numbers[1][j]
+        for (lefts, rights), least, rank in ((counts, _LEAST_ALIKE, 4), (kinds, _LEAST_OF_A_KIND, 2)):
+            left, right = lefts[i], rights[j]
             alike = share((left & right).total(), left.total() + right.total())
             if alike >= least:
                 return rank + alike
@@ -176,10 +175,7 @@ def match_schedules(
 
     found = match_most_alike(rest_before, rest_after, measure, _WINDOW)
     add({rest_before[i]: rest_after[j] for i, j in found.items()}, "alike")
-    pairs: list[SchedulePair] = []
-    for i, j in _order_pairs(len(before), len(after), matched):
-        pairs.append(SchedulePair(i, j, "" if i is None or j is None else how[i]))
-    return pairs
+    return list(_order_pairs(len(before), len(after), matched, how))
 
 
 def _group_by_line(schedules: Sequence[Schedule], names: Mapping[str, str]) -> dict[str | None, list[int]]:
@@ -207,13 +203,14 @@ def _pair_in_order(
                 yield one, other
 
 
-def _order_pairs(before: int, after: int, matched: dict[int, int]) -> list[tuple[int | None, int | None]]:
-    partner = {j: i for i, j in matched.items()}
-    pairs: list[tuple[int | None, int | None]] = []
+def _order_pairs(
+    before: int, after: int, matched: Mapping[int, int], how: Mapping[int, PairedBy]
+) -> Iterator[SchedulePair]:
+    partners = {j: i for i, j in matched.items()}
     waiting = [i for i in range(before) if i not in matched]
     for j in range(after):
-        i = partner.get(j)
+        i = partners.get(j)
         while i is not None and waiting and waiting[0] < i:
-            pairs.append((waiting.pop(0), None))
-        pairs.append((i, j))
-    return [*pairs, *((i, None) for i in waiting)]
+            yield SchedulePair(waiting.pop(0), None, "")
+        yield SchedulePair(i, j, "" if i is None else how[i])
+    yield from (SchedulePair(i, None, "") for i in waiting)

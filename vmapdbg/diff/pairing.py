@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import count
 from typing import TypeVar
 
 from vmapdbg.model.capture import Range, Reason
 
 Key = TypeVar("Key", bound=Hashable)
 Thing = TypeVar("Thing", int, str)
+Numbers = defaultdict[Hashable, int]
 Opcode = tuple[str, int, int, int, int]
 _Item = TypeVar("_Item")
 
@@ -29,17 +31,10 @@ _SAME_AXIS_TYPE = {"WEAK": "LOOP"}
 _NUMBERED = re.compile(r"\br\d\w*")
 
 
-class HashConsing:
-    """Hash-consing: gives equal keys the same number on both sides.
-
-    The key of a compound thing holds the numbers of its parts, so two graphs are compared without recursion.
-    """
-
-    def __init__(self) -> None:
-        self._numbers: dict[Hashable, int] = {}
-
-    def __call__(self, *key: Hashable) -> int:
-        return self._numbers.setdefault(key, len(self._numbers))
+def make_numbers() -> Numbers:
+    """Returns a table that numbers its keys as they come (hash-consing). The key of a compound thing holds the numbers
+    of its parts, so two graphs are compared without recursion."""
+    return defaultdict(count().__next__)
 
 
 def match_by_levels(before: Sequence[Mapping[int, Key]], after: Sequence[Mapping[int, Key]]) -> dict[int, int]:
@@ -104,10 +99,8 @@ def find_opcodes(before: Sequence[Hashable], after: Sequence[Hashable]) -> Seque
     Only the equality of items matters, so each item becomes the number of its first appearance, and the result is
     cached for these numbers: the layers of a network ask for the same result again and again.
     """
-    numbers: dict[Hashable, int] = {}
-    left = tuple([numbers.setdefault(item, len(numbers)) for item in before])
-    right = tuple([numbers.setdefault(item, len(numbers)) for item in after])
-    return _compare_numbers(left, right)
+    numbers = make_numbers()
+    return _compare_numbers(tuple([numbers[item] for item in before]), tuple([numbers[item] for item in after]))
 
 
 @lru_cache(maxsize=4096)
@@ -165,11 +158,9 @@ def find_ranges(expression: str) -> list[str]:
     return _NUMBERED.findall(expression)
 
 
-def blank_ranges(expression: str, name_of: Callable[[str], str] | None = None) -> str:
-    """Replaces each numbered range of an expression by `r`, or by what `name_of` returns for it."""
-    if name_of is None:
-        return _NUMBERED.sub("r", expression)
-    return _NUMBERED.sub(lambda match: name_of(match[0]), expression)
+def blank_ranges(expression: str) -> str:
+    """Replaces each numbered range of an expression by `r`."""
+    return _NUMBERED.sub("r", expression)
 
 
 def choose_names(votes: Mapping[tuple[str, str], int]) -> dict[str, str]:
@@ -193,7 +184,7 @@ class Renaming:
 
     def translate(self, expression: str) -> str:
         """Returns an expression of before in the names of after; a range without a partner becomes `r4'`."""
-        return blank_ranges(expression, lambda name: self._names.get(name, name))
+        return _NUMBERED.sub(lambda match: self._names.get(match[0], match[0]), expression)
 
     def translate_all(self, expressions: Iterable[str] | None) -> tuple[str, ...] | None:
         """Returns expressions translated; None stays None."""
@@ -203,9 +194,7 @@ class Renaming:
 
     def is_same_reason(self, before: Reason, after: Reason) -> bool:
         """Returns whether two reasons are the same, at whatever line of tinygrad's source."""
-        axis = before.axis
-        if isinstance(axis, str):
-            axis = self.translate(axis)
+        axis = self.translate(before.axis) if isinstance(before.axis, str) else before.axis
         nodes = tuple(self.nodes.get(node, -1) for node in before.nodes)
         ranges = self.translate_all(before.ranges) or ()
         return _forget_place(replace(before, nodes=nodes, ranges=ranges, axis=axis)) == _forget_place(after)
@@ -245,11 +234,7 @@ def choose_ranges(
     taken = set(chosen.values())
     left = [name for name in kinds_before if name not in chosen and _NUMBERED.fullmatch(name)]
     right = [name for name in kinds_after if name not in taken and _NUMBERED.fullmatch(name)]
-    rest = match_by_levels(
-        [{i: kinds_before[name] for i, name in enumerate(left)}],
-        [{i: kinds_after[name] for i, name in enumerate(right)}],
-    )
-    chosen |= {left[i]: right[j] for i, j in rest.items()}
+    chosen |= match_in_order((one, other) for one in left for other in right if may_pair(one, other))
     for name in kinds_before:
         if not _NUMBERED.fullmatch(name) and may_pair(name, name):
             chosen.setdefault(name, name)
