@@ -156,20 +156,9 @@ def sum_costs(kernels: Iterable[Kernel]) -> int:
     return sum(map(estimate_cost, kernels))
 
 
-def _count(run: LoadedRun, tests: Iterable[str]) -> tuple[int, int, int]:
-    """Returns the number of schedules and kernels of some tests, and their cost."""
-    schedules = kernels = cost = 0
-    for name, count in run.count_asked(*tests).items():
-        schedule = run.schedule(name)
-        if schedule is not None:
-            schedules += count
-            kernels += count * len(schedule.kernels)
-            cost += count * sum_costs(schedule.kernels)
-    return schedules, kernels, cost
-
-
 def _describe_side(run: LoadedRun) -> SuiteSide:
-    schedules, kernels, cost = _count(run, run.tests)
+    captures = [run.make_capture(test) for test in run.tests]
+    kernels = [kernel for capture in captures for kernel in capture.kernels]
     return SuiteSide(
         folder=str(run.folder),
         versions=run.run.versions,
@@ -178,9 +167,9 @@ def _describe_side(run: LoadedRun) -> SuiteSide:
         program=run.run.program,
         status=run.run.status,
         tests=len(run.tests),
-        schedules=schedules,
-        kernels=kernels,
-        cost=cost,
+        schedules=sum(len(capture.schedules) for capture in captures),
+        kernels=len(kernels),
+        cost=sum_costs(kernels),
         failed=sum(not asked.schedule for asked in chain.from_iterable(run.tests.values())),
     )
 
@@ -200,11 +189,10 @@ def compare_runs(before: LoadedRun, after: LoadedRun) -> SuiteDiff:
     found: list[SuiteGroup] = []
     changed: list[SuiteTest] = []
     for test in sorted(whole):
-        changes = list(compare_test(before, after, test))
+        changes = list(_compare_test(before, after, test))
         if changes:
-            _, kernels_before, cost_before = _count(before, [test])
-            _, kernels_after, cost_after = _count(after, [test])
-            changed.append(SuiteTest(test, kernels_before, kernels_after, cost_before, cost_after))
+            one, other = (list(run.make_capture(test).kernels) for run in (before, after))
+            changed.append(SuiteTest(test, len(one), len(other), sum_costs(one), sum_costs(other)))
         found += changes
     groups = map(_join_group, group_equal(found, _describe_group))
     return SuiteDiff(
@@ -228,7 +216,7 @@ def _list_lone(run: LoadedRun, other: LoadedRun) -> tuple[str, ...]:
     return tuple(sorted(test for test in run.tests if test not in other.tests and name_test(test) not in unread))
 
 
-def compare_test(before: LoadedRun, after: LoadedRun, test: str) -> Iterator[SuiteGroup]:
+def _compare_test(before: LoadedRun, after: LoadedRun, test: str) -> Iterator[SuiteGroup]:
     """Yields the changes of one test. Equal schedules have the same file and are not compared."""
     asked_before, asked_after = before.count_asked(test), after.count_asked(test)
     if asked_before != asked_after:
@@ -255,11 +243,9 @@ def find_changes(test: str, diff: ScheduleDiff, before: Capture, after: Capture)
     """Yields the changes of a pair of schedules, or of a schedule that one side has: groups with one example.
     `before` and `after` have the schedules of the test."""
     left, right = _list_kernels(diff.kernels)
-    if diff.before is None:
-        yield _make_change(test, "schedule-new", left, right, diff.line_after)
-        return
-    if diff.after is None:
-        yield _make_change(test, "schedule-gone", left, right, diff.line_before)
+    if diff.before is None or diff.after is None:
+        kind = "schedule-new" if diff.before is None else "schedule-gone"
+        yield _make_change(test, kind, left, right, diff.line_after or diff.line_before)
         return
     changed = [item for item in diff.kernels if item.status != "unchanged"]
     for items in join_related(changed, diff.pair_nodes()):
@@ -279,11 +265,9 @@ def find_changes(test: str, diff: ScheduleDiff, before: Capture, after: Capture)
 
 def _list_kernels(items: Iterable[KernelChange]) -> tuple[tuple[Kernel, ...], tuple[Kernel, ...]]:
     """Returns the kernels of both sides, each once: a kernel may be split and fused at the same time."""
-    before: dict[int, Kernel] = {}
-    after: dict[int, Kernel] = {}
-    for item in items:
-        before |= {side.number: side.kernel for side in item.before}
-        after |= {side.number: side.kernel for side in item.after}
+    every = list(items)
+    before = {side.number: side.kernel for item in every for side in item.before}
+    after = {side.number: side.kernel for item in every for side in item.after}
     return tuple(before[number] for number in sorted(before)), tuple(after[number] for number in sorted(after))
 
 
@@ -307,9 +291,7 @@ def _make_change(
         cost_before=sum_costs(before),
         cost_after=sum_costs(after),
         tests=(test,),
-        example=SuiteExample(
-            test, line, tuple(kernel.name for kernel in before), tuple(kernel.name for kernel in after)
-        ),
+        example=SuiteExample(test, line, *(tuple(kernel.name for kernel in side) for side in (before, after))),
     )
 
 

@@ -18,7 +18,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -179,10 +178,9 @@ class LoadedRun:
     damaged: list[str] = field(default_factory=list[str])
     _schedules: dict[str, Schedule | None] = field(default_factory=dict[str, Schedule | None])
 
-    def count_asked(self, *tests: str) -> Counter[str]:
-        """Returns how often some tests asked for the schedule of each file."""
-        every = chain.from_iterable(self.tests[test] for test in tests)
-        return Counter(asked.schedule for asked in every if asked.schedule)
+    def count_asked(self, test: str) -> Counter[str]:
+        """Returns how often a test asked for the schedule of each file."""
+        return Counter(asked.schedule for asked in self.tests[test] if asked.schedule)
 
     def schedule(self, name: str) -> Schedule | None:
         """Returns a schedule as it was saved, without a line; None if its file is damaged."""
