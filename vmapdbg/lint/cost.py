@@ -60,8 +60,6 @@ def find_lost_parallelism(capture: Capture, baseline: Capture | None) -> Iterato
     What to try: turn on fusion-guard, turn off fuse-broadcast if it made one kernel of several, or put .contiguous()
     between the parts that should be two kernels.
     """
-    if baseline is None:
-        return
     for schedule, number, before in _pair_kernels(capture, baseline):
         kernel = schedule.kernels[number]
         if not all(k.threads for k in (kernel, *before)):
@@ -97,9 +95,7 @@ def find_redundant_work(capture: Capture, baseline: Capture | None) -> Iterator[
     tinygrad 0.14 use .clone() instead: there .contiguous() makes no buffer of a value computed from constants alone,
     such as the sine of an arange.
     """
-    before = {}
-    if baseline is not None:
-        before = {(schedule.index, number): kernels for schedule, number, kernels in _pair_kernels(capture, baseline)}
+    before = {(schedule.index, number): kernels for schedule, number, kernels in _pair_kernels(capture, baseline)}
     for schedule, number, kernel in each_kernel(capture):
         if kernel.executed_ops < FEW_OPS or kernel.redundancy is None:
             continue
@@ -114,23 +110,21 @@ def find_redundant_work(capture: Capture, baseline: Capture | None) -> Iterator[
         if executed:
             message += f" (the baseline's kernels execute {executed:,})"
         # the patches that make a buffer if computing its value again costs more
-        patches = ["realize-reused"]
-        if capture.patches.get("fuse-broadcast"):
-            patches = ["fusion-guard", "realize-reused"]
-        advice = advise_patches(capture, *patches) or advise_apart(capture)
+        guard = ("fusion-guard",) if capture.patches.get("fuse-broadcast") else ()
+        advice = advise_patches(capture, *guard, "realize-reused") or advise_apart(capture)
         yield kernel_finding("VD104", schedule, number, message, advice)
 
 
 # *** the baseline
 
 
-def _pair_kernels(capture: Capture, baseline: Capture) -> Iterator[tuple[Schedule, int, list[Kernel]]]:
+def _pair_kernels(capture: Capture, baseline: Capture | None) -> Iterator[tuple[Schedule, int, list[Kernel]]]:
     """Yields each kernel (its schedule, its number) with the baseline's kernels whose work it does.
 
     Only schedules of the same graph are compared: the same ops in the same order. Nodes of two tinygrad releases are
     the same if they mean the same.
     """
-    if capture.target != baseline.target:
+    if baseline is None or capture.target != baseline.target:
         return
     # the processes of `run --lint` import this module and have no baseline
     from vmapdbg.diff.captures import have_same_tinygrad
@@ -141,11 +135,10 @@ def _pair_kernels(capture: Capture, baseline: Capture) -> Iterator[tuple[Schedul
         other = before.get(schedule.index)
         if other is None:
             continue
-        if [n.op for n in schedule.nodes] == [n.op for n in other.nodes]:
-            kernels, kernels_before = schedule.kernels, other.kernels
-        elif is_same:
-            continue
-        else:
+        kernels, kernels_before = schedule.kernels, other.kernels
+        if [n.op for n in schedule.nodes] != [n.op for n in other.nodes]:
+            if is_same:
+                continue
             kernels, kernels_before = _read_neutrally(schedule, other)
         writers = {kernel.outputs[0]: kernel for kernel in kernels_before if kernel.outputs}
         for number, kernel in enumerate(kernels):
