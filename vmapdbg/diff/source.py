@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import struct
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from vmapdbg.diff.pairing import align, choose_names, find_opcodes, share
+from vmapdbg.diff.pairing import Numbers, align, choose_names, find_opcodes, make_numbers, share
 
 # Names that tinygrad's renderers number: registers, loop variables, labels. The number of a buffer is followed by its
 # size, which is a difference.
@@ -75,15 +75,9 @@ class _Line:
     def forms(self) -> tuple[str, ...]:
         return tuple([token.form for token in self.tokens])
 
-    def key(self) -> tuple[str, ...]:
-        return self.forms
-
     @cached_property
     def counts(self) -> Counter[str]:
         return Counter([token.text for token in self.tokens])
-
-
-_Pairs = list[tuple[_Line | None, _Line | None]]
 
 
 def canonize_source(source: str, name: str) -> str:
@@ -95,18 +89,11 @@ def canonize_source(source: str, name: str) -> str:
 # the layers of a network have the same source under many names
 @lru_cache(maxsize=1024)
 def _number_variables(source: str) -> str:
-    numbers: dict[str, str] = {}
-    counts: Counter[str] = Counter()
+    numbers: defaultdict[str, Numbers] = defaultdict(make_numbers)
 
     def rename(match: re.Match[str]) -> str:
-        text = match[0]
-        form = _form(text)
-        if form == text:
-            return text
-        if text not in numbers:
-            numbers[text] = form.replace("#", str(counts[form]))
-            counts[form] += 1
-        return numbers[text]
+        form = _form(match[0])
+        return match[0] if form == match[0] else form.replace("#", str(numbers[form][match[0]]))
 
     return re.sub(r"[A-Za-z_]\w*", rename, source)
 
@@ -161,11 +148,11 @@ def _form(text: str) -> str:
     return f"{prefix}#{match['rest'] or ''}"
 
 
-def _pair_lines(before: Sequence[_Line], after: Sequence[_Line]) -> _Pairs:
+def _pair_lines(before: Sequence[_Line], after: Sequence[_Line]) -> list[tuple[_Line | None, _Line | None]]:
     """Pairs equal and similar lines. Between two pairs the other lines stand alone, the lines of before first."""
-    pairs: _Pairs = []
+    pairs: list[tuple[_Line | None, _Line | None]] = []
     row = column = 0
-    for i, j in [*align(before, after, _Line.key, _line_likeness), (len(before), len(after))]:
+    for i, j in [*align(before, after, lambda line: line.forms, _line_likeness), (len(before), len(after))]:
         pairs += [(line, None) for line in before[row:i]]
         pairs += [(None, line) for line in after[column:j]]
         pairs += zip(before[i : i + 1], after[j : j + 1], strict=True)
@@ -191,14 +178,8 @@ def _pair_tokens(before: _Line, after: _Line) -> Iterator[tuple[_Token, _Token]]
 def _mark_tokens(
     before: Sequence[_Token], after: Sequence[_Token], renamed: dict[str, str]
 ) -> tuple[tuple[MarkedSpan, ...], tuple[MarkedSpan, ...]]:
-    left: list[str] = []
-    for token in before:
-        name = token.form
-        if token.is_variable:
-            # a variable without a partner gets a `'`
-            name = renamed.get(token.text, token.text + "'")
-        left.append(name)
-    # a kernel's name is never a difference
+    # a variable without a partner gets a `'`, and a kernel's name is never a difference
+    left = [renamed.get(token.text, token.text + "'") if token.is_variable else token.form for token in before]
     right = [token.text if token.is_variable else token.form for token in after]
     if left == right:
         return (), ()
