@@ -7,13 +7,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vmapdbg.check.result import Comparison, Filling, Pattern, PatternRule
-from vmapdbg.model.vocabulary import ComparisonStatus
+from vmapdbg.check.result import Comparison, Filling, Pattern
 from vmapdbg.values.numbers import Array, Numbers, decode, find_close, find_index, find_largest, make_plain, widen
 from vmapdbg.values.tolerance import SMALLEST, Tolerance, make_tolerance
 
@@ -46,9 +44,7 @@ def describe(
 ) -> Comparison:
     """Returns the comparison of two flat arrays whose elements at `offsets` differ."""
     if not offsets.size:
-        status: ComparisonStatus = "close"
-        if np.array_equal(ours, theirs, equal_nan=True):
-            status = "equal"
+        status = "equal" if np.array_equal(ours, theirs, equal_nan=True) else "close"
         return Comparison(status, theirs.size, 0, None, None, None, None, tolerance)
     first = int(offsets[0])
     return Comparison(
@@ -151,13 +147,11 @@ class _Arrays:
     def wide_axes(self) -> list[int]:
         return [axis for axis, size in enumerate(self.shape) if size > 1]
 
-    def are_close(self, ours: Any, theirs: Any) -> bool:
-        return bool(find_close(ours, theirs, self.tolerance).all())
-
     def agree(self, ours: Numbers, theirs: Numbers) -> bool:
         """Returns whether all elements of two arrays of one shape agree; a sample is tried first."""
         where = np.unravel_index(self.sample % ours.size, ours.shape)
-        return self.are_close(ours[where], theirs[where]) and self.are_close(ours, theirs)
+        pairs = ((ours[where], theirs[where]), (ours, theirs))
+        return all(find_close(*pair, self.tolerance).all() for pair in pairs)
 
     def fits(self, candidate: Numbers) -> bool:
         """Returns whether `ours` has the values of an array of any shape, in its order."""
@@ -223,10 +217,8 @@ def _find_moved(arrays: _Arrays) -> Iterator[Pattern]:
             for shift, at, read in ((distance, first, last), (-distance, last, first)):
                 if not arrays.agree(ours[:, at], theirs[:, read]):
                     continue
-                rule: PatternRule = "shifted"
-                if arrays.fits(np.roll(theirs, -shift, axis=1)):
-                    rule = "rotated"
-                yield Pattern(rule, axis=axis, shift=shift)
+                goes_around = arrays.fits(np.roll(theirs, -shift, axis=1))
+                yield Pattern("rotated" if goes_around else "shifted", axis=axis, shift=shift)
 
 
 def _find_swapped(arrays: _Arrays) -> Iterator[Pattern]:
@@ -261,9 +253,8 @@ def _find_where(arrays: _Arrays) -> Pattern | None:
         first, last = int(wrong[0]), int(wrong[-1])
         if wrong.size == size or wrong.size != last - first + 1:
             continue
-        rule: PatternRule = "slices"
-        if first == 0 and last == size - 2 and size > 2:
-            rule = "all-but-last"
+        is_all_but_last = first == 0 and last == size - 2 and size > 2
+        rule = "all-but-last" if is_all_but_last else "slices"
         return Pattern(rule, axis=axis, size=size, first=first, last=last, filled=filled)
     return None if filled is None else Pattern("filled", filled=filled)
 

@@ -221,9 +221,7 @@ class BufferCheck:
     @property
     def stale(self) -> tuple[StaleRead, ...]:
         """The arguments that its kernel read at a wrong time."""
-        if self.fault is None:
-            return ()
-        return self.fault.stale
+        return () if self.fault is None else self.fault.stale
 
 
 @dataclass(frozen=True)

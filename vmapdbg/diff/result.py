@@ -240,10 +240,8 @@ class ScheduleDiff:
         """Whether the scheduler did the same on both sides."""
         if self.totals_before is None or self.totals_after is None:
             return False
-        same_copies = self.totals_before.copies == self.totals_after.copies
-        same_ranges = not self.removed_ranges and not self.added_ranges
-        same_nodes = not (self.nodes or self.nodes_only_before or self.nodes_only_after or self.vmap_map)
-        if not (same_copies and same_ranges and same_nodes):
+        changes = (self.removed_ranges, self.added_ranges, self.nodes, self.nodes_only_before, self.nodes_only_after)
+        if any(changes) or self.vmap_map or self.totals_before.copies != self.totals_after.copies:
             return False
         return all(item.status == "unchanged" for item in (*self.bufferizes, *self.kernels))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 
 from vmapdbg.diff.result import PrintedDiff, ValueDiff
 from vmapdbg.model.capture import Output, Schedule
@@ -36,14 +36,11 @@ def estimate_terms(schedules: Iterable[Schedule]) -> list[int]:
 
     `vmapdbg check` counts them in the graph. In a capture, outputs cannot be followed to their nodes.
     """
-    largest = 0
-    found: list[int] = []
-    for schedule in schedules:
-        for item in schedule.ranges:
-            if item.axis_type == "REDUCE" and isinstance(item.size, int):
-                largest = max(largest, item.size)
-        found.append(largest)
-    return found
+    reduced = (
+        [item.size for item in schedule.ranges if item.axis_type == "REDUCE" and isinstance(item.size, int)]
+        for schedule in schedules
+    )
+    return list(accumulate((max(sizes, default=0) for sizes in reduced), max))
 
 
 def compare_output(
@@ -131,10 +128,8 @@ def _compare_elements(found: ValueDiff, before: Output, after: Output, tolerance
     absolute, relative = map(make_plain, measure_errors(one, other))
     found = replace(found, different=int(wrong.size), max_absolute=absolute, max_relative=relative)
     if not wrong.size:
-        if tolerance.relative:
-            return replace(found, status="close")
-        # the elements that differ were not sampled
-        return replace(found, status="different")
+        # of integers, the elements that differ were not sampled
+        return replace(found, status="close" if tolerance.relative else "different")
     first = int(wrong[0])
     if math.prod(before.shape) == found.sampled:
         found = replace(found, index=find_index(first, before.shape))

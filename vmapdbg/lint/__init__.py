@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from vmapdbg.lint import cost, memory, waste
+from vmapdbg.lint import cost, memory
 from vmapdbg.lint.rule import Rule
 from vmapdbg.model.capture import Capture, Finding
 
-_VALUES = [*vars(cost).values(), *vars(memory).values(), *vars(waste).values()]
+_VALUES = [*vars(cost).values(), *vars(memory).values()]
 RULES: tuple[Rule, ...] = tuple(sorted((v for v in _VALUES if isinstance(v, Rule)), key=lambda rule: rule.code))
 CODES = tuple(rule.code for rule in RULES)
 NEED_BASELINE = frozenset(rule.code for rule in RULES if rule.compares)
