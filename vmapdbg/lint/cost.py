@@ -9,7 +9,7 @@ from vmapdbg.lint.rule import advise_apart, advise_patches, advise_why, each_ker
 from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Node, Schedule
 from vmapdbg.model.ops import MOVEMENT, WRITES
 from vmapdbg.model.schedule_index import ScheduleIndex, count_elements, index_of
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.wording import format_known, format_plural
 
 FEWER_THREADS = 2.0
 """How many times fewer threads, and how many times more ops in each of them, are worth a finding."""
@@ -43,13 +43,11 @@ def find_large_local_memory(capture: Capture, baseline: Capture | None) -> Itera
     for schedule, number, kernel in each_kernel(capture):
         if kernel.local_limit is None or kernel.local_bytes <= kernel.local_limit:
             continue
+        parts = [f"{a.buffer} {a.size:,} elements" for a in kernel.accesses or () if a.addrspace == "LOCAL"]
         message = (
             f"kernel {kernel.name} needs {kernel.local_bytes:,} bytes of LOCAL memory, a group of threads has "
-            f"{kernel.local_limit:,} on {kernel.target}"
+            f"{kernel.local_limit:,} on {kernel.target}{format_known(' ({})', ', '.join(dict.fromkeys(parts)))}"
         )
-        parts = [f"{a.buffer} {a.size:,} elements" for a in kernel.accesses or () if a.addrspace == "LOCAL"]
-        if parts:
-            message += f" ({', '.join(dict.fromkeys(parts))})"
         advice = "keep the buffer in GLOBAL memory with .contiguous()"
         if capture.patches.get("fuse-broadcast"):
             advice += ", or --patches all,-fuse-broadcast"

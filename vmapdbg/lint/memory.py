@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from vmapdbg.lint.rule import advise_patches, advise_why, each_access, each_kernel, kernel_finding, node_finding, rule
+from vmapdbg.lint.rule import (
+    advise_patches,
+    advise_why,
+    each_access,
+    each_kernel,
+    kernel_finding,
+    node_finding,
+    rule,
+    why,
+)
 from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Kernel, Loop, Node, Outside, Schedule, WrongTime
-from vmapdbg.model.schedule_index import index_of, name_node
-from vmapdbg.model.wording import format_plural, inflect
+from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.wording import format_known, format_plural, inflect
 
 
 @rule("VD101", "overlapping stores", "error")
@@ -88,7 +97,7 @@ def _advise_ranges(capture: Capture, schedule: Schedule, node: int | None) -> st
         return patches
     if node is None:
         return "look at the store in its source"
-    return f"vmapdbg why {name_node(schedule.index, node)} (the ranges its buffer closes)"
+    return f"{why(schedule, node)} (the ranges its buffer closes)"
 
 
 def _find_unscheduled(capture: Capture, schedule: Schedule) -> Iterator[Finding]:
@@ -135,15 +144,11 @@ def find_outside(capture: Capture, baseline: Capture | None) -> Iterator[Finding
         worst = _find_worst(access.lowest, access.highest, access.size)
         if worst is None or (schedule.index, number) in explained:
             continue
-        verb, gate = "loads", ""
-        if access.kind == "store":
-            verb = "stores to"
-        if access.gate is not None:
-            gate = f" where {access.gate}"
+        verb = "stores to" if access.kind == "store" else "loads"
+        elements, gate = format_plural(access.size, "element"), format_known(" where {}", access.gate)
         message = (
-            f"kernel {kernel.name} {verb} element {worst} of {access.buffer}, which has "
-            f"{format_plural(access.size, 'element')}: its address {access.address}{gate} goes from {access.lowest} to "
-            f"{access.highest}"
+            f"kernel {kernel.name} {verb} element {worst} of {access.buffer}, which has {elements}: its address "
+            f"{access.address}{gate} goes from {access.lowest} to {access.highest}"
         )
         advice = advise_why(schedule, kernel, "compare the address with the ranges of the node")
         yield kernel_finding("VD105", schedule, number, message, advice, access.source_line)
@@ -172,9 +177,7 @@ def _explain_range(schedule: Schedule, node: Node, outside: Outside, what: str, 
         f"there: its range {outside.range} goes from {outside.lowest} to {outside.highest}"
     )
     number = next((number for number, _ in index_of(schedule).find_computing(node.id)), None)
-    return node_finding(
-        "VD105", schedule, node.id, message, f"vmapdbg why {name_node(schedule.index, node.id)} (its ranges)", number
-    )
+    return node_finding("VD105", schedule, node.id, message, f"{why(schedule, node.id)} (its ranges)", number)
 
 
 def _find_worst(lowest: int | None, highest: int | None, size: int) -> int | None:
@@ -205,12 +208,10 @@ def find_unwritten(capture: Capture, baseline: Capture | None) -> Iterator[Findi
         if written is None or (access.missing is None and written >= access.size):
             continue
         elements = format_plural(access.size, "element")
-        message = f"kernel {kernel.name} writes {written:,} of the {elements} of {access.buffer}"
-        if access.missing is not None:
-            message += f": element {access.missing} is never written"
-        advice = advise_why(
-            schedule, kernel, "look for a range of the buffer that the kernel lacks, or that is too short"
-        )
+        missing = format_known(": element {} is never written", access.missing)
+        message = f"kernel {kernel.name} writes {written:,} of the {elements} of {access.buffer}{missing}"
+        advice = "look for a range of the buffer that the kernel lacks, or that is too short"
+        advice = advise_why(schedule, kernel, advice)
         yield kernel_finding("VD106", schedule, number, message, advice, access.source_line)
 
 
@@ -239,24 +240,21 @@ def find_open_ranges(capture: Capture, baseline: Capture | None) -> Iterator[Fin
 
 def _explain_open(capture: Capture, schedule: Schedule, bufferize: Bufferize) -> Finding:
     index = index_of(schedule)
-    opened = ", ".join(bufferize.left_open)
-    what, it = f"range {opened} is", "it"
-    if len(bufferize.left_open) > 1:
-        what, it = f"ranges {opened} are", "them"
+    count, opened = len(bufferize.left_open), ", ".join(bufferize.left_open)
+    what, it = inflect(count, f"range {opened} is", f"ranges {opened} are"), inflect(count, "it", "them")
     message = (
         f"{what} left open: node {bufferize.node} {index.op(bufferize.node)} is stored to a buffer, its value depends "
         f"on {it}, and no loop around the store runs {it}"
     )
     number, _ = index.writers.get(bufferize.node, (None, None))
-    return node_finding(
-        "VD107", schedule, bufferize.node, message, _advise_closing(capture, schedule, bufferize.node), number
-    )
+    advice = _advise_closing(capture, schedule, bufferize.node)
+    return node_finding("VD107", schedule, bufferize.node, message, advice, number)
 
 
 def _advise_closing(capture: Capture, schedule: Schedule, node: int | None) -> str:
     advice = "look at the kernel's source"
     if node is not None:
-        advice = f"vmapdbg why {name_node(schedule.index, node)} (where the range comes from)"
+        advice = f"{why(schedule, node)} (where the range comes from)"
     return advise_patches(capture, "close-ranges", "ambient-ranges", "nested-ranges") or advice
 
 

@@ -75,9 +75,14 @@ def node_finding(
     return Finding(code, kernel and kernel.name, node_id, line, message, schedule.index, number, None, advice)
 
 
+def why(schedule: Schedule, node: int) -> str:
+    """Returns the `vmapdbg why` command that explains a node."""
+    return f"vmapdbg why {name_node(schedule.index, node)}"
+
+
 def advise_why(schedule: Schedule, kernel: Kernel, advice: str) -> str:
-    """Returns the advice, followed by the `vmapdbg why` command that explains the kernel's output."""
-    return ": ".join([advice, *(f"vmapdbg why {name_node(schedule.index, node)}" for node in kernel.outputs[:1])])
+    """Returns the advice, followed by the command that explains the kernel's output."""
+    return ": ".join([advice, *(why(schedule, node) for node in kernel.outputs[:1])])
 
 
 def advise_patches(capture: Capture, *patches: str) -> str | None:

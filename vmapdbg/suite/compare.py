@@ -18,7 +18,7 @@ from vmapdbg.diff.result import CaptureDiff, KernelChange, KernelSide, ScheduleD
 from vmapdbg.model.capture import SCHEMA, Capture, Kernel, Schedule, Versions
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import group_equal, index_of
-from vmapdbg.model.vocabulary import KernelStatus, Mode, SuiteChangeKind
+from vmapdbg.model.vocabulary import KernelField, KernelStatus, Mode, SuiteChangeKind
 from vmapdbg.model.wording import join_counted
 from vmapdbg.suite.saved import LoadedRun, name_test
 
@@ -259,8 +259,10 @@ def find_changes(test: str, diff: ScheduleDiff, before: Capture, after: Capture)
     numbers = [side.number for item in diff.kernels for side in item.before]
     if not changed and numbers != sorted(numbers):
         yield _make_change(test, "other-order", left, right, diff.line_after)
-    for kind, ratios in _compare_amounts(diff.totals_before, diff.totals_after, _OF_SCHEDULES):
-        yield _make_change(test, kind, (), (), diff.line_after, ratios=ratios)
+    copies, copies_after = before.schedules[diff.before].copies, after.schedules[diff.after].copies
+    if copies != copies_after:
+        kind = "more-copies" if copies < copies_after else "fewer-copies"
+        yield _make_change(test, kind, (), (), diff.line_after, ratios=_find_ratios(copies, copies_after))
 
 
 def _list_kernels(items: Iterable[KernelChange]) -> tuple[tuple[Kernel, ...], tuple[Kernel, ...]]:
@@ -361,16 +363,14 @@ def _computing_kernels(lone: Iterable[KernelSide], names: Mapping[int, int], oth
     return {side.number for side in others if written.intersection(side.kernel.nodes)}
 
 
-_Measures = tuple[tuple[str, SuiteChangeKind, SuiteChangeKind], ...]
 # fields, the most important first, with the kinds of a larger and a smaller value
-_OF_KERNELS: _Measures = (
-    ("launches", "more-launches", "fewer-launches"),
-    ("executed_ops", "more-ops", "fewer-ops"),
-    ("bytes", "more-bytes", "fewer-bytes"),
-    ("threads", "more-threads", "fewer-threads"),
-    ("local_bytes", "more-local-memory", "less-local-memory"),
-)
-_OF_SCHEDULES: _Measures = (("copies", "more-copies", "fewer-copies"),)
+_OF_FIELDS: dict[KernelField, tuple[SuiteChangeKind, SuiteChangeKind]] = {
+    "launches": ("more-launches", "fewer-launches"),
+    "executed_ops": ("more-ops", "fewer-ops"),
+    "bytes": ("more-bytes", "fewer-bytes"),
+    "threads": ("more-threads", "fewer-threads"),
+    "local_bytes": ("more-local-memory", "less-local-memory"),
+}
 _OF_PARTS: dict[KernelStatus, SuiteChangeKind] = {
     "fused-from": "fused",
     "split-into": "split",
@@ -384,21 +384,17 @@ def name_change(item: KernelChange) -> tuple[SuiteChangeKind, tuple[float, ...]]
     if item.status in _OF_PARTS:
         return _OF_PARTS[item.status], ()
     before, after = item.before[0].kernel, item.after[0].kernel
-    for named in _compare_amounts(before, after, _OF_KERNELS):
-        return named
+    for name, (more, fewer) in _OF_FIELDS.items():
+        one, other = getattr(before, name), getattr(after, name)
+        if one != other:
+            return more if one < other else fewer, _find_ratios(one, other)
     if (before.global_size, before.local_size) != (after.global_size, after.local_size):
         return "other-launch-dimensions", ()
     return "other-source", ()
 
 
-def _compare_amounts(
-    before: object, after: object, measures: _Measures
-) -> Iterator[tuple[SuiteChangeKind, tuple[float, ...]]]:
-    """Yields the kind of each amount that differs, and the ratio of after to before; no ratio if one side is 0."""
-    for name, more, fewer in measures:
-        one, other = getattr(before, name), getattr(after, name)
-        if one != other:
-            yield more if one < other else fewer, (other / one,) if one and other else ()
+def _find_ratios(before: int, after: int) -> tuple[float, ...]:
+    return (after / before,) if before and after else ()
 
 
 def find_causes(left: Sequence[Kernel], right: Sequence[Kernel], before: Schedule, after: Schedule) -> tuple[str, ...]:

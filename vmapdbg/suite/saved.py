@@ -72,11 +72,6 @@ def name_test(test: str) -> str:
     return f"{slug}-{hashlib.sha256(test.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
-def name_of_file(file: Path) -> str:
-    """Returns the beginning of a file's name that `name_test` made."""
-    return "-".join(file.name.split("-")[:2])
-
-
 def prepare_folder(folder: Path) -> None:
     """Creates the folder of a run. Raises Failure if it cannot be written, or holds anything but a saved run: the tool
     removes earlier runs in it, and must not share the folder with files of the user."""
@@ -221,7 +216,8 @@ def load_run(folder: Path) -> LoadedRun:
                 loaded.tests.setdefault(asked.test, []).append(asked)
         except (OSError, ValueError) as error:
             loaded.damaged.append(f"{file} is damaged: {error}")
-            loaded.unread.add(name_of_file(file))
+            # what `name_test` made, without the process
+            loaded.unread.add("-".join(file.name.split("-")[:2]))
     return loaded
 
 
