@@ -16,13 +16,9 @@ from vmapdbg.values.tolerance import Tolerance
 PatternRule = Literal[
     "repeated", "constant", "reversed", "rotated", "shifted", "swapped", "summed", "slices", "all-but-last", "filled"
 ]
-
 CheckedKind = Literal["output", "assigned", "input", "live", "unchosen", "pending", "other"]
-
 OrderKind = Literal["stale reader", "early reader"]
-
 Filling = Literal["zero", "nan"]
-
 Maker = Literal["scheduler", "lowering", "codegen", "compiler", "not-told"]
 PassStatus = Literal["right", "wrong", "unknown"]
 PassKind = Literal["rewrite", "order", "run"]

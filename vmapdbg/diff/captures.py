@@ -138,10 +138,8 @@ def diff_schedules(before: Schedule, after: Schedule, *, same_tinygrad: bool) ->
 def _subtract_findings(
     some: tuple[Finding, ...], others: tuple[Finding, ...], lines: Mapping[str, str]
 ) -> tuple[Finding, ...]:
-    """Returns the findings that the others do not have, by code and line; `lines` maps lines to lines of the others.
-
-    Kernels and nodes may have other names on the other side.
-    """
+    """Returns the findings that the others do not have, by code and line: the others may have other kernels and nodes.
+    `lines` maps lines to lines of the others."""
     known = {(found.code, found.line) for found in others}
     return tuple(found for found in some if (found.code, lines.get(found.line or "", found.line)) not in known)
 

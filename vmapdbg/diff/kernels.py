@@ -133,11 +133,8 @@ def _match_by(way: MatchedBy, before: Sequence[_Program], after: Sequence[_Progr
 def _find_absorbed(
     status: KernelStatus, whole: Sequence[_Program], parts: Sequence[_Program], partners: Mapping[int, int]
 ) -> list[KernelChange]:
-    """Returns a change for each program of `whole` that computes the outputs of several programs of `parts`.
-
-    `partners` maps a program of `whole` to the part with the same outputs. No program of `whole` writes the outputs of
-    the other parts.
-    """
+    """Returns a change for each program of `whole` that computes the outputs of several programs of `parts`: of its
+    partner, the part with the same outputs, and of parts whose outputs no program of `whole` writes."""
     loose = _without_common_outputs(parts, whole)
     sides = {part.number: part.side for part in parts}
     found: list[KernelChange] = []

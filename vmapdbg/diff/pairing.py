@@ -38,10 +38,8 @@ def make_numbers() -> Numbers:
 
 
 def match_by_levels(before: Sequence[Mapping[int, Key]], after: Sequence[Mapping[int, Key]]) -> dict[int, int]:
-    """Pairs things with equal keys: first by the keys of the first level, then the rest by the next level.
-
-    If several things have the same key, the first is paired with the first.
-    """
+    """Pairs things with equal keys: first by the keys of the first level, then the rest by the next level. Of several
+    things with the same key, the first is paired with the first."""
     matched: dict[int, int] = {}
     taken: set[int] = set()
     for keys_before, keys_after in zip(before, after, strict=True):

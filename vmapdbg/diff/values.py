@@ -19,9 +19,7 @@ _BY_SEVERITY: tuple[ValueStatus, ...] = ("unknown", "equal", "close", "different
 
 
 def compare_outputs(before: Schedule, after: Schedule, terms: int, left: ValueLeft = "") -> tuple[ValueDiff, ...]:
-    """Compares the outputs of a pair of schedules, in order, within the tolerance of `terms`, which `estimate_terms`
-    gives.
-
+    """Compares the outputs of a pair of schedules, in order, within the tolerance of `terms` (see `estimate_terms`).
     `left` is why they are not compared, if they are not: that two tensors have one shape does not make them the same.
     """
     if not left and len(before.outputs) != len(after.outputs):
@@ -46,10 +44,7 @@ def estimate_terms(schedules: Iterable[Schedule]) -> list[int]:
 def compare_output(
     number: int, before: Output | None, after: Output | None, terms: int, left: ValueLeft = ""
 ) -> ValueDiff:
-    """Compares the samples of one output of two runs, within the tolerance of `make_tolerance`. NaN equals NaN.
-
-    The result is symmetric in the sides.
-    """
+    """Compares the samples of one output of two runs, within the tolerance of `make_tolerance`. NaN equals NaN."""
     found = ValueDiff(
         number=number,
         status="unknown",
@@ -105,10 +100,8 @@ def compare_printed(before: str, after: str, again: str | None = None) -> Printe
 
 
 def _make_tolerance(before: Output, after: Output, terms: int) -> Tolerance:
-    """Returns the smaller of the two sides' tolerances.
-
-    It is based on the smaller of the two largest elements: a huge wrong element must not let other elements pass.
-    """
+    """Returns the smaller of the two sides' tolerances, by the smaller of their largest elements: a huge wrong element
+    must not let other elements pass."""
     from vmapdbg.values.numbers import find_largest  # imports numpy, which reading a capture does not need
 
     largest = max(_LEAST_SCALE, min(find_largest(_read_sample(side)) for side in (before, after)))

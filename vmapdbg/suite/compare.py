@@ -28,7 +28,6 @@ LAUNCH_NANOSECONDS = 1_000
 # Changes are equal if their ratios are between the same steps: 1.05 and 60 times the work are two changes.
 _STEPS = (1.1, 2.0, 10.0)
 
-
 # *** the result: the JSON document of `vmapdbg diff DIR DIR --json`
 
 
@@ -399,9 +398,7 @@ def _find_ratios(before: int, after: int) -> tuple[float, ...]:
 
 def find_causes(left: Sequence[Kernel], right: Sequence[Kernel], before: Schedule, after: Schedule) -> tuple[str, ...]:
     """Returns the realize points that kernels write on one side alone, each kind once: `-REDUCE_AXIS: ending-ranges`.
-
-    With as many kernels on both sides the result is empty: the buffers only moved to other nodes.
-    """
+    With as many kernels on both sides there are none: the buffers only moved to other nodes."""
     if len(left) == len(right):
         return ()
     written = [Counter(_describe_outputs(kernels, side)) for kernels, side in ((left, before), (right, after))]
