@@ -13,7 +13,7 @@ from vmapdbg.diff.meaning import HeadView, Meanings
 from vmapdbg.diff.pairing import find_ranges
 from vmapdbg.model.capture import Bufferize, Kernel, Node, Realized, Schedule
 from vmapdbg.model.ops import name_op
-from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.schedule_index import group_equal, index_of
 
 # ops whose ranges follow from the ranges of their readers
 _MOVES = frozenset({"PARAM", "CONST", "RESHAPE", "PAD", "SHRINK", "FLIP"})
@@ -91,23 +91,20 @@ def read_neutrally(schedule: Schedule) -> Reading:
     return _Neutral(schedule).read()
 
 
-class _Neutral:
+class _Neutral(Meanings):
+    """The heads of a schedule, with the nodes that are realized for them."""
+
     def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
         self.schedule = schedule
-        self.index = index_of(schedule)
-        meanings = Meanings(schedule)
-        self.heads, self.views, self.constants = meanings.heads, meanings.views, meanings.constants
-        groups: dict[int, list[Node]] = {}
-        for node in schedule.nodes:
-            if node.realized is not None:
-                groups.setdefault(self.views[node.id].head, []).append(node)
         # for each head the node that is realized for it; other realized nodes of a head that have their own buffers
         self.realized: dict[int, Node] = {}
         self.again: list[Node] = []
-        for head, nodes in groups.items():
+        realized = [node for node in schedule.nodes if node.realized is not None]
+        for nodes in group_equal(realized, lambda node: self.views[node.id].head):
             # nodes that decide something, then removed buffers, then copies
             nodes.sort(key=lambda node: (name_op(node.op) in _STORES, self.index.find_kept(node.id) is None))
-            self.realized[head] = nodes[0]
+            self.realized[self.views[nodes[0].id].head] = nodes[0]
             self.again += [node for node in nodes[1:] if self.index.find_kept(node.id) is not None]
 
     def read(self) -> Reading:
@@ -154,15 +151,12 @@ class _Neutral:
         ins = None
         if head.op == "REDUCE" and node.src:
             ins = self._pick(node.in_ranges, self.views[node.src[0]])
-        realized = None
-        if made is not None and made.realized is not None and not constant:
-            realized = self._read_realized(made, made.realized)
+        realized = None if made is None or constant else self._read_realized(made)
         return replace(head, in_ranges=ins, out_ranges=outs, realized=realized)
 
     def _read_again(self, node: Node) -> Node:
-        view = self.views[node.id]
-        realized = node.realized and self._read_realized(node, node.realized)
-        return replace(node, op="AGAIN", src=(view.head,), in_ranges=None, out_ranges=None, realized=realized)
+        source, realized = self.views[node.id].head, self._read_realized(node)
+        return replace(node, op="AGAIN", src=(source,), in_ranges=None, out_ranges=None, realized=realized)
 
     def _pick(self, ranges: Sequence[str] | None, view: HeadView) -> tuple[str, ...] | None:
         """Returns the ranges along which a node's value varies, in the order of its head's axes."""
@@ -171,17 +165,17 @@ class _Neutral:
         found = {axis: name for name, axis in zip(ranges, view.axes, strict=True) if axis is not None}
         return tuple(found[axis] for axis in sorted(found))
 
-    def _read_realized(self, node: Node, realized: Realized) -> Realized:
-        view = self.views[node.id]
+    def _read_realized(self, node: Node) -> Realized | None:
+        view, realized = self.views[node.id], node.realized
+        if realized is None:
+            return None
         own = sorted(axis for i in realized.axes if i < len(view.axes) and (axis := view.axes[i]) is not None)
-        reason = realized.reason
         readers = self.index.readers[node.id]
         # the program asks for the value, and no other kernel reads it
         is_end = all(reader.out_ranges is None and reader.realized is None for reader in readers)
-        if is_end or name_op(node.op) in _ASKED_FOR:
-            reason = "output"
+        is_output = is_end or name_op(node.op) in _ASKED_FOR
         # only the rule is compared: which reader wants which range depends on how the release broadcasts
-        return Realized(tuple(own), reason, "")
+        return Realized(tuple(own), "output" if is_output else realized.reason, "")
 
     # *** buffers and kernels
 

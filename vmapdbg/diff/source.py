@@ -100,8 +100,7 @@ def _number_variables(source: str) -> str:
 
 def blank_lines(source: str, name: str) -> list[str]:
     """Returns the lines of a source without the numbers of variables: a measure of how alike two programs are."""
-    lines = source.strip("\n").split("\n")
-    return ["".join(_read_line(line, {name}).forms) for line in lines]
+    return ["".join(line.forms) for line in _read_lines(source, {name})]
 
 
 def align_sources(before: str, after: str, names: Collection[str]) -> list[LinePair]:
@@ -110,9 +109,7 @@ def align_sources(before: str, after: str, names: Collection[str]) -> list[LineP
     A variable of before corresponds to the variable of after that has its place in most lines. A variable is marked
     only in lines where another variable has its place.
     """
-    left = [_read_line(line, names) for line in before.strip("\n").split("\n")]
-    right = [_read_line(line, names) for line in after.strip("\n").split("\n")]
-    pairs = _pair_lines(left, right)
+    pairs = _pair_lines(_read_lines(before, names), _read_lines(after, names))
     votes: Counter[tuple[str, str]] = Counter()
     for one, other in pairs:
         if one is not None and other is not None:
@@ -127,11 +124,15 @@ def align_sources(before: str, after: str, names: Collection[str]) -> list[LineP
     return lines
 
 
-def _read_line(text: str, names: Collection[str]) -> _Line:
-    line = _tokenize(text)
-    if not any(name in text for name in names):
-        return line
-    return _Line(text, [replace(token, form=_KERNEL) if token.text in names else token for token in line.tokens])
+def _read_lines(source: str, names: Collection[str]) -> list[_Line]:
+    lines: list[_Line] = []
+    for text in source.strip("\n").split("\n"):
+        line = _tokenize(text)
+        if any(name in text for name in names):
+            tokens = [replace(token, form=_KERNEL) if token.text in names else token for token in line.tokens]
+            line = _Line(text, tokens)
+        lines.append(line)
+    return lines
 
 
 @lru_cache(maxsize=_MOST_KNOWN)

@@ -78,8 +78,7 @@ def prepare_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = [item.name for item in folder.iterdir()]
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise Failure(f"cannot save into {folder}: {error.strerror}") from None
     foreign = [name for name in held if name != RUN_FILE and not name.startswith(RUN_FOLDER)]
