@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -118,11 +118,8 @@ def find_pattern(
     if not offsets.size or ours.size > _LARGEST:
         return None
     arrays = _Arrays(_make_addable(ours), _make_addable(theirs), shape, offsets, tolerance)
-    for look in (_find_repeated, _find_constant, _find_moved, _find_swapped, _find_summed):
-        found = next(look(arrays), None)
-        if found is not None:
-            return found
-    return _find_where(arrays)
+    finders = (_find_repeated, _find_constant, _find_moved, _find_swapped, _find_summed)
+    return next(chain.from_iterable(find(arrays) for find in finders), None) or _find_where(arrays)
 
 
 def _make_addable(numbers: Numbers) -> Numbers:

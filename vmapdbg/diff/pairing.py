@@ -232,7 +232,11 @@ def choose_ranges(
     taken = set(chosen.values())
     left = [name for name in kinds_before if name not in chosen and _NUMBERED.fullmatch(name)]
     right = [name for name in kinds_after if name not in taken and _NUMBERED.fullmatch(name)]
-    chosen |= match_in_order((one, other) for one in left for other in right if may_pair(one, other))
+    rest = match_by_levels(
+        [{i: kinds_before[name] for i, name in enumerate(left)}],
+        [{i: kinds_after[name] for i, name in enumerate(right)}],
+    )
+    chosen |= {left[i]: right[j] for i, j in rest.items()}
     for name in kinds_before:
         if not _NUMBERED.fullmatch(name) and may_pair(name, name):
             chosen.setdefault(name, name)
