@@ -306,13 +306,10 @@ class ScheduleCheck:
     @property
     def account(self) -> Account:
         """What was compared of what there was to compare."""
-        compared: Counter[Counted] = Counter({"replays": int(self.replay is not None and bool(self.outputs))})
-        if self.replay is None:
-            for output in self.outputs:
-                if output.of == "output":
-                    compared["outputs"] += 1
-                elif output.of == "assigned":
-                    compared["buffers"] += 1
+        kinds = Counter(output.of for output in self.outputs)
+        compared = {"outputs": kinds["output"], "buffers": kinds["assigned"]}
+        if self.replay is not None:
+            compared = {"replays": int(bool(self.outputs))}
         return settle(self.asked, compared, self.left, UNKNOWN if self.failed is None else "the schedule failed")
 
     @property

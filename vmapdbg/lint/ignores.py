@@ -23,10 +23,8 @@ def split_ignored(findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tup
     ignored: list[Finding] = []
     for finding in findings:
         comment = _COMMENT.search(find_line(finding.line, files))
-        if comment is not None and (comment["list"] is None or finding.code in _list_codes(comment)):
-            ignored.append(finding)
-        else:
-            kept.append(finding)
+        is_hidden = comment is not None and (comment["list"] is None or finding.code in _list_codes(comment))
+        (ignored if is_hidden else kept).append(finding)
     return tuple(kept), tuple(ignored)
 
 
