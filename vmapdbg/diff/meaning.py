@@ -234,18 +234,18 @@ class Meanings:
             arg=repr(parts),
             src=tuple(self.views[source].head for source in sources),
         )
-        head_id = self._find_same(head)
+        head_id = self._find_same(head, constant)
         self.heads.setdefault(head_id, head)
         if constant:
             self.constants.add(head_id)
         return HeadView(head_id, axes)
 
-    def _find_same(self, head: Node) -> int:
+    def _find_same(self, head: Node, constant: bool) -> int:
         """Returns the id of the first equal head if the head is computed from numbers alone, else its own id."""
         of_numbers = head.op == "CONST" or (head.src and all(source in self._numbers for source in head.src))
         if head.op == "STORE" or not of_numbers:
             return head.id
-        same = self._same.setdefault((head.op, head.dtype, head.shape, head.arg, head.src), head.id)
+        same = self._same.setdefault((head.op, head.dtype, head.shape, head.arg, head.src, constant), head.id)
         self._numbers.add(same)
         return same
 

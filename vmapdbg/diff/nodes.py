@@ -143,25 +143,23 @@ def match_schedules(
         counts.append([Counter(number_values(item.nodes, numbers).values()) for item in side])
         kinds.append([Counter(numbers["kind", n.op, n.dtype, n.shape, n.arg] for n in item.nodes) for item in side])
         graphs.append({i: numbers[tuple(sorted(count.items()))] for i, count in enumerate(counts[-1])})
-    matched: dict[int, int] = {}
-    how: dict[int, PairedBy] = {}
+    found: dict[int, SchedulePair] = {}
 
-    def add(found: Mapping[int, int], by: PairedBy) -> None:
-        matched.update(found)
-        how.update(dict.fromkeys(found, by))
+    def add(pairs: Iterable[tuple[int, int]], by: PairedBy) -> None:
+        found.update({i: SchedulePair(i, j, by) for i, j in pairs})
 
     def list_rest() -> tuple[list[int], list[int]]:
-        taken = set(matched.values())
-        return [i for i in graphs[0] if i not in matched], [j for j in graphs[1] if j not in taken]
+        taken = {pair.after for pair in found.values()}
+        return [i for i in graphs[0] if i not in found], [j for j in graphs[1] if j not in taken]
 
     if not edited:
         groups = _group_by_line(after, {})
         for line, group in _group_by_line(before, same_lines or {}).items():
-            add(dict(_pair_in_order(group, groups.get(line, ()), *graphs)), "line")
+            add(_pair_in_order(group, groups.get(line, ()), *graphs), "line")
     elif list(graphs[0].values()) == list(graphs[1].values()):
-        add({i: i for i in graphs[0]}, "order")
-    rest = list_rest()
-    add(match_by_levels([{i: graphs[0][i] for i in rest[0]}], [{j: graphs[1][j] for j in rest[1]}]), "graph")
+        add(zip(graphs[0], graphs[1], strict=True), "order")
+    rest = [{i: side[i] for i in left} for side, left in zip(graphs, list_rest(), strict=True)]
+    add(match_by_levels(rest[:1], rest[1:]).items(), "graph")
     rest_before, rest_after = list_rest()
 
     def measure(i: int, j: int) -> float:
@@ -173,9 +171,9 @@ def match_schedules(
                 return rank + alike
         return 0.0
 
-    found = match_most_alike(rest_before, rest_after, measure, _WINDOW)
-    add({rest_before[i]: rest_after[j] for i, j in found.items()}, "alike")
-    return list(_order_pairs(len(before), len(after), matched, how))
+    alike = match_most_alike(rest_before, rest_after, measure, _WINDOW)
+    add(((rest_before[i], rest_after[j]) for i, j in alike.items()), "alike")
+    return list(_order_pairs(len(before), len(after), found))
 
 
 def _group_by_line(schedules: Sequence[Schedule], names: Mapping[str, str]) -> dict[str | None, list[int]]:
@@ -203,14 +201,12 @@ def _pair_in_order(
                 yield one, other
 
 
-def _order_pairs(
-    before: int, after: int, matched: Mapping[int, int], how: Mapping[int, PairedBy]
-) -> Iterator[SchedulePair]:
-    partners = {j: i for i, j in matched.items()}
-    waiting = [i for i in range(before) if i not in matched]
+def _order_pairs(before: int, after: int, found: Mapping[int, SchedulePair]) -> Iterator[SchedulePair]:
+    partners = {pair.after: i for i, pair in found.items()}
+    waiting = [i for i in range(before) if i not in found]
     for j in range(after):
         i = partners.get(j)
         while i is not None and waiting and waiting[0] < i:
             yield SchedulePair(waiting.pop(0), None, "")
-        yield SchedulePair(i, j, "" if i is None else how[i])
+        yield SchedulePair(None, j, "") if i is None else found[i]
     yield from (SchedulePair(i, None, "") for i in waiting)
