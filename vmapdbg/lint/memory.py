@@ -252,9 +252,7 @@ def _explain_open(capture: Capture, schedule: Schedule, bufferize: Bufferize) ->
 
 
 def _advise_closing(capture: Capture, schedule: Schedule, node: int | None) -> str:
-    advice = "look at the kernel's source"
-    if node is not None:
-        advice = f"{why(schedule, node)} (where the range comes from)"
+    advice = "look at the kernel's source" if node is None else f"{why(schedule, node)} (where the range comes from)"
     return advise_patches(capture, "close-ranges", "ambient-ranges", "nested-ranges") or advice
 
 
