@@ -57,19 +57,15 @@ class Measurements:
             self.floor = max(self.floor, median_high(measured) - min(measured))
         self.numbers[commit] = min(measured)
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The numbers of the first and the last commit."""
-        good, bad, *_ = self.numbers.values()
-        return good, bad
-
-    def differ(self, one: float, other: float) -> bool:
-        return abs(one - other) > self.floor
+    def differ(self, one: str, other: str) -> bool:
+        """Returns whether two commits differ by more than the noise."""
+        return abs(self.numbers[one] - self.numbers[other]) > self.floor
 
     def name(self, commit: str) -> str | None:
         """Returns A for a commit whose number is nearer to the first commit's, B for one nearer to the last commit's.
         All are A if the ends do not differ. None for a commit without a number."""
         if commit not in self.numbers or len(self.numbers) < 2:
             return None
-        (good, bad), number = self.ends, self.numbers[commit]
-        return "B" if self.differ(good, bad) and abs(number - bad) < abs(number - good) else "A"
+        first, last, *_ = self.numbers
+        to_first, to_last = (abs(self.numbers[commit] - self.numbers[end]) for end in (first, last))
+        return "B" if self.differ(first, last) and to_last < to_first else "A"

@@ -6,7 +6,7 @@ particular not that more patches are better.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Generic, TypeVar
@@ -14,17 +14,19 @@ from typing import Generic, TypeVar
 from vmapdbg.install.job import Choice
 from vmapdbg.install.patches import Patches
 from vmapdbg.model.capture import Capture, Schedule
-from vmapdbg.model.ops import ELEMENTWISE
+from vmapdbg.model.ops import ELEMENTWISE, REDUCES
+from vmapdbg.model.schedule_index import index_of
 
 T = TypeVar("T", str, Choice)
 
 Ask = Callable[[Sequence[frozenset[T]]], Sequence[str]]
 """Returns the name of the outcome of each set."""
 Transform = Callable[[frozenset[T]], frozenset[T]]
+Matters = Callable[[str], bool]
+"""Tells whether an outcome is the outcome that is looked for."""
 Choices = frozenset[Choice]
 
-_REDUCES = frozenset({"REDUCE", "REDUCE_AXIS"})
-_COMPUTES = ELEMENTWISE | _REDUCES
+_COMPUTES = ELEMENTWISE | REDUCES
 _STORES = frozenset({"STORE", "ASSIGN"})
 # rules that ask for a realize point whatever the ranges are; outputs are always realized
 _LETS_GO = frozenset({"always", "source-of", "assigned-value", "outer-reduce"})
@@ -104,24 +106,25 @@ class Searcher(Generic[T]):
     def _exceeds_budget(self, sets: Sequence[frozenset[T]]) -> bool:
         return len(self.outcomes) + sum(one not in self.outcomes for one in sets) > self.budget
 
-    def find_smallest(self: Searcher[str], make: Transform[str], matters: Callable[[str], bool]) -> FoundSets:
+    def _filter(self, parts: Sequence[frozenset[T]], make: Transform[T], matters: Matters) -> list[frozenset[T]]:
+        """Returns the parts that matter: the outcome of what is made of them does."""
+        outcomes = self.look(list(map(make, parts)))
+        return [part for part, outcome in zip(parts, outcomes, strict=True) if matters(outcome)]
+
+    def find_smallest(self: Searcher[str], make: Transform[str], matters: Matters) -> FoundSets:
         """Tries subsets by size, the smallest first. Halves if the subsets of a size exceed the budget."""
         for size in range(len(self.given) + 1):
             parts = list(map(frozenset, combinations(sorted(self.given), size)))
-            made = list(map(make, parts))
-            if self._exceeds_budget(made):
+            if self._exceeds_budget(list(map(make, parts))):
                 part, _ = self.find_minimal(make, matters)
-                if part is None:
-                    return FoundSets((), False, size - 1)
-                return _sort_sets([part], False, size - 1)
-            outcomes = self.look(made)
-            found = [part for part, outcome in zip(parts, outcomes, strict=True) if matters(outcome)]
+                return FoundSets(() if part is None else (tuple(sorted(part)),), False, size - 1)
+            found = self._filter(parts, make, matters)
             if found:
-                return _sort_sets(found, True, size)
+                return FoundSets(tuple(tuple(sorted(part)) for part in found), True, size)
         return FoundSets((), True, len(self.given))
 
     def find_minimal(
-        self, make: Transform[T], matters: Callable[[str], bool], is_limited: bool = False
+        self, make: Transform[T], matters: Matters, is_limited: bool = False
     ) -> tuple[frozenset[T] | None, bool]:
         """Removes members from the whole set as long as it still matters: delta debugging (Zeller and Hildebrandt,
         "Simplifying and isolating failure-inducing input", 2002), a half first, then less.
@@ -130,7 +133,7 @@ class Searcher(Generic[T]):
         ends when its next step exceeds the budget; then the part may not be minimal.
         """
         part: frozenset[T] = self.given
-        if not matters(self.look([make(part)])[0]):
+        if not self._filter([part], make, matters):
             return None, True
         pieces = 2
         while len(part) > 1:
@@ -138,11 +141,9 @@ class Searcher(Generic[T]):
             chunks = [frozenset(sorted(part)[first:end]) for first, end in pairwise(cuts)]
             smaller: list[frozenset[T]] = [*chunks, *(map(part.difference, chunks))]
             smaller = [s for s in dict.fromkeys(smaller) if s and s != part]
-            made = list(map(make, smaller))
-            if is_limited and self._exceeds_budget(made):
+            if is_limited and self._exceeds_budget(list(map(make, smaller))):
                 return part, False
-            outcomes = self.look(made)
-            better = [s for s, outcome in zip(smaller, outcomes, strict=True) if matters(outcome)]
+            better = self._filter(smaller, make, matters)
             # the smaller set is halved again
             if better:
                 part, pieces = min(better, key=len), 2
@@ -151,10 +152,6 @@ class Searcher(Generic[T]):
             else:
                 pieces = min(len(part), pieces * 2)
         return part, True
-
-
-def _sort_sets(found: Iterable[Patches], exact: bool, size: int) -> FoundSets:
-    return FoundSets(tuple(tuple(sorted(one)) for one in found), exact, size)
 
 
 # *** decisions of the scheduler
@@ -167,27 +164,21 @@ def list_forceable(schedule: Schedule) -> list[Choice]:
         return []
     buffered = {made.node for made in schedule.bufferizes if made.holds_memory}
     # what a STORE or an ASSIGN writes to, and the sources of that
-    by_id = {node.id: node for node in schedule.nodes}
     written_to: set[int] = set()
     todo = [node.src[0] for node in schedule.nodes if node.op in _STORES and node.src]
     while todo:
-        target = todo.pop()
-        if target in by_id and target not in written_to:
-            written_to.add(target)
-            todo += by_id[target].src[:1]
+        target = index_of(schedule).node(todo.pop())
+        if target is not None and target.id not in written_to:
+            written_to.add(target.id)
+            todo += target.src[:1]
     found: list[Choice] = []
     for node in schedule.nodes:
-        if node.op not in _COMPUTES or node.id in buffered or node.id in written_to:
-            continue
         # a weak number has no size in memory
         has_size = node.shape is not None and not node.dtype.startswith(("weak", "void", "index"))
-        if has_size and node.out_ranges is not None:
+        is_free = node.id not in buffered and node.id not in written_to
+        if node.op in _COMPUTES and is_free and has_size and node.out_ranges is not None:
             found.append(Choice(schedule.index, node.id, node.op))
     return found
-
-
-def is_reduce(choice: Choice) -> bool:
-    return choice.op in _REDUCES
 
 
 def list_releasable(schedule: Schedule) -> list[Choice]:
@@ -207,13 +198,10 @@ def list_releasable(schedule: Schedule) -> list[Choice]:
 @dataclass(frozen=True)
 class DecisionSearch:
     """The result of a search. `found` are sets of choices: single choices that each suffice, or one minimal set.
-    `outcomes` has every set that was tried. `complete` is false if --runs was too small to make the set smaller, or to
-    try every single decision.
-    """
+    `complete` is false if --runs was too small to make the set smaller, or to try every single decision."""
 
     found: tuple[Choices, ...]
     complete: bool
-    outcomes: dict[Choices, str]
 
 
 class DecisionSearcher(Searcher[Choice]):
@@ -223,28 +211,28 @@ class DecisionSearcher(Searcher[Choice]):
         super().__init__(forceable, ask, budget)
         self.schedules, self.forceable = capture.schedules, forceable
 
-    def find_mending(self, is_right: Callable[[str], bool]) -> DecisionSearch:
+    def find_mending(self, is_right: Matters) -> DecisionSearch:
         """Forces all nodes, or all reduces if these are enough, then as few as still make the outcome right. If forcing
         does not help, realize points are let go."""
-        reduces = frozenset(filter(is_reduce, self.forceable))
+        reduces = frozenset(choice for choice in self.forceable if choice.op in REDUCES)
         if reduces and is_right(self.look([reduces])[0]):
             self.given = reduces
         smallest, is_minimal = self.find_minimal(lambda part: part, is_right, is_limited=True)
         if smallest is None:
             return self.find_single(is_right)
-        return DecisionSearch((smallest,), is_minimal, self.outcomes)
+        return DecisionSearch((smallest,), is_minimal)
 
-    def find_single(self, does: Callable[[str], bool]) -> DecisionSearch:
+    def find_single(self, does: Matters) -> DecisionSearch:
         """Tries single decisions as far as the budget allows: lets realize points go, then forces nodes, reduces
         first."""
-        forced = sorted(self.forceable, key=lambda choice: (not is_reduce(choice), choice))
+        forced = sorted(self.forceable, key=lambda choice: (choice.op not in REDUCES, choice))
         released = [choice for schedule in self.schedules for choice in list_releasable(schedule)]
         singles = [frozenset({choice}) for choice in (*released, *forced)]
         new = [one for one in singles if one not in self.outcomes]
         left = max(self.budget - len(self.outcomes), 0)
         self.look(new[:left])
         found = tuple(one for one, outcome in self.outcomes.items() if len(one) == 1 and does(outcome))
-        return DecisionSearch(found, len(new) <= left, self.outcomes)
+        return DecisionSearch(found, len(new) <= left)
 
 
 # *** commits
@@ -267,16 +255,12 @@ class CommitSearch:
     suspects: tuple[str, ...]
 
     @property
-    def first(self) -> str | None:
-        """The first commit that was run and has another outcome."""
-        return None if not self.suspects else self.suspects[-1]
-
-    @property
-    def before(self) -> str | None:
-        """The last commit that was run and has the old outcome."""
+    def step(self) -> tuple[str, str] | None:
+        """The last commit with the old outcome and the first with another one, of the commits that were run. None if
+        the outcome did not change."""
         if not self.suspects:
             return None
-        return self.commits[self.commits.index(self.suspects[0]) - 1]
+        return self.commits[self.commits.index(self.suspects[0]) - 1], self.suspects[-1]
 
 
 def search_commits(commits: Sequence[str], ask: AskCommits, width: int = 1) -> CommitSearch:
@@ -302,10 +286,7 @@ def search_commits(commits: Sequence[str], ask: AskCommits, width: int = 1) -> C
     if outcomes[line[-1]] == good:
         return CommitSearch(line, outcomes, ())
     low, high = 0, len(line) - 1
-    while True:
-        untried = [i for i in range(low + 1, high) if line[i] not in outcomes]
-        if not untried:
-            break
+    while untried := [i for i in range(low + 1, high) if line[i] not in outcomes]:
         # up to `width` of them, evenly spaced
         pieces = min(width, len(untried)) + 1
         look([line[untried[len(untried) * cut // pieces]] for cut in range(1, pieces)])

@@ -3,14 +3,15 @@ graph of the snippet."""
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import click
 
@@ -19,7 +20,6 @@ from vmapdbg.bisect.measure import COUNTED_RUNS, TIMED_RUNS, Measurements, measu
 from vmapdbg.bisect.outcome import RUNS_WELL, Outcomes, describe_end, find_wrong_schedule
 from vmapdbg.bisect.search import (
     Choices,
-    CommitSearch,
     DecisionSearch,
     DecisionSearcher,
     Reduced,
@@ -33,11 +33,12 @@ from vmapdbg.commands.shared import console, jobs
 from vmapdbg.commands.shared.children import ask_child, run_job, run_many, run_quietly
 from vmapdbg.commands.shared.runs import baseline_of, run_in_turns
 from vmapdbg.diff.captures import diff_captures
+from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.diff.values import estimate_terms
 from vmapdbg.install.job import GRAPHS_ARE_REDUCED, Job, ReduceRequest, Run
 from vmapdbg.install.patches import Patches, spell_patches
 from vmapdbg.install.trees import commit_of, describe_commit, list_commits, parse_name, repository_of
-from vmapdbg.model.capture import SCHEMA, Capture
+from vmapdbg.model.capture import SCHEMA
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import count_kernels
 from vmapdbg.model.store import write_output
@@ -47,6 +48,36 @@ from vmapdbg.page.text.bisect import print_bisect, print_decisions, print_histor
 
 _HANG = 20.0
 """A graph hangs if it runs for this many seconds; --timeout replaces it."""
+
+
+K = TypeVar("K", str, Choices)
+
+
+class Trials(Generic[K]):
+    """Runs a job in several ways, each once, and sorts the runs into outcomes by their `kind`. `job_of` returns the job
+    of a way; `done` is called after each run."""
+
+    def __init__(self, kind: str, job_of: Callable[[K], Job], done: Callable[[], object] = lambda: None) -> None:
+        self.outcomes = Outcomes(kind, jobs.findings_of)
+        self.job_of, self.done = job_of, done
+        self.runs: dict[K, Run] = {}
+
+    def run(self, ways: Sequence[K]) -> list[Run]:
+        """Returns a run for each way; new ways run at the same time."""
+        new = [way for way in ways if way not in self.runs]
+        self.runs.update(zip(new, run_many(list(map(self.job_of, new)), self.done), strict=True))
+        return [self.runs[way] for way in ways]
+
+    def ask(self, ways: Sequence[K]) -> list[str]:
+        """Returns the name of the outcome of each way."""
+        runs = zip(self.run(ways), map(self.job_of, ways), strict=True)
+        return [self.outcomes.sort_in(run, partial(run_quietly, job)) for run, job in runs]
+
+
+def diff_runs(runs: Sequence[Run]) -> CaptureDiff:
+    """Returns what differs between the schedules of two runs."""
+    before, after = (jobs.add_findings(run.capture) for run in runs)
+    return diff_captures(before, after, None)
 
 
 def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output: Path | None, as_json: bool) -> int:
@@ -75,9 +106,10 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
         count = console.count_runs(progress)
 
         def ask(sets: Sequence[Patches]) -> list[str]:
-            tried = [replace(job, patches=None if job.patches is None else patches) for patches in sets]
-            chosen = [replace(one, values=True) for one in tried]
-            return [outcomes.sort_in(*pair) for pair in zip(run_many(chosen, count), map(repeat, chosen), strict=True)]
+            # a tinygrad that is observed has no patches
+            tried = [replace(job, values=True, patches=job.patches and patches) for patches in sets]
+            runs = run_many(tried, count)
+            return [outcomes.sort_in(run, partial(run_quietly, one)) for one, run in zip(tried, runs, strict=True)]
 
         search = search_patches(given, ask, budget)
     reduced = None
@@ -103,11 +135,6 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
     if reduced is not None:
         write_reduced(reduced, output, as_json)
     return int(not search.is_uniform or (reduced is not None and reduced.is_lost))
-
-
-def repeat(job: Job) -> Callable[[], Run]:
-    """Returns what runs a job once more."""
-    return functools.partial(run_quietly, job)
 
 
 def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
@@ -227,120 +254,76 @@ def show_decisions(job: Job, kind: str, budget: int, baseline: str | None, as_js
     return int(bool(document.found))
 
 
-@dataclass
-class DecisionRunner:
-    """Runs a job with sets of choices, and keeps the runs."""
-
-    job: Job
-    outcomes: Outcomes
-    progress: console.Progress
-    runs: dict[Choices, Run] = field(default_factory=dict[Choices, Run])
-
-    def run(self, sets: Sequence[Choices]) -> list[Run]:
-        """Returns a run for each set; new sets run at the same time."""
-        new = [choices for choices in sets if choices not in self.runs]
-        chosen = [replace(self.job, choices=tuple(sorted(choices))) for choices in new]
-        runs = run_many(chosen, lambda: self.progress(f"{len(self.runs)} runs and more"))
-        self.runs.update(zip(new, runs, strict=True))
-        return [self.runs[choices] for choices in sets]
-
-    def ask(self, sets: Sequence[Choices]) -> list[str]:
-        """Returns the name of the outcome of each set."""
-        again = [repeat(replace(self.job, choices=tuple(sorted(choices)))) for choices in sets]
-        return [self.outcomes.sort_in(*pair) for pair in zip(self.run(sets), again, strict=True)]
-
-    def run_reference(self, job: Job) -> Run:
-        """Runs the job whose outcome is right, twice. Raises Failure if it fails or its two runs have nothing in
-        common."""
-        one, other = run_many([job, job])
-        if describe_end(one) != RUNS_WELL:
-            ended = describe_end(one)
-            raise Failure(f"the reference for the right outcome fails ({ended}): choose another with --baseline")
-        for run in (one, other):
-            self.outcomes.sort_in(run, lambda: other)
-        return one
-
-
 def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> documents.DecisionsDocument:
     """Runs the job with other decisions until the decisions that change its `kind` of outcome are found."""
     reference = None if baseline is None else baseline_of(job, baseline)
     console.say(f"running {job.snippet} up to about {budget} times, with all that it does")
     with console.show_progress(f"bisecting {job.snippet}") as progress:
-        runner = DecisionRunner(job, Outcomes(kind, jobs.findings_of), progress)
-        capture = runner.run([NOTHING])[0].capture
+        trials = Trials[Choices](
+            kind, lambda choices: replace(job, choices=tuple(sorted(choices))), console.count_runs(progress)
+        )
+        capture = trials.run([NOTHING])[0].capture
         if kind == "values" and capture.error is None and not any(schedule.outputs for schedule in capture.schedules):
             no_values = "there are no values to compare (--by kernels, or .realize())"
             raise Failure(f"{capture.snippet} realizes nothing: {no_values}")
         choices = frozenset(choice for schedule in capture.schedules for choice in list_forceable(schedule))
         label, right, found = None, None, None
         if kind not in RIGHT_OR_WRONG:
-            given = runner.ask([NOTHING])[0]
-            searcher = DecisionSearcher(capture, choices, runner.ask, budget - len(runner.runs))
+            given = trials.ask([NOTHING])[0]
+            searcher = DecisionSearcher(capture, choices, trials.ask, budget - len(trials.runs))
             found = searcher.find_single(lambda outcome: outcome != given)
         else:
             label = ALL_FORCED if baseline is None else f"--baseline={baseline}"
-            run = runner.run_reference(reference or replace(job, choices=tuple(sorted(choices))))
+            run = run_reference(reference or trials.job_of(choices), trials.outcomes)
             if reference is None:
-                runner.runs[choices] = run
-            right = runner.outcomes.sort_in(run)
-            given = runner.ask([NOTHING])[0]
+                trials.runs[choices] = run
+            right = trials.outcomes.sort_in(run)
+            given = trials.ask([NOTHING])[0]
             if given != right:
-                choices, found = find_mending(runner, capture, choices, run, budget)
-    return describe_search(runner, found, kind, label, right, given, len(choices))
+                wrong = find_wrong_schedule(run.capture, capture)
+                in_schedule = frozenset(choice for choice in choices if choice.schedule == wrong)
+                if in_schedule and trials.ask([in_schedule])[0] == right:
+                    choices = in_schedule
+                searcher = DecisionSearcher(capture, choices, trials.ask, budget - len(trials.runs))
+                found = searcher.find_mending(lambda outcome: outcome == right)
+    candidates = len(choices)
+    return describe_search(trials, found, by=kind, reference=label, right=right, given=given, candidates=candidates)
 
 
-def find_mending(
-    runner: DecisionRunner, capture: Capture, choices: Choices, right: Run, budget: int
-) -> tuple[Choices, DecisionSearch]:
-    """Searches for the decisions that make the outcome right. Returns the choices to force, and the search."""
-    wanted = runner.outcomes.sort_in(right)
-    wrong = find_wrong_schedule(right.capture, capture)
-    in_schedule = frozenset(choice for choice in choices if choice.schedule == wrong)
-    if in_schedule and runner.ask([in_schedule])[0] == wanted:
-        choices = in_schedule
-    searcher = DecisionSearcher(capture, choices, runner.ask, budget - len(runner.runs))
-    return choices, searcher.find_mending(lambda outcome: outcome == wanted)
+def run_reference(job: Job, outcomes: Outcomes) -> Run:
+    """Runs the job whose outcome is right, twice. Raises Failure if it fails or its two runs have nothing in common."""
+    one, other = run_many([job, job])
+    ended = describe_end(one)
+    if ended != RUNS_WELL:
+        raise Failure(f"the reference for the right outcome fails ({ended}): choose another with --baseline")
+    for run in (one, other):
+        outcomes.sort_in(run, lambda: other)
+    return one
 
 
 def describe_search(
-    runner: DecisionRunner,
-    search: DecisionSearch | None,
-    kind: str,
-    reference: str | None,
-    right: str | None,
-    given: str,
-    candidates: int,
+    trials: Trials[Choices], search: DecisionSearch | None, **facts: Any
 ) -> documents.DecisionsDocument:
     """Returns the document about a search: the found decisions with the fewest kernels first. `search` is None if the
-    outcome was right already."""
-    runs, job = runner.runs, runner.job
-    schedules = runs[NOTHING].capture.schedules
+    outcome was right already; `facts` are the other fields of the document."""
+    schedules = {choices: run.capture.schedules for choices, run in trials.runs.items()}
     found = () if search is None else search.found
-    best = sorted(found, key=lambda choices: (count_kernels(runs[choices].capture.schedules), sorted(choices)))
-    changes = None
-    if best:
-        before, after = (jobs.add_findings(runs[choices].capture) for choices in (NOTHING, best[0]))
-        changes = diff_captures(before, after, None)
+    best = sorted(found, key=lambda choices: (count_kernels(schedules[choices]), sorted(choices)))
 
     def describe(choices: Choices) -> documents.DecisionTrial:
-        run = runs[choices]
-        decided = documents.describe_choices(choices, schedules, run.capture.schedules)
-        return documents.DecisionTrial(decided, runner.ask([choices])[0], count_kernels(run.capture.schedules))
+        decided = documents.describe_choices(choices, schedules[NOTHING], schedules[choices])
+        return documents.DecisionTrial(decided, trials.ask([choices])[0], count_kernels(schedules[choices]))
 
     return documents.DecisionsDocument(
         schema=SCHEMA,
         kind="bisect-decisions",
-        snippet=job.snippet,
-        by=kind,
-        reference=reference,
-        right=right,
-        given=given,
-        candidates=candidates,
-        outcomes=tuple(runner.outcomes.known),
+        snippet=trials.job_of(NOTHING).snippet,
+        outcomes=tuple(trials.outcomes.known),
         found=tuple(map(describe, best)),
         complete=search is None or search.complete,
-        tried=tuple(map(describe, runs)),
-        changes=changes,
+        tried=tuple(map(describe, schedules)),
+        changes=diff_runs(trials.run([NOTHING, best[0]])) if best else None,
+        **facts,
     )
 
 
@@ -357,38 +340,38 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
     top = repository_of(parse_name(job.tree or ".").path)
     line = list_span(top, span)
     with console.show_progress(f"bisecting {job.snippet}") as progress:
-
-        def report(commits: Sequence[str], turn: str = "") -> None:
-            names = " ".join(c[:9] for c in commits)
-            progress(f"{len(runner.runs)} of {len(line)} commits tried, now {names}{format_known(', {}', turn)}")
-
-        runner = (CommitMeasurer if kind in MEASURES else CommitRunner)(job, top, kind, report)
+        trials = CommitTrials(job, top, kind, len(line), progress)
+        measured = trials.measurements
         try:
-            search = search_commits(line, runner.ask, runner.width)
+            search = search_commits(line, trials.name_outcomes, trials.width)
         except ValueError as end:
             commit = str(end)
-            ended = describe_end(runner.runs[commit])
+            ended = describe_end(trials.runs[commit])
             raise Failure(f"{commit[:12]} is an end of {span}, and cannot be run: {ended}") from None
-        search = runner.drop_noise(search)
+        if measured is not None and search.step is not None and not measured.differ(*search.step):
+            search = replace(search, suspects=())
         changes = None
-        if search.first is not None and search.before is not None:
-            before, after = map(jobs.add_findings, runner.capture_both(search.before, search.first))
-            changes = diff_captures(before, after, None)
-    tried = [commit for commit in search.commits if commit in search.outcomes]
+        if search.step is not None:
+            # of runs for memory nothing was recorded
+            again = [replace(trials.job_of(commit), measured="") for commit in search.step]
+            changes = diff_runs(run_many(again) if kind == "memory" else trials.run(search.step))
     history = documents.History(
         schema=SCHEMA,
         kind="bisect-commits",
         snippet=job.snippet,
         by=kind,
-        commits=len(search.commits) - 1,
-        outcomes=tuple(runner.outcomes.known),
+        commits=len(line) - 1,
+        outcomes=tuple(trials.outcomes.known),
         tried=tuple(
-            documents.CommitTrial(describe_commit(top, commit), search.outcomes[commit], runner.numbers.get(commit))
-            for commit in tried
+            documents.CommitTrial(
+                describe_commit(top, commit), search.outcomes[commit], measured and measured.numbers.get(commit)
+            )
+            for commit in line
+            if commit in search.outcomes
         ),
         suspects=tuple(describe_commit(top, commit) for commit in search.suspects),
         changes=changes,
-        floor=runner.floor,
+        floor=measured and measured.floor,
     )
     if as_json:
         console.print_json(history)
@@ -397,77 +380,49 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
     return int(bool(history.suspects))
 
 
-class CommitRunner:
-    """Runs a job on commits, and sorts their runs into outcomes. `report` is told which commits run now."""
+class CommitTrials(Trials[str]):
+    """Runs a job on commits, and names their outcomes. By a kind of `MEASURES`, each is measured instead, and is as the
+    first or as the last commit, whichever is nearer."""
 
-    width = os.cpu_count() or 1
+    def __init__(self, job: Job, top: Path, kind: str, total: int, progress: console.Progress) -> None:
+        self.kind, self.total, self.progress = kind, total, progress
+        self.measurements = Measurements() if kind in MEASURES else None
+        # nothing runs beside a commit that is timed
+        self.width = 1 if kind == "time" else os.cpu_count() or 1
+        job = replace(job, patches=None, values=kind not in MEASURES, times=kind == "time")
+        job = replace(job, measured=kind if kind in MEASURES else "")
+        super().__init__(kind, lambda commit: replace(job, tree=f"{top}@{commit}"))
 
-    def __init__(self, job: Job, top: Path, kind: str, report: Callable[..., None]) -> None:
-        self.job, self.top, self.kind, self.report = replace(job, patches=None, values=True), top, kind, report
-        self.outcomes = Outcomes(kind, jobs.findings_of)
-        self.runs: dict[str, Run] = {}
-        self.numbers: dict[str, float] = {}
-        self.floor: float | None = None
+    def report(self, commits: Sequence[str], turn: str = "") -> None:
+        names = " ".join(commit[:9] for commit in commits)
+        self.progress(f"{len(self.runs)} of {self.total} commits tried, now {names}{format_known(', {}', turn)}")
 
-    def job_of(self, commit: str) -> Job:
-        return replace(self.job, tree=f"{self.top}@{commit}")
+    def name_outcomes(self, commits: Sequence[str]) -> list[str | None]:
+        """Returns the name of the outcome of each commit, None if it has none: then it is skipped.
 
-    def ask(self, commits: Sequence[str]) -> list[str | None]:
-        """Returns the name of the outcome of each commit, None if it cannot be run."""
+        A snippet that fails before its first schedule says nothing about values, kernels or findings.
+        """
         self.report(commits)
-        self.runs.update(zip(commits, run_many(list(map(self.job_of, commits))), strict=True))
-        again = {commit: repeat(self.job_of(commit)) for commit in commits}
-        return [name_outcome(self.runs[commit], self.outcomes, again[commit]) for commit in commits]
+        if self.measurements is not None:
+            self._measure(commits, self.measurements)
+            return list(map(self.measurements.name, commits))
+        names: list[str | None] = []
+        for commit, run in zip(commits, self.run(commits), strict=True):
+            failed_at_once = run.capture.error is not None and not run.capture.schedules
+            names.append(None if failed_at_once and self.kind != "crash" else self.ask([commit])[0])
+        return names
 
-    def drop_noise(self, search: CommitSearch) -> CommitSearch:
-        """Returns the search without suspects if their change is noise."""
-        return search
-
-    def capture_both(self, before: str, after: str) -> list[Capture]:
-        """Returns the captures of two commits that ran."""
-        return [self.runs[commit].capture for commit in (before, after)]
-
-
-class CommitMeasurer(CommitRunner):
-    """Measures commits instead: each is as the first or as the last commit, whichever is nearer.
-
-    A commit is timed several times, the ends in turns and nothing beside them. Ends are counted twice.
-    """
-
-    def __init__(self, job: Job, top: Path, kind: str, report: Callable[..., None]) -> None:
-        super().__init__(job, top, kind, report)
-        self.is_timed = kind == "time"
-        self.width = 1 if self.is_timed else self.width
-        self.job = replace(self.job, values=False, times=self.is_timed, measured=kind)
-        self.measurements = Measurements()
-        self.numbers, self.floor = self.measurements.numbers, 0.0
-
-    def ask(self, commits: Sequence[str]) -> list[str | None]:
-        self.report(commits)
-        turns = TIMED_RUNS if self.is_timed else 1 if self.runs else COUNTED_RUNS
-        trees = list(map(self.job_of, commits))
-        if self.is_timed:
-            found = run_in_turns(trees, turns, lambda turn: self.report(commits, turn))
+    def _measure(self, commits: Sequence[str], measurements: Measurements) -> None:
+        """Times commits several times, in turns; counts the ends, which are asked for first, twice."""
+        chosen = list(map(self.job_of, commits))
+        if self.kind == "time":
+            found = run_in_turns(chosen, TIMED_RUNS, lambda turn: self.report(commits, turn))
         else:
-            ran = run_many(trees * turns)
-            found = [ran[i :: len(trees)] for i in range(len(trees))]
+            ran = run_many(chosen * (1 if self.runs else COUNTED_RUNS))
+            found = [ran[i :: len(chosen)] for i in range(len(chosen))]
         for commit, runs in zip(commits, found, strict=True):
             self.runs[commit] = runs[-1]
-            self.measurements.add(commit, measure(self.kind, runs))
-        self.floor = self.measurements.floor
-        return list(map(self.measurements.name, commits))
-
-    def drop_noise(self, search: CommitSearch) -> CommitSearch:
-        if search.first is None or search.before is None:
-            return search
-        is_step = self.measurements.differ(self.numbers[search.before], self.numbers[search.first])
-        return search if is_step else replace(search, suspects=())
-
-    def capture_both(self, before: str, after: str) -> list[Capture]:
-        if self.kind != "memory":
-            return super().capture_both(before, after)
-        # nothing was recorded
-        return [run.capture for run in run_many([replace(self.job_of(c), measured="") for c in (before, after)])]
+            measurements.add(commit, measure(self.kind, runs))
 
 
 def list_span(top: Path, span: str) -> list[str]:
@@ -479,15 +434,3 @@ def list_span(top: Path, span: str) -> list[str]:
     if not commits:
         raise Failure(f"no commit of {span} changes the package tinygrad")
     return [commit_of(top, good), *commits]
-
-
-def name_outcome(run: Run, outcomes: Outcomes, again: Callable[[], Run]) -> str | None:
-    """Returns the name of a run's outcome, None if it has none: then the commit is skipped.
-
-    A snippet that fails before its first schedule says nothing about values, kernels or findings.
-    """
-    capture = run.capture
-    failed_at_once = capture.error is not None and not capture.schedules
-    if failed_at_once and outcomes.kind != "crash":
-        return None
-    return outcomes.sort_in(run, again)

@@ -12,6 +12,9 @@ RESHAPING = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP"})
 MOVEMENT = RESHAPING | {"VIEW", "DETACH", "CONTIGUOUS_BACKWARD"}
 """Ops that move a value or leave it as it is, and compute nothing."""
 
+REDUCES = frozenset({"REDUCE", "REDUCE_AXIS"})
+"""The op that reduces, in the graph and in a kernel, by its names in all releases."""
+
 WRITES = frozenset({"ASSIGN", "STORE", "AFTER"})
 """Ops whose first source is memory that is written, or was."""
 

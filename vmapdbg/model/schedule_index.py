@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Measured, Node, Range, Schedule
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.ops import name_op
+from vmapdbg.model.ops import REDUCES, name_op
 
 _T = TypeVar("_T")
 
@@ -246,7 +246,7 @@ def sum_programs(kernels: Iterable[Kernel]) -> float | None:
 # *** what the user asks about
 
 _NODE_NAME = re.compile(r"\d+/\d+")
-_IMPORTANT = {"VMAPIN", "VMAPOUT", "REDUCE_AXIS", "REDUCE"}
+_IMPORTANT = REDUCES | {"VMAPIN", "VMAPOUT"}
 
 
 @dataclass(frozen=True)

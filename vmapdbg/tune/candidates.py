@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from vmapdbg.install.job import Job
 from vmapdbg.install.patches import spell_patches
 from vmapdbg.model.capture import Capture, Kernel, Node, Schedule
-from vmapdbg.model.ops import ELEMENTWISE
+from vmapdbg.model.ops import ELEMENTWISE, REDUCES
 from vmapdbg.model.schedule_index import find_times, index_of, sum_times
 from vmapdbg.model.wording import split_place
 from vmapdbg.tune.edits import STORE, STORE_GRADIENT, Edit, Source
 from vmapdbg.values.tolerance import ITEMSIZE, spell_dtype
 
 PATCHES = "--patches "
-_REDUCES = ("REDUCE", "REDUCE_AXIS")
 # about how many instructions an op is on a CPU; others are one
 _WEIGHTS = {"SIN": 40, "EXP2": 20, "LOG2": 20, "THREEFRY": 100, "POW": 60, "SQRT": 5, "RECIPROCAL": 5, "FDIV": 5}
 _LEAST_GAIN = 0.01
@@ -112,9 +111,9 @@ def _measure_work(schedule: Schedule, kernel: Kernel, share: float | None) -> di
     for number in sorted(inside, reverse=True):
         node = index.nodes[number]
         for source in inside.intersection(node.src).difference(kernel.outputs):
-            factor = _size(index.nodes[source]) / _size(node) if node.op in _REDUCES else 1
+            factor = _size(index.nodes[source]) / _size(node) if node.op in REDUCES else 1
             times[source] = max(times[source], times[number] * factor)
-    computed = {n for n in inside if index.nodes[n].op in ELEMENTWISE or index.nodes[n].op in _REDUCES}
+    computed = {number for number in inside if index.nodes[number].op in ELEMENTWISE | REDUCES}
     own = {number: times[number] * _WEIGHTS.get(index.nodes[number].op, 1) for number in computed}
     scale = (share or 0.0) / max(sum(own.values()), 1)
     below: dict[int, frozenset[int]] = {}
