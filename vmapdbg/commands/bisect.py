@@ -14,13 +14,13 @@ from vmapdbg.commands.shared.work_folder import check_target
 from vmapdbg.model.failure import Failure
 
 
-def read_kind(_: click.Context, __: click.Parameter, value: str) -> str:
+def read_kind(text: str) -> str:
     """Returns a kind of outcome, what is measured, or a number of kernels: `12 kernels` distinguishes runs with 12
-    kernels from all others. Raises BadParameter."""
-    kind = " ".join(value.split())
+    kernels from all others. Raises ValueError."""
+    kind = " ".join(text.split())
     known = (*KINDS, *MEASURES)
     if kind not in known and KERNEL_COUNT.fullmatch(kind) is None:
-        raise click.BadParameter(f"{kind!r} is none of {', '.join(known)} and no count such as '12 kernels'")
+        raise ValueError(f"{kind!r} is none of {', '.join(known)} and no count such as '12 kernels'")
     return kind
 
 
@@ -29,8 +29,7 @@ def read_kind(_: click.Context, __: click.Parameter, value: str) -> str:
 @click.option(
     "--by",
     "kind",
-    metavar="KIND",
-    callback=read_kind,
+    type=options.TextType("KIND", read_kind),
     default="values",
     show_default=True,
     help=f"What distinguishes outcomes: {', '.join(KINDS)}, or a count: '12 kernels'; with --commits also"
@@ -44,7 +43,7 @@ def read_kind(_: click.Context, __: click.Parameter, value: str) -> str:
 )
 @click.option("--reduce", "with_snippet", is_flag=True, help="Write a small snippet that still shows the difference.")
 @options.output("The file for it; default: stdout.")
-@click.option("--seconds", type=options.SecondsType(), default=60.0, show_default=True, help="Seconds for --reduce.")
+@click.option("--seconds", type=options.SECONDS, default=60.0, show_default=True, help="Seconds for --reduce.")
 @options.json("Print the search as one JSON document.")
 @options.of_job
 @console.display_options

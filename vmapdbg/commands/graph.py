@@ -20,7 +20,7 @@ from vmapdbg.model.vocabulary import StageName
     "--stage", type=click.Choice(get_args(StageName)), default="tensor", show_default=True, help="What is drawn."
 )
 @click.option("--schedule", type=click.IntRange(min=0), help="Draw this schedule; default: the one with most work.")
-@click.option("--around", type=options.NodeType(), help="Draw only what is near this node, 36 or 55/36.")
+@click.option("--around", type=options.NODE, help="Draw only what is near this node, 36 or 55/36.")
 @click.option("--depth", type=click.IntRange(min=0), help="How far from --around, in edges.")
 @click.option(
     "--fold", type=click.IntRange(0, 4), help="How much to fold: 0 nothing, 4 most; default: what the size asks for."

@@ -25,7 +25,7 @@ from vmapdbg.model.store import StoreError, load_capture, write_output
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.claims import account_of_shown
 
-CODES_TYPE = options.NamesType("code", CODES, str.upper)
+CODES_TYPE = options.names("code", CODES, str.upper)
 _FILE_WIDTH = 80
 """Columns of a text in a file, whatever the width of the terminal."""
 

@@ -26,7 +26,7 @@ _SEE_PART = "Why: vmapdbg why {}. Its nodes, ranges, buffers and source: --all, 
 
 @click.command(cls=options.SnippetCommand)
 @options.snippet
-@click.option("--only", type=options.NamesType("section", SECTIONS), help=f"Print only these: {','.join(SECTIONS)}.")
+@click.option("--only", type=options.names("section", SECTIONS), help=f"Print only these: {','.join(SECTIONS)}.")
 @options.of_part
 @options.times
 @click.option("--beam", type=click.IntRange(1), help="Time the kernels with BEAM of this width, too.")

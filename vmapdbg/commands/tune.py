@@ -15,7 +15,7 @@ from vmapdbg.model.failure import Failure
 @click.option("--by", type=click.Choice(["time", "memory"]), default="time", show_default=True, help="What to reduce.")
 @click.option(
     "--budget",
-    type=options.SecondsType(),
+    type=options.SECONDS,
     default=60.0,
     show_default=True,
     help="Try edits for so long. Measuring the best of them comes after that.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import contextlib
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from vmapdbg.install.patches import PatchError, Patches, parse_patches
+from vmapdbg.install.patches import Patches, parse_patches
 from vmapdbg.install.targets import DEFAULT_TARGET, TARGETS
 from vmapdbg.model.failure import Failure
 
@@ -31,72 +31,61 @@ FILE = click.Path()
 """A name that the shell completes. Commands check the file themselves."""
 
 
-class PatchesType(click.ParamType[Any]):
-    """A `--patches` value."""
+class TextType(click.ParamType[Any]):
+    """A value that `read` makes of a text. It raises ValueError with the message for the user."""
 
-    name = "SPEC"
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name, self.read = name, read
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Patches:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            return parse_patches(str(value))
-        except PatchError as error:
+            return self.read(str(value))
+        except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-class NamesType(click.ParamType[Any]):
-    """A comma separated list of names, each in `known`. `noun` is what error messages call a name."""
+def names(noun: str, known: Collection[str], convert_name: Callable[[str], str] = str) -> TextType:
+    """Returns the type of a comma separated list of names, each in `known`. `noun` is what error messages call a name;
+    the value is a tuple."""
 
-    def __init__(self, noun: str, known: Collection[str], convert_name: Callable[[str], str] = str):
-        self.name, self.noun, self.known = f"{noun.upper()}S", noun, known
-        self.convert_name = convert_name
+    def read_names(text: str) -> tuple[str, ...]:
+        given = tuple(convert_name(name.strip()) for name in text.split(","))
+        for name in given:
+            if name not in known:
+                raise ValueError(f"unknown {noun} {name!r}: choose from {', '.join(known)}")
+        return given
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        names = tuple(self.convert_name(name.strip()) for name in str(value).split(","))
-        for name in names:
-            if name not in self.known:
-                self.fail(f"unknown {self.noun} {name!r}: choose from {', '.join(self.known)}", param, ctx)
-        return names
-
-
-class NodeType(click.ParamType[Any]):
-    """A node: its number, alone or after its schedule's (`55/36`). The value is a pair, with None for no schedule."""
-
-    name = "node"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int | None, int]:
-        match = re.fullmatch(r"(?:(\d+)/)?(\d+)", value)
-        if match is None:
-            self.fail(f"{value!r} is not the number of a node, such as 36, or 55/36 of schedule 55")
-        return None if match[1] is None else int(match[1]), int(match[2])
+    return TextType(f"{noun.upper()}S", read_names)
 
 
-class ScheduleType(click.ParamType[Any]):
-    """The number of a schedule, or `all`."""
-
-    name = "N|all"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | Literal["all"]:
-        if value == "all":
-            return "all"
-        try:
-            return int(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is not a schedule number and not 'all'", param, ctx)
+def _read_node(text: str) -> tuple[int | None, int]:
+    match = re.fullmatch(r"(?:(\d+)/)?(\d+)", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not the number of a node, such as 36, or 55/36 of schedule 55")
+    return None if match[1] is None else int(match[1]), int(match[2])
 
 
-class SecondsType(click.ParamType[Any]):
-    """A number of seconds over 0."""
+def _read_schedule(text: str) -> int | str:
+    try:
+        return text if text == "all" else int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a schedule number and not 'all'") from None
 
-    name = "SECONDS"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            seconds = float(str(value))
-        except ValueError:
-            seconds = math.nan
-        if not seconds > 0:
-            self.fail(f"{str(value)!r} is not a number of seconds over 0", param, ctx)
-        return seconds
+def _read_seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if (seconds := float(text)) > 0:
+            return seconds
+    raise ValueError(f"{text!r} is not a number of seconds over 0")
+
+
+PATCHES = TextType("SPEC", parse_patches)
+NODE = TextType("node", _read_node)
+"""A node: its number, alone or after its schedule's (`55/36`). The value is a pair, with None for no schedule."""
+SCHEDULE = TextType("N|all", _read_schedule)
+"""The number of a schedule, or `all`."""
+SECONDS = TextType("SECONDS", _read_seconds)
+"""A number of seconds over 0."""
 
 
 # *** options that several commands have
@@ -106,10 +95,8 @@ times = click.option(
     "--time", "times", is_flag=True, default=None, help="Also run what stays lazy, and time every launch."
 )
 memory = click.option(
-    "--memory", "memory", is_flag=True, default=None, help="Watch the memory: its peak, and what it is made of."
+    "--memory", is_flag=True, default=None, help="Watch the memory: its peak, and what it is made of."
 )
-
-
 strict = click.option("--strict", is_flag=True, help="Exit with 1 if anything that happened is left over.")
 
 
@@ -128,7 +115,7 @@ def output(help_text: str, *names: str, required: bool = False) -> Decorator:
 
 
 def patches(help_text: str, default: str | None = None) -> Decorator:
-    return click.option("--patches", type=PatchesType(), default=default, help=help_text)
+    return click.option("--patches", type=PATCHES, default=default, help=help_text)
 
 
 def target(help_text: str) -> Decorator:
@@ -204,7 +191,7 @@ def of_job(command: F) -> F:
     """Gives a SnippetCommand the options of a job."""
     code = click.option("-c", "code", metavar="CODE", help="Python code in place of SNIPPET; - reads it from stdin.")
     spec = patches("Which patches are on: all, none, or a list such as all,-close-ranges.  [default: all]")
-    timeout = click.option("--timeout", type=SecondsType(), help="Stop the snippet after this many seconds.")
+    timeout = click.option("--timeout", type=SECONDS, help="Stop the snippet after this many seconds.")
     return code(target("Render source for this target.")(spec(tinygrad(timeout(command)))))
 
 
@@ -253,7 +240,7 @@ class Part:
 
 def of_part(command: F) -> F:
     """Gives a SnippetCommand the options of a Part, which it gets as `part`."""
-    number = click.option("--schedule", type=ScheduleType(), help="Print only this schedule, or all of them.")
+    number = click.option("--schedule", type=SCHEDULE, help="Print only this schedule, or all of them.")
     kernel = click.option("--kernel", metavar="NAME|N", help="Print only this kernel.")
     line = click.option("--line", metavar="FILE:N", help="Print only what this line of the snippet made.")
     whole = click.option(

@@ -76,11 +76,11 @@ def _list_types() -> dict[str, click.ParamType[Any]]:
     """Returns the type of each value: the type of its option."""
     from vmapdbg.lint import CODES
 
-    codes = options.NamesType("code", CODES)
+    codes = options.names("code", CODES)
     return {
         "target": click.Choice(list(TARGETS)),
-        "patches": options.PatchesType(),
-        "timeout": options.SecondsType(),
+        "patches": options.PATCHES,
+        "timeout": options.SECONDS,
         "select": codes,
         "ignore": codes,
     }
@@ -94,7 +94,7 @@ def _build(table: Any, file: Path) -> Settings:
     for key, value in cast("Mapping[str, Any]", table).items():
         if key not in types:
             raise Failure(f"{file}: unknown key {key!r} in {_TABLE}: choose from {', '.join(types)}")
-        if value == [] and isinstance(types[key], options.NamesType):
+        if value == [] and types[key] is types["select"]:
             given[key] = ()
             continue
         # a list is what an option takes with commas
