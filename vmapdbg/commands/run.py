@@ -15,7 +15,7 @@ import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,43 +39,6 @@ from vmapdbg.suite.saved import FAILED, RUN_FOLDER, RUN_SCHEMA, SavedRun, end_ru
 
 _NO_FILES = ("-m", "-c", "-")
 """What Python accepts in place of a script's name."""
-
-
-@dataclass(frozen=True)
-class Program:
-    """SCRIPT [ARGUMENTS] or -m MODULE [ARGUMENTS], with the job for its tinygrad; the job's snippet is the program."""
-
-    arguments: tuple[str, ...]
-    job: Job
-
-    @property
-    def command(self) -> list[str]:
-        return [self.job.python or sys.executable, *self.arguments]
-
-    def environment(self, observes: bool = False) -> dict[str, str]:
-        """Returns the environment of its processes, with the patches of the job, or its tree. With `observes`,
-        processes without patches are observed."""
-        patches = None if self.job.patches is None else format_patches(self.job.patches)
-        folder = str(find_tree(self.job.tree).folder) if self.job.tree else ""
-        return child_environment(patches, dict(os.environ), folder, observes=observes)
-
-    def collect(self, kind: str, folder: Path, stdout: IO[str] | None = None, **needed: Any) -> int:
-        """Runs the program, whose processes lint, save or check (`kind`) what they schedule, and write to a folder.
-        Returns its exit code: 128 + the number of the signal that killed it, as in a shell. `stdout` is where it
-        prints, None for the tool's stdout; `needed` is what the kind needs."""
-        # set if a test of another project runs this tool
-        os.environ.pop("PYTEST_CURRENT_TEST", None)
-        asked = {"kind": kind, "folder": str(folder), **needed}
-        environment = {**self.environment(observes=True), "VMAPDBG_COLLECT": dump_compact(asked)}
-        process = subprocess.Popen(self.command, env=environment, stdout=stdout)
-        # Ctrl-C goes to the program as well: the program decides what to do
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            status = process.wait()
-        finally:
-            signal.signal(signal.SIGINT, before)
-            process.kill()
-        return 128 - status if status < 0 else status
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -132,22 +95,54 @@ def run(
     # for a program that is not a file, the settings of the working directory count
     plain = jobs.apply_settings(Job(program[0], program[1:], tree=tree or "", python=python or ""))
     job = jobs.apply_options(plain, options.JobOptions(target, patches))
-    asked = Program(program, jobs.choose_tinygrad(job, patches))
+    job = jobs.choose_tinygrad(job, patches)
     # execvpe drops what is still in the buffer
     sys.stdout.flush()
     if save is not None:
-        sys.exit(run_and_save(asked, save))
+        sys.exit(run_and_save(job, save))
     if with_check:
-        sys.exit(run_and_check(asked, as_json, strict))
+        sys.exit(run_and_check(job, as_json, strict))
     if linting:
-        sys.exit(run_and_lint(asked, lint_output, strict))
-    os.execvpe(asked.command[0], asked.command, asked.environment())
+        sys.exit(run_and_lint(job, lint_output, strict))
+    command = command_of(job)
+    os.execvpe(command[0], command, environment_of(job))
+
+
+def command_of(job: Job) -> list[str]:
+    return [job.python or sys.executable, job.snippet, *job.arguments]
+
+
+def environment_of(job: Job, observes: bool = False) -> dict[str, str]:
+    """Returns the environment of the program's processes, with the patches of the job, or its tree. With `observes`,
+    processes without patches are observed."""
+    patches = None if job.patches is None else format_patches(job.patches)
+    folder = str(find_tree(job.tree).folder) if job.tree else ""
+    return child_environment(patches, dict(os.environ), folder, observes=observes)
+
+
+def collect(job: Job, kind: str, folder: Path, stdout: IO[str] | None = None, **needed: Any) -> int:
+    """Runs the program of a job, whose processes lint, save or check (`kind`) what they schedule, and write to a
+    folder. Returns its exit code: 128 + the number of the signal that killed it, as in a shell. `stdout` is where it
+    prints, None for the tool's stdout; `needed` is what the kind needs."""
+    # set if a test of another project runs this tool
+    os.environ.pop("PYTEST_CURRENT_TEST", None)
+    asked = {"kind": kind, "folder": str(folder), **needed}
+    environment = {**environment_of(job, observes=True), "VMAPDBG_COLLECT": dump_compact(asked)}
+    process = subprocess.Popen(command_of(job), env=environment, stdout=stdout)
+    # Ctrl-C goes to the program as well: the program decides what to do
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        status = process.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        process.kill()
+    return 128 - status if status < 0 else status
 
 
 # *** --lint
 
 
-def run_and_lint(program: Program, output: Path | None, strict: bool) -> int:
+def run_and_lint(job: Job, output: Path | None, strict: bool) -> int:
     """Runs a program, prints what lint found to stderr and writes it to `output`.
 
     Returns the exit code: the program's own, or 1 for findings; with `strict` also for kernels that have no program.
@@ -157,14 +152,13 @@ def run_and_lint(program: Program, output: Path | None, strict: bool) -> int:
     from vmapdbg.page.text.lint import print_run
 
     if output is not None:
-        check_output(output, program.job.snippet)
-    target = program.job.target
+        check_output(output, job.snippet)
     with tempfile.TemporaryDirectory(prefix="vmapdbg-lint-") as folder:
-        status = program.collect("lint", Path(folder), target=target)
+        status = collect(job, "lint", Path(folder), target=job.target)
         text = "".join(file.read_text(encoding="utf-8") for file in sorted(Path(folder).glob("*.jsonl")))
         schedules = [build_data(LintedSchedule, data) for data in read_lines(text)]
         counted = read_counts(Path(folder))
-    codes = find_settings(program.job.snippet).choose_codes()
+    codes = find_settings(job.snippet).choose_codes()
     # equal findings of two processes count once
     found: dict[tuple[str, str, str | None], Finding] = {}
     for schedule in schedules:
@@ -177,7 +171,7 @@ def run_and_lint(program: Program, output: Path | None, strict: bool) -> int:
     linted = RunDocument(
         schema=SCHEMA,
         kind="run",
-        target=target,
+        target=job.target,
         status=status,
         schedules=len(schedules),
         kernels=kernels,
@@ -222,7 +216,7 @@ def read_counts(folder: Path) -> Account:
 # *** --check
 
 
-def run_and_check(program: Program, as_json: bool, strict: bool) -> int:
+def run_and_check(job: Job, as_json: bool, strict: bool) -> int:
     """Runs a program and prints which of its values are wrong: on stderr, or with `as_json` as a document on stdout,
     and what the program prints on stderr.
 
@@ -232,16 +226,16 @@ def run_and_check(program: Program, as_json: bool, strict: bool) -> int:
     from vmapdbg.page.check_sentences import add_messages
     from vmapdbg.page.text.check import print_run_check
 
-    request = CheckRequest(job=Job(program.job.snippet))
+    request = CheckRequest(job=Job(job.snippet))
     with started_child(request, None, sys.stderr.fileno(), one_thread=True) as child:
         root = Path(child.request.folder)
         (root / "ready").mkdir(exist_ok=True)
-        status = program.collect("check", root, sys.stderr if as_json else None)
+        status = collect(job, "check", root, sys.stderr if as_json else None)
         child.request.over.touch()
         with console.show_progress("comparing what the program realized") as progress:
             compared, stopped = child.answer("the comparing process", None, progress)
         died = child.process.returncode != 0 and stopped is None
-        found = replace(read_found(root, compared, died, status), program=program.arguments)
+        found = replace(read_found(root, compared, died, status), program=(job.snippet, *job.arguments))
     document = add_messages(found)
     if as_json:
         console.print_json(document)
@@ -270,7 +264,7 @@ def read_found(root: Path, compared: str, died: bool, status: int = 0) -> Progra
 # *** --save
 
 
-def run_and_save(program: Program, folder: Path) -> int:
+def run_and_save(job: Job, folder: Path) -> int:
     """Runs a program whose processes save what they schedule.
 
     Returns the exit code: the program's own, or 2 if it ended well and not everything could be saved. Raises Failure
@@ -282,12 +276,12 @@ def run_and_save(program: Program, folder: Path) -> int:
         schema=RUN_SCHEMA,
         kind="saved-run",
         folder=f"{RUN_FOLDER}{uuid.uuid4().hex[:12]}",
-        versions=find_versions(program.job),
-        target=program.job.target,
-        patches=program.job.patch_states,
-        program=program.arguments,
+        versions=find_versions(job),
+        target=job.target,
+        patches=job.patch_states,
+        program=(job.snippet, *job.arguments),
     )
-    status = program.collect("save", folder, run=run)
+    status = collect(job, "save", folder, run=run)
     saved = end_run(folder, replace(run, status=status))
     if not saved:
         console.say("the program made no schedule: nothing was saved")
