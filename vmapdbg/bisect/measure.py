@@ -22,7 +22,7 @@ def measure(kind: str, runs: Sequence[Run]) -> tuple[float, ...]:
         kernels = capture.kernels
         if kind == "memory":
             number = capture.peak_bytes
-        elif not kernels or any(kernel.failed is not None for kernel in kernels) or lacks_launches(capture):
+        elif not kernels or any(kernel.failed is not None for kernel in kernels) or _lacks_launches(capture):
             number = None
         elif kind == "time":
             number = sum_programs(kernels)
@@ -34,7 +34,7 @@ def measure(kind: str, runs: Sequence[Run]) -> tuple[float, ...]:
     return tuple(found)
 
 
-def lacks_launches(capture: Capture) -> bool:
+def _lacks_launches(capture: Capture) -> bool:
     """Returns whether more kernels and copies ran than the capture has."""
     ran = 0 if capture.account is None else capture.account.seen.get("launches", 0)
     has = sum(schedule.copies for schedule in capture.schedules) + sum(kernel.launches for kernel in capture.kernels)

@@ -74,15 +74,14 @@ class Outcomes:
         outputs = sum(len(schedule.outputs) for schedule in one.schedules)
         if self.kind == "values":
             self.unstable = frozenset((index, found.number) for index, found in _differing_outputs(one, other))
-            self.known[0] = replace(self.known[0], summary=f"{self.known[0].summary}{self._count_unstable()}")
+        if self.unstable:
+            summary = f"{self.known[0].summary}, {len(self.unstable)} not deterministic and not compared"
+            self.known[0] = replace(self.known[0], summary=summary)
         is_same = self._facts_of(again) == self._facts[0] and self._is_alike(one, other)
         if not is_same or (self.unstable and len(self.unstable) == outputs):
             raise Failure(
                 "not deterministic: two runs of the same program differ by themselves (the clock, its inputs)"
             )
-
-    def _count_unstable(self) -> str:
-        return f", {len(self.unstable)} not deterministic and not compared" if self.unstable else ""
 
     def _facts_of(self, run: Run) -> Any:
         """Returns what two runs with the same outcome have in common, always including how they ended."""
@@ -98,9 +97,14 @@ class Outcomes:
         if self.kind == "values":
             is_same_count = len(capture.schedules) == len(known.schedules)
             return is_same_count and find_wrong_schedule(capture, known, self.unstable) is None
-        if self.kind != "kernels" or list_sources(known) == list_sources(capture):
+        sources = [[[kernel.source for kernel in one.kernels] for one in side.schedules] for side in (known, capture)]
+        if self.kind != "kernels" or sources[0] == sources[1]:
             return True
-        return not have_same_tinygrad(known.versions, capture.versions) and compute_same(known, capture)
+        if have_same_tinygrad(known.versions, capture.versions):
+            return False
+        # each tinygrad has its own ops, names and source for a value: only the pairs of `vmapdbg diff` count
+        found = [change for schedule in diff_captures(known, capture).schedules for change in schedule.kernels]
+        return all(one.matched_by in _SAME_VALUES and one.status in ("unchanged", "changed") for one in found)
 
     def _describe(self, run: Run) -> str:
         if run.capture.error is not None:
@@ -138,23 +142,7 @@ def describe_end(run: Run) -> str:
     error = run.capture.error
     if error is None:
         return RUNS_WELL
-    if error.type == "ChildDied":
-        return error.message
-    return f"{error.type}: {error.message}"
-
-
-def list_sources(capture: Capture) -> list[list[str]]:
-    """Returns the sources of the kernels of each schedule."""
-    return [[kernel.source for kernel in schedule.kernels] for schedule in capture.schedules]
-
-
-def compute_same(one: Capture, other: Capture) -> bool:
-    """Returns whether each kernel of one tinygrad has a kernel of another that stores the same values.
-
-    Only the pairs of `vmapdbg diff` count: each tinygrad has its own ops, names and source for a value.
-    """
-    changes = [change for schedule in diff_captures(one, other).schedules for change in schedule.kernels]
-    return all(change.matched_by in _SAME_VALUES and change.status in ("unchanged", "changed") for change in changes)
+    return error.message if error.type == "ChildDied" else f"{error.type}: {error.message}"
 
 
 def _differing_outputs(

@@ -58,25 +58,20 @@ def parse_patches(spec: str) -> Patches:
     `all`, `none`, or a list: a name turns a patch on, `-name` turns it off. A leading `-` starts with all.
     `all,-close-ranges`, `-close-ranges`, `ambient-ranges,close-ranges`. Raises PatchError.
     """
-    chosen: set[str] = set()
-    if spec.lstrip().startswith("-"):
-        chosen |= set(SWITCHABLE)
+    chosen = set(ALL) if spec.lstrip().startswith("-") else set[str]()
     for item in (part.strip() for part in spec.split(",")):
         off, name = item.startswith("-"), item.lstrip("-+")
-        if name == "all" and not off:
-            chosen |= set(SWITCHABLE)
-        elif name == "none" and not off:
-            chosen.clear()
-        elif name in SWITCHABLE and off:
-            chosen.discard(name)
-        elif name in SWITCHABLE:
-            chosen.add(name)
-        elif name in {patch.name for patch in PATCHES}:
-            if off:
-                raise PatchError(f"patch {name!r} is always on: it only adds the ops")
-        else:
+        if name in ("all", "none") and not off:
+            chosen = set(ALL) if name == "all" else set[str]()
+        elif name not in {patch.name for patch in PATCHES}:
             raise PatchError(f"unknown patch {item!r}: choose from all, none, {', '.join(SWITCHABLE)}")
-    return frozenset(chosen)
+        elif off and name not in ALL:
+            raise PatchError(f"patch {name!r} is always on: it only adds the ops")
+        elif off:
+            chosen.discard(name)
+        else:
+            chosen.add(name)
+    return frozenset(chosen & ALL)
 
 
 def format_patches(chosen: Patches) -> str:

@@ -118,19 +118,14 @@ def find_tree(text: str) -> Tree:
 
 
 def check_version(version: str | None, name: str, folder: Path | None = None) -> None:
-    """Raises TreeError if a version is too old to be observed. The last commits before 0.12.0, in a folder, are not."""
-    if version is None or (folder is not None and _names_axes(folder)):
+    """Raises TreeError if a version is too old to be observed. The last commits before 0.12.0, in a folder, are not:
+    of all that is read of tinygrad, letters for axes came last, in October 2025."""
+    if version is None or tuple(map(int, re.findall(r"\d+", version)[:2])) >= OLDEST:
         return
-    numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
-    if numbers < OLDEST:
+    ops = None if folder is None else folder / "tinygrad" / "uop" / "ops.py"
+    if ops is None or not ops.exists() or "axis_letters = " not in ops.read_text(encoding="utf-8"):
         oldest = ".".join(map(str, OLDEST))
         raise TreeError(f"tinygrad {version} ({name}) is too old: vmapdbg observes {oldest} and later")
-
-
-def _names_axes(folder: Path) -> bool:
-    """Whether a tinygrad before 0.12.0 has all that is read of it. Letters for axes came last: in October 2025."""
-    file = folder / "tinygrad" / "uop" / "ops.py"
-    return file.exists() and "axis_letters = " in file.read_text(encoding="utf-8")
 
 
 def find_version(folder: Path) -> str | None:

@@ -106,10 +106,8 @@ def add_accounts(accounts: Iterable[Account]) -> Account:
         seen.update(one.seen)
         compared.update(one.compared)
         left += one.left
-    # a count of 0 was counted, too
-    total = {what: seen[what] for what in seen}
     merged: dict[tuple[Counted, str], Left] = {}
     for one in left:
         known = merged.get((one.what, one.reason))
         merged[one.what, one.reason] = one if known is None else replace(known, count=known.count + one.count)
-    return Account(total, dict(compared), tuple(merged.values()))
+    return Account(dict(seen), dict(compared), tuple(merged.values()))

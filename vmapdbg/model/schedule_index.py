@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -104,9 +105,7 @@ class ScheduleIndex:
     def find_kept(self, node_id: int) -> Bufferize | None:
         """Returns the BUFFERIZE of a node if its buffer was kept, else None."""
         made = self.bufferizes.get(node_id)
-        if made is None or made.outcome != "kept":
-            return None
-        return made
+        return made if made is not None and made.outcome == "kept" else None
 
     @cached_property
     def _ambient(self) -> dict[int, dict[str, None]]:
@@ -184,16 +183,8 @@ def group_equal(items: Iterable[_T], identity: Callable[[_T], Hashable]) -> list
 
 def find_distinct(capture: Capture) -> dict[int, list[int]]:
     """Maps the index of each schedule with new kernels to the indices of later schedules with the same kernels."""
-    first: dict[tuple[str, ...], int] = {}
-    found: dict[int, list[int]] = {}
-    for schedule in capture.schedules:
-        kernels = tuple(map(kernel_identity, schedule.kernels))
-        if kernels in first:
-            found[first[kernels]].append(schedule.index)
-        else:
-            first[kernels] = schedule.index
-            found[schedule.index] = []
-    return found
+    groups = group_equal(capture.schedules, lambda schedule: tuple(map(kernel_identity, schedule.kernels)))
+    return {first.index: [schedule.index for schedule in later] for first, *later in groups}
 
 
 # *** times
@@ -215,9 +206,9 @@ def add_beam_times(capture: Capture, searched: Capture) -> Capture:
         raise Failure(f"the run with BEAM failed: {searched.error.message}")
     if len(first) != len(other):
         raise Failure(f"the run with BEAM has {len(other):,} launches instead of {len(first):,}")
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[float]] = defaultdict(list)
     for one, again in zip(first, other, strict=True):
-        found.setdefault(one.kernel, []).append(again.seconds)
+        found[one.kernel].append(again.seconds)
 
     def fill(kernel: Kernel) -> Kernel:
         times = found.get(digest_source(kernel.source))

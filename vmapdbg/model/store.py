@@ -111,11 +111,9 @@ def parse_capture(text: str, name: str) -> Capture:
 
 def build_capture(data: Any, name: str) -> Capture:
     """Builds a capture from plain data, as JSON has it; the message of its StoreError has `name`."""
-    match data:
-        case {"schema": int(schema)}:
-            pass
-        case _:
-            raise StoreError(f"{name} is not a vmapdbg capture: it has no schema number")
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if not isinstance(schema, int):
+        raise StoreError(f"{name} is not a vmapdbg capture: it has no schema number")
     if schema != SCHEMA:
         age = "newer" if schema > SCHEMA else "older"
         raise StoreError(f"{name} has schema {schema}, {age} than the {SCHEMA} that this vmapdbg reads")

@@ -197,12 +197,7 @@ def import_meanwhile(*modules: str) -> None:
     """Imports modules in a thread, while a child runs, and first msgspec, which reads what the child sends. Ctrl-C
     reaches only the main thread: if it came while Python makes a dataclass, Python would end by the signal, and the
     tool could not choose its exit code."""
-
-    def import_all() -> None:
-        for name in ("msgspec", *modules):
-            importlib.import_module(name)
-
-    threading.Thread(target=import_all).start()
+    threading.Thread(target=lambda: list(map(importlib.import_module, ("msgspec", *modules)))).start()
 
 
 # *** runs of snippets

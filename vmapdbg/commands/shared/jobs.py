@@ -147,18 +147,14 @@ def apply_settings(job: Job) -> Job:
 
 def describe_job_options(job: Job) -> str:
     """Returns the options of a job that are not the default: ` with --patches none --target metal`, or ""."""
-    given: list[str] = []
-    if job.patches is not None and job.patches != ALL:
-        given.append(f"--patches {spell_patches(job.patches)}")
-    if job.target != DEFAULT_TARGET:
-        given.append(f"--target {job.target}")
-    if job.tree:
-        given.append(f"--tinygrad {job.tree}")
-    if job.python:
-        given.append(f"--python {job.python}")
-    if job.arguments:
-        given.append(f"-- {shlex.join(job.arguments)}")
-    return format_known(" with {}", " ".join(given))
+    options = {
+        "--patches": "" if job.patches in (None, ALL) else spell_patches(job.patches),
+        "--target": "" if job.target == DEFAULT_TARGET else job.target,
+        "--tinygrad": job.tree,
+        "--python": job.python,
+        "--": shlex.join(job.arguments),
+    }
+    return format_known(" with {}", " ".join(f"{name} {value}" for name, value in options.items() if value))
 
 
 def check_snippet(snippet: str) -> None:
