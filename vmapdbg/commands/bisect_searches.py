@@ -247,10 +247,7 @@ def show_decisions(job: Job, kind: str, budget: int, baseline: str | None, as_js
     if job.patches:
         raise Failure("--decisions is about tinygrad as it is: --tinygrad VERSION|PATH, or --patches none")
     document = search_decisions(replace(job, patches=None, values=True), kind, budget, baseline)
-    if as_json:
-        console.print_json(document)
-    else:
-        print_decisions(document, console.make_console())
+    console.print_result(document, as_json, print_decisions)
     return int(bool(document.found))
 
 
@@ -373,10 +370,7 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
         changes=changes,
         floor=measured and measured.floor,
     )
-    if as_json:
-        console.print_json(history)
-    else:
-        print_history(history, console.make_console())
+    console.print_result(history, as_json, print_history)
     return int(bool(history.suspects))
 
 

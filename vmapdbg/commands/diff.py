@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -171,16 +172,10 @@ def diff_folders(folders: tuple[str, ...], test: str | None, show_all: bool, as_
     runs = load_run(Path(folders[0])), load_run(Path(folders[1]))
     if test is not None:
         diff = diff_test(*runs, find_test(runs, test))
-        if as_json:
-            console.print_json(diff)
-        else:
-            print_diff(diff, console.make_console(), show_all=show_all)
+        console.print_result(diff, as_json, partial(print_diff, show_all=show_all))
         return diff.is_empty
     found = compare_runs(*runs)
-    if as_json:
-        console.print_json(found)
-    else:
-        print_suite(found, console.make_console(), show_all=show_all)
+    console.print_result(found, as_json, partial(print_suite, show_all=show_all))
     if exit_code and found.damaged:
         sys.exit(EXIT_USAGE)
     return found.is_empty

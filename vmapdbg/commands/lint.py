@@ -53,14 +53,8 @@ class Linted:
         return account_of_shown(self.capture)
 
 
-@dataclass(frozen=True)
-class Subject:
-    """A job or a saved capture, the saved baseline of a saved capture, and the codes to look for."""
-
-    what: Job | Capture
-    before: Capture | None
-    codes: Sequence[str]
-
+Subject = tuple[Job | Capture, Capture | None, Sequence[str]]
+"""A job or a saved capture, the saved baseline of a saved capture, and the codes to look for."""
 
 # *** formats: each function prints what was found in some files
 
@@ -237,12 +231,12 @@ def find_subject(
     codes = find_settings(name).choose_codes(select, ignore)
     if not codes:
         raise Failure("--select and --ignore leave no code to look for")
-    return Subject(what, before, codes)
+    return what, before, codes
 
 
 def lint_subject(subject: Subject, baseline: str | None) -> Linted:
     """Returns what lint finds; runs a job, and its baseline if a code needs it."""
-    job, before, codes = subject.what, subject.before, subject.codes
+    job, before, codes = subject
     if isinstance(job, Capture):
         capture = job
     elif not NEED_BASELINE.intersection(codes) or (baseline is None and not job.patches):

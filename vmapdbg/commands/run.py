@@ -237,10 +237,7 @@ def run_and_check(job: Job, as_json: bool, strict: bool) -> int:
         died = child.process.returncode != 0 and stopped is None
         found = replace(read_found(root, compared, died, status), program=(job.snippet, *job.arguments))
     document = add_messages(found)
-    if as_json:
-        console.print_json(document)
-    else:
-        print_run_check(document, console.make_console(stderr=True))
+    console.print_result(document, as_json, print_run_check, stderr=True)
     if died:
         return EXIT_CHILD
     if document.findings or document.endless:

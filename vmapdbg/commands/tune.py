@@ -56,10 +56,7 @@ def tune(snippet: str | None, by: str, budget: float, write: bool, as_json: bool
     from vmapdbg.page.text.tune import print_tune
 
     document, tuner = tune_job(job, by, budget)
-    if as_json:
-        console.print_json(document)
-    else:
-        print_tune(document, console.make_console())
+    console.print_result(document, as_json, print_tune)
     if write:
         tuner.write(tuple(edit for one in document.proposals if one.diff for edit in one.edits))
     sys.exit(int(bool(document.proposals)))

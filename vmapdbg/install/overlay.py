@@ -195,9 +195,7 @@ def install(patches: str | None = None) -> None:
     Calling it again with the same patches does nothing. Raises OverlayError when tinygrad is imported already, or
     when the overlay is installed with other patches.
     """
-    chosen = patches
-    if chosen is None:
-        chosen = os.environ.get(PATCHES_VARIABLE, "")
+    chosen = os.environ.get(PATCHES_VARIABLE, "") if patches is None else patches
     if is_installed():
         installed = get_state().patches_spec
         if installed != chosen:

@@ -49,27 +49,16 @@ CrashStage = Literal["graph", "schedule", "codegen", "run"]
 AccessKind = Literal["load", "store"]
 ArgumentAccess = Literal["read", "write", "read-write"]
 
-RealizedReason = Open[
-    Literal[
-        "output",
-        "always",
-        "source-of",
-        "assign",
-        "outer-reduce",
-        "consumers-disagree",
-        "ending-ranges",
-        # a patch refused a fusion that would remove the realize point
-        "fusion-guard",
-        "local-budget",
-        "fuse-broadcast",
-        "realize-reused",
-        # without the overlay
-        "stock",
-        "decided-at",
-        "forced",
-    ]
-]
+_ByPass = Literal["output", "always", "source-of", "assign", "outer-reduce", "consumers-disagree", "ending-ranges"]
+# a patch refused a fusion that would remove the realize point
+_ByPatch = Literal["fusion-guard", "local-budget", "fuse-broadcast", "realize-reused"]
+_WithoutOverlay = Literal["stock", "decided-at", "forced"]
+RealizedReason = Open[Literal[_ByPass, _ByPatch, _WithoutOverlay]]
 
+# tinygrad/schedule/_refusals.py says what the numbers of these are
+_RefusedForMemory = Literal["local-too-large", "local-over-budget", "local-read-often"]
+_RefusedUntried = Literal["reduce-at-two-places", "not-settled", "not-tried", "codegen-fails"]
+_RefusedForCost = Literal["no-kernel-saved", "more-work", "fewer-threads", "slower", "no-faster"]
 Rule = Open[
     Literal[
         # a node is realized
@@ -86,19 +75,10 @@ Rule = Open[
         "stock",
         "decided-at",  # at: a decision that has no name here; also about a BUFFERIZE
         "forced",  # by `bisect --decisions`, not by tinygrad; also about a BUFFERIZE
-        # a fusion is refused; tinygrad/schedule/_refusals.py says what the numbers are
-        "local-too-large",
-        "local-over-budget",
-        "local-read-often",
-        "reduce-at-two-places",
-        "not-settled",
-        "not-tried",
-        "codegen-fails",
-        "no-kernel-saved",
-        "more-work",
-        "fewer-threads",
-        "slower",
-        "no-faster",
+        # a fusion is refused
+        _RefusedForMemory,
+        _RefusedUntried,
+        _RefusedForCost,
         # a value that its readers would compute again; also about a BUFFERIZE
         "stored-once",
         "not-paid",
@@ -143,32 +123,13 @@ ValueLeft = Literal["", "one-side", "not-paired", "output-count", "not-read", "n
 
 # *** a diff of two saved runs
 
-SuiteChangeKind = Open[
-    Literal[
-        "fused",
-        "split",
-        "regrouped",
-        "more-launches",
-        "fewer-launches",
-        "more-ops",
-        "fewer-ops",
-        "more-bytes",
-        "fewer-bytes",
-        "fewer-threads",
-        "more-threads",
-        "more-local-memory",
-        "less-local-memory",
-        "other-launch-dimensions",
-        "other-source",
-        "other-order",
-        "kernel-gone",
-        "kernel-new",
-        "schedule-gone",
-        "schedule-new",
-        "fewer-copies",
-        "more-copies",
-    ]
-]
+_Fusion = Literal["fused", "split", "regrouped"]
+_Work = Literal["more-launches", "fewer-launches", "more-ops", "fewer-ops", "more-bytes", "fewer-bytes"]
+_Threads = Literal["fewer-threads", "more-threads", "more-local-memory", "less-local-memory"]
+_Other = Literal["other-launch-dimensions", "other-source", "other-order"]
+_GoneOrNew = Literal["kernel-gone", "kernel-new", "schedule-gone", "schedule-new"]
+_Copies = Literal["fewer-copies", "more-copies"]
+SuiteChangeKind = Open[Literal[_Fusion, _Work, _Threads, _Other, _GoneOrNew, _Copies]]
 
 # *** what check finds
 

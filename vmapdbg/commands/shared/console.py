@@ -104,6 +104,14 @@ def print_json(document: Any) -> None:
     sys.stdout.write(dump_document(document))
 
 
+def print_result(document: Any, as_json: bool, print_text: Callable[[Any, Any], object], stderr: bool = False) -> None:
+    """Prints a document as JSON on stdout, or as text: `print_text` gets it with a console for stdout or stderr."""
+    if as_json:
+        print_json(document)
+    else:
+        print_text(document, make_console(stderr))
+
+
 def make_console(stderr: bool = False) -> Any:
     """Returns a console for stdout or stderr, with the width and colours of the terminal and the options. It is plain
     in a pipe and honours NO_COLOR."""
