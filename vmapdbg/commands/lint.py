@@ -171,7 +171,12 @@ def lint(
     names: tuple[str | None, ...] = snippets or (None,)
     if given.code is not None and len(names) > 1:
         raise Failure("-c CODE is the snippet: it takes no files")
-    check_files(snippets, output)
+    for name in names:
+        # before anything runs
+        if output is not None:
+            check_target(output, name)
+        if name is not None and name != "-":
+            jobs.check_snippet(name)
     # all of them are known before the first one runs: a refusal loses no findings
     subjects = [find_subject(name, baseline, given, select, ignore) for name in names]
     linted = [lint_subject(subject, baseline) for subject in subjects]
@@ -195,15 +200,6 @@ def write_linted(form: str, linted: Sequence[Linted], output: Path | None) -> No
     except StoreError:
         sys.stdout.write(text.getvalue())
         raise
-
-
-def check_files(snippets: Sequence[str], output: Path | None) -> None:
-    """Raises Failure, before anything runs, if a snippet cannot be run or the output cannot be written."""
-    for snippet in snippets or (None,):
-        if output is not None:
-            check_target(output, snippet)
-        if snippet is not None and snippet != "-":
-            jobs.check_snippet(snippet)
 
 
 def find_subject(

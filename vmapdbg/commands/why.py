@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vmapdbg.commands.shared import console, jobs, options
-from vmapdbg.commands.shared.children import ChildDied, ask_child, import_meanwhile, refuse_overlay_error
+from vmapdbg.commands.shared.children import ChildDied, ask_child, finish_capture, import_meanwhile
 from vmapdbg.install.job import Job, ValueRequest
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
@@ -135,10 +135,7 @@ def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Cap
     if isinstance(ended, ChildDied):
         console.say(str(ended))
     data = json.loads(text)
-    from vmapdbg.page.sentences import fill_sentences
-
-    capture = fill_sentences(build_capture(data["capture"], job.snippet))
-    refuse_overlay_error(capture)
+    capture = finish_capture(build_capture(data["capture"], job.snippet))
     return capture, build_data(ValueReport, data["report"])
 
 

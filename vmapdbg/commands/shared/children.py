@@ -221,20 +221,21 @@ def run_job(
     request = Request(job=job, evidence=evidence, shadow=shadow)
     with started_child(request, job.patches, stdout, stderr) as child:
         died = child.wait(job.snippet, job.timeout, progress)
-        # imported here because it imports rich
-        from vmapdbg.page.sentences import fill_sentences
-
-        capture = load_capture(child.request.output)
-        refuse_overlay_error(capture)
+        capture = finish_capture(load_capture(child.request.output))
         if died and capture.error is not None:
             capture = replace(capture, error=replace(capture.error, message=died + capture.error.message))
-        return fill_sentences(capture)
+        return capture
 
 
-def refuse_overlay_error(capture: Capture) -> None:
-    """Raises Failure if the overlay could not be installed: that is not an error of the snippet."""
+def finish_capture(capture: Capture) -> Capture:
+    """Returns the capture of a child with its sentences. Raises Failure if the overlay could not be installed: that is
+    not an error of the snippet."""
+    # imported here because it imports rich
+    from vmapdbg.page.sentences import fill_sentences
+
     if capture.error is not None and capture.error.type == "OverlayError":
         raise Failure(capture.error.message)
+    return fill_sentences(capture)
 
 
 def run_quietly(job: Job, progress: Progress = drop_progress) -> Run:

@@ -63,20 +63,19 @@ def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, old
     if old is not None:
         check_snippet(old)
     job = replace(make_job(snippet, given), values=True)
+    if is_saved(baseline):
+        before, after = (add_findings(run.capture) for run in run_with_baseline(job, baseline))
+        return Sides(before, after, names=(baseline, ""))
     same_lines: dict[str, str] = {}
     if old is not None:
         # before the runs, because the user may edit the files meanwhile
         same_lines = match_snippets(old, job.snippet)
         unchanged = replace(job, snippet=old)
-        before, after = run_both(unchanged, job)
     else:
-        baseline = baseline or choose_baseline(job)
-        unchanged = None if is_saved(baseline) else baseline_of(job, baseline)
-        before, after = run_with_baseline(job, baseline)
-    captures = add_findings(before.capture), add_findings(after.capture)
-    if is_saved(baseline):
-        return Sides(*captures, names=(baseline, ""))
-    return Sides(*captures, (before.printed, after.printed), same_lines=same_lines, unchanged=unchanged)
+        unchanged = baseline_of(job, baseline or choose_baseline(job))
+    runs = run_both(unchanged, job)
+    before, after = (add_findings(run.capture) for run in runs)
+    return Sides(before, after, (runs[0].printed, runs[1].printed), same_lines=same_lines, unchanged=unchanged)
 
 
 def compare_sides(sides: Sides) -> CaptureDiff:
