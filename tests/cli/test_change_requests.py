@@ -253,7 +253,7 @@ def test_another_file_format(copy: Copy) -> None:
         "    return '\\n'.join(['kernel,ops', *lines, ''])\n"
     )
     copy.write("vmapdbg/page/csv.py", code)
-    copy.replace(command, '_ENDINGS = (".html", ".htm")', '_ENDINGS = (".csv", ".html", ".htm")')
+    copy.replace(command, 'ENDINGS = (".html", ".htm")', 'ENDINGS = (".csv", ".html", ".htm")')
     writes = (
         "    if output.suffix == '.csv':\n"
         "        from vmapdbg.page.csv import render_csv\n\n"

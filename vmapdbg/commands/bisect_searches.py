@@ -82,11 +82,8 @@ def diff_runs(runs: Sequence[Run]) -> CaptureDiff:
 
 def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output: Path | None, as_json: bool) -> int:
     """Runs the job with sets of its patches, and prints what changes its `kind` of outcome. Returns the exit code. With
-    `seconds` the snippet is reduced for at most this long, and written to `output` (None: stdout).
-
-    The output of the snippet is not shown. A tinygrad as it is has no patches: then the snippet is only reduced. Raises
-    Failure if nothing is left to do.
-    """
+    `seconds` the snippet is reduced for at most this long, and written to `output` (None: stdout). A tinygrad as it is
+    has no patches: then the snippet is only reduced. Raises Failure if nothing is left to do."""
     given = job.patches or frozenset[str]()
     if job.patches is None and kind == "kernels":
         raise Failure(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from vmapdbg.commands.report import check_page, write_report
+from vmapdbg.commands.report import ENDINGS, write_report
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.runs import compare_sides, make_sides
+from vmapdbg.commands.shared.work_folder import check_target
 from vmapdbg.model.failure import EXIT_USAGE, Failure
 from vmapdbg.model.wording import join_first
 
@@ -83,7 +85,9 @@ def diff(
     else:
         if test is not None:
             raise Failure("--test is for two saved runs: vmapdbg diff BEFORE_DIR AFTER_DIR")
-        view = compare_inputs(inputs, baseline, part, output, as_json, given)
+        if part.is_selected and (as_json or output is not None):
+            raise Failure("--schedule, --kernel and --line are for a diff as text, not for --json and the page of -o")
+        view = compare_inputs(inputs, baseline, output, given)
         if as_json:
             console.print_json(view.diff)
         else:
@@ -100,17 +104,8 @@ def diff(
 # *** two runs of a snippet
 
 
-def compare_inputs(
-    inputs: tuple[str, ...],
-    baseline: str | None,
-    part: options.Part,
-    output: Path | None,
-    as_json: bool,
-    given: options.JobOptions,
-) -> View:
+def compare_inputs(inputs: Sequence[str], baseline: str | None, output: Path | None, given: options.JobOptions) -> View:
     """Runs or reads both sides, compares them, and writes the page to `output`. Raises Failure."""
-    if part.is_selected and (as_json or output is not None):
-        raise Failure("--schedule, --kernel and --line are for a diff as text, not for --json and the page of -o")
     old, snippet = None, next(iter(inputs), None)
     if len(inputs) == 2:
         if baseline:
@@ -121,7 +116,7 @@ def compare_inputs(
     if output is not None:
         # before anything runs
         for name in inputs or (None,):
-            check_page(output, name)
+            check_target(output, name, ENDINGS)
     sides = make_sides(snippet, baseline or None, given, old)
     if given.times:
         console.report_untimed(sides.before, sides.after)

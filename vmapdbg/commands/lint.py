@@ -25,6 +25,7 @@ from vmapdbg.model.store import StoreError, load_capture, write_output
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.claims import account_of_shown
 
+Codes = tuple[str, ...] | None
 CODES_TYPE = options.names("code", CODES, str.upper)
 _FILE_WIDTH = 80
 """Columns of a text in a file, whatever the width of the terminal."""
@@ -145,8 +146,8 @@ def lint(
     snippets: tuple[str, ...],
     form: str,
     output: Path | None,
-    select: tuple[str, ...] | None,
-    ignore: tuple[str, ...] | None,
+    select: Codes,
+    ignore: Codes,
     strict: bool,
     baseline: str | None,
     explain: tuple[str, ...] | None,
@@ -203,11 +204,7 @@ def write_linted(form: str, linted: Sequence[Linted], output: Path | None) -> No
 
 
 def find_subject(
-    name: str | None,
-    baseline: str | None,
-    given: options.JobOptions,
-    select: tuple[str, ...] | None,
-    ignore: tuple[str, ...] | None,
+    name: str | None, baseline: str | None, given: options.JobOptions, select: Codes, ignore: Codes
 ) -> Subject:
     """Returns what to lint in a file; None is the snippet of the last show. Raises Failure."""
     what: Job | Capture

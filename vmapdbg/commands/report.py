@@ -16,7 +16,7 @@ from vmapdbg.model.store import write_output
 if TYPE_CHECKING:
     from vmapdbg.page.view import View
 
-_ENDINGS = (".html", ".htm")
+ENDINGS = (".html", ".htm")
 
 
 @click.command(cls=options.SnippetCommand)
@@ -38,18 +38,13 @@ def report(snippet: str | None, output: Path, given: options.JobOptions) -> None
       vmapdbg report after.json -o report.html
     """
     # before the snippet runs
-    check_page(output, snippet)
+    check_target(output, snippet, ENDINGS)
     capture = jobs.load_or_run(snippet, given)
     from vmapdbg.page.view import View
 
     write_report(View.of_one(capture), output, [snippet if jobs.is_saved(snippet) else ""])
     console.say(f"wrote {output}")
     console.end_after(capture)
-
-
-def check_page(output: Path, snippet: str | None) -> None:
-    """Raises Failure if a page cannot be written to a path, or the path is the snippet."""
-    check_target(output, snippet, _ENDINGS)
 
 
 def write_report(view: View, output: Path, saved: Sequence[str]) -> None:

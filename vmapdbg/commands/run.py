@@ -262,11 +262,8 @@ def read_found(root: Path, compared: str, died: bool, status: int = 0) -> Progra
 
 
 def run_and_save(job: Job, folder: Path) -> int:
-    """Runs a program whose processes save what they schedule.
-
-    Returns the exit code: the program's own, or 2 if it ended well and not everything could be saved. Raises Failure
-    before the program runs if the folder cannot be used.
-    """
+    """Runs a program whose processes save what they schedule. Returns the exit code: the program's own, or 2 if it
+    ended well and not everything could be saved. Raises Failure, before it runs, if the folder cannot be used."""
     prepare_folder(folder)
     folder = folder.absolute()
     run = SavedRun(

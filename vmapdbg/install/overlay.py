@@ -124,10 +124,8 @@ def overlay_dir() -> Path:
 
 
 def patched_modules(folder: Path) -> dict[str, str]:
-    """Returns tinygrad module name -> overlay module name, for each overlay file that patches an upstream module.
-
-    It has the name of that module. Files and folders whose name begins with an underscore are parts of the overlay.
-    """
+    """Maps the name of each module of tinygrad that an overlay file patches to the name of that file's module. Files
+    and folders whose name begins with an underscore patch no module."""
     modules: dict[str, str] = {}
     for file in sorted(folder.rglob("*.py")):
         parts = list(file.relative_to(folder).with_suffix("").parts)

@@ -193,11 +193,8 @@ def cache_folder() -> Path:
 
 
 def cache_entry(kind: str, name: str, fill: Callable[[Path], None]) -> Path:
-    """Returns the folder of a cache entry. If it does not exist yet, `fill` writes it to an empty folder.
-
-    If `fill` raises, its error goes to the caller and the folder is removed. Raises TreeError if the cache cannot be
-    written.
-    """
+    """Returns the folder of a cache entry. If it does not exist yet, `fill` writes it to an empty folder, which is
+    removed if `fill` raises. Raises TreeError if the cache cannot be written."""
     entry = cache_folder() / kind / name
     if has_package(entry):
         return entry

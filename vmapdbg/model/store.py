@@ -160,10 +160,8 @@ def write_output(path: Path, content: str | bytes) -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Writes to a temporary file next to `path` and renames it, so that a reader sees the old or the new file.
-
-    Text is written as UTF-8. Raises StoreError, and then leaves no half-written file.
-    """
+    """Writes to a temporary file next to `path` and renames it: a reader sees the old or the new file, never a part of
+    it. Raises StoreError."""
     if isinstance(content, str):
         content = content.encode()
     temporary: str | None = None

@@ -64,11 +64,10 @@ class Child(Generic[R]):
 
         `name` is what error messages call the child. Raises the reason if there is no answer.
         """
-        ended: BaseException | None = None
+        ended: BaseException | None
         try:
             died = self.wait(name, timeout, progress)
-            if died:
-                ended = ChildDied(died)
+            ended = ChildDied(died) if died else None
         except KeyboardInterrupt as interrupted:
             # Stopped, raised for SIGTERM, is a KeyboardInterrupt, too: it ends the tool
             if type(interrupted) is not KeyboardInterrupt or not self.request.output.exists():

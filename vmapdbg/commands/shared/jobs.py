@@ -38,11 +38,8 @@ print(*sys.version_info[:2], spec is not None and spec.origin is not None)"""
 
 
 def load_or_run(snippet: str | None, given: JobOptions, quiet_stdout: bool = True) -> Capture:
-    """Returns the capture of a saved file, or of a run of the snippet. What the snippet prints goes to stderr, or with
-    `quiet_stdout=False` to stdout.
-
-    Raises Failure for a saved capture with an option that cannot change it.
-    """
+    """Returns the capture of a saved file, or of a run of the snippet, which prints to stderr, or with
+    `quiet_stdout=False` to stdout. Raises Failure for a saved capture with an option that cannot change it."""
     if is_saved(snippet):
         return load_saved(snippet, given)
     capture = capture_job(make_job(snippet, given), quiet_stdout)

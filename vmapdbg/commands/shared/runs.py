@@ -174,11 +174,8 @@ def baseline_of(job: Job, baseline: str) -> Job:
 
 
 def run_timed(jobs: Sequence[Job], name: str) -> list[Run]:
-    """Runs timed jobs several times, one after the other and in turn, so that other load of the machine affects all of
-    them equally. Returns the first run of each job, its kernels with the times of all its runs.
-
-    A job that fails is not run again. `name` is what messages call the jobs.
-    """
+    """Runs timed jobs several times, in turns, so that other load of the machine affects all of them equally. Returns
+    the first run of each job, its kernels with the times of all its runs. `name` is what messages call the jobs."""
     say(f"running {name}, {_TIMED_RUNS} times each, in turns")
     with show_progress(f"timing {name}") as progress:
         return list(map(_join_runs, run_in_turns(jobs, _TIMED_RUNS, progress)))

@@ -55,11 +55,9 @@ def check_target(output: Path, snippet: str | None, endings: Sequence[str] = ())
 
 
 def file_of_code(snippet: str | None, code: str | None) -> tuple[str | None, str]:
-    """Returns the file of the snippet, and `-c` or `-` if its code was typed or read from stdin, else "".
-
-    `snippet` is the SNIPPET of the command line, `code` the text after -c. Code is written to a file, so that its lines
-    have names and a later command without SNIPPET can use it. Raises Failure.
-    """
+    """Returns the file of a SNIPPET or of the `code` after -c, and `-c` or `-` if the code was typed or read from
+    stdin, else "". Such code is written to a file, so that its lines have names and a later command can use it. Raises
+    Failure."""
     if code is not None:
         if snippet is not None:
             raise Failure(f"-c CODE is the snippet, and {snippet} is another one: give one of them")
