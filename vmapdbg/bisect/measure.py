@@ -14,24 +14,19 @@ TIMED_RUNS, COUNTED_RUNS = 9, 2
 """How often a commit is timed, and how often an end of the history is counted: counts are exact, unless they vary."""
 
 
-def measure(kind: str, runs: Sequence[Run]) -> tuple[float, ...]:
-    """Returns the number of each run, by a kind of `MEASURES`. Nothing if a run failed, or if there are
-    no kernels to measure, a kernel without numbers, or launches of other kernels."""
-    found: list[float] = []
-    for capture in (run.capture for run in runs):
-        kernels = capture.kernels
-        if kind == "memory":
-            number = capture.peak_bytes
-        elif not kernels or any(kernel.failed is not None for kernel in kernels) or _lacks_launches(capture):
-            number = None
-        elif kind == "time":
-            number = sum_programs(kernels)
-        else:
-            number = sum(kernel.executed_ops if kind == "ops" else kernel.bytes for kernel in kernels)
-        if number is None or capture.error is not None:
-            return ()
-        found.append(number)
-    return tuple(found)
+def measure(kind: str, run: Run) -> float | None:
+    """Returns the number of a run, by a kind of `MEASURES`. None if it failed, or if there are no kernels to measure, a
+    kernel without numbers, or launches of other kernels."""
+    capture, kernels = run.capture, run.capture.kernels
+    if capture.error is not None:
+        return None
+    if kind == "memory":
+        return capture.peak_bytes
+    if not kernels or any(kernel.failed is not None for kernel in kernels) or _lacks_launches(capture):
+        return None
+    if kind == "time":
+        return sum_programs(kernels)
+    return sum(kernel.executed_ops if kind == "ops" else kernel.bytes for kernel in kernels)
 
 
 def _lacks_launches(capture: Capture) -> bool:
@@ -48,14 +43,15 @@ class Measurements:
     numbers: dict[str, float] = field(default_factory=dict[str, float])
     floor: float = 0.0
 
-    def add(self, commit: str, measured: Sequence[float]) -> None:
-        """Adds what the runs of a commit measured, which may be nothing. The noise floor comes from the runs of the
-        ends: half of the runs of an end are within it."""
-        if not measured:
+    def add(self, commit: str, measured: Sequence[float | None]) -> None:
+        """Adds what the runs of a commit measured, unless one of them measured nothing. The noise floor comes from the
+        runs of the ends: half of the runs of an end are within it."""
+        known = [number for number in measured if number is not None]
+        if not known or len(known) < len(measured):
             return
         if len(self.numbers) < 2:
-            self.floor = max(self.floor, median_high(measured) - min(measured))
-        self.numbers[commit] = min(measured)
+            self.floor = max(self.floor, median_high(known) - min(known))
+        self.numbers[commit] = min(known)
 
     def differ(self, one: str, other: str) -> bool:
         """Returns whether two commits differ by more than the noise."""

@@ -413,7 +413,7 @@ class CommitTrials(Trials[str]):
             found = [ran[i :: len(chosen)] for i in range(len(chosen))]
         for commit, runs in zip(commits, found, strict=True):
             self.runs[commit] = runs[-1]
-            measurements.add(commit, measure(self.kind, runs))
+            measurements.add(commit, [measure(self.kind, run) for run in runs])
 
 
 def list_span(top: Path, span: str) -> list[str]:

@@ -144,10 +144,10 @@ class Tuner:
 
     def measure(self, run: Run) -> float | None:
         """Returns the bytes of the peak, or the seconds of the kernels and of launching them. None if unknown."""
-        found, timing = measure(self.by, [run]), run.capture.timing
-        if self.by == "memory" or not found or timing is None:
-            return found[0] if found else None
-        return found[0] + timing.parts.get("launching", 0.0)
+        number, timing = measure(self.by, run), run.capture.timing
+        if self.by == "memory" or number is None or timing is None:
+            return number
+        return number + timing.parts.get("launching", 0.0)
 
     def propose(self, best: Sequence[Trial]) -> list[Proposal]:
         """Measures trials in turns with the unchanged program. Returns those that help, with the right values."""
