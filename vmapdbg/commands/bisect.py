@@ -93,22 +93,21 @@ def bisect(
       vmapdbg bisect train.py --commits v0.13.0..master --by memory
       vmapdbg bisect softmax.py --decisions --tinygrad 0.14.0
     """
+    of_commits = span is not None
+    refused = {
+        "-o is the file for --reduce": output is not None and not with_snippet,
+        "--decisions goes with neither --commits nor --reduce": decisions and (of_commits or with_snippet),
+        "--baseline is for --decisions": baseline is not None and not decisions,
+        f"--by {kind} is for --commits": kind in MEASURES and not of_commits,
+        "--reduce is for --by values, kernels and crash: a finding names its node": kind == "findings" and with_snippet,
+        "--reduce is for patches: with --commits there is nothing to reduce": of_commits and with_snippet,
+        "--commits runs each commit as it is, without patches": of_commits and given.patches,
+    }
+    for message, is_given in refused.items():
+        if is_given:
+            raise Failure(message)
     if output is not None:
-        if not with_snippet:
-            raise Failure("-o is the file for --reduce")
         check_target(output, snippet)
-    if decisions and (span is not None or with_snippet):
-        raise Failure("--decisions goes with neither --commits nor --reduce")
-    if baseline is not None and not decisions:
-        raise Failure("--baseline is for --decisions")
-    if kind in MEASURES and span is None:
-        raise Failure(f"--by {kind} is for --commits")
-    if kind == "findings" and with_snippet:
-        raise Failure("--reduce is for --by values, kernels and crash: a finding names its node")
-    if span is not None and with_snippet:
-        raise Failure("--reduce is for patches: with --commits there is nothing to reduce")
-    if span is not None and given.patches:
-        raise Failure("--commits runs each commit as it is, without patches")
     # imported here because it imports much
     from vmapdbg.commands import bisect_searches as searches
 

@@ -150,11 +150,9 @@ def write_output(path: Path, content: str | bytes) -> None:
     if not target.exists() or target.is_file():
         write_atomically(target, content)
         return
-    if isinstance(content, str):
-        content = content.encode()
     try:
         with target.open("wb", buffering=0) as file:
-            file.write(content)
+            file.write(content if isinstance(content, bytes) else content.encode())
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}") from error
 
