@@ -25,8 +25,7 @@ from vmapdbg.model.capture import Bufferize, Capture, Decision, Kernel, Measured
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import find_distinct, is_line
 from vmapdbg.page.overview import (
-    count_lines,
-    count_methods,
+    count_costs,
     count_rules,
     group_kernels,
     is_long,
@@ -87,7 +86,7 @@ def test_equal_kernels_are_one_and_count_together() -> None:
 
 
 def test_lines_and_rules_are_counted_with_their_kernels_and_buffers() -> None:
-    counted = {row.name: row.after for row in count_lines(View.of_one(network()))}
+    counted = {row.name: row.after for row in count_costs(View.of_one(network()), "line")}
     assert (counted["net.py:3"].kernels, counted["net.py:3"].ops, counted["net.py:3"].kept) == (4, 2750, 0)
     assert (counted["net.py:9"].kernels, counted["net.py:9"].bytes, counted["net.py:9"].kept) == (1, 700, 2)
     counts = [row.after for row in count_rules(View.of_one(network()))]
@@ -114,7 +113,7 @@ def test_a_kernel_counts_for_each_method_that_it_computes_a_value_of() -> None:
     both = replace(MOVE, nodes=(1, 3, 5, 6))
     kept = (buffer(3, "kept", "output", 16),)
     capture = make_capture(make_schedule(kernels=(MATMUL, both), nodes=nodes, bufferizes=kept))
-    methods = [(row.name, row.after) for row in count_methods(View.of_one(capture))]
+    methods = [(row.name, row.after) for row in count_costs(View.of_one(capture), "method")]
     counted = [(name, c.kernels, c.ops, c.bytes, c.kept, [*c.lines]) for name, c in methods]
     assert counted == [("linear", 2, 950, 800, 1, ["net.py:3", "net.py:4"]), ("softmax", 1, 50, 700, 0, ["net.py:9"])]
     shown = flatten(show_overview(capture, 200))
@@ -323,7 +322,7 @@ def test_equal_changes_of_layers_are_one_and_lines_and_rules_are_counted_on_both
     assert (only.change.status, len(only.places)) == ("changed", LAYERS)
     assert (only.before.ops, only.after.ops, only.before.bytes, only.after.bytes) == (2700, 900, 300, 300)
     assert list(only.lines) == ["net.py:3"]
-    (only,) = count_lines(compare())
+    (only,) = count_costs(compare(), "line")
     assert (only.name, only.before.ops, only.after.ops) == ("net.py:3", 2700, 900)
     counted = {row.why.split(":")[0]: (row.before.nodes, row.after.nodes) for row in count_rules(compare())}
     assert counted == {"an output of the schedule": (0, 3), "ranges end at it": (3, 0)}
@@ -349,8 +348,8 @@ def test_the_largest_change_comes_first() -> None:
 def test_a_line_that_moved_is_one_line() -> None:
     after = make_layers("16", 300, "output", "new.py")
     lines = {"net.py:3": "new.py:3", "net.py:9": "new.py:9"}
-    assert [row.name for row in count_lines(compare(after=after, lines=lines))] == ["new.py:3"]
-    assert len(count_lines(compare(after=after))) == 4
+    assert [row.name for row in count_costs(compare(after=after, lines=lines), "line")] == ["new.py:3"]
+    assert len(count_costs(compare(after=after), "line")) == 4
 
 
 def test_the_text_of_two_runs() -> None:

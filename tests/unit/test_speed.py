@@ -109,8 +109,8 @@ def test_equal_layers_are_counted() -> None:
     capture = network()
     (schedule,) = capture.schedules
     twice = replace(capture, schedules=(schedule, replace(schedule, index=1)))
-    assert [row.repeats for row in count_functions(twice)] == [2, 2, 2]
-    assert [row.repeats for row in count_functions(capture)] == [1, 1, 1]
+    assert [row.cost.repeats for row in count_functions(twice)] == [2, 2, 2]
+    assert [row.cost.repeats for row in count_functions(capture)] == [1, 1, 1]
 
 
 def test_kernels_without_times_are_ranked_by_their_ops() -> None:

@@ -126,6 +126,11 @@ class KernelChange:
     after: tuple[KernelSide, ...]
     changed: tuple[vocabulary.KernelField, ...]
 
+    @property
+    def sides(self) -> tuple[KernelSide, ...]:
+        """The kernels of both sides."""
+        return (*self.before, *self.after)
+
 
 @dataclass(frozen=True)
 class ValueDiff:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from vmapdbg.check import findings, result
 from vmapdbg.model.capture import Capture, Finding, Kernel, Node
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
-from vmapdbg.model.wording import format_known, format_plural, inflect
+from vmapdbg.model.wording import format_known, format_plural, inflect, join_first
 from vmapdbg.page.sentences import describe_crash, describe_expected, describe_left_out, describe_unwritten
 
 _Compared = TypeVar("_Compared", result.OutputCheck, result.BufferCheck)
@@ -59,31 +59,27 @@ class Repeats:
 
     def __init__(self, report: result.CheckReport) -> None:
         self._compared: Counter[int] = Counter()
-        self._wrong: dict[object, list[int]] = {}
+        self._wrong: defaultdict[object, list[int]] = defaultdict(list)
         for check in report.schedules:
             if check.replay is not None:
                 self._compared[check.schedule] += bool(check.outputs)
                 for output in check.wrong:
-                    self._wrong.setdefault(self._name(check, output), []).append(check.replay)
+                    self._list(check, output).append(check.replay)
 
-    def _name(self, check: result.ScheduleCheck, output: result.OutputCheck) -> object:
-        return check.schedule, findings.name_wrong(check, output), output.of, output.number
+    def _list(self, check: result.ScheduleCheck, output: result.OutputCheck) -> list[int]:
+        return self._wrong[check.schedule, findings.name_wrong(check, output), output.of, output.number]
 
     def list_new(self, check: result.ScheduleCheck) -> list[result.OutputCheck]:
         """Returns the wrong outputs of a schedule or replay that no earlier replay of it has."""
         return [one for one in check.wrong if check.replay is None or self._list(check, one)[0] == check.replay]
-
-    def _list(self, check: result.ScheduleCheck, output: result.OutputCheck) -> list[int]:
-        return self._wrong.get(self._name(check, output), [])
 
     def explain(self, check: result.ScheduleCheck, output: result.OutputCheck) -> list[str]:
         """Returns `so in 5 of the 7 replays compared: 2, 3, 4, 5, 6`; nothing if no other replay has it."""
         wrong = self._list(check, output)
         if len(wrong) < 2:
             return []
-        numbers = ", ".join(map(str, wrong[:_MOST_REPLAYS]))
-        more = format_known(" and {} more", len(wrong) - _MOST_REPLAYS if len(wrong) > _MOST_REPLAYS else None)
-        return [f"so in {len(wrong)} of the {self._compared[check.schedule]} replays compared: {numbers}{more}"]
+        numbers = join_first(list(map(str, wrong)), _MOST_REPLAYS)
+        return [f"so in {len(wrong)} of the {self._compared[check.schedule]} replays compared: {numbers}"]
 
 
 _OUTPUTS = {
@@ -150,13 +146,9 @@ def explain_value(output: result.OutputCheck) -> list[str]:
     if stale is not None and stale.kind == "stale reader":
         sentences += [_OTHER_DRAW if stale.is_draw else _STALE, _DOCUMENTED]
     elif stale is not None:
-        was, should = "before", "after"
-        if stale.is_late:
-            was, should = should, was
+        was, should = ("after", "before") if stale.is_late else ("before", "after")
         name = format_known("an {}: ", stale.kind)
-        buffer = "an assigned buffer"
-        if stale.buffer is not None:
-            buffer = f"assigned buffer {stale.buffer}"
+        buffer = format_known("assigned buffer {}", stale.buffer) or "an assigned buffer"
         read = f"{name}it is the value from reading {buffer} {was} the write to it"
         sentences.append(f"{read}; it should be read {should} the write")
     if output.overwritten:

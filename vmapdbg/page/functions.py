@@ -2,83 +2,64 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from vmapdbg.model.capture import Capture, Node
-from vmapdbg.model.schedule_index import index_of, kernel_identity
-from vmapdbg.page.overview import Cost, rank_cost, sum_kernels
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.schedule_index import ScheduleIndex, index_of
+from vmapdbg.page.overview import Cost, sum_costs, sum_kernels
 
-Key = tuple[int | None, str | None]
+Key = tuple[int, str | None]
 """A function, by its index, and a line of it; None: the function with all that it calls."""
 
 
 class FunctionRow(NamedTuple):
     """A function of the user with all that it calls, or one line of it: its place in the tree of calls, its name, or
-    `file:number`, and its cost. A kernel counts once: at the line of its main node. `repeats` is how often all kernels
-    of the row repeat, as the kernels of equal layers do."""
+    `file:number`, and its cost. A kernel counts once: at the line of its main node."""
 
     depth: int
     name: str
     cost: Cost
-    repeats: int
 
 
 def count_functions(capture: Capture, least: float = 0) -> list[FunctionRow]:
     """Returns the tree of the user's functions, callers first, the most costly first, without those that have a smaller
     share of the whole than `least`. A function that only calls one other is one row with it."""
-    costs: dict[Key, Cost] = {}
-    kinds: dict[Key, Counter[str]] = {}
 
-    def list_rows(node: Node | None) -> list[Key]:
-        if node is None or node.function is None:
-            return []
-        keys: list[Key] = [(node.function, node.line)]
-        function: int | None = node.function
+    def list_keys(index: ScheduleIndex, node_id: int | None) -> Iterator[Key]:
+        node = index.node(node_id)
+        function = node and node.function
+        if node is not None and function is not None:
+            yield function, node.line
         while function is not None:
-            keys.append((function, None))
+            yield function, None
             function = capture.functions[function].caller
-        return keys
 
-    programs = Counter(kernel.source for kernel in capture.kernels)
+    costs = sum_costs(capture, lambda index, kernel: list_keys(index, kernel.main))
     for schedule in capture.schedules:
-        index = index_of(schedule)
-        for kernel in schedule.kernels:
-            for key in list_rows(index.node(kernel.main)):
-                costs.setdefault(key, Cost()).add(kernel, programs[kernel.source])
-                kinds.setdefault(key, Counter())[kernel_identity(kernel)] += 1
         for made in schedule.bufferizes:
             if made.holds_memory:
-                for key in list_rows(index.node(made.node)):
+                for key in list_keys(index_of(schedule), made.node):
                     costs.setdefault(key, Cost()).held += made.bytes
-    repeats = {key: math.gcd(*counts.values()) for key, counts in kinds.items()}
     whole = sum_kernels(capture)
-    for key, cost in list(costs.items()):
-        share = cost.seconds / whole.seconds if whole.seconds else cost.ops / max(whole.ops, 1)
-        if share < least:
-            del costs[key]
-    return [*_list_called(capture, costs, repeats, None, 0)]
-
-
-def _list_called(
-    capture: Capture, costs: dict[Key, Cost], repeats: dict[Key, int], caller: int | None, depth: int
-) -> Iterator[FunctionRow]:
-    """Yields the lines of a function and the functions that it calls, with what they call."""
-    called: list[tuple[Cost, str, Key]] = []
+    called: dict[int | None, list[tuple[Key, Cost]]] = defaultdict(list)
     for (function, line), cost in costs.items():
-        assert function is not None
-        if line is not None and function == caller:
-            called.append((cost, line, (function, line)))
-        elif line is None and capture.functions[function].caller == caller:
-            called.append((cost, capture.functions[function].name, (function, None)))
-    for cost, name, key in sorted(called, key=lambda item: rank_cost(item[0])):
-        below: list[FunctionRow] = []
-        if key[1] is None:
-            below = [*_list_called(capture, costs, repeats, key[0], depth + 1)]
-        if below and below[0].cost.kernels == cost.kernels:
-            name = f"{name} > {below[0].name}"
-            below = [row._replace(depth=row.depth - 1) for row in below[1:]]
-        yield FunctionRow(depth, name, cost, repeats.get(key, 1))
-        yield from below
+        share = cost.seconds / whole.seconds if whole.seconds else cost.ops / max(whole.ops, 1)
+        if share >= least:
+            above = capture.functions[function].caller if line is None else function
+            called[above].append(((function, line), cost))
+
+    def list_called(caller: int | None, depth: int) -> Iterator[FunctionRow]:
+        """Yields the lines of a function and the functions that it calls, with what they call."""
+        for (function, line), cost in sorted(called[caller], key=lambda item: item[1].rank):
+            name, below = line, list[FunctionRow]()
+            if name is None:
+                name, below = capture.functions[function].name, [*list_called(function, depth + 1)]
+            if below and below[0].cost.kernels == cost.kernels:
+                name = f"{name} > {below[0].name}"
+                below = [row._replace(depth=row.depth - 1) for row in below[1:]]
+            yield FunctionRow(depth, name, cost)
+            yield from below
+
+    return [*list_called(None, 0)]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from vmapdbg.diff.result import KernelChange, ScheduleDiff
+from vmapdbg.model import schedule_index
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Schedule
 from vmapdbg.model.ops import COMPUTES_NOTHING, ELEMENTWISE
-from vmapdbg.model.schedule_index import find_distinct, group_equal, index_of, kernel_identity, name_node, sum_times
-from vmapdbg.page.sentences import Names, say_briefly
+from vmapdbg.model.schedule_index import ScheduleIndex, group_equal, index_of, kernel_identity
+from vmapdbg.page.sentences import Names, find_rule, say_briefly
 from vmapdbg.page.view import View
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 _MOST_KERNELS = 12
 _MOST_NODES = 250
@@ -33,8 +37,9 @@ NO_PHASE = "unknown"
 
 @dataclass
 class Cost:
-    """Sums over some kernels; `seconds` is 0 if they were not timed. A line, a method or a phase has the number of the
-    buffers that it keeps, too, a method the user's lines, and a function the bytes that its buffers hold."""
+    """Sums over some kernels; `seconds` is 0 if they were not timed. `programs` counts the kernels of each program.
+    A line, a method or a phase has the number of buffers that it keeps, too, a method the user's lines, and a function
+    the bytes that its buffers hold."""
 
     kernels: int = 0
     launches: int = 0
@@ -46,15 +51,17 @@ class Cost:
     backward_ops: int = 0
     backward_seconds: float = 0
     lines: dict[str, None] = field(default_factory=dict[str, None])
+    programs: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, kernel: Kernel, places: int = 0) -> None:
         """Adds a kernel and its share of its program's time: total time / number of places; no time for 0 places."""
-        seconds = sum_times(kernel.measured) / places if places else 0
+        seconds = schedule_index.sum_times(kernel.measured) / places if places else 0
         self.kernels += 1
         self.launches += kernel.launches
         self.ops += kernel.executed_ops
         self.bytes += kernel.bytes
         self.seconds += seconds
+        self.programs[kernel_identity(kernel)] += 1
         if kernel.phase == "backward":
             self.backward_ops += kernel.executed_ops
             self.backward_seconds += seconds
@@ -65,6 +72,32 @@ class Cost:
         if self.seconds:
             return self.backward_seconds / self.seconds
         return self.backward_ops / max(self.ops, 1)
+
+    @property
+    def repeats(self) -> int:
+        """How often all programs repeat, as those of equal layers do."""
+        return math.gcd(*self.programs.values())
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """Orders costs by the most time first, then by work."""
+        return -self.seconds, -self.ops, -self.bytes
+
+
+def sum_costs(capture: Capture, list_keys: Callable[[ScheduleIndex, Kernel], Iterable[_Key]]) -> dict[_Key, Cost]:
+    """Returns key -> the sums over the kernels of a run with that key. Kernels of one program share its time."""
+    programs = Counter(kernel.source for kernel in capture.kernels)
+    found: dict[_Key, Cost] = {}
+    for schedule in capture.schedules:
+        for kernel in schedule.kernels:
+            for key in list_keys(index_of(schedule), kernel):
+                found.setdefault(key, Cost()).add(kernel, programs[kernel.source])
+    return found
+
+
+def sum_kernels(capture: Capture, *, without_line: bool = False) -> Cost:
+    """Returns the sums over all kernels of a run, or only over the kernels that have no line of the user."""
+    return sum_costs(capture, lambda _, kernel: [not (without_line and kernel.lines)]).get(True, Cost())
 
 
 # *** kernels
@@ -89,10 +122,8 @@ class Place(NamedTuple):
 
 @dataclass
 class KernelRow:
-    """Equal kernels of a run, or equal changes of kernels, as one row.
-
-    `before` and `after` are sums over all places. `lines` are the user's, by their names after.
-    """
+    """Equal kernels of a run, or equal changes of kernels, as one row. `before` and `after` are sums over all places.
+    `lines` are the user's, by their names after."""
 
     places: list[Place]
     before: Cost
@@ -147,23 +178,18 @@ def group_kernels(view: View, *, unchanged: bool = False) -> list[KernelRow]:
             for side, cost in (("before", row.before), ("after", row.after)):
                 for item in getattr(place.change, side):
                     cost.add(item.kernel, programs[side][item.kernel.source])
-            for item in place.change.after:
-                row.lines |= dict.fromkeys(item.kernel.lines)
+            lines = [line for item in place.change.after for line in item.kernel.lines]
             if not place.change.after:
-                for item in place.change.before:
-                    row.lines |= dict.fromkeys(map(view.name_line, item.kernel.lines))
+                lines = [view.name_line(line) for item in place.change.before for line in item.kernel.lines]
+            row.lines |= dict.fromkeys(lines)
         rows.append(row)
-    if view.is_pair:
-        return sorted(rows, key=_rank_kernels)
-    return sorted(rows, key=lambda row: (-row.after.seconds, -row.after.ops, -row.after.bytes))
+    return sorted(rows, key=_rank_kernels if view.is_pair else lambda row: row.after.rank)
 
 
 def identify_change(change: KernelChange) -> Hashable:
     """Returns what equal changes of kernels share: the programs of both sides, with their names."""
-    programs: list[Hashable] = [change.status, len(change.before)]
-    for side in (*change.before, *change.after):
-        programs.append((kernel_identity(side.kernel), side.kernel.name))
-    return tuple(programs)
+    programs = ((kernel_identity(side.kernel), side.kernel.name) for side in change.sides)
+    return change.status, len(change.before), *programs
 
 
 def _count_programs(view: View, side: str) -> Counter[str]:
@@ -176,16 +202,6 @@ def _count_programs(view: View, side: str) -> Counter[str]:
     return found
 
 
-def sum_kernels(capture: Capture, *, without_line: bool = False) -> Cost:
-    """Returns the sums over all kernels of a run, or only over the kernels that have no line of the user."""
-    cost = Cost()
-    programs = Counter(kernel.source for kernel in capture.kernels)
-    for kernel in capture.kernels:
-        if not (without_line and kernel.lines):
-            cost.add(kernel, programs[kernel.source])
-    return cost
-
-
 # *** is a page enough?
 
 
@@ -195,7 +211,7 @@ def is_long(view: View) -> bool:
     The parts of a run that repeat or are trivial do not count. Of two runs only the changes count, and their source.
     """
     if not view.is_pair:
-        distinct = map(view.after.schedules.__getitem__, find_distinct(view.after))
+        distinct = map(view.after.schedules.__getitem__, schedule_index.find_distinct(view.after))
         shown = [schedule for schedule in distinct if not say_trivial(schedule)]
         kernels = [kernel for schedule in shown for kernel in schedule.kernels]
         nodes = sum(len(schedule.nodes) for schedule in shown)
@@ -206,8 +222,7 @@ def is_long(view: View) -> bool:
     distinct = group_equal(changed, lambda pair: tuple(map(identify_change, pair.kernels)))
     if len(rows) > _MOST_KERNELS or count_changed_nodes(pairs[0] for pairs in distinct) > _MOST_NODES:
         return True
-    sides = [side for row in rows for side in (*row.change.before, *row.change.after)]
-    return sum(side.kernel.source.count("\n") for side in sides) > _MOST_CHANGED
+    return sum(side.kernel.source.count("\n") for row in rows for side in row.change.sides) > _MOST_CHANGED
 
 
 def _count_source(kernels: Iterable[Kernel]) -> int:
@@ -269,68 +284,50 @@ class CostRow(NamedTuple):
         return amounts(self.before) != amounts(self.after)
 
 
-def count_lines(view: View) -> list[CostRow]:
-    """Returns each line that kernels compute a value of, or that has a buffer.
+By = Literal["line", "method", "phase"]
+"""A kernel counts for each line and each method of Tensor that it computes a value of (a reshape computes none), so
+their sum is more than the run. It has the phase (forward, backward, ...) of its main node."""
 
-    One run: the most work first. Two runs: the lines that changed, the largest change first. A kernel counts for each
-    of its lines, so the sum over lines is more than the run.
-    """
-    rows = pair_lines(view)
+
+def count_costs(view: View, by: By) -> list[CostRow]:
+    """Returns each line, or each method or phase of after, that has kernels or buffers. One run: the most work first.
+    Two runs: those that changed, the largest change first."""
+    rows = pair_costs(view, by)
     if view.is_pair:
         return sorted((row for row in rows if row.is_changed), key=lambda row: (*_rank_change(row), row.name))
-    return _sort_by_work(rows)
+    return sorted(rows, key=lambda row: (*row.after.rank, row.name))
 
 
-def pair_lines(view: View) -> list[CostRow]:
-    """Returns all lines in the order of the captures."""
-    after = _count_costs(view.after, "line")
-    if not view.is_pair:
-        return [CostRow(name, cost, cost) for name, cost in after.items()]
-    before = {view.name_line(name): cost for name, cost in _count_costs(view.before, "line").items()}
+def pair_costs(view: View, by: By) -> list[CostRow]:
+    """Returns all rows in the order of the captures."""
+    before = after = _count_costs(view.after, by)
+    if view.is_pair:
+        before = {view.name_line(name): cost for name, cost in _count_costs(view.before, by).items()}
     return [CostRow(name, before.get(name, Cost()), after.get(name, Cost())) for name in {**before, **after}]
 
 
-def count_methods(view: View) -> list[CostRow]:
-    """Returns each method of Tensor that kernels of after compute a value of, or that has a buffer, the most work
-    first; nothing if the capture does not name methods. A reshape computes no value."""
-    return _sort_by_work([CostRow(name, cost, cost) for name, cost in _count_costs(view.after, "method").items()])
-
-
-def count_phases(view: View) -> list[CostRow]:
-    """Returns each phase of the program (forward, backward, ...): a kernel has the phase of its main node."""
-    return _sort_by_work([CostRow(name, cost, cost) for name, cost in _count_costs(view.after, "phase").items()])
-
-
-def _sort_by_work(rows: Iterable[CostRow]) -> list[CostRow]:
-    return sorted(rows, key=lambda row: (*rank_cost(row.after), row.name))
-
-
-def rank_cost(cost: Cost) -> tuple[float, ...]:
-    """Orders costs by the most time first, then by work."""
-    return -cost.seconds, -cost.ops, -cost.bytes
-
-
-def _count_costs(capture: Capture, by: Literal["line", "method", "phase"]) -> dict[str, Cost]:
+def _count_costs(capture: Capture, by: By) -> dict[str, Cost]:
     """Returns line, method or phase -> cost. A method has the lines that call it."""
-    found: dict[str, Cost] = {}
-    programs = Counter(kernel.source for kernel in capture.kernels)
+    called_at: dict[str, dict[str, None]] = {}
+
+    def list_names(index: ScheduleIndex, kernel: Kernel) -> Iterable[str]:
+        if by == "line":
+            return dict.fromkeys(kernel.lines)
+        if by == "phase":
+            return [kernel.phase or NO_PHASE]
+        computed = [node for node in map(index.node, kernel.nodes) if node and node.op not in COMPUTES_NOTHING]
+        for node in computed:
+            if node.method is not None and node.line is not None:
+                called_at.setdefault(node.method, {})[node.line] = None
+        return dict.fromkeys(node.method for node in computed if node.method is not None)
+
+    found = sum_costs(capture, list_names)
+    for name, lines in called_at.items():
+        found[name].lines = lines
     for schedule in capture.schedules:
-        index = index_of(schedule)
-        for kernel in schedule.kernels:
-            names = dict.fromkeys(kernel.lines)
-            if by == "method":
-                computed = [node for node in map(index.node, kernel.nodes) if node and node.op not in COMPUTES_NOTHING]
-                names = dict.fromkeys(node.method for node in computed if node.method is not None)
-                for node in computed:
-                    if node.method is not None and node.line is not None:
-                        found.setdefault(node.method, Cost()).lines[node.line] = None
-            elif by == "phase":
-                names = dict.fromkeys([kernel.phase or NO_PHASE])
-            for name in names:
-                found.setdefault(name, Cost()).add(kernel, programs[kernel.source])
         for node in schedule.nodes:
             name = getattr(node, by)
-            if name is not None and index.find_kept(node.id) is not None:
+            if name is not None and index_of(schedule).find_kept(node.id) is not None:
                 found.setdefault(name, Cost()).kept += 1
     return found
 
@@ -385,20 +382,14 @@ def _count_rules(capture: Capture, *, by_statement: bool) -> dict[Hashable, Rule
         for node in schedule.nodes:
             if node.realized is None:
                 continue
-            reason = next(iter(node.realized.reasons), None)
-            rule, place = node.realized.reason, None
-            if reason is not None:
-                rule = reason.rule
-            if reason is not None and reason.at is not None and rule == "decided-at":
-                place = reason.at.text, reason.at.file, reason.at.line
-                if by_statement:
-                    place = reason.at.text
-            key = rule, place
-            if key not in found:
-                found[key] = RuleCount(
-                    rule, say_briefly(rule, reason, Names(index.op)), name_node(schedule.index, node.id)
-                )
-            count = found[key]
+            rule, reason = find_rule(node.realized)
+            place, at = None, reason and reason.at
+            if at is not None and rule == "decided-at":
+                place = at.text if by_statement else (at.text, at.file, at.line)
+            if (rule, place) not in found:
+                why = say_briefly(node.realized, Names(index.op))
+                found[rule, place] = RuleCount(rule, why, schedule_index.name_node(schedule.index, node.id))
+            count = found[rule, place]
             count.nodes += 1
             made = index.find_kept(node.id)
             if made is not None:

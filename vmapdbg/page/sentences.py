@@ -39,9 +39,7 @@ class Names:
 
     def label(self, node: int) -> str:
         """Returns `EXPAND 50`."""
-        if self.renaming is None:
-            return f"{self.op_of(node)} {node}"
-        partner = self.renaming.nodes.get(node, f"{node}'")
+        partner = node if self.renaming is None else self.renaming.nodes.get(node, f"{node}'")
         return f"{self.op_of(node)} {partner}"
 
     def range(self, name: str) -> str:
@@ -122,9 +120,16 @@ def _name_axes(axes: Sequence[int]) -> str:
     return f"{inflect(len(axes), 'axis', 'axes')} {', '.join(map(str, axes))}"
 
 
-def say_briefly(rule: str, reason: Reason | None, names: Names) -> str:
-    """Returns what a rule that realizes nodes means, for a count of nodes; for other rules the sentence of `reason`, or
-    the rule's name without a reason."""
+def find_rule(realized: Realized) -> tuple[str, Reason | None]:
+    """Returns the rule that realized a node first, and its reason; an older capture has none."""
+    reason = next(iter(realized.reasons), None)
+    return (realized.reason if reason is None else reason.rule), reason
+
+
+def say_briefly(realized: Realized, names: Names) -> str:
+    """Returns what the rule that realized a node means, for a count of nodes; for other rules the sentence of its
+    reason, or its name without a reason."""
+    rule, reason = find_rule(realized)
     if rule in _MEANINGS:
         return _MEANINGS[rule]
     return rule if reason is None else say_reason(reason, names)

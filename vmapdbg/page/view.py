@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from vmapdbg.diff import result
 from vmapdbg.model.capture import Capture, Finding, Schedule
@@ -124,16 +123,16 @@ def select_kernels(view: View, asked: str, schedule: int | None) -> list[result.
     found: list[result.ScheduleDiff] = []
     for is_named in (_has_name, _has_words):
         for item in chosen:
-            kernels = [one for one in item.kernels if any(is_named(side, asked) for side in _list_sides(one))]
+            kernels = [one for one in item.kernels if any(is_named(side, asked) for side in one.sides)]
             if kernels:
-                before, after = (_list_computed(kernels, side) for side in ("before", "after"))
+                before = _list_computed(side for one in kernels for side in one.before)
+                after = _list_computed(side for one in kernels for side in one.after)
                 found.append(_select(item, kernels, before, after))
         if found:
             break
     if not found:
-        sides = (side for item in chosen for change in item.kernels for side in _list_sides(change))
-        names = list(dict.fromkeys(side.kernel.name for side in sides))
-        raise Failure(f"there is no kernel {asked}: {join_first(names, _MOST_NAMED) or 'there is none'}")
+        names = dict.fromkeys(side.kernel.name for item in chosen for change in item.kernels for side in change.sides)
+        raise Failure(f"there is no kernel {asked}: {join_first([*names], _MOST_NAMED) or 'there is none'}")
     if asked.isdecimal() and len(found) > 1:
         raise Failure(f"{len(found)} schedules have a kernel {asked}: choose one with --schedule")
     return found
@@ -147,17 +146,8 @@ def _has_words(side: result.KernelSide, asked: str) -> bool:
     return asked.lower() in " ".join((side.kernel.title, side.kernel.phase or "", *side.kernel.lines)).lower()
 
 
-def _list_sides(change: result.KernelChange) -> tuple[result.KernelSide, ...]:
-    return (*change.before, *change.after)
-
-
-def _list_computed(kernels: Iterable[result.KernelChange], side: Literal["before", "after"]) -> set[int]:
-    """Returns the nodes of some kernels on a side."""
-    found: set[int] = set()
-    for change in kernels:
-        for item in getattr(change, side):
-            found.update((*item.kernel.nodes, *item.kernel.outputs))
-    return found
+def _list_computed(sides: Iterable[result.KernelSide]) -> set[int]:
+    return {node for side in sides for node in (*side.kernel.nodes, *side.kernel.outputs)}
 
 
 def select_line(view: View, asked: str, schedule: int | None) -> list[result.ScheduleDiff]:
@@ -175,7 +165,7 @@ def select_line(view: View, asked: str, schedule: int | None) -> list[result.Sch
     found: list[result.ScheduleDiff] = []
     for item in select_schedules(view, schedule):
         before, after = list_ids(item, "before"), list_ids(item, "after")
-        kernels = [change for change in item.kernels if any(has(*side.kernel.lines) for side in _list_sides(change))]
+        kernels = [change for change in item.kernels if any(has(*side.kernel.lines) for side in change.sides)]
         if before or after or kernels:
             found.append(_select(item, kernels, before, after))
     if not found:
@@ -187,19 +177,19 @@ def _select(
     item: result.ScheduleDiff, kernels: Iterable[result.KernelChange], before: Collection[int], after: Collection[int]
 ) -> result.ScheduleDiff:
     """Returns a schedule with only some kernels, and only the nodes with some ids before or after."""
+
+    def has(old: int | None, new: int | None) -> bool:
+        return old in before or new in after
+
+    made = (one for one in item.bufferizes if has(one.before and one.before.node, one.after and one.after.node))
     return replace(
         item,
-        nodes=tuple(change for change in item.nodes if change.before.id in before or change.after.id in after),
+        nodes=tuple(change for change in item.nodes if has(change.before.id, change.after.id)),
         nodes_only_before=tuple(node for node in item.nodes_only_before if node.id in before),
         nodes_only_after=tuple(node for node in item.nodes_only_after if node.id in after),
-        same_nodes=tuple(same for same in item.same_nodes if same.before in before or same.after in after),
-        vmap_map=tuple(change for change in item.vmap_map if change.before in before or change.after in after),
-        bufferizes=tuple(
-            made
-            for made in item.bufferizes
-            if (made.before is not None and made.before.node in before)
-            or (made.after is not None and made.after.node in after)
-        ),
+        same_nodes=tuple(same for same in item.same_nodes if has(same.before, same.after)),
+        vmap_map=tuple(change for change in item.vmap_map if has(change.before, change.after)),
+        bufferizes=tuple(made),
         kernels=tuple(kernels),
         outputs=(),
         folded_before=(),
@@ -223,6 +213,5 @@ class Findings:
 
     def about_node(self, schedule: int, node: int) -> list[Finding]:
         """Returns the findings about a node of a schedule, given by its id, and no kernel."""
-        return [
-            found for found in self._all if found.kernel is None and (found.schedule, found.node) == (schedule, node)
-        ]
+        about = (found for found in self._all if (found.schedule, found.node) == (schedule, node))
+        return [found for found in about if found.kernel is None]

@@ -109,7 +109,7 @@ def _choose_schedules(view: View, rows: Sequence[KernelRow]) -> tuple[list[Sched
     by_change: dict[tuple[str, ...], ScheduleDiff] = {}
     for row in rows:
         pair = row.places[0].pair
-        names = tuple(side.kernel.name for change in pair.kernels for side in (*change.before, *change.after))
+        names = tuple(side.kernel.name for change in pair.kernels for side in change.sides)
         by_change.setdefault(names, pair)
     return list(by_change.values())[:_MOST_PAIRS], 0
 

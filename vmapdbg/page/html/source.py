@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TypeVar
 from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 from pygments.token import Comment, Keyword, Name, Number, String
 
-from vmapdbg.model.capture import Capture, Finding, Realized, Schedule
+from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import split_place
 from vmapdbg.page.format import list_places
 from vmapdbg.page.html.nodes import NodeKey, name_node
-from vmapdbg.page.overview import Cost, CostRow, pair_lines
+from vmapdbg.page.overview import Cost, CostRow, pair_costs
 from vmapdbg.page.sentences import Names, say_briefly
 from vmapdbg.page.view import View
 
@@ -105,7 +105,7 @@ def collect_notes(view: View, explained: Collection[str] = ()) -> dict[str, Line
 
     The lines of after come first.
     """
-    costs = {row.name: row for row in pair_lines(view)}
+    costs = {row.name: row for row in pair_costs(view, "line")}
     names = [*list_places(view.after), *map(view.name_line, list_places(view.before))]
     notes: dict[str, LineNotes] = {}
     for line in names:
@@ -142,16 +142,11 @@ def _collect_remarks(view: View, explained: Collection[str]) -> dict[str, list[R
 def _list_realized(capture: Capture) -> Iterator[tuple[str, str, NodeKey]]:
     """Yields for each realized node its line, why it is realized, and its key."""
     for schedule in capture.schedules:
+        names = Names(index_of(schedule).op)
         for node in schedule.nodes:
             if node.realized is not None and node.line is not None:
-                yield node.line, _say_why(schedule, node.realized), (schedule.index, node.id)
-
-
-def _say_why(schedule: Schedule, realized: Realized) -> str:
-    """The rule in a few words, so that equal reasons of many nodes are one remark."""
-    reason = next(iter(realized.reasons), None)
-    rule = realized.reason if reason is None else reason.rule
-    return say_briefly(rule, reason, Names(index_of(schedule).op))
+                # in a few words, so that equal reasons of many nodes are one remark
+                yield node.line, say_briefly(node.realized, names), (schedule.index, node.id)
 
 
 # *** the listing

@@ -139,8 +139,7 @@ class _Printer:
         method = format_known("{}: ", node and (node.method or node.op))
         if node is None or node.realized is None:
             return f"{method}written in place, or by no BUFFERIZE"
-        reason = next(iter(node.realized.reasons), None)
-        return method + say_briefly(reason.rule if reason is not None else node.realized.reason, reason, names)
+        return method + say_briefly(node.realized, names)
 
     def add_advice(self) -> None:
         if not self.memory.advice:

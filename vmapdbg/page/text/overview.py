@@ -132,8 +132,8 @@ class Overview:
     def format_function(self, row: FunctionRow) -> Row:
         cost, style = row.cost, "" if ":" in row.name else "bold"
         names = " > ".join(map(self.places.format, row.name.split(" > ")))
-        if row.repeats > 1:
-            names += f" (x{row.repeats})"
+        if cost.repeats > 1:
+            names += f" (x{cost.repeats})"
         return Row(
             Cell("function", (f"{'  ' * row.depth}{names}", style), comfort=24, most=60),
             *self.list_time(cost),
@@ -300,15 +300,15 @@ class Overview:
 
     def add_costs(self) -> None:
         """Adds what the user's lines come to, and of one run the methods and phases."""
-        lines, counts = overview.count_lines(self.view), "a kernel counts for each of"
+        lines, counts = overview.count_costs(self.view, "line"), "a kernel counts for each of"
         if self.view.is_pair:
             self.add_cost_table("line", lines, f" changed, the largest change of work first; {counts} its lines")
             return
         without = overview.sum_kernels(self.view.after, without_line=True)
         rest = f"{format_share(without.ops, self.total.ops) or '0%'} of ops have none"
         self.add_cost_table("line", lines, f", {counts} its lines; {rest}")
-        self.add_cost_table("method", overview.count_methods(self.view), f", {counts} which it computes a value")
-        phases = overview.count_phases(self.view)
+        self.add_cost_table("method", overview.count_costs(self.view, "method"), f", {counts} which it computes a value")
+        phases = overview.count_costs(self.view, "phase")
         if len(phases) > 1:
             self.add_cost_table("phase", phases, ", a kernel has the phase of its largest part")
 
