@@ -227,7 +227,7 @@ def label(box: Box, nodes: Sequence[GraphNode]) -> GraphNode:
 
 
 def gather(graph: Graph, most: int) -> Folded:
-    return fold_graph(graph, look, label, "gathered", most)
+    return fold_graph(graph, look, label, "gathered", lambda boxes: boxes.gather(most))
 
 
 def inside(gathered: Folded) -> list[list[int]]:

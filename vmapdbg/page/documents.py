@@ -82,16 +82,8 @@ E = TypeVar("E", bound=Envelope)
 def make_document(document: type[E], capture: Capture, **body: Any) -> E:
     """Returns a document about a capture, with the capture's head and the fields of `body`."""
     kinds = {known: kind for kind, known in DOCUMENTS.items()}
-    return document(
-        schema=SCHEMA,
-        kind=kinds[document],
-        versions=capture.versions,
-        snippet=capture.snippet,
-        target=capture.target,
-        patches=capture.patches,
-        error=capture.error,
-        **body,
-    )
+    head = {name: getattr(capture, name) for name in ("versions", "snippet", "target", "patches", "error")}
+    return document(schema=SCHEMA, kind=kinds[document], **head, **body)
 
 
 # *** about several files, or a whole program

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vmapdbg.diff.result import Totals
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
-_PREFIXES = ((10**15, "P"), (10**12, "T"), (10**9, "G"))
+_PREFIXES = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
 
 def format_bytes(count: int) -> str:
@@ -30,7 +30,7 @@ def format_bytes(count: int) -> str:
 
 def format_count(count: int) -> str:
     """Returns a number of ops or elements: exact with commas, and from a billion on `1.23 G`."""
-    if abs(count) < _PREFIXES[-1][0]:
+    if abs(count) < 10**9:
         return f"{count:,}"
     size, prefix = next(item for item in _PREFIXES if abs(count) >= item[0])
     return f"{count / size:,.2f} {prefix}"
@@ -40,7 +40,7 @@ def round_count(count: int) -> str:
     """Returns a number of ops with three digits, for a table that compares: `999`, `37.6 M`, `1.23 G`."""
     if abs(count) < 10_000:
         return f"{count:,}"
-    size, prefix = next(item for item in (*_PREFIXES, (10**6, "M"), (10**3, "k")) if abs(count) >= item[0] * 0.9995)
+    size, prefix = next(item for item in _PREFIXES if abs(count) >= item[0] * 0.9995)
     return f"{count / size:.3g} {prefix}"
 
 
@@ -61,8 +61,7 @@ def format_measured(by: str, number: float) -> str:
 
 def format_rate(amount: float, unit: str) -> str:
     """Returns an amount a second with three digits: `48.2 Gop/s`, `18.3 GB/s`, thousands of thousands."""
-    units = (*_PREFIXES, (10**6, "M"), (10**3, "k"))
-    size, prefix = next((item for item in units if amount >= item[0] * 0.9995), (1, ""))
+    size, prefix = next((item for item in _PREFIXES if amount >= item[0] * 0.9995), (1, ""))
     return f"{amount / size:#.3g}".removesuffix(".") + f" {prefix}{unit}/s"
 
 
@@ -97,17 +96,10 @@ def format_ratio(before: float, after: float) -> str:
 def format_ids(ids: Iterable[int]) -> str:
     """Returns node ids in order, runs of three or more joined: `5, 7-12, 15`."""
     parts: list[str] = []
-    run: list[int] = []
-    # None ends the last run
-    for number in [*sorted(set(ids)), None]:
-        if run and (number is None or number != run[-1] + 1):
-            if len(run) > 2:
-                parts.append(f"{run[0]}-{run[-1]}")
-            else:
-                parts += map(str, run)
-            run = []
-        if number is not None:
-            run.append(number)
+    # in a run, a number and its position grow together
+    for _, run in groupby(enumerate(sorted(set(ids))), lambda item: item[1] - item[0]):
+        numbers = [str(number) for _, number in run]
+        parts += [f"{numbers[0]}-{numbers[-1]}"] if len(numbers) > 2 else numbers
     return ", ".join(parts)
 
 
@@ -156,9 +148,8 @@ def compare_totals(before: Totals, after: Totals) -> list[tuple[str, str, str, s
         ("time in kernels", "seconds", format_seconds),
     ):
         one, other = getattr(before, name), getattr(after, name)
-        ratio = ""
-        if name in ("executed_ops", "bytes", "buffer_bytes", "seconds"):
-            ratio = format_ratio(one or 0, other or 0)
+        has_ratio = name in ("executed_ops", "bytes", "buffer_bytes", "seconds")
+        ratio = format_ratio(one or 0, other or 0) if has_ratio else ""
         if one != other and None not in (one, other):
             found.append((label, write(one), write(other), ratio))
     return found
@@ -215,10 +206,8 @@ def compare_facts(before: Kernel, after: Kernel) -> list[tuple[str, str, str]]:
 
 
 class Places:
-    """Short names for the user's `file:number` places: the shortest end of the path that no other file has.
-
-    `full` maps short names to paths, for files whose short name is not the path.
-    """
+    """Short names for the user's `file:number` places: the shortest end of the path that no other file has. `full` maps
+    short names to paths, for files whose short name is not the path."""
 
     def __init__(self, places: Iterable[str | None], snippet: str) -> None:
         files = {split_place(place)[0] for place in places if place is not None}

@@ -162,11 +162,9 @@ def _rank_kernels(row: KernelRow) -> tuple[float, ...]:
 
 
 def group_kernels(view: View, *, unchanged: bool = False) -> list[KernelRow]:
-    """Returns the kernels of a view, equal ones as one row.
-
-    One run: all kernels, the longest first if they were timed, else those with the most work. Two runs: the kernels
-    that changed, the largest change first, and with `unchanged` also the equal kernels.
-    """
+    """Returns the kernels of a view, equal ones as one row. One run: all kernels, the longest first if they were timed,
+    else those with the most work. Two runs: the kernels that changed, the largest change first, and with `unchanged`
+    also the equal kernels."""
     every = [Place(pair, position) for pair in view.schedules for position in range(len(pair.kernels))]
     if view.is_pair and not unchanged:
         every = [place for place in every if place.change.status != "unchanged"]
@@ -206,10 +204,8 @@ def _count_programs(view: View, side: str) -> Counter[str]:
 
 
 def is_long(view: View) -> bool:
-    """Tells whether a view is too long to be shown whole.
-
-    The parts of a run that repeat or are trivial do not count. Of two runs only the changes count, and their source.
-    """
+    """Tells whether a view is too long to be shown whole. The parts of a run that repeat or are trivial do not count.
+    Of two runs only the changes count, and their source."""
     if not view.is_pair:
         distinct = map(view.after.schedules.__getitem__, schedule_index.find_distinct(view.after))
         shown = [schedule for schedule in distinct if not say_trivial(schedule)]
@@ -338,9 +334,7 @@ def _count_costs(capture: Capture, by: By) -> dict[str, Cost]:
 @dataclass
 class RuleCount:
     """The nodes that one rule realized, and what became of their buffers: `bytes` is the sum over the `kept` ones.
-
-    `example` names the first of the nodes, and `why` says what the rule means.
-    """
+    `example` names the first of the nodes, and `why` says what the rule means."""
 
     rule: str
     why: str

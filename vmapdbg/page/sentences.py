@@ -28,11 +28,9 @@ MOST_NAMED = 3
 
 
 class Names:
-    """Names the operands of a reason: `EXPAND 50` for a node, tinygrad's own name for a range.
-
-    `op_of` returns the op of a node. A `renaming` gives the nodes and ranges of before their names after, with a `'`
-    for a node or range without a partner.
-    """
+    """Names the operands of a reason: `EXPAND 50` for a node, tinygrad's own name for a range. `op_of` returns the op
+    of a node. A `renaming` gives the nodes and ranges of before their names after, with a `'` for a node or range
+    without a partner."""
 
     def __init__(self, op_of: Callable[[int], str], renaming: Renaming | None = None) -> None:
         self.op_of, self.renaming = op_of, renaming
@@ -54,10 +52,8 @@ Say = Callable[[Reason, Names], str]
 
 
 def say_reason(reason: Reason, names: Names) -> str:
-    """Returns the sentence of a reason; for an unknown rule its name and operands.
-
-    An observed decision ends with its line in tinygrad: `(indexing.py:278)`.
-    """
+    """Returns the sentence of a reason; for an unknown rule its name and operands. An observed decision ends with its
+    line in tinygrad: `(indexing.py:278)`."""
     known = _SENTENCES.get(reason.rule, _say_unknown)
     try:
         sentence = known.format_map(_count_up(reason.numbers)) if isinstance(known, str) else known(reason, names)
@@ -75,10 +71,8 @@ def say_all(reasons: Iterable[Reason], names: Names) -> str:
 
 
 def fill_sentences(capture: Capture) -> Capture:
-    """Returns the capture with a sentence for each reason, in `Realized.detail` and `Bufferize.reason`.
-
-    Call it once for each new Capture, before anything reads the sentences.
-    """
+    """Returns the capture with a sentence for each reason, in `Realized.detail` and `Bufferize.reason`. Call it once
+    for each new Capture, before anything reads the sentences."""
     return replace(capture, schedules=tuple(map(_fill_schedule, capture.schedules)))
 
 

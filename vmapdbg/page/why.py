@@ -7,19 +7,11 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from vmapdbg.model import schedule_index
 from vmapdbg.model.capture import Capture, Kernel, Node, Schedule
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.ops import COMPUTES_NOTHING
-from vmapdbg.model.schedule_index import (
-    ScheduleIndex,
-    choose_numbered,
-    count_elements,
-    find_named,
-    group_equal,
-    index_of,
-    kernel_identity,
-    name_node,
-)
+from vmapdbg.model.schedule_index import ScheduleIndex, count_elements, group_equal, index_of, kernel_identity
 from vmapdbg.model.wording import format_known, format_plural, join_counted, join_first
 from vmapdbg.page.format import format_bytes, format_shape, star_ambient
 
@@ -43,11 +35,8 @@ class Topic(NamedTuple):
 @dataclass(frozen=True)
 class Explanation:
     """All decisions about one subject of a schedule: the node with an id, the kernel with a number, or the buffer
-    between two kernels: a boundary, which has both.
-
-    `name` is the subject's name alone. Equal subjects, those of the layers of a network, have the same `kind`. `cost`
-    ranks them: the ops, then the bytes.
-    """
+    between two kernels: a boundary, which has both. `name` is the subject's name alone. Equal subjects, those of the
+    layers of a network, have the same `kind`. `cost` ranks them: the ops, then the bytes."""
 
     schedule: int
     node: int | None
@@ -61,23 +50,20 @@ class Explanation:
 
 def explain(capture: Capture, subject: str | None, schedule: int | None) -> list[Explanation]:
     """Returns what was decided about `subject`, what costs most first: a node id, a node id after its schedule
-    (`55/36`), a kernel's name, a `file:line`, or None for every boundary.
-
-    Without a schedule number, a node id is looked up in the last schedule with kernels, a name or a line in all.
-    Raises UnknownSubject.
-    """
+    (`55/36`), a kernel's name, a `file:line`, or None for every boundary. Without a schedule number, a node id is
+    looked up in the last schedule with kernels, a name or a line in all. Raises UnknownSubject."""
     schedules = [s for s in capture.schedules if schedule is None or s.index == schedule]
     if not schedules:
         raise UnknownSubject(f"there is no schedule {schedule}: {capture.snippet} made {len(capture.schedules)}")
     found: list[Explanation] = []
     if subject is None:
         return _rank(boundary for one in schedules for boundary in explain_boundaries(one))
-    for named in find_named(schedules, subject):
+    for named in schedule_index.find_named(schedules, subject):
         item = named.schedule
         found += [explain_kernel(item, number, item.kernels[number]) for number in named.kernels]
         found += [explain_node(item, index_of(item).nodes[node_id]) for node_id in named.nodes]
     if not found and subject.isdecimal():
-        chosen = choose_numbered(schedules)
+        chosen = schedule_index.choose_numbered(schedules)
         raise UnknownSubject(f"there is no node {subject}: schedule {chosen.index} has {len(chosen.nodes)} nodes")
     if not found:
         raise UnknownSubject(f"no kernel and no line of {capture.snippet} is called {subject!r}")
@@ -95,9 +81,8 @@ def explain_node(schedule: Schedule, node: Node) -> Explanation:
     """Returns every decision about a node."""
     index = index_of(schedule)
     made = index.bufferizes.get(node.id)
-    realized = ["no: it is computed where it is read"]
-    if node.realized is not None:
-        realized = [f"{node.realized.reason}: {node.realized.detail}"]
+    decided = node.realized
+    realized = f"{decided.reason}: {decided.detail}" if decided else "no: it is computed where it is read"
     buffer, lost = list[str](), list[str]()
     if made is not None:
         closed = star_ambient(made.closed_ranges, made.ambient) or "no range"
@@ -108,17 +93,17 @@ def explain_node(schedule: Schedule, node: Node) -> Explanation:
     steps = (
         Topic("read by", list(_say_readers(index, node))),
         Topic("ranges", [_say_ranges(index, node)]),
-        Topic("realized", realized),
+        Topic("realized", [realized]),
         Topic("split", [] if node.unsplit is None else [f"no: {node.unsplit.detail}"]),
         Topic("ambient ranges", list(_say_ambient(index, node))),
         Topic(schedule.buffer_op, buffer, lost),
         Topic("kernel", list(_say_kernels(index, node))),
     )
-    name = name_node(schedule.index, node.id)
+    name = schedule_index.name_node(schedule.index, node.id)
     words = ["node", name, node.op, node.arg, format_shape(node.shape), node.dtype]
     title = f"{' '.join(filter(None, words))}{format_known('  {}', node.line)}"
-    rule, decided = node.realized and node.realized.reason, made and (made.outcome, made.decided and made.decided.rule)
-    kind = node.op, node.arg, node.shape, node.dtype, node.line, rule, decided
+    outcome = made and (made.outcome, made.decided and made.decided.rule)
+    kind = node.op, node.arg, node.shape, node.dtype, node.line, decided and decided.reason, outcome
     cost = _count_asked(index, node), 0 if (kept := index.find_kept(node.id)) is None else kept.bytes
     said = tuple(step for step in steps if step.sentences)
     return Explanation(schedule.index, node.id, None, name, title, said, kind, cost)
@@ -138,7 +123,7 @@ def _say_readers(index: ScheduleIndex, node: Node) -> Iterator[str]:
     if not readers:
         yield "nothing: it is an output"
     for reader in readers[:_MOST_READERS]:
-        yield f"{reader.op} {reader.id} asks for {_format_ranges(reader.in_ranges)}"
+        yield f"{_label(index, reader.id)} asks for {_format_ranges(reader.in_ranges)}"
     if len(readers) > _MOST_READERS:
         yield f"and {len(readers) - _MOST_READERS} more"
 
@@ -265,7 +250,7 @@ def explain_boundaries(schedule: Schedule) -> Iterator[Explanation]:
         if not reading:
             continue
         node, made = index.nodes[node_id], index.find_kept(node_id)
-        size, name = 0 if made is None else made.bytes, name_node(schedule.index, node_id)
+        size, name = 0 if made is None else made.bytes, schedule_index.name_node(schedule.index, node_id)
         names = join_first([_name(kernels, number) for number, _ in reading], _MOST_KERNELS)
         rule = node.realized and node.realized.reason
         title = "  ".join(filter(None, (format_bytes(size), f"{node.op} {name}", node.line, rule)))

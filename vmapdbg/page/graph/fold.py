@@ -14,8 +14,9 @@ from itertools import chain, product
 from vmapdbg.model.ops import MOVEMENT
 from vmapdbg.model.wording import cut_end, format_plural, join_first
 from vmapdbg.page.format import format_ids
+from vmapdbg.page.graph import model
 from vmapdbg.page.graph.items import DrawnSchedule
-from vmapdbg.page.graph.model import BUFFER_KINDS, COMMON, SIGNS, Graph, GraphEdge, GraphNode, measure_ranks, sort_names
+from vmapdbg.page.graph.model import BUFFER_KINDS, COMMON, SIGNS, Graph, GraphEdge, GraphNode
 
 _LEAST_ALIKE = 3
 """A layer must run this often, and this many alike boxes must be next to each other, to become one box."""
@@ -49,11 +50,9 @@ class Look:
 
 @dataclass
 class Box:
-    """Nodes drawn as one box, by their ids `members`.
-
-    `times` says how many of each kind are in it, if they are alike. `repeats` counts the layers in it, which are copies
-    of the layer above it; `layer` has the members of the last copy.
-    """
+    """Nodes drawn as one box, by their ids `members`. `times` says how many of each kind are in it, if they are alike.
+    `repeats` counts the layers in it, which are copies of the layer above it; `layer` has the members of the last
+    copy."""
 
     key: str
     members: list[str]
@@ -75,10 +74,7 @@ class Boxes:
     def __init__(self, graph: Graph, look: LookOf) -> None:
         self.boxes = {node.id: Box(node.id, [node.id], look(node)) for node in graph.nodes}
         # dicts in the place of sets: their order does not change from run to run
-        self.heads: dict[str, dict[str, None]] = {key: {} for key in self.boxes}
-        self.tails: dict[str, dict[str, None]] = {key: {} for key in self.boxes}
-        for edge in graph.edges:
-            self._connect(edge.tail, edge.head)
+        self.tails, self.heads = model.connect_nodes(graph)
         self.order = {key: number for number, key in enumerate(self.boxes)}
 
     def _connect(self, tail: str, head: str) -> None:
@@ -107,10 +103,8 @@ class Boxes:
     # *** what repeats
 
     def join_repeats(self) -> None:
-        """Keeps the first copy of each repeated run of boxes, such as a layer, and joins the other copies.
-
-        The longest repetition comes first. Buffers are joined with the copies that use them.
-        """
+        """Keeps the first copy of each repeated run of boxes, such as a layer, and joins the other copies. The longest
+        repetition comes first. Buffers are joined with the copies that use them."""
         while True:
             run = [box for box in self.boxes.values() if box.look.copy is not None]
             found = find_repeats([box.look.copy for box in run])
@@ -168,9 +162,7 @@ class Boxes:
 
     def _find_alike(self) -> list[list[str]]:
         """The boxes that are alike, in groups of boxes as far above the last box: these do not depend on each other."""
-        heights: dict[str, int] = {}
-        for key in reversed(sort_names(self.tails, self.heads)):
-            heights[key] = max((heights.get(head, 0) + 1 for head in self.heads[key]), default=0)
+        heights = model.measure_depths(reversed(model.sort_names(self.tails, self.heads)), self.heads)
         alike: dict[Hashable, list[str]] = defaultdict(list)
         for key, box in self.boxes.items():
             if box.look.likeness is None or box.times > 1 or len(box.members) > 1:
@@ -186,7 +178,7 @@ class Boxes:
     def _join_pairs(self, most: int, limit: int, anywhere: bool) -> None:
         """Joins each box with a reader or a source while that makes no circle: boxes of up to `limit` nodes, and of one
         place unless `anywhere`."""
-        for key in sort_names(self.tails, self.heads):
+        for key in model.sort_names(self.tails, self.heads):
             if len(self.boxes) <= most:
                 return
             if key in self.boxes:
@@ -245,20 +237,12 @@ class Folded:
 
 
 def fold_graph(
-    graph: Graph, look: LookOf, label: LabelOf, why: str, most: int | None = None, together: Collection[str] = ()
+    graph: Graph, look: LookOf, label: LabelOf, why: str, join: Callable[[Boxes], object] = Boxes.join_repeats
 ) -> Folded:
-    """Returns the graph with at most `most` boxes if possible; without `most`, with each repeated layer drawn once, or
-    with the nodes that are named in `together` as one box.
-
-    The nodes that are gone are counted under `why`.
-    """
+    """Returns the graph after some of its nodes were joined; by default, with each repeated layer drawn once. The nodes
+    that are gone are counted under `why`."""
     boxes = Boxes(graph, look)
-    if together:
-        boxes.join(together)
-    elif most is None:
-        boxes.join_repeats()
-    else:
-        boxes.gather(most)
+    join(boxes)
     nodes = {node.id: node for node in graph.nodes}
     joined = {key: box for key, box in boxes.boxes.items() if len(box.members) > 1}
     box_of = {member: box.key for box in boxes.boxes.values() for member in box.members}
@@ -287,11 +271,9 @@ def fold_graph(
 def gather_boxes(
     graph: Graph, drawn: DrawnSchedule, describe: DescribeNodes, most: int, buffer_kind: str = ""
 ) -> Folded:
-    """Returns the graph with about `most` boxes: nodes that are alike, then nodes that follow each other.
-
-    `describe` returns lines about the nodes of a box. A box of buffers has the `buffer_kind`, by default the kind of
-    its first buffer. A box names what it reads from far above; no edge is drawn for that.
-    """
+    """Returns the graph with about `most` boxes: nodes that are alike, then nodes that follow each other. `describe`
+    returns lines about the nodes of a box. A box of buffers has the `buffer_kind`, by default the kind of its first
+    buffer. A box names what it reads from far above; no edge is drawn for that."""
 
     def look(node: GraphNode) -> Look:
         if node.alert or node.kind in _ALONE:
@@ -308,23 +290,21 @@ def gather_boxes(
     def label(box: Box, nodes: Sequence[GraphNode]) -> GraphNode:
         return _label_box(box, nodes, describe, buffer_kind)
 
-    gathered = fold_graph(graph, look, label, "in boxes with others", most)
+    gathered = fold_graph(graph, look, label, "in boxes with others", lambda boxes: boxes.gather(most))
     return replace(gathered, graph=name_far_sources(gathered.graph))
 
 
 def fold_optimizer(graph: Graph, is_step: Callable[[GraphNode], bool], describe: DescribeNodes) -> Folded:
     """Returns the graph with the optimizer as one box: its nodes (`is_step`), and the buffers that nothing else reads.
-
-    A node on which others depend stays, so the box closes no circle. What differs between two sides stays, too.
-    """
+    A node on which others depend stays, so the box closes no circle. What differs between two sides stays, too."""
     nodes = {node.id: node for node in graph.nodes}
-    boxes = Boxes(graph, lambda node: Look())
+    tails, heads = model.connect_nodes(graph)
     steps = {key for key, node in nodes.items() if node.kind not in _PASSIVE and is_step(node)}
     inside: set[str] = set()
-    for key in reversed(sort_names(boxes.tails, boxes.heads)):
-        heads, tails, node = boxes.heads[key].keys(), boxes.tails[key].keys(), nodes[key]
-        belongs = key in steps or (node.kind in _PASSIVE and (heads or (tails and tails <= steps)))
-        if belongs and heads <= inside and node.mark == COMMON and node.scope is None and not node.alert:
+    for key in reversed(model.sort_names(tails, heads)):
+        read, readers, node = tails[key].keys(), heads[key].keys(), nodes[key]
+        belongs = key in steps or (node.kind in _PASSIVE and (readers or (read and read <= steps)))
+        if belongs and readers <= inside and node.mark == COMMON and node.scope is None and not node.alert:
             inside.add(key)
 
     def label(box: Box, made: Sequence[GraphNode]) -> GraphNode:
@@ -336,9 +316,8 @@ def fold_optimizer(graph: Graph, is_step: Callable[[GraphNode], bool], describe:
 
     if len(inside & steps) < 2:
         return Folded(graph, {})
-    return fold_graph(
-        graph, lambda node: Look(), label, "of the optimizer", together=[*filter(inside.__contains__, nodes)]
-    )
+    together = [key for key in nodes if key in inside]
+    return fold_graph(graph, lambda node: Look(), label, "of the optimizer", lambda boxes: boxes.join(together))
 
 
 def label_layers(box: Box, nodes: Sequence[GraphNode]) -> GraphNode:
@@ -400,11 +379,9 @@ def _name_shortly(node: GraphNode) -> str:
 
 
 def name_far_sources(graph: Graph, rows: int = 6) -> Graph:
-    """Replaces edges over many rows by a line in the box that reads: `also reads #3, #5`.
-
-    The edges from the forward part of a training step to its gradients would make a drawing three times as wide.
-    """
-    ranks = measure_ranks(graph)
+    """Replaces edges over many rows by a line in the box that reads: `also reads #3, #5`. The edges from the forward
+    part of a training step to its gradients would make a drawing three times as wide."""
+    ranks = model.measure_ranks(graph)
     far = {edge for edge in graph.edges if edge.mark == COMMON and ranks[edge.head] - ranks[edge.tail] >= rows}
     known = {node.id: node for node in graph.nodes}
     names: dict[str, list[str]] = defaultdict(list)

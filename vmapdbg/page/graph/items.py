@@ -146,11 +146,9 @@ class BufferMark:
 
 @dataclass(frozen=True)
 class Item:
-    """A node to draw. `key` is its id, or `b7` for node 7 if only the baseline has it; `src` are keys.
-
-    `before` is the baseline's node if both sides have it, else the node. `ambient` ranges are outermost first. `path`
-    has the ambient ranges of its scope; for a VMAPOUT also the ranges that it ends.
-    """
+    """A node to draw. `key` is its id, or `b7` for node 7 if only the baseline has it; `src` are keys. `before` is the
+    baseline's node if both sides have it, else the node. `ambient` ranges are outermost first. `path` has the ambient
+    ranges of its scope; for a VMAPOUT also the ranges that it ends."""
 
     key: str
     node: Node
@@ -270,11 +268,9 @@ class Group:
 
 
 class Folding:
-    """Items (sources first) folded to a level.
-
-    `groups` has sources first, `of` the key of each item's group (None if it is not drawn), `folded` the number of
-    folded items by reason. The groups and these numbers add up to the items.
-    """
+    """Items (sources first) folded to a level. `groups` has sources first, `of` the key of each item's group (None if
+    it is not drawn), `folded` the number of folded items by reason. The groups and these numbers add up to the
+    items."""
 
     def __init__(self, items: list[Item], level: int) -> None:
         self.items = items

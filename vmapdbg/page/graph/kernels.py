@@ -3,46 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 
 from vmapdbg.model.capture import Kernel
 from vmapdbg.model.vocabulary import Mark
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.format import format_bytes, format_count, format_ids, format_shape, format_share
-from vmapdbg.page.graph import model
-from vmapdbg.page.graph.fold import (
-    DescribeNodes,
-    Folded,
-    Look,
-    fold_graph,
-    fold_optimizer,
-    gather_boxes,
-    label_layers,
-    shorten,
-)
+from vmapdbg.page.graph import fold, model
+from vmapdbg.page.graph.fold import Folded, shorten
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule, Stage
 
 MOST_BOXES = 60
 """A drawing with more boxes is gathered, to `_GATHERED` boxes if possible."""
 _GATHERED = 45
 _MOST_LINES = 3
-_LEGEND = {
-    "kernel": "a kernel; shaded by its share of the ops",
-    "buffer": "a buffer that comes in",
-    "kept": "a buffer that a kernel writes",
-    "repeat": "a repeated layer, folded",
-    "folded": "several kernels, folded",
-    "optimizer": "the optimizer, folded",
-}
 _INPUTS = frozenset({"BUFFER", "COPY", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW", "MSTACK"})
 
 
 def build_kernel_graph(pair: DrawnPair, level: int, title: str) -> model.Graph:
-    """Returns the kernels of a pair of schedules and their buffers.
-
-    From `level` 1 on, repeated layers are drawn once. At level 2, kernels that are alike or follow each other are one
-    box. Raises GraphError if the schedules have no kernels.
-    """
+    """Returns the kernels of a pair of schedules and their buffers. From `level` 1 on, repeated layers are drawn once.
+    At level 2, kernels that are alike or follow each other are one box. Raises GraphError if the schedules have no
+    kernels."""
     if not pair.after.schedule.kernels and not pair.before.schedule.kernels:
         raise model.GraphError(f"schedule {pair.after.schedule.index} has no kernels, only copies or nothing")
     new, old = _Part(pair.after, model.ADDED), _Part(pair.before, model.REMOVED)
@@ -50,7 +30,7 @@ def build_kernel_graph(pair: DrawnPair, level: int, title: str) -> model.Graph:
     nodes: dict[str, model.GraphNode] = {}
     edges: dict[tuple[str, str], model.GraphEdge] = {}
     for part in (new, old):
-        for node in part.draw_nodes():
+        for node in (*map(part.draw_buffer, part.buffers), *map(part.draw_kernel, range(len(part.kernels)))):
             nodes.setdefault(node.id, node)
         # an edge that both sides have is common, even if its ends are not
         for tail, head in part.list_edges():
@@ -118,9 +98,6 @@ class _Part:
         kept = self.drawn.index.find_kept(number)
         return kept and (kept.size, kept.bytes, self.drawn.index.find_lost(kept))
 
-    def draw_nodes(self) -> Iterable[model.GraphNode]:
-        return chain(map(self._draw_buffer, self.buffers), map(self._draw_kernel, range(len(self.kernels))))
-
     def list_edges(self) -> Iterable[tuple[str, str]]:
         """Yields the tail and the head of each edge."""
         for number, kernel in enumerate(self.kernels):
@@ -129,7 +106,7 @@ class _Part:
             for node in kernel.outputs:
                 yield self.names[number], self.buffer_names[node]
 
-    def _draw_kernel(self, number: int) -> model.GraphNode:
+    def draw_kernel(self, number: int) -> model.GraphNode:
         name, kernel = self.names[number], self.kernels[number]
         mark = self.marks[name]
         share = kernel.executed_ops / max(self.most, 1)
@@ -158,7 +135,7 @@ class _Part:
         launch.append(f"moves {format_bytes(kernel.bytes)}")
         return [", ".join(ops), ", ".join(launch)]
 
-    def _draw_buffer(self, number: int) -> model.GraphNode:
+    def draw_buffer(self, number: int) -> model.GraphNode:
         name = self.buffer_names[number]
         index, mark = self.drawn.index, self.marks[name]
         node, closed = index.node(number), index.find_kept(number)
@@ -181,34 +158,33 @@ class _Part:
 def fold_layers(graph: model.Graph) -> Folded:
     """Returns the graph with repeated runs of kernels, and the buffers between them, drawn once."""
 
-    def look(node: model.GraphNode) -> Look:
+    def look(node: model.GraphNode) -> fold.Look:
         if node.kind in model.BUFFER_KINDS:
-            return Look(passive=True)
-        return Look(copy=(*node.lines[0].split(" ")[1:], *node.lines[1:-1], node.mark))
+            return fold.Look(passive=True)
+        return fold.Look(copy=(*node.lines[0].split(" ")[1:], *node.lines[1:-1], node.mark))
 
-    return fold_graph(graph, look, label_layers, "repeated kernels and buffers")
+    return fold.fold_graph(graph, look, fold.label_layers, "repeated kernels and buffers")
 
 
 def fold_step(graph: model.Graph, drawn: DrawnSchedule) -> Folded:
     """Returns the graph with the optimizer's kernels as one box."""
     steps = {f"kernel{i}" for i, kernel in enumerate(drawn.schedule.kernels) if kernel.phase == "optimizer"}
-    return fold_optimizer(graph, lambda node: node.id in steps, _describe_kernels(drawn))
+    return fold.fold_optimizer(graph, lambda node: node.id in steps, _describe_kernels(drawn))
 
 
 def gather_kernels(graph: model.Graph, drawn: DrawnSchedule) -> Folded:
     """Returns the graph with fewer boxes: kernels that are alike, then kernels that follow each other."""
-    return gather_boxes(graph, drawn, _describe_kernels(drawn), _GATHERED, "folded")
+    return fold.gather_boxes(graph, drawn, _describe_kernels(drawn), _GATHERED, "folded")
 
 
-def _describe_kernels(drawn: DrawnSchedule) -> DescribeNodes:
+def _describe_kernels(drawn: DrawnSchedule) -> fold.DescribeNodes:
     kernels = {f"kernel{number}": kernel for number, kernel in enumerate(drawn.schedule.kernels)}
     total = sum(kernel.executed_ops for kernel in kernels.values())
 
     def describe(nodes: Sequence[model.GraphNode]) -> list[str]:
         known = [kernels[node.id] for node in nodes if node.id in kernels]
-        ops, share = sum(kernel.executed_ops for kernel in known), ""
-        if ops:
-            share = f"{format_share(ops, total)} of all ops"
+        ops = sum(kernel.executed_ops for kernel in known)
+        share = f"{format_share(ops, total)} of all ops" if ops else ""
         return [share, shorten(drawn.places.format_all(line for kernel in known for line in kernel.lines))]
 
     return describe
@@ -217,7 +193,14 @@ def _describe_kernels(drawn: DrawnSchedule) -> DescribeNodes:
 STAGE = Stage(
     title="kernels",
     build=build_kernel_graph,
-    legend=_LEGEND,
+    legend={
+        "kernel": "a kernel; shaded by its share of the ops",
+        "buffer": "a buffer that comes in",
+        "kept": "a buffer that a kernel writes",
+        "repeat": "a repeated layer, folded",
+        "folded": "several kernels, folded",
+        "optimizer": "the optimizer, folded",
+    },
     sample="kernel",
     most=160,
     pleasant=MOST_BOXES,

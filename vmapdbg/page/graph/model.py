@@ -120,21 +120,33 @@ class Graph:
 # *** rows
 
 
+def connect_nodes(graph: Graph) -> tuple[dict[str, dict[str, None]], dict[str, dict[str, None]]]:
+    """Returns what each node reads, and what reads each node: `tails` and `heads`, in the order of the edges."""
+    tails: dict[str, dict[str, None]] = {node.id: {} for node in graph.nodes}
+    heads: dict[str, dict[str, None]] = {node.id: {} for node in graph.nodes}
+    for edge in graph.edges:
+        if edge.tail != edge.head:
+            tails[edge.head][edge.tail] = None
+            heads[edge.tail][edge.head] = None
+    return tails, heads
+
+
 def measure_ranks(graph: Graph) -> dict[str, int]:
     """Returns the row of each node: every edge points down, and a node is as far down as its readers allow."""
-    tails: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
-    heads: dict[str, list[str]] = {node.id: [] for node in graph.nodes}
-    for edge in graph.edges:
-        tails[edge.head].append(edge.tail)
-        heads[edge.tail].append(edge.head)
+    tails, heads = connect_nodes(graph)
     order = sort_names(tails, heads)
-    highest: dict[str, int] = {}
-    for name in order:
-        highest[name] = max((highest.get(tail, 0) + 1 for tail in tails[name]), default=0)
-    lowest: dict[str, int] = {}
+    highest, lowest = measure_depths(order, tails), dict[str, int]()
     for name in reversed(order):
         lowest[name] = min((lowest.get(head, highest[name] + 1) - 1 for head in heads[name]), default=highest[name])
     return lowest
+
+
+def measure_depths(order: Iterable[str], near: Mapping[str, Collection[str]]) -> dict[str, int]:
+    """Returns for each node of an `order`, `near` nodes first, the length of the longest way to it."""
+    depths: dict[str, int] = {}
+    for name in order:
+        depths[name] = max((depths.get(other, 0) + 1 for other in near[name]), default=0)
+    return depths
 
 
 def sort_names(tails: Mapping[str, Collection[str]], heads: Mapping[str, Collection[str]]) -> list[str]:
@@ -154,10 +166,8 @@ def sort_names(tails: Mapping[str, Collection[str]], heads: Mapping[str, Collect
 
 
 def measure_steps(graph: Graph, centre: Iterable[str]) -> dict[str, int]:
-    """Returns how many edges each connected node is from `centre`, either way; near nodes come first.
-
-    A step to a BUFFERIZE does not count. In a table, the next row is one step away.
-    """
+    """Returns how many edges each connected node is from `centre`, either way; near nodes come first. A step to a
+    BUFFERIZE does not count. In a table, the next row is one step away."""
     pairs = [(edge.tail, edge.head) for edge in graph.edges]
     if graph.is_table:
         pairs = list(pairwise(node.id for node in graph.nodes[1:]))

@@ -14,30 +14,10 @@ from vmapdbg.page.graph import fold, items, model
 _GATHERED = 60
 _BUFFERS_LEVEL = 3
 """From this level on, a removed BUFFERIZE is not drawn. The next level also gathers the nodes into boxes."""
-_LEVEL_NOTES = (
-    "",
-    "repeated layers",
-    "repeated layers and elementwise ops",
-    "all but buffers and scope borders",
-    "all but buffers and scope borders, and of these what is alike or hangs together",
-)
 _PASSIVE = model.BUFFERIZES | {"input", "index"}
 _FAR_ROWS = 12
 _LARGE = 150
 _LONGEST_TIP = 600
-_LEGEND = {
-    "input": "a buffer that comes in",
-    "op": "an op",
-    "reduce": "a reduce",
-    "view": "movement ops",
-    "vmapin": "VMAPIN: a scope begins",
-    "vmapout": "VMAPOUT: a scope ends",
-    "index": "index arithmetic, folded",
-    "repeat": "a repeated layer, folded",
-    "folded": "several nodes, folded",
-    "kept": "BUFFERIZE kept: a buffer",
-    "removed": "BUFFERIZE removed: fused",
-}
 
 
 def build_tensor_graph(pair: items.DrawnPair, level: int, title: str) -> model.Graph:
@@ -47,10 +27,15 @@ def build_tensor_graph(pair: items.DrawnPair, level: int, title: str) -> model.G
     draft.draw()
     clusters, colours = tuple(draft.list_clusters()), pair.range_colours
     graph = model.Graph("tensor", title, tuple(draft.nodes), tuple(draft.edges), clusters, (), colours, folding.folded)
+    drawn, describe = pair.after, _describe_nodes(pair.after)
+
+    def is_step(node: model.GraphNode) -> bool:
+        return {each.phase for each in drawn.list_nodes(node.members)} == {"optimizer"}
+
     if level:
-        graph = fold_layers(_fold_step(graph, pair.after), pair)
+        graph = fold_layers(fold.fold_optimizer(graph, is_step, describe).graph, pair)
     if level == items.LEVELS[-1]:
-        return _gather(graph, pair.after)
+        return fold.gather_boxes(graph, drawn, describe, _GATHERED).graph
     if len(graph.nodes) >= _LARGE:
         return fold.name_far_sources(graph, _FAR_ROWS)
     return graph
@@ -68,20 +53,6 @@ def fold_layers(graph: model.Graph, pair: items.DrawnPair) -> model.Graph:
         return fold.Look(copy=(node.kind, ops, last.shape, last.dtype, node.mark, node.scope))
 
     return fold.fold_graph(graph, look, fold.label_layers, "repeated layers").graph
-
-
-def _fold_step(graph: model.Graph, drawn: items.DrawnSchedule) -> model.Graph:
-    """Returns the graph with the optimizer's nodes as one box."""
-
-    def is_step(node: model.GraphNode) -> bool:
-        return {each.phase for each in drawn.list_nodes(node.members)} == {"optimizer"}
-
-    return fold.fold_optimizer(graph, is_step, _describe_nodes(drawn)).graph
-
-
-def _gather(graph: model.Graph, drawn: items.DrawnSchedule) -> model.Graph:
-    """Returns the graph with fewer boxes."""
-    return fold.gather_boxes(graph, drawn, _describe_nodes(drawn), _GATHERED).graph
 
 
 def _describe_nodes(drawn: items.DrawnSchedule) -> fold.DescribeNodes:
@@ -291,9 +262,27 @@ def _label_buffer(buffer: items.BufferMark, drawn: items.DrawnSchedule) -> tuple
 STAGE = items.Stage(
     title="tensor graph",
     build=build_tensor_graph,
-    legend=_LEGEND,
+    legend={
+        "input": "a buffer that comes in",
+        "op": "an op",
+        "reduce": "a reduce",
+        "view": "movement ops",
+        "vmapin": "VMAPIN: a scope begins",
+        "vmapout": "VMAPOUT: a scope ends",
+        "index": "index arithmetic, folded",
+        "repeat": "a repeated layer, folded",
+        "folded": "several nodes, folded",
+        "kept": "BUFFERIZE kept: a buffer",
+        "removed": "BUFFERIZE removed: fused",
+    },
     sample="op",
     most=160,
     pleasant=80,
-    level_notes=_LEVEL_NOTES,
+    level_notes=(
+        "",
+        "repeated layers",
+        "repeated layers and elementwise ops",
+        "all but buffers and scope borders",
+        "all but buffers and scope borders, and of these what is alike or hangs together",
+    ),
 )

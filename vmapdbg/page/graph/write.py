@@ -14,18 +14,10 @@ from vmapdbg.model.capture import Capture, Schedule, SnippetError
 from vmapdbg.model.store import check_output, dump_document, write_output
 from vmapdbg.model.vocabulary import StageName
 from vmapdbg.model.wording import format_plural
+from vmapdbg.page.graph import model
 from vmapdbg.page.graph.dot import PICTURES, TooSlow, check_format, draw_dots, style_svg, write_dot
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule, Stage
-from vmapdbg.page.graph.model import (
-    ADDED,
-    BUFFERIZES,
-    REMOVED,
-    Graph,
-    GraphError,
-    LegendEntry,
-    keep_nodes,
-    measure_steps,
-)
+from vmapdbg.page.graph.model import BUFFERIZES, Graph, GraphError, LegendEntry, keep_nodes, measure_steps
 
 ENDINGS = tuple(f".{name}" for name in (*PICTURES, "dot", "json"))
 """Of the files that a graph can be written to."""
@@ -60,9 +52,7 @@ def write_graph(
     after, notes = _choose_schedule(capture, schedule)
     if around is not None and around not in after.index.nodes:
         raise GraphError(f"there is no node {around} in schedule {after.schedule.index}")
-    pair = DrawnPair.of_one(after)
-    if other is not None:
-        pair = _pair_with_baseline(other, after, notes)
+    pair = DrawnPair.of_one(after) if other is None else _pair_with_baseline(other, after, notes)
     drawing = Drawing(pair, import_module(f"vmapdbg.page.graph.{stage}").STAGE, around, depth, fold, notes)
     if kind in PICTURES:
         write_output(target, drawing.draw(kind))
@@ -164,9 +154,7 @@ class Drawing:
         steps = self._measure_steps(graph)
         if not steps:
             raise GraphError(f"node {self.around} is not drawn: it is a constant, named by what reads it")
-        depth = self.depth
-        if depth is None:
-            depth = _DEPTH
+        depth = _DEPTH if self.depth is None else self.depth
         part = _keep_near(graph, [name for name, count in steps.items() if count <= depth])
         self.left_out = self.drawn - part.count_drawn()
         return self._add_legend(part)
@@ -190,10 +178,10 @@ class Drawing:
             entries.append(LegendEntry(sample, "realized, with the reason", realized=True))
         if any(node.alert for node in graph.nodes if node.kind == "kept"):
             entries.append(LegendEntry("kept", "loses a batch range", alert=True))
-        if REMOVED in marks:
-            entries.append(LegendEntry(sample, "- only before", REMOVED))
-        if ADDED in marks:
-            entries.append(LegendEntry(sample, "+ only after", ADDED))
+        if model.REMOVED in marks:
+            entries.append(LegendEntry(sample, "- only before", model.REMOVED))
+        if model.ADDED in marks:
+            entries.append(LegendEntry(sample, "+ only after", model.ADDED))
         return replace(graph, legend=tuple(entries) if self.stage.legend else ())
 
     def draw(self, kind: str) -> bytes:

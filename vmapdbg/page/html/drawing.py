@@ -19,6 +19,7 @@ from vmapdbg.model.schedule_index import find_distinct
 from vmapdbg.model.wording import cut_end, format_known
 from vmapdbg.page.format import format_bytes, format_share, round_count
 from vmapdbg.page.graph.dot import TooSlow, clean_text, draw_dots, write_dot
+from vmapdbg.page.graph.fold import Folded
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule
 from vmapdbg.page.graph.kernels import MOST_BOXES, build_kernel_graph, fold_layers, fold_step, gather_kernels
 from vmapdbg.page.graph.model import BUFFER_KINDS, Graph, GraphError, GraphNode, keep_nodes, list_components
@@ -37,10 +38,7 @@ _OPENED = frozenset({"folded", "repeat", "optimizer"})
 _LONGEST_NAME = 28
 _FOLDED_LINES = ("with ", "also reads ")
 """How the lines begin that folding adds to a kernel."""
-_MARKS = {
-    "changed": "changed",
-    "fused-from": "changed",
-    "split-into": "changed",
+_MARKS = dict.fromkeys(("changed", "fused-from", "split-into"), "changed") | {
     "only-before": "gone",
     "only-after": "new",
 }
@@ -49,11 +47,9 @@ _MARKS = {
 
 @dataclass
 class DrawingPart:
-    """A whole schedule, or the inside of a box of the part with the number `outer`, as SVG.
-
-    `note` says what is folded or left out, or why the SVG is empty. `opens` has for a box the number of the part inside
-    it, and `hidden` its kernels.
-    """
+    """A whole schedule, or the inside of a box of the part with the number `outer`, as SVG. `note` says what is folded
+    or left out, or why the SVG is empty. `opens` has for a box the number of the part inside it, and `hidden` its
+    kernels."""
 
     note: str
     title: str = ""
@@ -80,10 +76,8 @@ class Drawing:
 def draw_view(
     view: View, rows: Sequence[KernelRow], name_node: Callable[[str, NodeKey], str]
 ) -> tuple[list[Drawing], int]:
-    """Returns the drawings of a page, and how many more schedules could be drawn.
-
-    `rows` are the rows of kernels, the most important first. `name_node` names a node of a side.
-    """
+    """Returns the drawings of a page, and how many more schedules could be drawn. `rows` are the rows of kernels, the
+    most important first. `name_node` names a node of a side."""
     chosen, undrawn = _choose_schedules(view, rows)
     drawers = [_Drawer("after", view, rows, name_node)]
     if view.is_pair:
@@ -134,9 +128,7 @@ class _Drawer:
         self, name: str, view: View, rows: Sequence[KernelRow], name_node: Callable[[str, NodeKey], str]
     ) -> None:
         self.name, self.name_node = name, name_node
-        self.capture, self.shown_name = getattr(view, name), ""
-        if view.is_pair:
-            self.shown_name = name
+        self.capture, self.shown_name = getattr(view, name), name if view.is_pair else ""
         self.rows: dict[tuple[int, int], list[tuple[int, KernelRow]]] = defaultdict(list)
         for number, row in enumerate(rows):
             for place in row.places:
@@ -227,9 +219,7 @@ class _Plan:
 
     def plan(self, graph: Graph) -> list[DrawingPart]:
         """Returns the drawings of a schedule, the whole first."""
-        step = fold_step(graph, self.drawn)
-        self.contents |= {(name, "optimizer"): keep_nodes(graph, names) for name, names in step.contents.items()}
-        parts = [self._fold("all", step.graph, 0)]
+        parts = [self._fold("all", self._keep("optimizer", graph, fold_step(graph, self.drawn)), 0)]
         left = _MOST_INSIDE
         for outer, part in enumerate(parts):
             for node in self.graphs[outer].nodes:
@@ -242,18 +232,19 @@ class _Plan:
                 parts.append(self._fold(node.lines[0], some, outer, left_out))
         return parts
 
+    def _keep(self, kind: str, graph: Graph, made: Folded) -> Graph:
+        """Keeps the inside of boxes that were made of a graph, and returns the graph with the boxes."""
+        self.contents |= {(name, kind): keep_nodes(graph, names) for name, names in made.contents.items()}
+        return made.graph
+
     def _fold(self, title: str, graph: Graph, outer: int, left_out: str = "") -> DrawingPart:
         """Folds a graph until a reader can look at it, and says what is left out."""
         notes = list(filter(None, [left_out]))
-        layers = fold_layers(graph)
-        self.contents |= {(name, "repeat"): keep_nodes(graph, names) for name, names in layers.contents.items()}
-        folded = layers.graph
+        folded = self._keep("repeat", graph, fold_layers(graph))
         if folded.folded:
             notes.append("repeated layers are one box")
         if len(folded.nodes) > MOST_BOXES:
-            gathered = gather_kernels(folded, self.drawn)
-            self.contents |= {(name, "folded"): keep_nodes(folded, names) for name, names in gathered.contents.items()}
-            folded = gathered.graph
+            folded = self._keep("folded", folded, gather_kernels(folded, self.drawn))
             notes.append("what is alike, or follows each other, is one box: click opens it")
         if len(folded.nodes) > _MOST_DRAWN:
             heaviest = sorted(folded.nodes, key=lambda node: -node.weight)[:_MOST_DRAWN]

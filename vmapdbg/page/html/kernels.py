@@ -10,6 +10,7 @@ from vmapdbg.diff.result import KernelSide
 from vmapdbg.diff.source import MarkedSpan, align_sources
 from vmapdbg.install.targets import language_of
 from vmapdbg.model.capture import Access, Finding, Kernel
+from vmapdbg.model.schedule_index import group_equal
 from vmapdbg.model.wording import join_first
 from vmapdbg.page.format import compare_facts, describe_times, format_seconds, list_facts
 from vmapdbg.page.html.nodes import NodeKey, list_sides
@@ -82,10 +83,8 @@ class KernelView:
 
 def merge_findings(findings: Iterable[Finding]) -> list[tuple[Finding, int]]:
     """Returns the first finding of each kind in a program, at a line, and how many there are."""
-    merged: dict[tuple[str, str | None, str | None], list[Finding]] = defaultdict(list)
-    for finding in findings:
-        merged[finding.code, finding.kernel, finding.line].append(finding)
-    return [(same[0], len(same)) for same in merged.values()]
+    merged = group_equal(findings, lambda finding: (finding.code, finding.kernel, finding.line))
+    return [(same[0], len(same)) for same in merged]
 
 
 def view_kernels(view: View, rows: Sequence[KernelRow], name_node: Callable[[str, NodeKey], str]) -> list[KernelView]:
@@ -171,11 +170,10 @@ class _Sources:
     def _list_code(self, side: str, schedule: int, kernels: Sequence[KernelSide]) -> list[CodeLine]:
         lines: list[CodeLine] = []
         for each in kernels:
-            kernel, node = each.kernel, ""
+            kernel = each.kernel
             if len(kernels) > 1:
                 lines.append(CodeLine([("tc", f"// #{each.number} {kernel.name}")]))
-            if kernel.outputs:
-                node = self.name_node(side, (schedule, kernel.outputs[0]))
+            node = self.name_node(side, (schedule, kernel.outputs[0])) if kernel.outputs else ""
             lines += _split_source(kernel, node, self.findings[side].about_kernel(schedule, [each.number]))
         return lines
 
@@ -197,10 +195,8 @@ def _split_source(kernel: Kernel, node: str, findings: Iterable[Finding]) -> lis
     lines: list[CodeLine] = []
     for number, parts in enumerate(split_code(source, language_of(kernel.target), _PLAIN), start=1):
         says = "; ".join(f"{each.kind} {each.buffer}[{each.address}]" for each in accesses[number])
-        line = CodeLine(parts, "", says, tuple(codes[number]))
-        if is_only and any((each.kind, each.buffer) == ("store", written[0]) for each in accesses[number]):
-            line = replace(line, node=node)
-        lines.append(line)
+        is_store = is_only and any((each.kind, each.buffer) == ("store", written[0]) for each in accesses[number])
+        lines.append(CodeLine(parts, node if is_store else "", says, tuple(codes[number])))
     return lines
 
 
@@ -213,11 +209,8 @@ def _pair_lines(before: Sequence[CodeLine], after: Sequence[CodeLine], names: Co
     rows: list[CodeRow] = []
     left, right = iter(before), iter(after)
     for pair in align_sources(_join_lines(before), _join_lines(after), names):
-        one = other = None
-        if pair.before is not None:
-            one = next(left, None)
-        if pair.after is not None:
-            other = next(right, None)
+        one = None if pair.before is None else next(left, None)
+        other = None if pair.after is None else next(right, None)
         if one is not None and other is not None and not pair.is_same:
             one = replace(one, parts=_split_marks(pair.before or "", pair.marks_before))
             other = replace(other, parts=_split_marks(pair.after or "", pair.marks_after))

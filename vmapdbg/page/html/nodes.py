@@ -126,14 +126,10 @@ class Explainer:
 
     def describe_nodes(self, lines: dict[str, int], texts: Texts) -> dict[str, list[object]]:
         """Returns for each node what it is, the number of its line (-1 without one), the rows of kernels that compute
-        it, the outcome of its BUFFERIZE (or nothing), and why, as a title and steps.
-
-        The steps are None for a node without a BUFFERIZE if the page would become too large.
-        """
+        it, the outcome of its BUFFERIZE (or nothing), and why, as a title and steps. The steps are None for a node
+        without a BUFFERIZE if the page would become too large."""
         described: dict[str, list[object]] = {}
-        most = _MOST_CHARACTERS
-        if self.view.is_pair:
-            most /= 2
+        most = _MOST_CHARACTERS / (2 if self.view.is_pair else 1)
         for name, shown in self.nodes.items():
             schedule = self.schedules[shown.side][shown.key[0]]
             node = index_of(schedule).nodes[shown.key[1]]
@@ -143,9 +139,7 @@ class Explainer:
             if outcome or node.realized is not None or texts.size < most:
                 title, steps = _say(explain_node(schedule, node), texts)
                 steps = self._join_steps(steps, self._twins.get(name), texts)
-            line = node.line or ""
-            if shown.side == "before":
-                line = self.view.name_line(line)
+            line = self.view.name_line(node.line or "") if shown.side == "before" else node.line or ""
             number = lines.get(line, -1)
             # `ADD  (4, 5)  float  softmax`
             words = (node.op, format_shape(node.shape), format_known("{}", node.dtype), node.method)

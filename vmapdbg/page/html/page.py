@@ -43,13 +43,10 @@ _TEXT_WIDTH = 160
 def render_report(
     view: View, files: Sequence[SourceFile], made: str = "", files_before: Sequence[SourceFile] = ()
 ) -> str:
-    """Returns a view as one HTML document that loads nothing.
-
-    `files` are the user's, as `read_sources` returns them; of two runs `files_before` are those of before. `made` says
-    when and from what the report is made.
-    """
+    """Returns a view as one HTML document that loads nothing. `files` are the user's, as `read_sources` returns them;
+    of two runs `files_before` are those of before. `made` says when and from what the report is made."""
     report = Report(view, files, files_before)
-    known = {"formats": _FILTERS, "marks": MARKS, "words": TITLES}
+    known = {"formats": _FILTERS, "marks": MARKS, "words": TITLES, "compare_totals": formats.compare_totals}
     folder = resources.files("vmapdbg.page.html")
     style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
@@ -162,9 +159,8 @@ class Report:
 
     def list_errors(self) -> list[tuple[str, Any]]:
         """The errors that ended a run, with the name of its side."""
-        sides = [("before: ", self.before.error), ("after: ", self.after.error)]
-        if not self.is_pair:
-            sides = [("", self.after.error)]
+        both = [("before: ", self.before.error), ("after: ", self.after.error)]
+        sides = both if self.is_pair else [("", self.after.error)]
         return [(name, error) for name, error in sides if error is not None]
 
     def list_findings(self) -> list[tuple[str, list[tuple[Finding, int]]]]:
@@ -173,10 +169,6 @@ class Report:
             return [("", merge_findings(self.after.findings))]
         diff = self.view.diff
         return [("new", merge_findings(diff.findings_new)), ("gone", merge_findings(diff.findings_gone))]
-
-    def list_totals(self) -> list[tuple[str, str, str, str]]:
-        """The totals that differ between two runs: a name, before, after, and the ratio."""
-        return formats.compare_totals(self.view.diff.before.totals, self.view.diff.after.totals)
 
     def count_schedules(self) -> int:
         """Returns how many different schedules one run has, or how many schedules changed between two."""

@@ -46,11 +46,9 @@ class SourceFile:
 
 
 def read_sources(lines: Iterable[str], snippet: str, saved_at: float | None = None) -> list[SourceFile]:
-    """Reads the files that some lines name, the snippet first.
-
-    `saved_at` is when a saved capture was written, in seconds since 1970; None if the snippet has just run. A saved
-    capture may be another person's: only Python files that it names are put into a page.
-    """
+    """Reads the files that some lines name, the snippet first. `saved_at` is when a saved capture was written, in
+    seconds since 1970; None if the snippet has just run. A saved capture may be another person's: only Python files
+    that it names are put into a page."""
     names = sorted({split_place(line)[0] for line in lines}, key=lambda name: (name != snippet, name))
     return [_read(name, saved_at) for name in names]
 
@@ -68,9 +66,8 @@ def _read(name: str, saved_at: float | None) -> SourceFile:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return SourceFile(name, None, f"this file cannot be read ({reason}): its lines are shown without their text")
-    note = ""
-    if saved_at is not None and status.st_mtime > saved_at:
-        note = "changed since the capture was saved: line numbers may be wrong"
+    is_changed = saved_at is not None and status.st_mtime > saved_at
+    note = "changed since the capture was saved: line numbers may be wrong" if is_changed else ""
     return SourceFile(name, text, note)
 
 
@@ -102,9 +99,7 @@ class LineNotes:
 
 def collect_notes(view: View, explained: Collection[str] = ()) -> dict[str, LineNotes]:
     """Returns the notes of each line by its name after. `explained` has the names of the nodes that the page explains.
-
-    The lines of after come first.
-    """
+    The lines of after come first."""
     costs = {row.name: row for row in pair_costs(view, "line")}
     names = [*list_places(view.after), *map(view.name_line, list_places(view.before))]
     notes: dict[str, LineNotes] = {}

@@ -307,8 +307,8 @@ class Overview:
         without = overview.sum_kernels(self.view.after, without_line=True)
         rest = f"{format_share(without.ops, self.total.ops) or '0%'} of ops have none"
         self.add_cost_table("line", lines, f", {counts} its lines; {rest}")
-        self.add_cost_table("method", overview.count_costs(self.view, "method"), f", {counts} which it computes a value")
-        phases = overview.count_costs(self.view, "phase")
+        methods, phases = (overview.count_costs(self.view, by) for by in ("method", "phase"))
+        self.add_cost_table("method", methods, f", {counts} which it computes a value")
         if len(phases) > 1:
             self.add_cost_table("phase", phases, ", a kernel has the phase of its largest part")
 
