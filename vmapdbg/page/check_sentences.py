@@ -304,17 +304,14 @@ def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding
         code = findings.failure_code_of(capture, check)
         if code is not None:
             found.append(_make_failure(capture, check, code))
-        for lost in check.lost:
-            message = f"{describe_left_out(lost)}; {name_check(check)} reads the buffer without it"
-            found.append(_make_finding(capture, check, findings.LOST_WRITE, message, line=lost.line))
-        for cut in check.cut:
-            message = describe_left_out(cut)
-            found.append(_make_finding(capture, check, findings.CUT_GRADIENT, message, line=cut.line))
-        for read in check.unwritten:
-            message = f"{name_check(check)}: {describe_unwritten(read)}"
-            found.append(_make_finding(capture, check, findings.NEVER_WRITTEN, message))
-        for output in repeats.list_new(check):
-            found.append(_make_wrong(capture, check, output, repeats.explain(check, output)))
+        name = name_check(check)
+        unread = f"; {name} reads the buffer without it"
+        faults = [(findings.LOST_WRITE, describe_left_out(lost) + unread, lost.line) for lost in check.lost]
+        faults += [(findings.CUT_GRADIENT, describe_left_out(cut), cut.line) for cut in check.cut]
+        faults += [(findings.NEVER_WRITTEN, f"{name}: {describe_unwritten(read)}", None) for read in check.unwritten]
+        found += [_make_finding(capture, check, code, message, line=line) for code, message, line in faults]
+        wrong = repeats.list_new(check)
+        found += [_make_wrong(capture, check, output, repeats.explain(check, output)) for output in wrong]
     return tuple(found)
 
 

@@ -243,8 +243,7 @@ def describe_choices(
     found: list[Decided] = []
     for choice in sorted(choices):
         node = index_of(schedules[choice.schedule]).nodes[choice.node]
-        buffers = made[choice.schedule].bufferizes if choice.schedule < len(made) else ()
-        kept = any(buffer.node == node.id and buffer.outcome == "kept" for buffer in buffers)
+        kept = choice.schedule < len(made) and index_of(made[choice.schedule]).find_kept(node.id) is not None
         found.append(Decided(choice.schedule, node.id, node.op, node.shape, node.line, choice.realized, kept))
     return tuple(found)
 

@@ -87,6 +87,7 @@ def write_dot(graph: model.Graph) -> str:
 
 _NODE = {"fontname": FONT, "fontsize": "10", "margin": "0.13,0.06", "height": "0.3", "width": "0.6", "color": _INK}
 _EDGE = {"fontname": FONT, "fontsize": "8.5", "color": "#555555", "fontcolor": _INK, "arrowsize": "0.7"}
+_CLUSTER = {"fontname": FONT, "fontsize": "11", "labeljust": "l", "penwidth": "1.5", "style": "rounded,filled"}
 
 
 def _graph_attributes(graph: model.Graph) -> dict[str, str]:
@@ -116,9 +117,9 @@ def _write_scope(dot: graphviz.Digraph, scope: model.GraphCluster | None, graph:
         if cluster.parent == name:
             inner = graphviz.Digraph(f"cluster_{cluster.id}")
             colour = graph.range_colours.get(cluster.range, _INK)
-            inner.attr(id=cluster.id, label=escape_lines([cluster.title]), tooltip=escape_tip(cluster.title))
-            inner.attr(labeljust="l", fontname=FONT, fontsize="11", fontcolor=colour, color=colour)
-            inner.attr(penwidth="1.5", style="rounded,filled", fillcolor=_tint(colour))
+            colours = {"color": colour, "fontcolor": colour, "fillcolor": _tint(colour)}
+            names = {"label": escape_lines([cluster.title]), "tooltip": escape_tip(cluster.title)}
+            inner.attr(id=cluster.id, **names, **colours, **_CLUSTER)
             _write_scope(inner, cluster, graph)
             dot.subgraph(inner)
 

@@ -382,14 +382,14 @@ def name_far_sources(graph: Graph, rows: int = 6) -> Graph:
     """Replaces edges over many rows by a line in the box that reads: `also reads #3, #5`. The edges from the forward
     part of a training step to its gradients would make a drawing three times as wide."""
     ranks = model.measure_ranks(graph)
-    far = {edge for edge in graph.edges if edge.mark == COMMON and ranks[edge.head] - ranks[edge.tail] >= rows}
     known = {node.id: node for node in graph.nodes}
-    names: dict[str, list[str]] = defaultdict(list)
+    names, edges = defaultdict[str, list[str]](list), list[GraphEdge]()
     for edge in graph.edges:
-        if edge in far:
+        if edge.mark == COMMON and ranks[edge.head] - ranks[edge.tail] >= rows:
             names[edge.head].append(_name_shortly(known[edge.tail]))
+        else:
+            edges.append(edge)
     for name, read in names.items():
         node, line = known[name], f"also reads {join_first(read, _MOST_NAMED)}"
         known[name] = replace(node, lines=(*node.lines, line))
-    edges = tuple(edge for edge in graph.edges if edge not in far)
-    return replace(graph, nodes=tuple(known.values()), edges=edges)
+    return replace(graph, nodes=tuple(known.values()), edges=tuple(edges))

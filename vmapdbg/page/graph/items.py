@@ -351,15 +351,14 @@ class Folding:
             if key is not None:
                 groups.setdefault(key, Group(key, "", [])).items.append(item)
         order = {item.key: number for number, item in enumerate(self.items)}
-        places: dict[str, int] = {}
         for group in groups.values():
             group.kind = _kind_of(group, self._index)
             sources = [source for item in group.items for source in item.src]
             group.constants = list(dict.fromkeys(self._values[key] for key in sources if key in self._values))
-            # readers may read any item of index arithmetic, but only the last item of another group
-            read_first = group.items[0] if group.kind == "index" else group.last
-            places[group.key] = order[read_first.key]
-        return sorted(groups.values(), key=lambda group: places[group.key])
+        # readers may read any item of index arithmetic, but only the last item of another group
+        return sorted(
+            groups.values(), key=lambda group: order[group.items[0].key if group.kind == "index" else group.key]
+        )
 
 
 def _is_free(item: Item, detail: int = 0) -> bool:
@@ -368,9 +367,7 @@ def _is_free(item: Item, detail: int = 0) -> bool:
         return False
     if item.node.realized is not None and not item.buffers:
         return False
-    if detail >= 2:
-        return not any(buffer.kept for buffer in item.buffers)
-    return not item.buffers
+    return not any(buffer.kept or detail < 2 for buffer in item.buffers)
 
 
 def _is_simple(op: str) -> bool:

@@ -122,15 +122,12 @@ class _Draft:
         tail, kind = self._find_tail(maker, item)
         head = name_node(group.last)
         # the ranges of a read, if they differ from the ranges of the value
-        asked, label = reader.node.in_ranges, ""
-        has_ranges = maker.kind not in ("input", "index")
-        if not has_ranges or asked != maker.items[0].node.in_ranges or item.buffers:
-            label = ", ".join(asked or ())
+        asked, has_ranges = reader.node.in_ranges, maker.kind not in ("input", "index")
+        differs = not has_ranges or asked != maker.items[0].node.in_ranges or item.buffers
+        label = ", ".join(asked or ()) if differs else ""
         if (tail, head, label) not in seen:
             seen.add((tail, head, label))
-            mark = item.mark
-            if mark == model.COMMON:
-                mark = reader.mark
+            mark = reader.mark if item.mark == model.COMMON else item.mark
             tip = f"{item.node.op} {item.node.id} read with {join_ranges(asked)} by {reader.node.op} {reader.node.id}"
             self.edges.append(model.GraphEdge(tail, head, fold.shorten(label, 36), tip, kind, mark))
 
@@ -138,22 +135,18 @@ class _Draft:
         """Readers of a buffer read its BUFFERIZE: if the sides differ, the BUFFERIZE of after."""
         if item.key != maker.key:
             return name_node(maker.last), "data"
-        drawn = [
-            buffer for buffer in self._list_drawn(item) if buffer.mark != model.REMOVED or item.mark == model.REMOVED
-        ]
-        if not drawn:
-            return name_node(item), "data"
-        return _name_buffer(drawn[0]), drawn[0].bufferize.outcome
+        for buffer in self._list_drawn(item):
+            if buffer.mark != model.REMOVED or item.mark == model.REMOVED:
+                return _name_buffer(buffer), buffer.bufferize.outcome
+        return name_node(item), "data"
 
     def list_clusters(self) -> Iterable[model.GraphCluster]:
         """Yields the frames of the scopes that have nodes."""
         ranges = self.pair.before.index.ranges | self.pair.after.index.ranges
         for path, name in self.scopes.items():
-            title = f"vmap {path[-1]}"
-            if path[-1] in ranges:
-                known = ranges[path[-1]]
-                title += f" = {known.size}, {known.axis_type}"
-            yield model.GraphCluster(name, self.scopes.get(path[:-1]), title, path[-1])
+            known = ranges.get(path[-1])
+            size = f" = {known.size}, {known.axis_type}" if known else ""
+            yield model.GraphCluster(name, self.scopes.get(path[:-1]), f"vmap {path[-1]}{size}", path[-1])
 
 
 def name_node(item: items.Item) -> str:

@@ -112,8 +112,7 @@ def _name_schedule(view: View, pair: ScheduleDiff) -> str:
     """Returns `schedule 3`, and of one run how many are like it; of two runs what the sides do not share."""
     title = f"schedule {pair.index}"
     if not view.is_pair:
-        again = len(find_distinct(view.after)[pair.index])
-        return title + format_known(" and {} like it", again or None)
+        return title + format_known(" and {} like it", len(find_distinct(view.after)[pair.index]) or None)
     if pair.after is None:
         return f"{title}, only before"
     if pair.before is None:
@@ -172,10 +171,8 @@ class _Drawer:
             return [f"#{number} {name}", f"{work}  {format_share(row.after.ops, self.total)}", *added]
         if node.kind not in BUFFER_KINDS:
             return node.lines
-        made, line = drawn.index.find_kept(node.members[0]), cut_end(node.lines[0], _LONGEST_NAME)
-        if made is not None:
-            line += f"  {format_bytes(made.bytes)}"
-        return [line]
+        made = drawn.index.find_kept(node.members[0])
+        return [cut_end(node.lines[0], _LONGEST_NAME) + format_known("  {}", made and format_bytes(made.bytes))]
 
     def _list_attributes(self, part: DrawingPart, graph: Graph, index: int) -> dict[str, dict[str, str]]:
         """Returns the SVG attributes of each box: its classes, its text for a screen reader, and its links."""
