@@ -357,7 +357,7 @@ class Folding:
             group.constants = list(dict.fromkeys(self._values[key] for key in sources if key in self._values))
         # readers may read any item of index arithmetic, but only the last item of another group
         return sorted(
-            groups.values(), key=lambda group: order[group.items[0].key if group.kind == "index" else group.key]
+            groups.values(), key=lambda group: order[(group.items[0] if group.kind == "index" else group.last).key]
         )
 
 

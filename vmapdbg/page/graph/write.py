@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -240,12 +241,10 @@ class Drawing:
     def list_notes(self, graph: Graph, level: int) -> list[str]:
         """Returns notes on what is folded or left out, and how to draw it."""
         notes: list[str] = []
-        folded = {why: count for why, count in graph.folded.items() if count}
+        folded = +Counter(graph.folded)
         if folded:
-            total = sum(folded.values())
-            most_first = sorted(folded.items(), key=lambda item: -item[1])
-            parts = ", ".join(f"{count:,} {why}" for why, count in most_first)
-            notes.append(f"folded {total:,} of {total + self.drawn:,} nodes: {parts}")
+            parts = ", ".join(f"{count:,} {why}" for why, count in folded.most_common())
+            notes.append(f"folded {folded.total():,} of {folded.total() + self.drawn:,} nodes: {parts}")
         if level and self.fold is None and graph.folded:
             opened = "--around NODE --depth N draws a part as it is, --fold 0 all"
             notes.append(f"folded to stay readable: {self.stage.level_notes[level]} ({opened})")
