@@ -35,7 +35,9 @@ def find_device(stopwatch: Stopwatch) -> Device | None:
     name = stopwatch.devices.most_common(1)[0][0]
     if name.startswith(_VIRTUAL):
         return None
-    threads = _count_threads() if name.startswith(_CPUS) else None
+    threads = None
+    if name.startswith(_CPUS):
+        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     key = " ".join((name, platform.node(), platform.machine(), platform.processor(), str(threads)))
     path = cache_folder() / "devices.json"
     try:
@@ -53,12 +55,6 @@ def find_device(stopwatch: Stopwatch) -> Device | None:
         # it is measured again the next time
         pass
     return found
-
-
-def _count_threads() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _measure(name: str, stopwatch: Stopwatch) -> Device:

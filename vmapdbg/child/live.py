@@ -22,9 +22,6 @@ MOST_PROGRAMS = 256
 """How many rendered kernels are kept for the next schedule that has the same."""
 
 
-# *** captures
-
-
 def build_capture(
     snippet: str,
     target: str,
@@ -87,9 +84,6 @@ def process_kept() -> Iterator[None]:
         counter.clear()
         counter.update(counts)
         forget_programs(MOST_PROGRAMS)
-
-
-# *** blocks
 
 
 @contextmanager

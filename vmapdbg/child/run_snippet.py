@@ -123,15 +123,16 @@ class Mode:
         account = recorder.tally.settle()
         if not built:
             account = replace(account, compared={})
-        functions = tuple(recorder.lines.functions)
-        peak, memory = self.allocations and self.allocations.peak, None
-        if self.allocations is not None and recorder.schedules:
+        capture = replace(capture, versions=versions, account=account, functions=tuple(recorder.lines.functions))
+        if self.allocations is None:
+            return capture
+        memory = None
+        if recorder.schedules:
             from vmapdbg.child.capture.memory import MemoryBuilder
 
             with leaving_out("what the memory holds"):
                 memory = MemoryBuilder(self.allocations, recorder.schedules, built).build()
-        more = {"peak_bytes": peak, "functions": functions, "memory": memory}
-        return replace(capture, versions=versions, account=account, **more)
+        return replace(capture, peak_bytes=self.allocations.peak, memory=memory)
 
     def close(self) -> None:
         """The snippet is done."""

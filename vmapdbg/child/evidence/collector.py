@@ -1,8 +1,8 @@
 """Watches what the snippet realizes, so that it can be compared with the reference. Runs in the child.
 
-The snippet runs once. Before `Tensor.realize` the graph and its inputs are kept, after it what the tensors hold, and in
-between each launch of its schedule. The buffer that a launch writes is read right after the launch, because tinygrad
-gives its memory to the next buffer.
+Before `Tensor.realize` the graph and its inputs are kept, after it what the tensors hold, and in between each launch of
+its schedule. The buffer that a launch writes is read right after the launch, because tinygrad gives its memory to the
+next buffer.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from vmapdbg.child.listen.launches import (
     watch_captures,
     watch_launches,
     watch_replacements,
+    watch_replays,
     watch_schedules,
 )
 from vmapdbg.child.listen.recorder import Recorder
@@ -61,7 +62,7 @@ class Collector:
             watch_schedules(changes, tensor_module, self.on_schedule)
             watch_launches(changes, tensor_module, self)
         with self.recorder.leaving_out("replays by TinyJit"), watching(_PART) as changes:
-            self.replays.declare(changes)
+            watch_replays(changes, self.replays.on_call, self.replays.on_replay, self.replays.on_prepare)
             watch_captures(changes, self.on_capture)
             watch_replacements(changes, tensor_module, self.on_replace)
 
@@ -69,38 +70,32 @@ class Collector:
         """Writes what is only known at the end of the snippet."""
         self.replays.close()
 
-    # *** calls
-
     def on_realize(self, realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
         asked = [t for t in (tensor, *others) if not is_complete(t)]
         if not asked or self.call is not None:
             return realize(tensor, *others, **options)
         self.call = call = RealizeCall(self.folder, asked)
-        before = len(self.recorder.schedules)
+        schedules = self.recorder.schedules
+        before = len(schedules)
         try:
             with call.observed():
                 self._start(call, asked)
             result = realize(tensor, *others, **options)
         except (Exception, EndlessRewrite) as error:
             with call.observed():
-                call.fail(error, read_nodes(self.recorder), self._list_passes(before))
+                call.fail(error, read_nodes(self.recorder), [schedule.passed for schedule in schedules[before:]])
             raise
         else:
             with call.observed():
-                call.finish(self._list_passes(before))
+                call.finish([schedule.passed for schedule in schedules[before:]])
         finally:
             self.call = None
             call.evidence.lost += self.order.after(asked)
-            schedules = self.recorder.schedules
             if len(schedules) > before:
                 number = before if call.is_first else len(schedules) - 1
                 call.evidence.schedule, call.evidence.line = number, schedules[number].line
             call.write()
         return result
-
-    def _list_passes(self, first: int) -> list[Any]:
-        """Returns the run of the pass for each schedule from number `first` on, None for an unknown run."""
-        return [schedule.passed for schedule in self.recorder.schedules[first:]]
 
     def _start(self, call: RealizeCall, asked: Sequence[Any]) -> None:
         first, *others = call.roots
@@ -118,7 +113,7 @@ class Collector:
             if find_user_line() is not None:
                 call.pack_meant(self.order, meant, others, nodes)
             call.folder.write_asked(call.evidence.graphs["asked"])
-        call.evidence.lost += self.tensors.take_lost(nodes, pending)
+        call.evidence.lost += self.order.take_lost(nodes, pending)
         call.evidence.cut += self.tensors.take_cut()
 
     def on_schedule(self, schedule: Callable[..., Any], asked: UOp) -> Any:
@@ -140,8 +135,6 @@ class Collector:
             self.call.note_made(replaced)
         with self.order.replacing(replaced):
             return apply(replaced, *arguments, **options)
-
-    # *** launches
 
     def begins(self, steps: Sequence[PlannedLaunch]) -> None:
         if self.call is not None:

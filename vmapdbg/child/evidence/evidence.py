@@ -211,9 +211,6 @@ def pack_graph(roots: Iterable[UOp], contents: Callable[[UOp], str | None]) -> P
     return packed
 
 
-# *** the folder
-
-
 class BlobsFull(Exception):
     """There is no room for more contents."""
 
@@ -251,8 +248,8 @@ class EvidenceFolder:
         """Returns the test that runs now; a snippet has none."""
         return ""
 
-    def begin_replay(self, test: str) -> None:
-        """The evidence of a replay in this test is written next."""
+    def begin(self, test: str) -> None:
+        """The evidence of a call, or of a replay, in this test is kept next."""
 
     def is_idle(self) -> bool:
         """Whether all that was written has been compared."""

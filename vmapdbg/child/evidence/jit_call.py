@@ -6,7 +6,8 @@ the buffers hold before a call. Where that is not possible, it reads them after 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,15 +18,17 @@ from weakref import WeakKeyDictionary, proxy, ref
 from vmapdbg.child.evidence.evidence import Evidence, HeldBuffer, HeldContents, list_parts, name_data
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_variables
 from vmapdbg.child.evidence.realize_call import RealizeCall
-from vmapdbg.child.evidence.tensor_calls import Owners, list_pending
+from vmapdbg.child.evidence.tensor_calls import Owners, find_shown, list_pending
 from vmapdbg.child.listen.launches import list_arguments, list_memory, list_replayed, source_of, used_buffers_of
-from vmapdbg.child.listen.releases import find_under, list_shards, memory_of
+from vmapdbg.child.listen.releases import list_shards, memory_of
 from vmapdbg.child.memory import read_buffer
 from vmapdbg.model.wording import format_plural
 from vmapdbg.reference.graph import OpGraph
 
 UOp = Any
 _Path = tuple[Any, ...]
+_Held = tuple[UOp, int, bool | None]
+"""BUFFER, the slot of what it should hold, `HeldBuffer.is_written`."""
 _WORK = 1 << 22
 """The elements that the reference computes for the first replays of a call, which are all compared."""
 _MOST_FIRST, _LEAST_FIRST = 16, 3
@@ -93,82 +96,65 @@ class ReplayAccount:
 
     evidence: Evidence
     replays: int = 0
-    left: dict[str, int] = field(default_factory=dict[str, int])
+    left: Counter[str] = field(default_factory=Counter[str])
     newest: KeptReplay | None = None
     runs_once: bool = False
 
-    def leave(self, reason: str) -> None:
-        """Counts a replay that is not compared."""
-        self.left[reason] = self.left.get(reason, 0) + 1
 
-
-@dataclass
 class JitCall:
-    """A call that TinyJit has captured: the `source` of its replays, what the call was given, and the calls of
-    `realize` in it that made a schedule. It has UOps, which keep memory: nothing may hold it longer than the program
-    holds its source.
+    """A call that TinyJit has captured. It has UOps, which keep memory: nothing may hold it longer than the program
+    holds its `source`."""
 
-    `written` has the ids of the buffers that each schedule writes. `memory` has the BUFFERs that its replays use, None
-    if they use the BUFFERs of the call: replays may have memory of their own for BUFFERs that nothing else holds.
-    `pending` has the writes that were requested in the call and not scheduled, by BUFFER. `owners` has the Tensors that
-    had a BUFFER when it began, if the call reads the BUFFER and was not given it. `constants` has what BUFFERs held
-    that replays read and do not write, None without prune=True. `reason` says why no replay is compared, None if some
-    are. `account` counts the replays, and lives on."""
-
-    source: ref[Any]
-    account: ReplayAccount
-    given: Given
-    realized: list[RealizeCall]
-    written: list[set[int]]
-    memory: set[UOp] | None
-    pending: dict[UOp, UOp]
-    owners: Owners
-    constants: dict[UOp, tuple[str, ...]] | None = None
-    reason: str | None = None
-    _graph: CallGraph | None = None
-
-    @classmethod
-    def of(cls, tiny: Any, given: Given, realized: list[RealizeCall], before: set[UOp], owners: Owners) -> JitCall:
-        """Returns the call that `tiny` has captured; `before` are the writes that were pending when it began, and
-        `owners` the Tensors that had memory then."""
-        written = [set(map(id, call.find_written())) for call in realized]
+    def __init__(self, tiny: Any, given: Given, realized: list[RealizeCall], before: set[UOp], owners: Owners):
+        """`realized` are the calls of `realize` in it that made a schedule, `before` the writes that were pending when
+        it began, and `owners` the Tensors that had memory then."""
+        self.given, self.realized = given, realized
         source = source_of(tiny.captured)
-        memory = used_buffers_of(source)
-        if memory is not None:
-            memory |= set(given.inputs.values())
+        # what its replays run, and their account, which lives on
+        self.source, self.account = ref(source), ReplayAccount(realized[-1].evidence)
+        # the ids of the buffers that each schedule writes
+        self.written = [set(map(id, call.find_written())) for call in realized]
+        # the BUFFERs that its replays use, None if they use the BUFFERs of the call: replays may have memory of their
+        # own for BUFFERs that nothing else holds
+        self.memory = used_buffers_of(source)
+        if self.memory is not None:
+            self.memory |= set(given.inputs.values())
             # kernels that prune=True runs once only have run
-            memory |= {u for call in realized for u in call.list_made() if u.is_realized}
+            self.memory |= {u for call in realized for u in call.list_made() if u.is_realized}
         for call in realized:
-            call.keep_views(memory)
-        pending = {buffer: write for buffer, write in list_pending() if write not in before}
+            call.keep_views(self.memory)
+        # BUFFER -> the write that was requested in the call and not scheduled
+        self.pending = {buffer: write for _, buffer, write in list_pending() if write not in before}
+        # the Tensors that had a BUFFER when it began, if the call reads the BUFFER and was not given it
         read = {u for call in realized for u in call.inputs}.difference(given.inputs.values())
-        owners = WeakKeyDictionary({u: tensors for u, tensors in owners.items() if u in read})
-        account = ReplayAccount(realized[-1].evidence)
-        found = cls(ref(source), account, given, realized, written, memory, pending, owners)
+        self.owners: Owners = WeakKeyDictionary({u: tensors for u, tensors in owners.items() if u in read})
+        # why no replay is compared, None if some are
+        self.reason: str | None = None
+        self._graph: CallGraph | None = None
+        # what BUFFERs held that replays read and do not write, None without prune=True
+        self.constants: dict[UOp, tuple[str, ...]] | None = None
         if tiny.prune:
             with suppress(CannotPack):
-                found.constants = found._name_constants(found.open(given))
-        account.runs_once = found.constants is not None
-        if memory is None and not any(written):
-            found.reason = "what its kernels write was not seen"
-        return found
+                self.constants = self._name_constants(self.open(given))
+        self.account.runs_once = self.constants is not None
+        if self.memory is None and not any(self.written):
+            self.reason = "what its kernels write was not seen"
 
     def _name_constants(self, graph: CallGraph) -> dict[UOp, tuple[str, ...]]:
         """Returns names of what BUFFERs hold now that are no inputs and that replays read and do not write. Raises
         CannotPack if prune=True has run an assign once only that no input changes."""
         inputs = set(self.given.inputs.values())
-        replayed = {id(part.base) for buffer in list_replayed(self.source()) for part in list_parts(buffer)}
+        replayed = _list_bases(list_replayed(self.source()))
         read = dict(read for one in graph.schedules for read in one.reads.values() if read[1] == "before")
         dependent = {u for one in graph.schedules for u in one.list_dependent(inputs)}
         constants: dict[UOp, tuple[str, ...]] = {}
         for u in read.keys() - inputs - dependent:
-            parts = list_parts(u.buffer)
-            if any(id(part.base) in replayed for part in parts):
+            if not replayed.isdisjoint(_list_bases([u.buffer])):
                 continue
             if self.does_write(u.buffer):
                 self.reason = "prune=True runs an assign once only"
                 raise CannotPack(self.reason)
-            constants[u] = tuple(name_data(read_buffer(part)) for part in parts)
+            constants[u] = tuple(name_data(read_buffer(part)) for part in list_parts(u.buffer))
         return constants
 
     def list_moved(self) -> Iterator[tuple[UOp, str | None]]:
@@ -199,41 +185,43 @@ class JitCall:
         second assign gives a Tensor other memory, and replays go on with the old memory."""
         found: dict[UOp, UOp] = {}
         for u, tensors in self.owners.items():
-            now = {find_under(tensor.uop, {"RESHAPE"}) for tensor in (one() for one in tensors) if tensor is not None}
-            if len(now) == 1 and (memory := now.pop()).op.name == "BUFFER" and memory.is_realized:
+            now = {find_shown(tensor) for tensor in (one() for one in tensors) if tensor is not None}
+            memory = now.pop() if len(now) == 1 else None
+            if memory is not None and memory.is_realized:
                 found[u] = memory
         return found
 
-    def find_time(self, index: int, buffer: Any) -> str:
-        """Returns when a buffer holds what schedule `index` of a replay reads: `before` the replay or `after` it.
+    def find_time(self, index: int, u: UOp) -> str:
+        """Returns when a BUFFER holds what schedule `index` of a replay reads: `before` the replay or `after` it.
         Raises CannotPack if at neither time."""
-        writers = [i for i, written in enumerate(self.written) if id(buffer) in written]
+        writers = [i for i, written in enumerate(self.written) if id(u.buffer) in written]
         if all(i >= index for i in writers):
             return "before"
-        if all(i < index for i in writers):
-            return "after"
-        raise CannotPack("one of its schedules reads a buffer that others write before and after it")
+        if any(i >= index for i in writers):
+            raise CannotPack("one of its schedules reads a buffer that others write before and after it")
+        # whether replays use it in the memory that it had in the call
+        is_same = _list_bases([u.buffer]) <= self.list_bases() if self.memory is None else u in self.memory
+        if not is_same:
+            raise CannotPack("one of its schedules reads what another one writes, in memory of their own")
+        return "after"
 
-    def is_final(self, index: int, buffer: Any) -> bool:
-        """Returns whether no schedule after `index` writes a buffer."""
-        return not any(id(buffer) in written for written in self.written[index + 1 :])
-
-    def has_memory_of(self, u: UOp) -> bool:
-        """Returns whether replays use a BUFFER in the memory that it had in the call."""
-        if self.memory is not None:
-            return u in self.memory
-        bases = self.list_bases()
-        return all(id(part.base) in bases for part in list_parts(u.buffer))
+    def is_final(self, index: int, u: UOp) -> bool:
+        """Whether no schedule after `index` writes a BUFFER."""
+        return u.op.name != "BUFFER" or not any(id(u.buffer) in written for written in self.written[index + 1 :])
 
     def does_write(self, buffer: Any) -> bool:
         """Returns whether a schedule of the call writes to a buffer, or to the memory around it."""
-        memory = {id(buffer), *(id(part.base) for part in list_parts(buffer))}
+        memory = {id(buffer)} | _list_bases([buffer])
         return any(not written.isdisjoint(memory) for written in self.written)
 
     def list_bases(self) -> set[int]:
         """Returns the ids of the buffers that have the memory of its replays."""
-        parts = (part for buffer in list_memory(self.source()) for part in list_parts(buffer))
-        return {id(part.base) for part in parts}
+        return _list_bases(list_memory(self.source()))
+
+
+def _list_bases(buffers: Iterable[Any]) -> set[int]:
+    """Returns the ids of the buffers that have the memory of some buffers."""
+    return {id(part.base) for buffer in buffers for part in list_parts(buffer)}
 
 
 @dataclass
@@ -294,8 +282,8 @@ class CallGraph:
         for index, packer in enumerate(self._packers):
             for u, slot in packer.buffers.items():
                 if self.graph.nodes[slot].op == "buffer":
-                    reads[slot] = u, self._find_time(index, u)
-        return [self._take(index, roots[index], held[index], reads) for index in range(len(roots))]
+                    reads[slot] = u, self.call.find_time(index, u)
+        return [self._take(one, kept, reads) for one, kept in zip(roots, held, strict=True)]
 
     def _open_packer(self, index: int) -> Packer:
         self._packers.append(Packer(lambda u: None, self.variables, self.graph, partial(self._find_value, index)))
@@ -312,22 +300,15 @@ class CallGraph:
                 return self._packers[earlier].pack(value)
         return None
 
-    def _find_time(self, index: int, u: UOp) -> str:
-        """Returns when a BUFFER is read, see JitCall. Raises CannotPack."""
-        time = self.call.find_time(index, u.buffer)
-        if time == "after" and not self.call.has_memory_of(u):
-            raise CannotPack("one of its schedules reads what another one writes, in memory of their own")
-        return time
-
-    def _find_held(self) -> list[list[tuple[UOp, HeldBuffer]]]:
-        """Returns for each schedule what BUFFERs should hold that it writes last, and for the last one the results of
-        writes that are pending."""
+    def _find_held(self) -> list[list[_Held]]:
+        """Returns for each schedule the BUFFERs that it writes last, and for the last one the BUFFERs with pending
+        writes."""
         count, memory = len(self.call.realized), self.call.memory
-        held: list[list[tuple[UOp, HeldBuffer]]] = [[] for _ in range(count)]
+        held: list[list[_Held]] = [[] for _ in range(count)]
         for u, writes in self._assigned.items():
             index, slot = writes[-1]
-            if self.call.is_final(index, u.buffer) and (memory is None or u in memory):
-                held[index].append((u, HeldBuffer(slot, (), "assigned")))
+            if self.call.is_final(index, u) and (memory is None or u in memory):
+                held[index].append((u, slot, None))
         for u, write in self.call.pending.items():
             packer = self._open_packer(count)
             try:
@@ -336,17 +317,11 @@ class CallGraph:
                 self._packers.pop()
                 continue
             if (slot := packer.add_assigned().get(u)) is not None:
-                held[-1].append((u, HeldBuffer(slot, (), "assigned", is_written=False)))
+                held[-1].append((u, slot, False))
         return held
 
-    def _take(
-        self,
-        index: int,
-        roots: Sequence[int],
-        held: Sequence[tuple[UOp, HeldBuffer]],
-        reads: Mapping[int, tuple[UOp, str]],
-    ) -> ScheduleGraph:
-        graph, places = self.graph.take([*roots, *(one.slot for _, one in held)])
+    def _take(self, roots: Sequence[int], held: Sequence[_Held], reads: Mapping[int, tuple[UOp, str]]) -> ScheduleGraph:
+        graph, places = self.graph.take([*roots, *(slot for _, slot, _ in held)])
         graph.roots = [places[root] for root in roots]
-        moved = [(u, HeldBuffer(places[one.slot], (), one.kind, one.is_written)) for u, one in held]
-        return ScheduleGraph(graph, {places[slot]: read for slot, read in reads.items() if slot in places}, moved)
+        kept = [(u, HeldBuffer(places[slot], (), "assigned", is_written)) for u, slot, is_written in held]
+        return ScheduleGraph(graph, {places[slot]: read for slot, read in reads.items() if slot in places}, kept)

@@ -27,14 +27,15 @@ from vmapdbg.child.evidence.evidence import (
     WrittenBuffer,
     list_parts,
 )
-from vmapdbg.child.evidence.loop_packer import find_stores, pack_kernel
+from vmapdbg.child.evidence.loop_packer import Known, find_stores, make_once, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack, Packer, is_device
 from vmapdbg.child.evidence.tensor_calls import live_tensors
 from vmapdbg.child.listen.launches import PlannedLaunch
 from vmapdbg.child.listen.records import Launch, PassRecord, number_kernels
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.programs import keep_program
-from vmapdbg.reference.graph import DEVICES, OpNode, ScheduledKernel
+from vmapdbg.model.ops import STORES
+from vmapdbg.reference.graph import DEVICES, ScheduledKernel
 
 UOp = Any
 _DEVICES = KernelRun(refused="it is launched on several devices at once")
@@ -42,12 +43,8 @@ _DEVICES = KernelRun(refused="it is launched on several devices at once")
 MOST_OPS = 50_000
 """A longer linear program is not kept."""
 
-Numbered = tuple[tuple[str, int], ...]
-"""The values of variables, by their names."""
-# A kernel and its program are packed once, however often they are launched. AST -> values of its variables -> the
-# kernel; last UOp of a linear program -> values -> the packed program
-_kernels: WeakKeyDictionary[UOp, dict[Numbered, ScheduledKernel]] = WeakKeyDictionary()
-_programs: WeakKeyDictionary[UOp, dict[Numbered, bytes]] = WeakKeyDictionary()
+# packed linear programs, by their last UOp
+_programs: Known[bytes] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -136,17 +133,17 @@ class LaunchKeeper:
         self.live: LiveTensors | None = None
         # launch -> its linear program
         self._programs: dict[int, Sequence[UOp]] = {}
-        # launch -> for each argument: what it held (None: no contents), its memory, and the number of its version
-        self._read: dict[int, list[tuple[str | None, PartOfMemory, int | None]]] = {}
+        # launch -> for each argument its memory, and the number of the version that it held (None: no contents)
+        self._read: dict[int, list[tuple[PartOfMemory, int | None]]] = {}
         # buffer that has its memory -> (first byte, end) of parts of it; it keeps no memory alive
         self._parts: WeakKeyDictionary[Any, dict[tuple[int, int], PartOfMemory]] = WeakKeyDictionary()
 
     def _find_part(self, buffer: Any) -> PartOfMemory:
         return self._parts.setdefault(buffer.base, {}).setdefault(_bytes_of(buffer), PartOfMemory())
 
-    def _find_overlapping(self, buffer: Any) -> list[PartOfMemory]:
+    def _find_overlapping(self, buffer: Any) -> Iterator[PartOfMemory]:
         known = self._parts.get(buffer.base, {})
-        return [part for place, part in known.items() if _do_overlap(_bytes_of(buffer), place)]
+        return (part for place, part in known.items() if _do_overlap(_bytes_of(buffer), place))
 
     def note_inputs(self, inputs: Iterable[tuple[Any, Sequence[str]]]) -> None:
         """Notes the contents of buffers before anything runs."""
@@ -168,13 +165,11 @@ class LaunchKeeper:
         except BlobsFull:
             self.is_full = True
 
-    def _keep(self, buffer: Any) -> tuple[str | None, PartOfMemory, int | None]:
+    def _keep(self, buffer: Any) -> tuple[PartOfMemory, int | None]:
         part = self._find_part(buffer)
-        if not part.is_known:
-            if not buffer.is_allocated():
-                return None, part, None
+        if not part.is_known and buffer.is_allocated():
             part.note(self.folder.keep_buffer(buffer))
-        return part.versions[-1].name, part, len(part.versions) - 1
+        return part, len(part.versions) - 1 if part.is_known else None
 
     def after(self, index: int, buffers: Sequence[Any], uops: Sequence[UOp]) -> None:
         """Keeps what a launch wrote, before tinygrad gives its memory to another buffer. `uops` is its linear
@@ -206,15 +201,13 @@ class LaunchKeeper:
 
     def find_writer(self, buffer: Any) -> int | None:
         """Returns the last launch that wrote to memory of a buffer, None if no launch is known."""
-        writers: list[int] = []
-        for one in list_parts(buffer):
-            writers += (part.writer for part in self._find_overlapping(one) if part.writer is not None)
-        return max(writers, default=None)
+        parts = itertools.chain.from_iterable(map(self._find_overlapping, list_parts(buffer)))
+        return max((part.writer for part in parts if part.writer is not None), default=None)
 
     def _list_written(self, index: int, buffers: Sequence[Any]) -> Iterator[Any]:
         """Yields the buffers that a launch writes, on each device."""
         ast = self.steps[index].ast
-        written = range(1)
+        written: Iterable[Any] = range(1)
         if ast.op.name == "SINK":
             try:
                 memory = (store.src[0].src[0].arg for store in find_stores(ast))
@@ -224,8 +217,6 @@ class LaunchKeeper:
         for number in written:
             if isinstance(number, int) and number < len(buffers):
                 yield from list_parts(buffers[number])
-
-    # *** the buffers between the kernels
 
     def group(self, passes: Sequence[PassRecord | None]) -> list[tuple[int, ...]] | None:
         """Returns for each kernel of the first pass the numbers of its launches: one, or one for each device of its
@@ -246,10 +237,8 @@ class LaunchKeeper:
         if len(sizes) != len(asts):
             devices = (kernel.buffers[0].device for kernel in first.kernels)
             sizes = [len(device) if isinstance(device, tuple) else 1 for device in devices]
-        if sum(sizes) != len(asts):
-            return None
-        ends = list(itertools.accumulate(sizes))
-        return [tuple(range(end - size, end)) for end, size in zip(ends, sizes, strict=True)]
+        numbers = iter(range(len(asts)))
+        return [tuple(itertools.islice(numbers, size)) for size in sizes] if sum(sizes) == len(asts) else None
 
     def pack_buffers(
         self, evidence: Evidence, passed: PassRecord, groups: Sequence[tuple[int, ...]], packer: Packer
@@ -258,7 +247,7 @@ class LaunchKeeper:
         them, and the graph of their values that `packer` makes. `groups` has the launches of each kernel."""
         ids = {u: number for number, u in enumerate(list_nodes(passed))}
         numbers = number_kernels(passed.kernels)
-        known: dict[Any, int] = {}
+        known: dict[int, int] = {}
         for number, (launches, kernel) in enumerate(zip(groups, passed.kernels, strict=True)):
             if kernel.node not in ids or any(launch not in self.written for launch in launches):
                 continue
@@ -293,8 +282,8 @@ class LaunchKeeper:
         blob = self.folder.keep_data(data)
         return replace(first, stored=stored, size=first.size * len(parts), blob=blob, run=run, parts=tuple(parts))
 
-    def _pack_run(self, index: int, kernels: list[ScheduledKernel], known: dict[Any, int]) -> KernelRun:
-        """Returns the run of a launch. Adds its kernel to `kernels`, and its number there to `known`."""
+    def _pack_run(self, index: int, kernels: list[ScheduledKernel], known: dict[int, int]) -> KernelRun:
+        """Returns the run of a launch. Adds its kernel to `kernels`, and to `known` id of the kernel -> number."""
         step, read = self.steps[index], self._read.get(index)
         if step.ast.op.name != "SINK":
             return KernelRun(refused="it is a copy")
@@ -302,27 +291,23 @@ class LaunchKeeper:
             return KernelRun(refused="it is launched once for each step of a loop")
         if read is None:
             return KernelRun(refused="what it reads was not kept")
-        numbers = tuple(sorted(step.variables.items()))
-        key = step.ast, numbers
-        refused = None
-        if key not in known:
-            packed = _kernels.setdefault(step.ast, {})
-            try:
-                if numbers not in packed:
-                    packed[numbers] = pack_kernel(step.ast, step.variables)
-                kernels.append(packed[numbers])
-                known[key] = len(kernels) - 1
-            except CannotPack as error:
-                refused = str(error)
+        number = refused = None
+        try:
+            kernel = pack_kernel(step.ast, step.variables)
+            number = known.setdefault(id(kernel), len(kernels))
+            if number == len(kernels):
+                kernels.append(kernel)
+        except CannotPack as error:
+            refused = str(error)
         linear, linear_refused = self._keep_linear(index)
         return KernelRun(
-            kernel=known.get(key),
-            arguments=tuple(name for name, _, _ in read),
+            kernel=number,
+            arguments=tuple(None if version is None else part.versions[version].name for part, version in read),
             refused=refused,
             linear=linear,
             linear_refused=linear_refused,
-            versions=tuple(tuple(part.versions) for _, part, _ in read),
-            held=tuple(position for _, _, position in read),
+            versions=tuple(tuple(part.versions) for part, _ in read),
+            held=tuple(version for _, version in read),
         )
 
     def _keep_linear(self, index: int) -> tuple[str | None, str | None]:
@@ -332,35 +317,27 @@ class LaunchKeeper:
             return None, "its linear program was not kept"
         if len(uops) > MOST_OPS:
             return None, f"its linear program is too long to be kept: {len(uops):,} ops"
-        known = _programs.setdefault(uops[-1], {})
-        key = tuple(sorted(variables.items()))
         try:
-            if key not in known:
-                known[key] = keep_program(uops, variables)
-            return self.folder.keep_data(known[key]), None
+            program = make_once(_programs, uops[-1], variables, lambda: keep_program(uops, variables))
+            return self.folder.keep_data(program), None
         except BlobsFull:
             return None, "there was no room for its linear program"
         except Exception as error:  # an op of the snippet's own, which no other process knows
             return None, f"its linear program cannot be kept: {type(error).__name__}: {error}"
 
 
-# *** the pass
-
-
 def find_root(packer: Packer, node: UOp) -> tuple[int, bool]:
     """Returns the position of what a buffer should hold, and whether that is more than the node's value, because the
     node writes to a part of memory. Raises CannotPack."""
     slot = packer.pack(node)
-    if node.op.name not in {"ASSIGN", "STORE"}:
+    if node.op.name not in STORES:
         return slot, False
-    graph = packer.graph
-    target, value = graph.nodes[slot].src
-    view = graph.find_view(target)
-    if graph.is_whole(view):
+    target, value = packer.graph.nodes[slot].src
+    view = packer.graph.find_view(target)
+    if packer.graph.is_whole(view):
         # a STORE has no value of its own
-        return {"ASSIGN": slot, "STORE": value}[node.op.name], False
-    memory = graph.nodes[view.base]
-    return graph.add(OpNode("after", memory.dtype, memory.shape, (view.base, slot))), True
+        return slot if node.op.name == "ASSIGN" else value, False
+    return packer.add_after(view.base, [slot]), True
 
 
 def find_closed(

@@ -8,8 +8,10 @@ value that depends on ranges, and an INDEX reads it. STOREs come next, and last 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from vmapdbg.child.evidence.packer import SAME, UNEXPECTED, CannotPack, Contents, Packer, UOp
 from vmapdbg.child.listen.releases import find_under, kernel_of
@@ -18,6 +20,10 @@ from vmapdbg.model.ops import ARITHMETIC, RESHAPING, STAGE_OPS
 from vmapdbg.reference.graph import OpNode, ScheduledKernel
 
 _ARGUMENTS = frozenset({"DEFINE_GLOBAL", "PARAM"})
+_Made = TypeVar("_Made")
+Known = WeakKeyDictionary[UOp, dict[tuple[tuple[str, int], ...], _Made]]
+"""UOp -> the values of variables, by their names -> what is made of them. It keeps no UOp alive."""
+_kernels: Known[ScheduledKernel] = WeakKeyDictionary()
 _STATES = RESHAPING | {"AFTER"}
 """Ops between a state of memory and its buffer."""
 _IN_KERNEL = SAME | {*STAGE_OPS, *ARITHMETIC}
@@ -29,7 +35,6 @@ class LoopPacker(Packer):
 
     def __init__(self, contents: Contents, variables: Mapping[str, int] = {}):
         super().__init__(contents, variables)
-        self._kernels: dict[UOp, ScheduledKernel] = {}
         # ids of the options of the buffers that stay until the end; a later pass removes other buffers. The options
         # stay the same object through every rewrite
         self._memory: set[int] = set()
@@ -49,13 +54,13 @@ class LoopPacker(Packer):
             return node.src[0]
         if node.op != "after":
             return slot
-        return self._add_after(self.graph.find_view(slot).base, self.graph.find_writes(slot))
+        return self.add_after(self.graph.find_view(slot).base, self.graph.find_writes(slot))
 
     def add_writes(self, writes: Sequence[UOp], memory: int) -> int:
         """Adds the contents of memory after ASSIGNs to it: first to views of it, then to INDEXes. Raises CannotPack."""
         indexed = [u for u in writes if u.src[0].op.name == "INDEX"]
         if len(indexed) < len(writes):
-            memory = self._add_after(memory, [self.pack(u) for u in writes if u not in indexed])
+            memory = self.add_after(memory, [self.pack(u) for u in writes if u not in indexed])
         for u in indexed:
             for one in (u.src[1], *u.src[0].src[1:]):
                 self.pack(one)
@@ -139,7 +144,7 @@ class LoopPacker(Packer):
         if not writes:
             return super()._make_after(u, src)
         base = find_base(u.src[0])
-        memory = self._slots[base]
+        memory = self.slots[base]
         for write in writes:
             memory = self._add_write(write, base, memory)
         shape = self._find_shape(u)
@@ -159,10 +164,10 @@ class LoopPacker(Packer):
             raise CannotPack("a store goes through a view of memory")
         held = self.graph.nodes[memory]
         shape = self._find_shape(target.src[0])
-        places = tuple(self._slots[index] for index in target.src[1:])
+        places = tuple(self.slots[index] for index in target.src[1:])
         if len(places) != len(shape):
             raise CannotPack("a store goes to memory with other axes than it has indices")
-        sources = self._reshape(memory, shape), self._cast(self._slots[value], held.dtype), *places
+        sources = self._reshape(memory, shape), self._cast(self.slots[value], held.dtype), *places
         return self._reshape(self.graph.add(OpNode("put", held.dtype, shape, sources)), held.shape)
 
     def _add_launch(self, ast: UOp, given: Sequence[UOp], base: UOp, memory: int) -> int:
@@ -171,13 +176,11 @@ class LoopPacker(Packer):
         buffers, buffer = list(map(find_buffer, arguments)), find_buffer(base)
         if buffer not in buffers:
             raise CannotPack("a kernel does not get the buffer that is looked at after it")
-        slots = tuple(self._slots[find_base(one)] for one in arguments)
+        slots = tuple(self.slots[find_base(one)] for one in arguments)
         held = self.graph.nodes[memory]
         if ast.op.name == "COPY":
             return self.graph.add(OpNode("copy", held.dtype, held.shape, slots[1:2]))
-        if ast not in self._kernels:
-            self._kernels[ast] = pack_kernel(ast, self.sizes.variables)
-        return self.add_launch(self._kernels[ast], buffers.index(buffer), memory, slots)
+        return self.add_launch(pack_kernel(ast, self.sizes.variables), buffers.index(buffer), memory, slots)
 
     def add_launch(self, kernel: ScheduledKernel, number: int, memory: int, slots: tuple[int, ...]) -> int:
         """Adds what argument `number` of a kernel holds after it ran, in the shape of `memory`. `slots` are what its
@@ -190,11 +193,23 @@ class LoopPacker(Packer):
 # *** kernels
 
 
+def make_once(known: Known[_Made], u: UOp, variables: Mapping[str, int], make: Callable[[], _Made]) -> _Made:
+    """Returns what is made of a UOp and the values of variables: it is made once, and `known` as long as the UOp."""
+    results, numbers = known.setdefault(u, {}), tuple(sorted(variables.items()))
+    if numbers not in results:
+        results[numbers] = make()
+    return results[numbers]
+
+
 def pack_kernel(ast: UOp, variables: Mapping[str, int]) -> ScheduledKernel:
     """Packs the AST of a compute kernel; `variables` has the numbers of its variables. Raises CannotPack."""
+    return make_once(_kernels, ast, variables, lambda: _pack_kernel(ast, variables))
+
+
+def _pack_kernel(ast: UOp, variables: Mapping[str, int]) -> ScheduledKernel:
     if ast.op.name != "SINK":
         raise CannotPack(f"the reference does not know a kernel that is {ast.op.name}")
-    packer = KernelPacker(lambda u: None, variables)
+    packer = KernelPacker(variables)
     try:
         for store in find_stores(ast):
             packer.add_store(store)
@@ -225,8 +240,8 @@ def find_stores(ast: UOp) -> list[UOp]:
 class KernelPacker(LoopPacker):
     """Packs one kernel as the scheduler made it. No value has axes: it has a number for each step of its loops."""
 
-    def __init__(self, contents: Contents, variables: Mapping[str, int]):
-        super().__init__(contents, variables)
+    def __init__(self, variables: Mapping[str, int]):
+        super().__init__(lambda u: None, variables)
         self.kernel = ScheduledKernel(self.graph)
 
     def add_store(self, store: UOp) -> None:
@@ -301,16 +316,11 @@ class KernelPacker(LoopPacker):
                 place = self.graph.add(OpNode("mul", "long", (), (place, factor)))
             places.append(place)
             gates += gate
-        joined = [self._join("add", "long", places)]
-        if gates:
-            joined.append(self._join("and", "bool", gates))
-        return tuple(joined)
+        joined = (("add", "long", places), ("and", "bool", gates))
+        return tuple(self._join(op, dtype, slots) for op, dtype, slots in joined if slots)
 
     def _join(self, op: str, dtype: str, slots: Sequence[int]) -> int:
-        first, *others = slots
-        for other in others:
-            first = self.graph.add(OpNode(op, dtype, (), (first, other)))
-        return first
+        return reduce(lambda one, other: self.graph.add(OpNode(op, dtype, (), (one, other))), slots)
 
 
 # *** UOps

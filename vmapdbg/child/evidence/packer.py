@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vmapdbg.child.listen.releases import DEVICE_NUMBER
+from vmapdbg.child.listen.releases import DEVICE_NUMBER, SHARDED
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.model.ops import ARITHMETIC, RESHAPING
+from vmapdbg.model.ops import ARITHMETIC, RESHAPING, SAME_VALUE, STORES
 from vmapdbg.reference.graph import DEVICES, WRITES, OpGraph, OpNode
 from vmapdbg.values.tolerance import ITEMSIZE, is_float
 
@@ -27,7 +27,7 @@ class CannotPack(Exception):
 UNEXPECTED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What reading a graph of an unexpected form raises: the user's program must not fail because of it."""
 
-SAME = frozenset({"CONTIGUOUS_BACKWARD", "DETACH", "NOOP", "CONTIGUOUS"})
+SAME = SAME_VALUE - {"COPY"}
 # ops that the reference has, too, without an `arg`
 _PLAIN = {
     **dict.fromkeys(SAME, "same"),
@@ -44,7 +44,7 @@ DTYPES = {"index": "long", "weakint": "long", "weakfloat": "double", "weakbool":
 _INDICES = {"index", "weakint"}
 _WEAK = {"weakfloat", *_INDICES}
 _REDUCES = {"ADD": "add", "MUL": "mul", "MAX": "max"}
-_FIRST = SAME | {"COPY", "MULTI", "UNSHARD", "BITCAST", "CAST", "BIND", "VMAPIN", "VMAPOUT"}
+_FIRST = SAME_VALUE | RESHAPING | SHARDED | {"BITCAST", "CAST", "BIND", "VMAPIN", "VMAPOUT"}
 _FIRST |= {"REDUCE", "REDUCE_AXIS", "ALLREDUCE"}
 """Ops that are computed from their first source only."""
 _REFUSED = {
@@ -83,18 +83,15 @@ class Sizes:
         return self._known[size]
 
     def _compute(self, u: UOp) -> int | None:
-        op = u.op.name
+        op, bound = u.op.name, _find_binding(u)
         if op == "CONST":
             return int(u.arg) if isinstance(u.arg, int) else None
-        if op == "BIND":
+        if bound is not None:
             # 0.12 leaves the value out when it looks for a schedule in its cache; a replay has other values
-            known = self.variables.get(u.src[0].arg[0])
-            return self.find(u.src[-1]) if known is None else known
+            name, value = bound
+            return self.variables[name] if name in self.variables else self.find(value)
         if op == "DEFINE_VAR":
             return self.variables.get(u.arg[0])
-        if getattr(u, "is_bound_var", False):
-            known = self.variables.get(u.src[0].arg.name)
-            return self.find(u.src[1].src[1]) if known is None else known
         if getattr(u, "is_variable", False) or op == "PARAM":
             name = getattr(u.arg, "name", None)
             if not name and u.src and u.src[-1].op.name == "NOOP":
@@ -112,14 +109,16 @@ class Sizes:
 
 def find_variables(nodes: Iterable[UOp]) -> dict[str, int]:
     """Returns the variables that a graph gives values to, by their names. `nodes` are its nodes."""
-    found: dict[str, int] = {}
-    for u in nodes:
-        if u.op.name == "BIND" and u.src[-1].op.name == "CONST":
-            variable = u.src[0].arg
-            found[getattr(variable, "name", None) or variable[0]] = int(u.src[-1].arg)
-        elif getattr(u, "is_bound_var", False):
-            found[u.src[0].arg.name] = int(u.src[1].src[1].arg)
-    return found
+    bound = filter(None, map(_find_binding, nodes))
+    return {name: int(value.arg) for name, value in bound if value.op.name == "CONST"}
+
+
+def _find_binding(u: UOp) -> tuple[str, UOp] | None:
+    """Returns the name of the variable that a UOp gives a value to, and the value; None for any other UOp."""
+    if u.op.name == "BIND":
+        variable = u.src[0].arg
+        return getattr(variable, "name", None) or variable[0], u.src[-1]
+    return (u.src[0].arg.name, u.src[1].src[1]) if getattr(u, "is_bound_var", False) else None
 
 
 def find_argument_sizes(scheduled: UOp) -> dict[str, int]:
@@ -149,7 +148,8 @@ class Packer:
         self.sizes = Sizes(variables)
         # what comes after these nodes are no writes of the graph: it is what its Tensors mean
         self.end: int | None = None
-        self._slots: dict[UOp, int] = {}
+        # the position of each UOp in the graph
+        self.slots: dict[UOp, int] = {}
         self._ranges: dict[UOp, int] = {}
 
     def pack(self, root: UOp) -> int:
@@ -158,26 +158,22 @@ class Packer:
         try:
             while stack:
                 u = stack[-1]
-                if u in self._slots:
+                if u in self.slots:
                     stack.pop()
                     continue
                 sources = self._find_sources(u)
-                missing = [s for s in sources if s not in self._slots]
+                missing = [s for s in sources if s not in self.slots]
                 stack += missing
                 if not missing:
-                    self._slots[u] = self._make(u, tuple(self._slots[s] for s in sources))
+                    self.slots[u] = self._make(u, tuple(self.slots[s] for s in sources))
         except UNEXPECTED as error:
             raise CannotPack(f"its graph cannot be read: {type(error).__name__}: {error}") from error
-        return self._slots[root]
-
-    def find_slot(self, u: UOp) -> int | None:
-        """Returns the position of a UOp, None if it is not in the graph."""
-        return self._slots.get(u)
+        return self.slots[root]
 
     @property
     def buffers(self) -> dict[UOp, int]:
         """The position of each BUFFER in the graph."""
-        return {u: slot for u, slot in self._slots.items() if u.op.name == "BUFFER"}
+        return {u: slot for u, slot in self.slots.items() if u.op.name == "BUFFER"}
 
     # *** writes
 
@@ -191,7 +187,7 @@ class Packer:
         # a target that is no view of a BUFFER, such as a CONTIGUOUS of one: tinygrad may leave the copy out and write
         # to the memory of the BUFFERs below
         others: list[int] = []
-        for slot in sorted(set(self._slots.values())):
+        for slot in sorted(set(self.slots.values())):
             node = self.graph.nodes[slot]
             if self.end is not None and slot >= self.end:
                 break
@@ -206,7 +202,7 @@ class Packer:
         for base, slots in writes.items():
             parts = self._list_parts(base)
             if below.isdisjoint(parts) and (len(slots) == 1 or self._is_chain(slots)):
-                after = self._add_after(base, slots)
+                after = self.add_after(base, slots)
                 for number, part in enumerate(parts):
                     u = buffers[part]
                     found[u] = after if part == base else self._add("shard", u, (after,), number)
@@ -237,7 +233,7 @@ class Packer:
             targets, sources_of=lambda slot: nodes[slot].src[: 1 if nodes[slot].op in later else None]
         )
 
-    def _add_after(self, memory: int, writes: Sequence[int]) -> int:
+    def add_after(self, memory: int, writes: Sequence[int]) -> int:
         """Adds what memory holds after writes, and returns its position."""
         node = self.graph.nodes[memory]
         return self.graph.add(OpNode("after", node.dtype, node.shape, (memory, *writes)))
@@ -246,7 +242,7 @@ class Packer:
         """Returns the position of what memory holds, given a view of all of it: of a sharded tensor, the shards."""
         view = self.graph.find_view(slot)
         is_sharded = any(self.graph.nodes[step].op == "shards" for step in view.path)
-        return self._add_after(view.base, [slot]) if is_sharded else slot
+        return self.add_after(view.base, [slot]) if is_sharded else slot
 
     # *** sources of a UOp
 
@@ -260,9 +256,9 @@ class Packer:
         if op in {"PAD", "SHRINK"}:
             # where it begins on an axis may depend on a step
             return [u.src[0], *(begin for begin, _ in u.marg if self.sizes.find(begin) is None)]
-        if op in _FIRST or op in RESHAPING:
+        if op in _FIRST:
             return list(u.src[:1])
-        return list(u.src[:2]) if op in {"ASSIGN", "STORE"} else list(u.src)
+        return list(u.src[:2]) if op in STORES else list(u.src)
 
     def _is_number(self, u: UOp) -> bool:
         """Whether a UOp is a number that is known now: a variable with a value, or an expression of such variables."""
@@ -309,11 +305,8 @@ class Packer:
         if len(typed) == len(u.src) or not candidates:
             return src
         wanted = self._name_dtype(candidates[0])
-        matched = list(src)
-        for position, source in enumerate(u.src):
-            if _name_scalar(source) in _WEAK:
-                matched[position] = self._cast(src[position], wanted)
-        return tuple(matched)
+        is_weak = [_name_scalar(s) in _WEAK for s in u.src]
+        return tuple(self._cast(s, wanted) if weak else s for s, weak in zip(src, is_weak, strict=True))
 
     def _cast(self, slot: int, dtype: str) -> int:
         node = self.graph.nodes[slot]
@@ -408,12 +401,14 @@ class Packer:
         op, axes = u.arg, ()
         if isinstance(u.arg, tuple):
             op, axes = u.arg[:2]
-        names = tuple(map(self.name_range, find_ranges(u)))
+        ended = [r for r in u.src[1:] if r.op.name != "CONST"]
+        if unknown := {r.op.name for r in ended} - {"RANGE"}:
+            raise CannotPack(f"the reference does not know a reduce over {unknown.pop()}")
         if isinstance(axes, int):
             # 0.14 has the number of axes, which come first
             axes = range(axes)
         keep = len(self._find_shape(u)) == len(self.graph.nodes[src[0]].shape)
-        return self._add("reduce", u, src, (_REDUCES[op.name], tuple(axes), keep, names))
+        return self._add("reduce", u, src, (_REDUCES[op.name], tuple(axes), keep, tuple(map(self.name_range, ended))))
 
     _make_reduce_axis = _make_reduce
 
@@ -421,16 +416,14 @@ class Packer:
         """Adds a reduce over the devices. Of a sharded tensor it reduces the shards; each device has the result, and
         these are joined again."""
         source = self.graph.nodes[src[0]]
-        if source.op == "shards":
-            return self.graph.add(replace(source, src=(self._reduce_devices(u, source.src[0]),)))
-        if any(x.op.name in {"MULTI", "UNSHARD"} for x in u.src[0].toposort()):
+        is_sharded = source.op == "shards"
+        if not is_sharded and any(x.op.name in SHARDED for x in u.src[0].toposort()):
             raise CannotPack("it all-reduces what is computed from a sharded tensor")
-        return self._reduce_devices(u, src[0])
-
-    def _reduce_devices(self, u: UOp, part: int) -> int:
-        node = self.graph.nodes[part]
+        (part,) = source.src if is_sharded else src
         op = u.arg[0] if isinstance(u.arg, tuple) else u.arg
-        return self.graph.add(replace(node, op="reduce", src=(part,), arg=(_REDUCES[op.name], (), True, (DEVICES,))))
+        arg = (_REDUCES[op.name], (), True, (DEVICES,))
+        reduced = self.graph.add(replace(self.graph.nodes[part], op="reduce", src=(part,), arg=arg))
+        return self.graph.add(replace(source, src=(reduced,))) if is_sharded else reduced
 
     def _make_range(self, u: UOp, src: tuple[int, ...]) -> int:
         name = self.name_range(u)
@@ -497,17 +490,6 @@ _WITH_ARG: dict[str, tuple[str, Callable[[Packer, UOp], Any]]] = {
 def is_device(r: UOp) -> bool:
     """Whether a UOp is the RANGE over the devices of a sharded tensor, which 0.14 introduced."""
     return r.op.name == "RANGE" and r.arg[-1].name == "DEVICE"
-
-
-def find_ranges(reduce: UOp) -> list[UOp]:
-    """Returns the ranges that a REDUCE ends. Raises CannotPack."""
-    found: list[UOp] = []
-    for r in reduce.src[1:]:
-        if r.op.name == "RANGE":
-            found.append(r)
-        elif r.op.name != "CONST":
-            raise CannotPack(f"the reference does not know a reduce over {r.op.name}")
-    return found
 
 
 def _name_scalar(u: UOp) -> str:

@@ -3,41 +3,39 @@
 A graph of tinygrad names memory, not its contents: a Tensor made before a write may be computed after it. Before
 memory is overwritten, every live Tensor that still reads it gets a *meaning*: its graph with tagged BUFFERs, whose
 contents are kept. What Python makes of such a Tensor has a meaning, too. A view of memory means what the memory holds.
+
+A lost write: a meaning comes after it, and no Tensor has it any more, although no schedule had it. On tinygrad 0.12 an
+assign to a part of a tensor only runs if the Tensor that it returns is realized. From 0.13 on a write is a STORE, and
+all Tensors of the buffer come after it; in 0.13 Tensors that read through a bitcast do not. Writes to a value without a
+buffer are not tracked.
 """
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from vmapdbg.check.result import LostWrite
 from vmapdbg.child.evidence.evidence import Meant
-from vmapdbg.child.evidence.tensor_calls import (
-    PendingTensor,
-    buffer_under,
-    describe_write,
-    find_waiting,
-    last_write,
-    live_tensors,
-)
-from vmapdbg.child.listen.releases import SHARDED, find_under, list_writes
+from vmapdbg.child.evidence.tensor_calls import find_waiting, last_write, list_awaited, list_pending, live_tensors
+from vmapdbg.child.listen.releases import SHARDED, buffer_under, find_under, list_writes
+from vmapdbg.child.listen.user_lines import find_user_line
+from vmapdbg.child.memory import name_dtype
 from vmapdbg.install.overlay import load_patching
+from vmapdbg.model.ops import STORES, WRITES
 
 UOp = Any
-_WRITES = {"ASSIGN", "STORE"}
-_ORDERED = {*_WRITES, "AFTER"}
 # in 0.12 each device has a BUFFER of its own
 _MEMORY = {"BUFFER", "MSTACK"}
 # CONTIGUOUS of memory may be the memory itself, as in numpy
-_MOVED = {"RESHAPE", "EXPAND", "PERMUTE", "SHRINK", "FLIP", "BITCAST", "DETACH", "CONTIGUOUS"}
-_VIEWS = SHARDED | _MOVED | {"AFTER", "ASSIGN"}
-
-
+_VIEWS = SHARDED | {"RESHAPE", "EXPAND", "PERMUTE", "SHRINK", "FLIP", "BITCAST", "DETACH", "CONTIGUOUS"}
+_VIEWS |= {"AFTER", "ASSIGN"}
 # methods that make a Tensor of another one, but not by `_apply_uop` in every release
 _METHODS = ("bitcast", "cast", "clone", "contiguous", "contiguous_backward", "detach", "shard", "to")
 
@@ -46,23 +44,34 @@ _METHODS = ("bitcast", "cast", "clone", "contiguous", "contiguous_backward", "de
 @dataclass(eq=False)
 class Origin:
     """A write that the program asks for: its report if it gets lost, whether it moves the counter of random numbers,
-    and whether a schedule has had it, or it is lost."""
+    whether a schedule has had it, or it is lost, and whether it is not reported as lost any more."""
 
     report: LostWrite | None = None
     is_draw: bool = False
     is_done: bool = False
+    is_reported: bool = False
 
     @property
     def line(self) -> str | None:
         return self.report and self.report.line
 
 
-@dataclass(frozen=True)
-class OldContents:
+class OldContents(NamedTuple):
     """What a BUFFER held before a write, for each device, and where the write comes from."""
 
     parts: tuple[bytes, ...]
     origin: Origin
+
+
+class PendingTensor(NamedTuple):
+    """A Tensor, held weakly, that waits for a write at `line`: its graph, the BUFFER that it writes to, and whether the
+    Tensor means this graph."""
+
+    tensor: weakref.ref[Any]
+    graph: UOp
+    memory: UOp
+    line: str | None
+    is_meant: bool
 
 
 class ProgramOrder:
@@ -159,10 +168,8 @@ class ProgramOrder:
             return
         graphs = {source.uop: self.find(source) for source in sources}
         others = {u for u in given if u not in graphs}
-        for reference, meaning in list(self._meanings.values()):
-            source = reference()
-            if source is not None and source.uop in others:
-                graphs[source.uop] = meaning
+        known = [(reference(), meaning) for reference, meaning in self._meanings.values()]
+        graphs |= {source.uop: meaning for source, meaning in known if source is not None and source.uop in others}
         found = {u: meaning for u, meaning in graphs.items() if meaning is not None}
         if not others.isdisjoint(found):
             # a Tensor that was made again after the write has the same graph
@@ -180,14 +187,21 @@ class ProgramOrder:
         before = [(one, one.uop) for one in live_tensors()]
         meaning, given, target = self.find(value), getattr(value, "uop", None), tensor.uop
         counters = getattr(type(tensor), "_device_rng_counters", {}).values()
-        origin = Origin(describe_write(target), any(tensor is one for one in counters))
+        origin = Origin(_describe_write(target), any(tensor is one for one in counters))
         result = assign(tensor, value)
         # other writes than the new one may be unknown
         known = set(target.toposort()) | set(() if given is None else given.toposort())
-        writes = [u for u in result.uop.toposort() if u.op.name in _WRITES and u not in known]
+        writes = [u for u in result.uop.toposort() if u.op.name in STORES and u not in known]
         self._origins.update(dict.fromkeys(writes, origin))
         self._pending.update(writes)
-        self._note_assign(result, before, given, meaning)
+        for one, graph in before:
+            # from 0.13 on, Tensors that were made before the write to a view come after it
+            if one.uop is not graph and one is not result and self.find(one) is None and not _is_view(graph):
+                self.set(one, graph)
+        # whatever the target held: now it holds the value
+        self.set(result, None if meaning is None else self._rebuild(result.uop, {given: meaning}))
+        if (write := last_write(result.uop)) is not None:
+            self._see_write(write, buffer_under(write.src[0]))
         self._note_made()
         return result
 
@@ -204,19 +218,6 @@ class ProgramOrder:
                 self.set(result, None if found is result.uop else found)
         self._note_made()
         return results
-
-    def _note_assign(self, result: Any, before: Sequence[tuple[Any, UOp]], given: UOp, meaning: UOp | None) -> None:
-        """Notes an assign of a value with the graph `given` and a meaning; `before` has all Tensors and their graphs
-        from before it."""
-        for one, graph in before:
-            # from 0.13 on, Tensors that were made before the write to a view come after it
-            if one.uop is not graph and one is not result and self.find(one) is None and not is_view(graph):
-                self.set(one, graph)
-        # whatever the target held: now it holds the value
-        self.set(result, None if meaning is None else self._rebuild(result.uop, {given: meaning}))
-        write = last_write(result.uop)
-        if write is not None:
-            self._see_write(write, buffer_under(write.src[0]))
 
     def _see_write(self, write: UOp, memory: UOp | None) -> None:
         """Notes a write at the other Tensors of the whole memory. In 0.12 only the Tensor that the assign returns has
@@ -255,21 +256,20 @@ class ProgramOrder:
         self._tag += 1
         old = {memory: memory.replace(tag=("vmapdbg", self._tag)) for memory in written}
         old_nodes = set(old.values())
-        is_asked = set(map(id, asked))
-        for tensor in live_tensors():
-            waiting = [] if id(tensor) in is_asked else _list_waiting(tensor)
-            if waiting:
+        others = list(live_tensors(without=asked))
+        for tensor in others:
+            if waiting := _list_waiting(tensor):
                 origins = [self._origins[u] for u in waiting if u in self._origins]
                 self._waiting.append((weakref.ref(tensor), origins, self._list_needed(tensor), self.find(tensor)))
         # node -> whether it reads what will be overwritten, other than by what is asked for
         reads: dict[UOp, bool] = {**dict.fromkeys(written, True), **{tensor.uop: False for tensor in asked}}
         changed: dict[UOp, bool] = dict.fromkeys(written, True)
         is_needed = False
-        for tensor in live_tensors():
+        for tensor in others:
             # tinygrad does not know a meaning: it stays as it is
             meaning = self.find(tensor)
             graph, known = (tensor.uop, reads) if meaning is None else (meaning, changed)
-            if id(tensor) in is_asked or not _does_read(graph, known):
+            if not _does_read(graph, known):
                 continue
             is_memory = buffer_under(graph) in written
             writes = [u for one, u in list_writes(graph.toposort()) if one in written]
@@ -334,15 +334,15 @@ class ProgramOrder:
             first, *others = u.src
             values[u] = self._replace(u, tuple(values[source] for source in u.src))
             before[u] = before[first]
-            if u.op.name in _ORDERED:
-                before[u] = before[u].union(*(before[source] for source in others if source.op.name in _ORDERED))
+            if u.op.name in WRITES:
+                before[u] = before[u].union(*(before[source] for source in others if source.op.name in WRITES))
                 before[u] |= {self._origins.get(u)}
                 finished = done.get(buffer_under(first), ())
                 is_finished = self._origins.get(u) in finished
                 others = [values[source] for source in others if self._origins.get(source) not in finished]
                 if u.op.name == "AFTER":
                     # what comes after a finished write is a view of memory
-                    others = [one for one in others if find_under(one, _VIEWS - _ORDERED).op.name not in _MEMORY]
+                    others = [one for one in others if find_under(one, _VIEWS - WRITES).op.name not in _MEMORY]
                 places[u] = places[first]
                 if others and not is_finished:
                     places[u] = self._replace(u, (places[first], *others))
@@ -360,13 +360,10 @@ class ProgramOrder:
         meaning = self.find(tensor)
         if meaning is None:
             return None, set()
-        have, changed = set[Origin](), set[UOp]()
-        for memory, write in list_writes(tensor.uop.toposort()):
-            if write in self._origins:
-                have.add(self._origins[write])
-            else:
-                # the value of one of its writes has been computed in the meantime
-                changed.add(memory)
+        writes = list(list_writes(tensor.uop.toposort()))
+        have = {self._origins.get(write) for _, write in writes}
+        # the value of one of its writes has been computed in the meantime
+        changed = {memory for memory, write in writes if write not in self._origins}
         left_out: dict[UOp, list[Origin]] = {}
         pending = set[UOp]()
         for memory, u in list_writes(meaning.toposort()):
@@ -384,10 +381,9 @@ class ProgramOrder:
         """Yields the Tensors that get a value from a schedule with these `nodes`, although they are not `asked`. Such a
         Tensor has the same graph as one that is asked, or all writes that it waits for are in the schedule. Only
         Tensors whose meaning is another graph are yielded, each with its meaning."""
-        known, graphs = set(map(id, asked)), {tensor.uop for tensor in asked}
-        for tensor in live_tensors():
-            meaning = self.find(tensor)
-            if meaning is None or id(tensor) in known:
+        graphs = {tensor.uop for tensor in asked}
+        for tensor in live_tensors(without=asked):
+            if (meaning := self.find(tensor)) is None:
                 continue
             waiting = _list_waiting(tensor)
             if tensor.uop in graphs or (waiting and all(write in nodes for write in waiting)):
@@ -395,13 +391,8 @@ class ProgramOrder:
 
     def list_pending(self, asked: Collection[Any]) -> Iterator[PendingTensor]:
         """Yields the Tensors that are not `asked` and wait for a write."""
-        known = set(map(id, asked))
-        for tensor in live_tensors():
-            graph = find_waiting(tensor)
-            if id(tensor) in known or graph is None:
-                continue
-            memory, write = buffer_under(graph), last_write(graph)
-            if memory is not None and write is not None:
+        for tensor, memory, graph in list_pending(without=asked):
+            if (write := last_write(graph)) is not None:
                 origin, is_meant = self._origins.get(write, Origin()), self.find(tensor) is None
                 yield PendingTensor(weakref.ref(tensor), graph, memory, origin.line, is_meant)
 
@@ -414,6 +405,22 @@ class ProgramOrder:
         origins += [self._origins[u] for u in nodes if u in self._origins and self._origins[u] not in done]
         lines = dict.fromkeys(origin.line for origin in origins if origin.line is not None)
         return Meant(slot, tuple(lines), bool(origins) and all(origin.is_draw for origin in origins))
+
+    def take_lost(self, nodes: Iterable[UOp], pending: Collection[UOp]) -> list[LostWrite]:
+        """Returns the lost writes among those that a graph with these `nodes` should come after (`pending`), each
+        once."""
+        if not self._pending:
+            return []
+        # a Tensor may have another write to the buffer
+        awaited = {None, *(list_awaited() if pending else ())}
+        writes = [u for u in self._origins if u in pending and buffer_under(u.src[0]) not in awaited]
+        lost = [origin for origin in dict.fromkeys(self._origins[u] for u in writes) if not origin.is_reported]
+        written = {buffer for buffer, _ in list_writes(nodes)}
+        # what another write follows is no finding
+        replaced = [u for u in self._pending if buffer_under(u.src[0]) in written]
+        for origin in (*lost, *(self._origins[u] for u in replaced if u in self._origins)):
+            origin.is_reported = True
+        return [origin.report for origin in lost if origin.report is not None]
 
     def after(self, asked: Sequence[Any]) -> list[LostWrite]:
         """A schedule has run: its Tensors hold values. Returns the writes that it did not have, and that the Tensors
@@ -466,7 +473,15 @@ def _list_waiting(tensor: Any) -> list[UOp]:
     return [u for memory, u in list_writes(shown.toposort()) if memory is shown_memory]
 
 
-def is_view(u: UOp) -> bool:
+def _describe_write(target: UOp) -> LostWrite:
+    """Returns the report of a write that the user's line asks for now, if it will be lost."""
+    shape = tuple(int(n) for n in target.shape if isinstance(n, int))
+    memory = buffer_under(target)
+    size = math.prod(shape if memory is None else memory.shape)
+    return LostWrite(find_user_line(), shape, size, name_dtype(target.dtype))
+
+
+def _is_view(u: UOp) -> bool:
     """Whether a graph is a view of memory."""
     return find_under(u, _VIEWS).op.name in _MEMORY
 

@@ -22,14 +22,22 @@ from vmapdbg.child.evidence.evidence import (
 )
 from vmapdbg.child.evidence.launches import LaunchKeeper, LiveTensors
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_argument_sizes, find_variables
-from vmapdbg.child.evidence.program_order import ProgramOrder
-from vmapdbg.child.evidence.tensor_calls import ChosenPart, PendingTensor, find_shown, is_pending, is_shown
+from vmapdbg.child.evidence.program_order import PendingTensor, ProgramOrder
+from vmapdbg.child.evidence.tensor_calls import ChosenPart, Parts, find_shown, list_awaited, live_tensors
 from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
 from vmapdbg.child.listen.guard import leave_out
 from vmapdbg.child.listen.launches import runs_captured_now
 from vmapdbg.child.listen.records import PassRecord, number_kernels
-from vmapdbg.child.listen.releases import buffer_under, device_of, find_assigned, find_inputs, find_under, memory_of
+from vmapdbg.child.listen.releases import (
+    SHARDED,
+    buffer_under,
+    device_of,
+    find_assigned,
+    find_inputs,
+    find_under,
+    memory_of,
+)
 from vmapdbg.child.memory import name_dtype, read_switches
 from vmapdbg.install.job import GRAPHS_ARE_REDUCED
 from vmapdbg.install.overlay import is_installed
@@ -70,7 +78,7 @@ class RealizeCall:
         # other Tensors that get a value, the slot of what they mean, and why that is another value
         self.others: list[tuple[ref[Any], int, Meant]] = []
         # item assignments in its graph
-        self.parts: Sequence[ChosenPart] = ()
+        self.parts: Parts = WeakKeyDictionary()
         # other Tensors that wait for a write
         self.pending: Sequence[PendingTensor] = ()
         # BUFFERs whose contents after the writes of its graph are to be compared
@@ -87,9 +95,8 @@ class RealizeCall:
         # BUFFER that its schedule makes -> the value that it holds; only for a call that TinyJit captures. It keeps no
         # BUFFER alive
         self.made: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
-        # the outputs of a captured call, and the buffer of each; None if nothing holds the output
+        # the outputs of a captured call, None if nothing holds the output
         self.views: list[UOp | None] = []
-        self.buffers: list[Any] = []
 
     @contextmanager
     def observed(self) -> Iterator[None]:
@@ -103,9 +110,7 @@ class RealizeCall:
 
     # *** before anything runs
 
-    def start(
-        self, nodes: Mapping[UOp, None], parts: Sequence[ChosenPart] = (), unwritten: Container[UOp] = ()
-    ) -> None:
+    def start(self, nodes: Mapping[UOp, None], parts: Parts, unwritten: Container[UOp]) -> None:
         """Starts before anything runs. `nodes` are the nodes of the graph, `parts` its item assignments. What BUFFERs
         hold that are `unwritten` is not known."""
         self.parts = parts
@@ -122,15 +127,20 @@ class RealizeCall:
 
     def _start(self, nodes: Sequence[UOp], is_later: bool) -> str | None:
         """Packs the graph, with what it reads. Returns why its values are not compared."""
-        buffers = [u for u in nodes if u.op.name == "BUFFER" and not getattr(u, "is_variable", False)]
-        self.inputs = dict.fromkeys(buffers, ())
+        self.inputs = dict.fromkeys(filter(_has_memory, nodes), ())
         if not is_later:
             try:
-                self.inputs = {u: self.folder.keep_all(u.buffer) for u in buffers}
+                self.inputs = {u: self.folder.keep_all(u.buffer) for u in self.inputs}
             except BlobsFull:
                 return f"its inputs do not fit: the buffers that are kept of one run have {ROOM >> 20} MB together"
         self.variables = find_variables(nodes)
-        self.packer = self._pack_asked()
+        packer = Packer(lambda u: self.inputs.get(u, self.meant.get(u)) or None)
+        try:
+            packer.graph.roots = list(map(packer.pack, self.roots))
+            packer.end = len(packer.graph.nodes)
+            self.packer, self.evidence.graphs["asked"] = packer, packer.graph
+        except CannotPack as error:
+            self.evidence.refused = str(error)
         if is_later:
             return None
         is_sharded = any(len(names) != 1 for names in self.inputs.values())
@@ -141,17 +151,6 @@ class RealizeCall:
         self.launches.note_inputs((u.buffer, names) for u, names in self.inputs.items())
         self.launches.live = LiveTensors(self.folder, self.inputs)
         return None
-
-    def _pack_asked(self) -> Packer | None:
-        """Packs the graph as the snippet asked for it. Returns None if the graph cannot be packed."""
-        packer = Packer(lambda u: self.inputs.get(u, self.meant.get(u)) or None)
-        try:
-            packer.graph.roots = list(map(packer.pack, self.roots))
-        except CannotPack as error:
-            self.evidence.refused = str(error)
-            return None
-        self.evidence.graphs["asked"] = packer.graph
-        return packer
 
     def pack_meant(
         self,
@@ -165,7 +164,6 @@ class RealizeCall:
         packer = self.packer
         if packer is None:
             return
-        packer.end = len(packer.graph.nodes)
         for number, u in meant.items():
             slot = self._pack_meaning(order, packer, u, number)
             if slot is None:
@@ -181,22 +179,16 @@ class RealizeCall:
     def _pack_meaning(self, order: ProgramOrder, packer: Packer, meaning: UOp, number: int | None) -> int | None:
         """Packs what a Tensor means. Returns None if that is not possible; `number` is its number among the outputs."""
         try:
-            for memory in meaning.toposort():
-                is_variable = getattr(memory, "is_variable", False)
-                if memory.op.name == "BUFFER" and not is_variable and memory not in self.meant:
-                    self.meant[memory] = self.inputs.get(memory) or self._keep_meant(order, memory)
+            for u in filter(_has_memory, meaning.toposort()):
+                if u not in self.meant and u in order.kept:
+                    self.meant[u] = tuple(map(self.folder.keep_data, order.kept[u].parts))
+                elif u not in self.meant:
+                    self.meant[u] = self.inputs.get(u) or self.folder.keep_all(u.buffer)
             return packer.pack(meaning)
         except (BlobsFull, CannotPack) as error:
             reason = f"whether it has the contents from before a write: {str(error) or 'there was no room'}"
             self.evidence.left.append(Left("outputs", int(number is not None), reason, number))
             return None
-
-    def _keep_meant(self, order: ProgramOrder, memory: UOp) -> tuple[str, ...]:
-        """Keeps what a BUFFER holds that only a meaning has. Raises BlobsFull."""
-        old = order.kept.get(memory)
-        if old is None:
-            return self.folder.keep_all(memory.buffer)
-        return tuple(map(self.folder.keep_data, old.parts))
 
     def read_input(self, memory: UOp) -> tuple[bytes, ...]:
         """Returns what a BUFFER of its graph held when it started, on each of its devices."""
@@ -219,9 +211,8 @@ class RealizeCall:
                 self.evidence.leave_all(self.evidence.refused)
             return
         if self.launches.is_full:
-            self.evidence.left.append(
-                Left("launches", 0, "buffers between its kernels were not kept: there was no room")
-            )
+            reason = "buffers between its kernels were not kept: there was no room"
+            self.evidence.left.append(Left("launches", 0, reason))
         try:
             self._keep_held()
             self.keep_outputs(self.evidence, self._find_views(), self.folder.keep_all)
@@ -273,15 +264,16 @@ class RealizeCall:
         touched, assigned = self.packer.find_touched(), self.packer.add_assigned()
         assigned = {u: slot for u, slot in assigned.items() if u in self.assigned}
         for buffer, before in self.inputs.items():
-            slot, launch = self.packer.find_slot(buffer), self.launches.find_writer(buffer.buffer)
+            slot, launch = self.packer.slots.get(buffer), self.launches.find_writer(buffer.buffer)
             if buffer in assigned:
                 is_written = launch is not None if self.launches.steps else None
                 now = self.folder.keep_all(buffer.buffer)
                 right = assigned[buffer]
-                if is_written is False and slot is not None and (is_pending(buffer) or not is_shown(buffer)):
-                    # no output needs the write: it is pending, or nothing can read the buffer, because in 0.12 a
-                    # second assign has given its Tensor other memory; the buffer should be as before
-                    right = slot
+                if is_written is False and slot is not None:
+                    # no output needs the write if it is pending, or if nothing can read the buffer, because in 0.12 a
+                    # second assign has given its Tensor other memory: then the buffer should be as before
+                    shown = {buffer_under(tensor.uop) for tensor in live_tensors()}
+                    right = right if buffer in shown - list_awaited() else slot
                 self.held[buffer] = HeldBuffer(right, now, "assigned", is_written)
             elif slot is not None and buffer not in touched and (now := self.folder.keep_all(buffer.buffer)) != before:
                 self.held[buffer] = HeldBuffer(slot, now, "input", launch=launch)
@@ -290,11 +282,10 @@ class RealizeCall:
         self.pending = ()
         if (several := len(self.assigned - assigned.keys() - others)) > 0:
             self.evidence.left.append(Left("buffers", several, "several writes change it, or a write to a copy of it"))
-        for part in self.parts:
-            self._keep_part(part, self.packer)
+        for write, part in self.parts.items():
+            self._keep_part(buffer_under(write.src[0]), part, self.packer)
         for tensor, slot, meant in self.others:
-            found = tensor()
-            memory = None if found is None else find_shown(found)
+            memory = find_shown(tensor())
             if memory is not None and memory.is_realized:
                 self.evidence.held.append(HeldBuffer(slot, self.folder.keep_all(memory.buffer), "other", meant=meant))
         if self.launches.live is None:
@@ -311,9 +302,8 @@ class RealizeCall:
         """Keeps what Tensors hold that waited for a write, and do not wait any more. Returns the BUFFERs that they
         had, if their writes were in the graph."""
         found: set[UOp] = set()
-        packer.end = packer.end or len(packer.graph.nodes)
         for one in self.pending:
-            memory, is_asked = one.find_memory(), packer.find_slot(one.graph) is not None
+            memory, is_asked = find_shown(one.tensor(), SHARDED), packer.slots.get(one.graph) is not None
             # what is compared already, or means another graph
             is_left_out = one.memory in self.held if is_asked else not one.is_meant
             if memory is None or one.memory not in self.inputs or is_left_out:
@@ -333,14 +323,12 @@ class RealizeCall:
                 self.evidence.held.append(HeldBuffer(slot, now, "pending", line=one.line))
         return found
 
-    def _keep_part(self, part: ChosenPart, packer: Packer) -> None:
+    def _keep_part(self, buffer: UOp | None, part: ChosenPart, packer: Packer) -> None:
         """Keeps what a buffer holds after an item assignment: only what the index chooses may change."""
-        write, graph = part.write(), packer.graph
-        buffer = None if write is None else buffer_under(write.src[0])
-        held = self.held.get(buffer)
+        graph, held = packer.graph, self.held.get(buffer)
         if held is None or len(self.inputs[buffer]) != 1:
             return
-        slot, node = packer.find_slot(buffer), graph.nodes[held.slot]
+        slot, node = packer.slots.get(buffer), graph.nodes[held.slot]
         if slot is None or node.shape != (len(part.chosen),):
             return
         chosen = graph.add(OpNode("buffer", "bool", node.shape))
@@ -367,10 +355,8 @@ class RealizeCall:
         self.evidence.crash = diagnose(error, nodes)
         self.evidence.environment = dict(os.environ)
         self.evidence.is_endless = isinstance(error, EndlessRewrite)
-        groups = self.launches.group(passes)
-        failed = self.launches.failed
-        kernel = next((number for number, launches in enumerate(groups or ()) if failed in launches), None)
-        passed = next(iter(passes), None)
+        groups, failed, passed = self.launches.group(passes) or (), self.launches.failed, next(iter(passes), None)
+        kernel = next((number for number, launches in enumerate(groups) if failed in launches), None)
         if passed is None or kernel is None:
             return
         self.evidence.failed_kernel = number_kernels(passed.kernels)[kernel]
@@ -400,27 +386,22 @@ class RealizeCall:
     def keep_views(self, memory: set[UOp] | None) -> None:
         """Notes the outputs of a call that TinyJit has captured. `memory` has the BUFFERs of its replays, None if they
         are the same."""
-        self.views = self._find_views()
-        self.buffers = [None] * len(self.views)
-        for number, view in enumerate(self.views):
-            held = None if view is None else memory_of(view)
-            if held is not None and memory is not None and held not in memory:
-                self.views[number] = None
-            elif held is not None and held.op.name == "BUFFER":
-                self.buffers[number] = held.buffer
+        views = self._find_views()
+        self.views = [u if u is not None and (memory is None or memory_of(u) in memory) else None for u in views]
+
+
+def _has_memory(u: UOp) -> bool:
+    """Whether a UOp is a BUFFER, and not a variable of 0.14."""
+    return u.op.name == "BUFFER" and not getattr(u, "is_variable", False)
 
 
 def _why_no_values(nodes: Iterable[UOp]) -> str | None:
     """Returns why the values of a graph cannot be read, None if they can."""
     for u in nodes:
-        device = ""
-        if u.op.name == "DEVICE":
-            device = u.arg
-        elif u.op.name in {"BUFFER", "COPY"}:
-            # 0.14 has no DEVICE
-            device = device_of(u) or ""
-        names = (device,) if isinstance(device, str) else device
-        for name in names:
-            if (reason := _NO_VALUES.get(name.split(":")[0])) is not None:
-                return reason
+        # 0.14 has no DEVICE
+        if u.op.name in {"DEVICE", "BUFFER", "COPY"}:
+            device = u.arg if u.op.name == "DEVICE" else device_of(u) or ()
+            for name in (device,) if isinstance(device, str) else device:
+                if (reason := _NO_VALUES.get(name.split(":")[0])) is not None:
+                    return reason
     return None

@@ -19,12 +19,12 @@ from weakref import WeakKeyDictionary, finalize
 
 from vmapdbg.check.result import UnwrittenRead
 from vmapdbg.child.evidence.evidence import BlobsFull, Evidence, EvidenceFolder, HeldBuffer, HeldContents, list_parts
-from vmapdbg.child.evidence.jit_call import CallGraph, Given, JitCall, KeptReplay, ReplayAccount, ScheduleGraph
+from vmapdbg.child.evidence.jit_call import Given, JitCall, KeptReplay, ReplayAccount, ScheduleGraph
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.tensor_calls import Owners, list_owners, list_pending, live_tensors
-from vmapdbg.child.listen.launches import source_of, watch_replays
-from vmapdbg.child.listen.releases import list_writes
+from vmapdbg.child.listen.launches import source_of
+from vmapdbg.child.listen.releases import list_writes, memory_of
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.account import Left
@@ -37,35 +37,111 @@ _SHARE = 0.1
 """The most of a program's time that its process spends on replays that are compared only because there is time."""
 
 
-@dataclass
 class Replay:
-    """A replay that may be compared. `now` has the BUFFER of each input for the BUFFER of the captured call, `state`
-    the BUFFER that Tensors have now for the BUFFER that they had then. `before` has what BUFFERs held, `watched` those
-    that must not change if the graph does not assign to them. `contents` has all contents that are named."""
+    """A replay that may be compared, with all that it can read."""
 
-    known: JitCall
-    graph: CallGraph
-    given: Given
-    line: str | None
-    now: dict[UOp, UOp]
-    state: dict[UOp, UOp]
-    test: str
-    contents: HeldContents
-    number: int
-    before: dict[UOp, _Names] = field(default_factory=dict[UOp, _Names])
-    watched: dict[UOp, _Names] = field(default_factory=dict[UOp, _Names])
+    def __init__(self, known: JitCall, given: Given, folder: EvidenceFolder):
+        """Begins a replay. Raises CannotPack if it cannot be compared, and BlobsFull."""
+        self.known, self.given, self.graph = known, given, known.open(given)
+        self.line, self.number, self.test = find_user_line(), known.account.replays, folder.find_test()
+        # all contents that are named
+        self.contents = HeldContents(folder.room)
+        # BUFFER of the captured call -> the BUFFER of an input now, and the BUFFER that Tensors have now
+        self.now = {u: given.inputs[path] for path, u in known.given.inputs.items()}
+        self.state = known.find_state()
+        # what BUFFERs held before it; `watched` has the BUFFERs that must not change if the graph does not assign to
+        # them
+        self.before = self._keep_reads("before")
+        self.watched = self.before | self._keep(u for u in self._list_watched() if u not in self.before)
 
-    def find(self, u: UOp) -> UOp:
+    def _find(self, u: UOp) -> UOp:
         """Returns the BUFFER that a replay has in the place of a BUFFER of the captured call."""
         return self.now.get(u, u)
 
-    def find_read(self, u: UOp, time: str) -> UOp:
+    def _find_read(self, u: UOp, time: str) -> UOp:
         """Returns the BUFFER that a replay should read at a time in the place of a BUFFER of the captured call."""
-        return self.state.get(u, self.find(u)) if time == "before" else self.find(u)
+        return self.state.get(u, self._find(u)) if time == "before" else self._find(u)
 
-    @property
-    def moved(self) -> dict[int, Any]:
-        return {id(u.buffer): now.buffer for u, now in self.now.items()}
+    def _keep_reads(self, time: str) -> dict[UOp, _Names]:
+        """Keeps what its schedules read at this time: `before` it or `after` it. Raises BlobsFull."""
+        reads = (read for schedule in self.graph.schedules for read in schedule.reads.values())
+        return self._keep(self._find_read(u, time) for u, read_at in reads if read_at == time)
+
+    def _keep(self, memory: Iterable[UOp]) -> dict[UOp, _Names]:
+        """Keeps what BUFFERs hold now that have memory. Raises BlobsFull."""
+        kept: dict[UOp, _Names] = {}
+        for u in dict.fromkeys(memory):
+            if all(part.is_allocated() for part in list_parts(u.buffer)):
+                kept[u] = self.contents.keep_all(u.buffer)
+        return kept
+
+    def _list_watched(self) -> Iterator[UOp]:
+        """Yields the inputs, and the BUFFERs of Tensors in the memory of the replay, that nothing in it writes."""
+        bases = self.known.list_bases()
+        live = {tensor.uop.base for tensor in live_tensors() if tensor.uop.base.op.name == "BUFFER"}
+        near = [u for u in live if u.is_realized and any(id(part.base) in bases for part in list_parts(u.buffer))]
+        yield from (u for u in dict.fromkeys([*self.now.values(), *near]) if not self._does_write(u))
+
+    def _does_write(self, u: UOp) -> bool:
+        """Whether its kernels write to a BUFFER, in its own place or in the place of a BUFFER of the captured call."""
+        places = (was for was, now in self.now.items() if now is u)
+        return any(self.known.does_write(one.buffer) for one in (u, *places))
+
+    def make_evidence(self) -> list[Evidence]:
+        """Ends the replay: returns the evidence of each of its schedules. Raises BlobsFull."""
+        after = self._keep_reads("after")
+        made = [self._make_evidence(index, one, after) for index, one in enumerate(self.graph.schedules)]
+        self._keep_watched(made[-1])
+        return made
+
+    def _make_evidence(self, index: int, schedule: ScheduleGraph, after: Mapping[UOp, _Names]) -> Evidence:
+        """Returns the evidence of one schedule. Raises BlobsFull."""
+        call = self.known.realized[index]
+        evidence = Evidence(call.evidence.schedule, self.line, replay=self.number)
+        graph = replace(schedule.graph, nodes=list(schedule.graph.nodes), inputs={})
+        for slot, (u, time) in schedule.reads.items():
+            names = (self.before if time == "before" else after).get(self._find_read(u, time))
+            if names is not None:
+                graph.inputs[slot] = names
+        evidence.graphs["asked"] = graph
+        # an input that is assigned to is an output
+        moved = {id(u.buffer): now.buffer for u, now in self.now.items()}
+        call.keep_outputs(evidence, call.views, self.contents.keep_all, moved, self.given.variables)
+        for output in list(evidence.outputs):
+            if not self.known.is_final(index, memory_of(call.views[output])):
+                del evidence.outputs[output]
+                evidence.left.append(Left("outputs", 1, "a later schedule of the call writes it again", output))
+        if not evidence.outputs:
+            evidence.graphs.pop("got")
+        for u, held in schedule.held:
+            # a write that is pending when the captured call returns will still be scheduled
+            if self.number or held.is_written is None:
+                evidence.held.append(replace(held, blobs=self.contents.keep_all(self._find(u).buffer)))
+        self._keep_changed(evidence, schedule)
+        return evidence
+
+    def _keep_changed(self, evidence: Evidence, schedule: ScheduleGraph) -> None:
+        """Keeps the buffers that a schedule reads and that the replay overwrote without an assign in the call: outputs
+        of the call before that it is given as inputs."""
+        given = self.known.given.inputs
+        # tinygrad's order: arguments before items of them
+        inputs = [given[path] for path in sorted(given, key=len)]
+        for slot, (u, _) in schedule.reads.items():
+            now = self._find(u)
+            is_given = not self.known.does_write(u.buffer) and self.known.does_write(now.buffer)
+            if is_given and now in self.before and (after := self.contents.keep_all(now.buffer)) != self.before[now]:
+                number = inputs.index(u) if u in inputs else None
+                evidence.changed.append(HeldBuffer(slot, after, "input", input_number=number))
+
+    def _keep_watched(self, evidence: Evidence) -> None:
+        """Keeps the buffers that should not have changed. Raises BlobsFull."""
+        graph = evidence.graphs["asked"]
+        for u, before in self.watched.items():
+            if self._does_write(u) or (now := self.contents.keep_all(u.buffer)) == before:
+                continue
+            slot = graph.add(OpNode("buffer", name_dtype(u.buffer.dtype), (int(u.buffer.size),)))
+            graph.inputs[slot] = before
+            evidence.held.append(HeldBuffer(slot, now, "input"))
 
 
 @dataclass
@@ -101,12 +177,6 @@ class ReplayWatcher:
         self.failed: dict[int, str] = {}
         self._began, self._spent = perf_counter(), 0.0
 
-    def declare(self, changes: Any) -> None:
-        """Wraps the functions of a call of TinyJit and of a replay."""
-        watch_replays(changes, self.on_call, self.on_replay, self.on_prepare)
-
-    # *** what happens in a call
-
     def on_call(self, call: Callable[..., Any], tiny: Any, *arguments: Any, **options: Any) -> Any:
         before = tiny.captured
         running = _Running(tiny, self._find_known(tiny))
@@ -127,7 +197,7 @@ class ReplayWatcher:
             self.left.append(Left("replays", 1, reason))
         elif running.known is not None and running.given is None:
             running.known.account.replays += 1
-            running.known.account.leave("its inputs were not seen")
+            running.known.account.left["its inputs were not seen"] += 1
         if running.replay is not None:
             self._finish(running.replay)
         return result
@@ -145,9 +215,9 @@ class ReplayWatcher:
         running.given = Given.of(arguments, options)
         if running.known is not None:
             running.known.account.replays += 1
-            running.replay = self._begin(running.known, running.given)
+            self._begin(running, running.known, running.given)
         elif running.tiny.captured is None:
-            running.pending = {write for _, write in list_pending()}
+            running.pending = {write for _, _, write in list_pending()}
             running.owners = list_owners()
         return prepared
 
@@ -172,7 +242,7 @@ class ReplayWatcher:
         elif captured is not None and running.known is None:
             known = self._note_captured(running)
             if known is not None and running.given is not None:
-                running.replay = self._begin(known, running.given)
+                self._begin(running, known, running.given)
         return replay(captured, *arguments)
 
     def _note_captured(self, running: _Running) -> JitCall | None:
@@ -183,7 +253,7 @@ class ReplayWatcher:
         source = source_of(tiny.captured)
         finalize(source, self._drop, id(source)).atexit = False
         try:
-            known = JitCall.of(tiny, running.given, running.realized, running.pending, running.owners)
+            known = JitCall(tiny, running.given, running.realized, running.pending, running.owners)
             for u, line in known.list_moved():
                 self.unwritten[u] = UnwrittenRead(line, int(u.buffer.size), name_dtype(u.dtype))
             if running.replays_others:
@@ -214,68 +284,31 @@ class ReplayWatcher:
         try:
             yield
         except CannotPack as error:
-            account.leave(str(error))
+            account.left[str(error)] += 1
         except BlobsFull:
-            account.leave(f"there was no room for what they {what}")
+            account.left[f"there was no room for what they {what}"] += 1
         except Exception as error:  # the user's program goes on
-            account.leave(describe_failure(error))
+            account.left[describe_failure(error)] += 1
 
-    # *** a replay that may be compared
-
-    def _begin(self, known: JitCall, given: Given) -> Replay | None:
-        """Keeps what a replay can read. Returns None if it cannot be compared."""
+    def _begin(self, running: _Running, known: JitCall, given: Given) -> None:
+        """Keeps what a replay can read, if it can be compared."""
         with self._leaving(known.account, "read"):
-            graph = known.open(given)
-            now = {u: given.inputs[path] for path, u in known.given.inputs.items()}
-            test, contents = self.folder.find_test(), HeldContents(self.folder.room)
-            number = known.account.replays
-            found = Replay(known, graph, given, find_user_line(), now, known.find_state(), test, contents, number)
-            self._keep_reads(found.before, found, "before")
-            found.watched |= found.before
-            for u in self._list_watched(found):
-                self._keep(found.watched, found, u)
-            return found
-        return None
-
-    def _keep_reads(self, kept: dict[UOp, _Names], found: Replay, time: str) -> None:
-        """Keeps what the schedules of a replay read at this time: `before` it or `after` it. Raises BlobsFull."""
-        for schedule in found.graph.schedules:
-            for u, read_at in schedule.reads.values():
-                if read_at == time:
-                    self._keep(kept, found, found.find_read(u, time))
-
-    def _keep(self, kept: dict[UOp, _Names], found: Replay, u: UOp) -> None:
-        """Keeps what a BUFFER holds now, unless it has no memory yet. Raises BlobsFull."""
-        if u not in kept and all(part.is_allocated() for part in list_parts(u.buffer)):
-            kept[u] = found.contents.keep_all(u.buffer)
-
-    def _list_watched(self, found: Replay) -> list[UOp]:
-        """Returns the inputs, and the BUFFERs of Tensors in the memory of the replay, that nothing in it writes."""
-        bases = found.known.list_bases()
-        live = {tensor.uop.base for tensor in live_tensors() if tensor.uop.base.op.name == "BUFFER"}
-        near = [u for u in live if u.is_realized and any(id(part.base) in bases for part in list_parts(u.buffer))]
-        written = {now for u, now in found.now.items() if found.known.does_write(u.buffer)}
-        watched = dict.fromkeys([*found.now.values(), *near])
-        return [u for u in watched if u not in written and not found.known.does_write(u.buffer)]
+            running.replay = Replay(known, given, self.folder)
 
     def _finish(self, found: Replay) -> None:
         """Notes what each schedule of a finished replay read and wrote, and writes it if the replay is compared."""
-        after: dict[UOp, _Names] = {}
         account, graph = found.known.account, found.graph
         with self._leaving(account, "wrote"):
-            self._keep_reads(after, found, "after")
-            made = [self._make_evidence(found, index, one, after) for index, one in enumerate(graph.schedules)]
-            self._keep_watched(made[-1], found)
-            kept = [evidence for evidence in made if evidence.outputs or evidence.held]
+            kept = [evidence for evidence in found.make_evidence() if evidence.outputs or evidence.held]
             if not kept:
                 raise CannotPack("no Tensor holds what it writes")
             if account.newest is not None:
-                account.leave(account.newest.sample)
+                account.left[account.newest.sample] += 1
             account.newest = KeptReplay(found.test, kept, found.contents, graph.sample)
+            began = perf_counter()
             if graph.is_chosen(found.number):
                 self._write_newest(account)
-            elif self._spent < _SHARE * (perf_counter() - self._began) and self.folder.is_idle():
-                began = perf_counter()
+            elif self._spent < _SHARE * (began - self._began) and self.folder.is_idle():
                 self._write_newest(account)
                 self._spent += perf_counter() - began
 
@@ -284,66 +317,13 @@ class ReplayWatcher:
         newest, account.newest = account.newest, None
         if newest is None:
             return
-        self.folder.begin_replay(newest.test)
+        self.folder.begin(newest.test)
         for evidence in newest.made:
             newest.contents.give(evidence, self.folder)
         # one of its schedules stands for the replay
         newest.made[0].asked = {"replays": 1}
         for evidence in newest.made:
             self.folder.write(evidence)
-
-    def _make_evidence(
-        self, found: Replay, index: int, schedule: ScheduleGraph, after: Mapping[UOp, _Names]
-    ) -> Evidence:
-        """Returns the evidence of one schedule of a replay. Raises BlobsFull."""
-        known, call = found.known, found.known.realized[index]
-        evidence = Evidence(call.evidence.schedule, found.line, replay=found.number)
-        graph = replace(schedule.graph, nodes=list(schedule.graph.nodes), inputs={})
-        for slot, (u, time) in schedule.reads.items():
-            names = (found.before if time == "before" else after).get(found.find_read(u, time))
-            if names is not None:
-                graph.inputs[slot] = names
-        evidence.graphs["asked"] = graph
-        # an input that is assigned to is an output
-        call.keep_outputs(evidence, call.views, found.contents.keep_all, found.moved, found.given.variables)
-        for output, buffer in enumerate(call.buffers):
-            if not known.is_final(index, buffer) and evidence.outputs.pop(output, None) is not None:
-                evidence.left.append(Left("outputs", 1, "a later schedule of the call writes it again", output))
-        if not evidence.outputs:
-            evidence.graphs.pop("got")
-        for u, held in schedule.held:
-            # a write that is pending when the captured call returns will still be scheduled
-            if found.number or held.is_written is None:
-                evidence.held.append(replace(held, blobs=found.contents.keep_all(found.find(u).buffer)))
-        self._keep_changed(evidence, found, schedule)
-        return evidence
-
-    def _keep_changed(self, evidence: Evidence, found: Replay, schedule: ScheduleGraph) -> None:
-        """Keeps the buffers that a schedule reads and that the replay overwrote without an assign in the call: outputs
-        of the call before that it is given as inputs."""
-        given = found.known.given.inputs
-        # tinygrad's order: arguments before items of them
-        inputs = [given[path] for path in sorted(given, key=len)]
-        for slot, (u, _) in schedule.reads.items():
-            now = found.find(u)
-            is_given = not found.known.does_write(u.buffer) and found.known.does_write(now.buffer)
-            if is_given and now in found.before and (after := found.contents.keep_all(now.buffer)) != found.before[now]:
-                number = inputs.index(u) if u in inputs else None
-                evidence.changed.append(HeldBuffer(slot, after, "input", input_number=number))
-
-    def _keep_watched(self, evidence: Evidence, found: Replay) -> None:
-        """Keeps the buffers that should not have changed. Raises BlobsFull."""
-        graph = evidence.graphs["asked"]
-        for u, before in found.watched.items():
-            is_written = found.known.does_write(u.buffer)
-            is_written |= any(now is u and found.known.does_write(was.buffer) for was, now in found.now.items())
-            if is_written or (now := found.contents.keep_all(u.buffer)) == before:
-                continue
-            slot = graph.add(OpNode("buffer", name_dtype(u.buffer.dtype), (int(u.buffer.size),)))
-            graph.inputs[slot] = before
-            evidence.held.append(HeldBuffer(slot, now, "input"))
-
-    # *** the end
 
     def close(self) -> None:
         """Writes the last replay of each captured call, and how many of its replays were not compared, and why."""

@@ -61,7 +61,7 @@ class SuiteFolder(EvidenceFolder):
         super().__init__(folder)
 
     def begin(self, test: str) -> None:
-        """Begins a call of a test: drops what earlier calls have kept."""
+        """Begins a call or a replay of a test: drops what earlier calls have kept."""
         self.test = test
         for blob in (self.path / "blobs").iterdir():
             blob.unlink()
@@ -69,9 +69,6 @@ class SuiteFolder(EvidenceFolder):
 
     def find_test(self) -> str:
         return current_test()
-
-    def begin_replay(self, test: str) -> None:
-        self.begin(test)
 
     def is_idle(self) -> bool:
         return not os.listdir(self.root / "ready")

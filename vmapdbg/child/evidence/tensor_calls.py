@@ -6,86 +6,48 @@ if it consists of integers, slices, `None`, `...` and lists of integers: what a 
 
 A gradient that tinygrad 0.12 cuts off at an ASSIGN: the gradient of what is assigned, or cloned, is zero. What computes
 that zero is right; only the graph of the loss shows the fault.
-
-A lost write: no Tensor has it any more, none of its kernels ran, and a later schedule reads the buffer. On tinygrad
-0.12 an assign to a part of a tensor only runs if the Tensor that it returns is realized. From 0.13 on a write is a
-STORE, and all Tensors of the buffer come after it; in 0.13 Tensors that read through a bitcast do not. Writes to a
-value without a buffer are not tracked.
 """
 
 from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator, Set
 from types import EllipsisType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-from vmapdbg.check.result import CutGradient, LostWrite
-from vmapdbg.child.listen.releases import SHARDED, buffer_under, find_under, list_writes
+from vmapdbg.check.result import CutGradient
+from vmapdbg.child.listen.releases import buffer_under, find_under, list_writes
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.memory import name_dtype
+from vmapdbg.model.ops import STORES
 
 UOp = Any
 Owners = weakref.WeakKeyDictionary[UOp, list[weakref.ref[Any]]]
 """BUFFER -> the Tensors that show all of it."""
 _LARGEST = 1 << 22
 """Item assignments to larger tensors are ignored, in elements."""
-_WRITES = {"ASSIGN", "STORE"}
 
 
-# compared by identity: it has weak references
-@dataclass(frozen=True, eq=False)
-class ChosenPart:
-    """The write of an item assignment, held weakly, and which elements its index chooses, as the bytes of booleans for
-    a tensor of this shape."""
+class ChosenPart(NamedTuple):
+    """Which elements the index of an item assignment chooses, as the bytes of booleans for a tensor of this shape."""
 
-    write: weakref.ref[Any]
     chosen: bytes
     shape: tuple[int, ...]
 
 
-# compared by identity: a Tensor that is alive would be compared element by element
-@dataclass(frozen=True, eq=False)
-class _Write:
-    """A requested write: its BUFFER, its UOp and the Tensor that the assign returned, all held weakly, and the report
-    if it is lost."""
-
-    buffer: weakref.ref[Any]
-    write: weakref.ref[Any]
-    tensor: weakref.ref[Any]
-    report: LostWrite
-
-
-# compared by identity, as above
-@dataclass(frozen=True, eq=False)
-class PendingTensor:
-    """A Tensor, held weakly, that waits for a write at `line`: its graph, the BUFFER that it writes to, and whether the
-    Tensor means this graph."""
-
-    tensor: weakref.ref[Any]
-    graph: UOp
-    memory: UOp
-    line: str | None
-    is_meant: bool
-
-    def find_memory(self) -> UOp | None:
-        """Returns the BUFFER that the Tensor shows now, also if it is sharded; None if it is gone or still waits."""
-        tensor = self.tensor()
-        shown = None if tensor is None else find_under(tensor.uop, SHARDED | {"RESHAPE"})
-        return shown if shown is not None and shown.op.name == "BUFFER" else None
+Parts = weakref.WeakKeyDictionary[UOp, ChosenPart]
+"""The write of an item assignment -> what it may change."""
 
 
 class TensorCalls:
-    """Collects the item assignments and the writes that are not scheduled yet, and the gradients that are cut off."""
+    """Collects the item assignments that are not scheduled yet, and the gradients that are cut off."""
 
     def __init__(self) -> None:
-        self._parts: list[ChosenPart] = []
-        self._writes: list[_Write] = []
+        self._parts: Parts = weakref.WeakKeyDictionary()
         self._cut: list[CutGradient] = []
-        # what the item assignment that runs chooses, and the shape of its tensor
-        self._item: tuple[bytes, tuple[int, ...]] | None = None
+        # of the item assignment that runs
+        self._item: ChosenPart | None = None
 
     def declare(self, changes: Any, tensor_module: ModuleType) -> None:
         """Wraps `Tensor.assign` and `Tensor.__setitem__`; also `Tensor.gradient` if writes are ASSIGNs: in 0.12."""
@@ -102,23 +64,17 @@ class TensorCalls:
         before, self._item = self._item, None
         chosen = choose(tensor.uop.shape, indices) if is_whole(tensor.uop) else None
         if chosen is not None:
-            self._item = chosen, tuple(tensor.uop.shape)
+            self._item = ChosenPart(chosen, tuple(tensor.uop.shape))
         try:
             assign(tensor, indices, value)
         finally:
             self._item = before
 
     def on_assign(self, assign: Callable[..., Any], tensor: Any, value: Any) -> Any:
-        target = tensor.uop
         result = assign(tensor, value)
-        write, buffer = last_write(result.uop), buffer_under(target)
+        write = last_write(result.uop)
         if self._item is not None and write is not None:
-            self._parts.append(ChosenPart(weakref.ref(write), *self._item))
-        # if other Tensors come after the write, too, it is not lost with this Tensor
-        is_only = result.uop.op.name in {"ASSIGN", "AFTER"} and result.uop.src[0] is target
-        if is_only and buffer is not None and write is not None:
-            report = describe_write(target)
-            self._writes.append(_Write(weakref.ref(buffer), weakref.ref(write), weakref.ref(result), report))
+            self._parts[write] = self._item
         return result
 
     def on_gradient(self, compute: Callable[..., Any], loss: Any, /, *targets: Any, **options: Any) -> Any:
@@ -126,28 +82,9 @@ class TensorCalls:
         self._cut += [CutGradient(find_user_line(), tuple(map(str, u.shape)), name_dtype(u.dtype)) for u in cut]
         return compute(loss, *targets, **options)
 
-    # *** what a schedule takes; `nodes` are the nodes of its graph
-
-    def take_parts(self, nodes: Collection[UOp]) -> list[ChosenPart]:
-        """Returns the item assignments that are in the graph, and forgets them."""
-        self._parts = [part for part in self._parts if part.write() is not None]
-        taken = [part for part in self._parts if part.write() in nodes]
-        self._parts = [part for part in self._parts if part not in taken]
-        return taken
-
-    def take_lost(self, nodes: Collection[UOp], pending: Container[UOp]) -> list[LostWrite]:
-        """Returns the lost writes among those that the graph should come after (`pending`), and forgets them."""
-        if not self._writes:
-            return []
-        written = {buffer for buffer, _ in list_writes(nodes)}
-        self._writes = [write for write in self._writes if write.buffer() not in (None, *written)]
-        lost = [write for write in self._writes if write.tensor() is None and write.write() in pending]
-        if lost:
-            # some Tensor may have another write to the buffer
-            held = {buffer for tensor in live_tensors() for buffer, _ in list_writes(tensor.uop.toposort())}
-            lost = [write for write in lost if write.buffer() not in held]
-        self._writes = [write for write in self._writes if write not in lost]
-        return [write.report for write in lost]
+    def take_parts(self, nodes: Container[UOp]) -> Parts:
+        """Returns the item assignments that are in the graph of a schedule with these `nodes`, and forgets them."""
+        return weakref.WeakKeyDictionary({u: self._parts.pop(u) for u in list(self._parts) if u in nodes})
 
     def take_cut(self) -> list[CutGradient]:
         """Returns the gradients that were cut off since the last call."""
@@ -155,31 +92,22 @@ class TensorCalls:
         return cut
 
 
-def live_tensors() -> Iterator[Any]:
-    """Yields all live Tensors."""
+def live_tensors(without: Iterable[Any] = ()) -> Iterator[Any]:
+    """Yields all live Tensors except some."""
     from tinygrad import tensor
 
+    left_out = set(map(id, without))
     for reference in list(getattr(tensor, "all_tensors", ())):
         found = reference()
-        if found is not None:
+        if found is not None and id(found) not in left_out:
             yield found
 
 
-# *** writes
-
-
-def describe_write(target: UOp) -> LostWrite:
-    """Returns the report of a write that the user's line asks for now, if it will be lost."""
-    shape = tuple(int(n) for n in target.shape if isinstance(n, int))
-    memory = buffer_under(target)
-    size = math.prod(shape if memory is None else memory.shape)
-    return LostWrite(find_user_line(), shape, size, name_dtype(target.dtype))
-
-
-def find_shown(tensor: Any) -> UOp | None:
-    """Returns the BUFFER that a Tensor shows all of, None if it shows a part, waits for a write, or is a value."""
-    shown = find_under(tensor.uop, {"RESHAPE"})
-    return shown if shown.op.name == "BUFFER" else None
+def find_shown(tensor: Any, ops: Set[str] = frozenset()) -> UOp | None:
+    """Returns the BUFFER that a Tensor shows all of, also under some `ops`; None if there is no Tensor, or if it shows
+    a part, waits for a write, or is a value."""
+    shown = None if tensor is None else find_under(tensor.uop, ops | {"RESHAPE"})
+    return shown if shown is not None and shown.op.name == "BUFFER" else None
 
 
 def find_waiting(tensor: Any) -> UOp | None:
@@ -188,14 +116,9 @@ def find_waiting(tensor: Any) -> UOp | None:
     return shown if shown.op.name in {"ASSIGN", "AFTER"} else None
 
 
-def is_pending(buffer: UOp) -> bool:
-    """Whether the graph of a live Tensor writes a BUFFER."""
-    return any(buffer is one for tensor in live_tensors() for one, _ in list_writes(tensor.uop.toposort()))
-
-
-def is_shown(buffer: UOp) -> bool:
-    """Whether a live Tensor shows a BUFFER, or a part of it."""
-    return any(buffer is buffer_under(tensor.uop) for tensor in live_tensors())
+def list_awaited() -> set[UOp]:
+    """Returns the BUFFERs that the graphs of live Tensors write."""
+    return {buffer for tensor in live_tensors() for buffer, _ in list_writes(tensor.uop.toposort())}
 
 
 def list_owners() -> Owners:
@@ -208,12 +131,12 @@ def list_owners() -> Owners:
     return found
 
 
-def list_pending() -> Iterator[tuple[UOp, UOp]]:
-    """Yields (BUFFER, write) for each live Tensor that stands for a write that was not scheduled yet."""
-    for tensor in live_tensors():
+def list_pending(without: Iterable[Any] = ()) -> Iterator[tuple[Any, UOp, UOp]]:
+    """Yields (Tensor, BUFFER, write) for each live Tensor that stands for a write that was not scheduled yet."""
+    for tensor in live_tensors(without):
         shown = find_waiting(tensor)
         if shown is not None and (buffer := buffer_under(shown)) is not None:
-            yield buffer, shown
+            yield tensor, buffer, shown
 
 
 def last_write(u: UOp) -> UOp | None:
@@ -221,7 +144,7 @@ def last_write(u: UOp) -> UOp | None:
     u = find_under(u, {"RESHAPE"})
     if u.op.name == "AFTER":
         u = u.src[-1]
-    return u if u.op.name in _WRITES else None
+    return u if u.op.name in STORES else None
 
 
 def find_cut(root: UOp, targets: list[UOp]) -> list[UOp]:
@@ -236,9 +159,6 @@ def find_cut(root: UOp, targets: list[UOp]) -> list[UOp]:
 
 def _list_sources(nodes: Iterable[UOp]) -> set[UOp]:
     return {source for u in nodes for source in u.src}
-
-
-# *** indices
 
 
 def is_whole(u: UOp) -> bool:
