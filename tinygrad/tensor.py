@@ -6,7 +6,7 @@ from typing import Any, Iterable
 from tinygrad.dtype import dtypes, least_upper_dtype
 from tinygrad.helpers import PROFILE, TRACEMETA, Metadata, argfix
 from tinygrad.uop.ops import GroupOp, Ops, UOp, sint
-from tinygrad_overlay import _state
+from tinygrad_overlay import _scan, _state
 from tinygrad_overlay._func.graph import is_mark
 from tinygrad_overlay._patching import Changes
 from tinygrad_overlay._state import Running
@@ -243,3 +243,4 @@ def patch(module:ModuleType) -> None:
     stock_bool = changes.replace(Tensor, "__bool__", refuse_truth)
     stock_rand = changes.replace(Tensor, "rand", staticmethod(noted(rand)))
   Tensor.rand.__doc__ = stock_rand.__doc__
+  _scan.patch(module, noted)
