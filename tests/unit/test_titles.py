@@ -82,6 +82,17 @@ def test_a_reduce_that_tinygrad_replaces_by_a_formula_does_not_name_the_kernel()
     assert named.title == "mul 512 + arange"
 
 
+def test_a_gather_is_an_index_and_no_sum() -> None:
+    nodes = (
+        make_node(0, "EXPAND", (5, 200)),
+        make_node(1, "REDUCE_AXIS", (5, 1), src=(0,), arg="ADD (1,)", method="__getitem__"),
+        make_node(2, "RESHAPE", (5,), src=(1,), method="__getitem__"),
+    )
+    kernel = make_kernel("E_5", nodes=(0, 1, 2), executed_ops=0)
+    (named,) = add_titles(make_schedule(nodes=nodes, kernels=(kernel,))).kernels
+    assert named.title == "index 5"
+
+
 def test_a_kernel_that_computes_nothing_is_a_copy() -> None:
     nodes = make_node(0, "PARAM", (4, 8)), make_node(1, "CONTIGUOUS", (4, 8), src=(0,), method="contiguous")
     assert name_kernel(*nodes).title == "copy 4x8"

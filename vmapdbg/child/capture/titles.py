@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from vmapdbg.model.capture import Kernel, Node, Schedule
-from vmapdbg.model.ops import COMPUTES_NOTHING, SAME_VALUE, WRITES, name_op
+from vmapdbg.model.ops import COMPUTES_NOTHING, SAME_VALUE, WRITES
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 
 _MOST_OTHERS = 2
@@ -32,10 +32,17 @@ def add_titles(schedule: Schedule) -> Schedule:
 def _add_title(kernel: Kernel, index: ScheduleIndex) -> Kernel:
     nodes = [node for node in map(index.node, kernel.nodes) if node is not None]
     computed = [node for node in nodes if node.op not in _NOTHING]
-    main = _find_main(kernel, nodes, computed, index)
-    if main is None:
+    # a reduce of more elements than the kernel has ops is not executed: tinygrad replaces it by a formula or an index
+    executed = kernel.executed_ops / max(kernel.launches, 1)
+    sizes = {node.id: size for node in computed if (size := index.count_reduced(node)) and size <= executed}
+    if sizes:
+        main = index.nodes[max(sizes, key=sizes.__getitem__)]
+        title = _name_reduce(main, index)
+    elif nodes:
+        main = (computed or nodes)[-1]
+        title = f"{_name_method(main) or main.op.lower()} {_join_dims(main.shape)}"
+    else:
         return kernel
-    title = _name_main(main, index)
     if not computed:
         title = f"copy {_join_dims(main.shape)}"
     elif main.op in _CUSTOM:
@@ -48,23 +55,9 @@ def _add_title(kernel: Kernel, index: ScheduleIndex) -> Kernel:
     return replace(kernel, title=" + ".join([title, *named]), main=main.id, phase=main.phase)
 
 
-def _find_main(kernel: Kernel, nodes: list[Node], computed: list[Node], index: ScheduleIndex) -> Node | None:
-    """Returns the reduce with most elements, else the last node that computes something, else the last node.
-
-    A reduce of more elements than the kernel has ops is not executed: tinygrad replaces it by a formula (`arange`).
-    """
-    executed = kernel.executed_ops / max(kernel.launches, 1)
-    sizes = {node.id: size for node in computed if (size := index.count_reduced(node)) and size <= executed}
-    if sizes:
-        return index.node(max(sizes, key=sizes.__getitem__))
-    return (computed or nodes or [None])[-1]
-
-
-def _name_main(node: Node, index: ScheduleIndex) -> str:
-    """Returns what a node computes, and on which shape: of a reduce the shape that it reads."""
+def _name_reduce(node: Node, index: ScheduleIndex) -> str:
+    """Returns what a reduce computes, and on which shape."""
     name = _name_method(node) or node.op.lower()
-    if name_op(node.op) != "REDUCE":
-        return f"{name} {_join_dims(node.shape)}"
     kind = _REDUCES.get(node.arg.partition(" ")[0], "reduce")
     contracted = _find_contraction(node, index)
     shape = index.nodes[node.src[0]].shape
