@@ -10,13 +10,15 @@ from captures import make_node
 from rendered import flatten, print_to_text
 
 from vmapdbg.bisect.outcome import NamedOutcome, find_wrong_schedule
-from vmapdbg.bisect.search import Choices, DecisionSearch, DecisionSearcher, list_forceable, list_releasable
+from vmapdbg.bisect.search import Choices, DecisionSearcher, list_forceable, list_releasable
 from vmapdbg.install.job import Choice, Job, dump_record, load_job
 from vmapdbg.model.capture import SCHEMA, Bufferize, Capture, Node, Output, Realized, Reason, Schedule, Versions
 from vmapdbg.model.vocabulary import Rule
 from vmapdbg.page.documents import DecisionsDocument, DecisionTrial, describe_choices
 from vmapdbg.page.sentences import fill_sentences
 from vmapdbg.page.text.bisect import print_decisions
+
+Found = tuple[list[Choices], bool]
 
 
 def make_schedule(
@@ -58,13 +60,14 @@ class Asked:
         ]
 
 
-def mend(capture: Capture, asked: Asked, budget: int = 1000) -> DecisionSearch:
+def mend(capture: Capture, asked: Asked, budget: int = 1000) -> Found:
     forceable = frozenset(choice for schedule in capture.schedules for choice in list_forceable(schedule))
     return DecisionSearcher(capture, forceable, asked, budget).find_mending(lambda outcome: outcome == "right")
 
 
-def nodes_of(search: DecisionSearch) -> list[list[int]]:
-    return sorted(sorted(choice.node for choice in one) for one in search.found)
+def nodes_of(found: Found) -> tuple[list[list[int]], bool]:
+    """The nodes of each set of choices, and whether the search is complete."""
+    return sorted(sorted(choice.node for choice in one) for one in found[0]), found[1]
 
 
 # *** which decisions there are
@@ -119,17 +122,17 @@ def test_one_node_of_many_is_found_in_few_runs() -> None:
     for wanted in range(1, 65):
         asked = Asked(lambda forced, _, wanted=wanted: "right" if wanted in forced else "wrong")
         search = mend(make_chain(64), asked)
-        assert (nodes_of(search), search.complete) == ([[wanted]], True)
+        assert nodes_of(search) == ([[wanted]], True)
         assert len(asked.sets) == len(set(asked.sets)) <= 13
 
 
 def test_two_that_are_needed_together_and_one_if_all_together_do_harm() -> None:
     asked = Asked(lambda forced, _: "right" if {3, 11} <= forced else "wrong")
     search = mend(make_chain(20), asked)
-    assert (nodes_of(search), search.complete) == ([[3, 11]], True)
+    assert nodes_of(search) == ([[3, 11]], True)
     asked = Asked(lambda forced, _: "right" if forced == {3} else "wrong")
     search = mend(make_chain(6), asked)
-    assert (nodes_of(search), search.complete) == ([[3]], True)
+    assert nodes_of(search) == ([[3]], True)
 
 
 def test_reduces_alone_are_searched_where_they_are_enough() -> None:
@@ -137,15 +140,16 @@ def test_reduces_alone_are_searched_where_they_are_enough() -> None:
     nodes = [replace(node, op="REDUCE") if node.id % 15 == 0 and node.id else node for node in chain.nodes]
     asked = Asked(lambda forced, _: "right" if {15, 30, 60} <= forced else "wrong")
     search = mend(make_capture(make_schedule(*nodes)), asked, budget=20)
-    assert (nodes_of(search), search.complete) == ([[15, 30, 60]], True)
+    assert nodes_of(search) == ([[15, 30, 60]], True)
 
 
 def test_too_few_runs_are_reported() -> None:
     needed = {3, 7, 11, 14, 18}
     asked = Asked(lambda forced, _: "right" if needed <= forced else "wrong")
     search = mend(make_chain(20), asked, budget=12)
-    assert not search.complete
-    assert needed <= set(nodes_of(search)[0])
+    found, is_complete = nodes_of(search)
+    assert not is_complete
+    assert needed <= set(found[0])
     assert len(asked.sets) <= 12
 
 
@@ -154,7 +158,7 @@ def test_a_realize_point_is_let_go_where_forcing_does_not_help() -> None:
     contiguous = make_node(5, "CONTIGUOUS", src=(4,), ranges=("r0",), realized=realized_by("always"))
     asked = Asked(lambda _, released: "right" if 5 in released else "wrong")
     search = mend(make_capture(make_schedule(*chain.nodes, contiguous)), asked)
-    assert search.found == (frozenset({Choice(0, 5, "CONTIGUOUS", realized=False)}),)
+    assert search[0] == [frozenset({Choice(0, 5, "CONTIGUOUS", realized=False)})]
 
 
 def test_single_decisions_that_change_it() -> None:
@@ -162,9 +166,9 @@ def test_single_decisions_that_change_it() -> None:
     asked = Asked(lambda forced, _: "as it is" if not forced & {2, 5} else f"other {min(forced)}")
     forceable = frozenset(list_forceable(capture.schedules[0]))
     search = DecisionSearcher(capture, forceable, asked, 40).find_single(lambda outcome: outcome != "as it is")
-    assert (nodes_of(search), search.complete) == ([[2], [5]], True)
+    assert nodes_of(search) == ([[2], [5]], True)
     search = DecisionSearcher(capture, forceable, asked, 4).find_single(lambda outcome: outcome != "as it is")
-    assert (nodes_of(search), search.complete) == ([[2]], False)
+    assert nodes_of(search) == ([[2]], False)
 
 
 def test_reduces_are_tried_first() -> None:

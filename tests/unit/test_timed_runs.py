@@ -8,7 +8,7 @@ import pytest
 from captures import failed_snippet, make_capture, make_kernel, make_schedule
 from rendered import flatten, print_to_text
 
-from vmapdbg.commands.shared import runs
+from vmapdbg.commands.shared import children
 from vmapdbg.commands.shared.runs import run_timed
 from vmapdbg.diff.captures import diff_captures
 from vmapdbg.install.job import Job, Run
@@ -37,7 +37,7 @@ class Machine:
     def __init__(self, times: dict[str, list[float]]) -> None:
         self.times, self.ran = times, list[str]()
 
-    def run(self, job: Job) -> Run:
+    def run(self, job: Job, *_: object) -> Run:
         assert job.times
         side = "after" if job.patches else "before"
         self.ran.append(side)
@@ -48,7 +48,7 @@ def test_sides_take_turns_and_a_kernel_has_the_median_of_its_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine = Machine({"before": [9.0, 2.0, 3.0], "after": [1.0, 7.0, 1.5]})
-    monkeypatch.setattr(runs, "run_quietly", machine.run)
+    monkeypatch.setattr(children, "run_quietly", machine.run)
     before, after = run_timed(JOBS, "net.py")
     assert machine.ran == ["before", "after"] * 3
     assert [run.capture.schedules[0].kernels[0].measured for run in (before, after)] == [
@@ -58,7 +58,7 @@ def test_sides_take_turns_and_a_kernel_has_the_median_of_its_runs(
     assert (before.stdout, after.stdout) == (b"before", b"after")
     assert capsys.readouterr().err == "vmapdbg: running net.py, 3 times each, in turns\n"
     # kernels without times stay without
-    monkeypatch.setattr(runs, "run_quietly", lambda _: Run(make(make_kernel("E_4"))))
+    monkeypatch.setattr(children, "run_quietly", lambda *_: Run(make(make_kernel("E_4"))))
     before, _ = run_timed(JOBS, "net.py")
     assert before.capture.schedules[0].kernels[0].measured is None
 
@@ -67,11 +67,11 @@ def test_sides_take_turns_and_a_kernel_has_the_median_of_its_runs(
 def test_a_side_that_fails_is_not_run_again(failed: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[bool] = []
 
-    def run(job: Job) -> Run:
+    def run(job: Job, *_: object) -> Run:
         ran.append(bool(job.patches))
         return Run(make(timed("E_4", 1.0))) if job.patches else failed
 
-    monkeypatch.setattr(runs, "run_quietly", run)
+    monkeypatch.setattr(children, "run_quietly", run)
     before, after = run_timed(JOBS, "net.py")
     assert ran == [False, True, True, True]
     assert before == failed

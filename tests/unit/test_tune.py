@@ -366,9 +366,7 @@ def tune(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tune:
     def run(by: str = "time", budget: float = 100.0, **wrong: str) -> tuple[TuneDocument, Tuner, Machine]:
         machine = Machine(tmp_path, **wrong)
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(tune_runs, "run_quietly", machine.run)
         monkeypatch.setattr(tune_runs, "run_in_turns", machine.run_in_turns)
-        monkeypatch.setattr(tune_runs, "run_many", lambda jobs: list(map(machine.run, jobs)))
         monkeypatch.setattr(tune_runs, "check_job", lambda job: (None, Report("reference" in wrong), None))
         return *tune_job(Job("s.py", patches=None), by, budget), machine
 

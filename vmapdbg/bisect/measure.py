@@ -1,13 +1,11 @@
-"""Measures commits: time, executed ops, bytes moved, memory. A difference within the noise is no difference."""
+"""Measures programs: time, executed ops, bytes moved, memory. A difference within the noise is no difference."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from statistics import median_high
 
 from vmapdbg.install.job import Run
-from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import sum_programs
 
 TIMED_RUNS, COUNTED_RUNS = 9, 2
@@ -22,35 +20,35 @@ def measure(kind: str, run: Run) -> float | None:
         return None
     if kind == "memory":
         return capture.peak_bytes
-    if not kernels or any(kernel.failed is not None for kernel in kernels) or _lacks_launches(capture):
+    ran = 0 if capture.account is None else capture.account.seen.get("launches", 0)
+    known = sum(schedule.copies for schedule in capture.schedules) + sum(kernel.launches for kernel in kernels)
+    if not kernels or any(kernel.failed is not None for kernel in kernels) or ran > known:
         return None
     if kind == "time":
         return sum_programs(kernels)
     return sum(kernel.executed_ops if kind == "ops" else kernel.bytes for kernel in kernels)
 
 
-def _lacks_launches(capture: Capture) -> bool:
-    """Returns whether more kernels and copies ran than the capture has."""
-    ran = 0 if capture.account is None else capture.account.seen.get("launches", 0)
-    has = sum(schedule.copies for schedule in capture.schedules) + sum(kernel.launches for kernel in capture.kernels)
-    return ran > has
+def measure_noise(numbers: Sequence[float]) -> float:
+    """Returns the noise of some runs of one program: half of them are within it of the least."""
+    return median_high(numbers) - min(numbers)
 
 
-@dataclass
 class Measurements:
-    """The numbers of commits: the smallest of all their runs. The first commits that are added are the ends."""
+    """The numbers of commits: the smallest of all their runs. The first commits that are added are the ends; their
+    noise is the `floor`."""
 
-    numbers: dict[str, float] = field(default_factory=dict[str, float])
-    floor: float = 0.0
+    def __init__(self) -> None:
+        self.numbers: dict[str, float] = {}
+        self.floor = 0.0
 
     def add(self, commit: str, measured: Sequence[float | None]) -> None:
-        """Adds what the runs of a commit measured, unless one of them measured nothing. The noise floor comes from the
-        runs of the ends: half of the runs of an end are within it."""
+        """Adds what the runs of a commit measured, unless one of them measured nothing."""
         known = [number for number in measured if number is not None]
         if not known or len(known) < len(measured):
             return
         if len(self.numbers) < 2:
-            self.floor = max(self.floor, median_high(known) - min(known))
+            self.floor = max(self.floor, measure_noise(known))
         self.numbers[commit] = min(known)
 
     def differ(self, one: str, other: str) -> bool:

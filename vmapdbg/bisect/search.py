@@ -195,15 +195,6 @@ def list_releasable(schedule: Schedule) -> list[Choice]:
     return found
 
 
-@dataclass(frozen=True)
-class DecisionSearch:
-    """The result of a search. `found` are sets of choices: single choices that each suffice, or one minimal set.
-    `complete` is false if --runs was too small to make the set smaller, or to try every single decision."""
-
-    found: tuple[Choices, ...]
-    complete: bool
-
-
 class DecisionSearcher(Searcher[Choice]):
     """Searches for decisions in about `budget` runs."""
 
@@ -211,28 +202,30 @@ class DecisionSearcher(Searcher[Choice]):
         super().__init__(forceable, ask, budget)
         self.schedules, self.forceable = capture.schedules, forceable
 
-    def find_mending(self, is_right: Matters) -> DecisionSearch:
+    def find_mending(self, is_right: Matters) -> tuple[list[Choices], bool]:
         """Forces all nodes, or all reduces if these are enough, then as few as still make the outcome right. If forcing
-        does not help, realize points are let go."""
+        does not help, realize points are let go.
+
+        Returns one minimal set of choices, or single choices that each suffice, and whether the budget was enough."""
         reduces = frozenset(choice for choice in self.forceable if choice.op in REDUCES)
         if reduces and is_right(self.look([reduces])[0]):
             self.given = reduces
         smallest, is_minimal = self.find_minimal(lambda part: part, is_right, is_limited=True)
         if smallest is None:
             return self.find_single(is_right)
-        return DecisionSearch((smallest,), is_minimal)
+        return [smallest], is_minimal
 
-    def find_single(self, does: Matters) -> DecisionSearch:
+    def find_single(self, does: Matters) -> tuple[list[Choices], bool]:
         """Tries single decisions as far as the budget allows: lets realize points go, then forces nodes, reduces
-        first."""
+        first. Returns those that matter, and whether all were tried."""
         forced = sorted(self.forceable, key=lambda choice: (choice.op not in REDUCES, choice))
         released = [choice for schedule in self.schedules for choice in list_releasable(schedule)]
         singles = [frozenset({choice}) for choice in (*released, *forced)]
         new = [one for one in singles if one not in self.outcomes]
         left = max(self.budget - len(self.outcomes), 0)
         self.look(new[:left])
-        found = tuple(one for one, outcome in self.outcomes.items() if len(one) == 1 and does(outcome))
-        return DecisionSearch(found, len(new) <= left)
+        found = [one for one, outcome in self.outcomes.items() if len(one) == 1 and does(outcome)]
+        return found, len(new) <= left
 
 
 # *** commits

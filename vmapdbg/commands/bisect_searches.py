@@ -11,16 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import click
 
 from vmapdbg.bisect import MEASURES
 from vmapdbg.bisect.measure import COUNTED_RUNS, TIMED_RUNS, Measurements, measure
-from vmapdbg.bisect.outcome import RUNS_WELL, Outcomes, describe_end, find_wrong_schedule
+from vmapdbg.bisect.outcome import Outcomes, describe_end, find_wrong_schedule
 from vmapdbg.bisect.search import (
     Choices,
-    DecisionSearch,
     DecisionSearcher,
     Reduced,
     Search,
@@ -42,7 +41,6 @@ from vmapdbg.model.capture import SCHEMA
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import count_kernels
 from vmapdbg.model.store import write_output
-from vmapdbg.model.wording import format_known
 from vmapdbg.page import documents
 from vmapdbg.page.text.bisect import print_bisect, print_decisions, print_history
 
@@ -50,27 +48,27 @@ _HANG = 20.0
 """A graph hangs if it runs for this many seconds; --timeout replaces it."""
 
 
-K = TypeVar("K", str, Choices)
+V = TypeVar("V", str, Patches, Choices)
 
 
-class Trials(Generic[K]):
-    """Runs a job in several ways, each once, and sorts the runs into outcomes by their `kind`. `job_of` returns the job
-    of a way; `done` is called after each run."""
+class Trials(Generic[V]):
+    """Runs a job in several variants, each once, and sorts the runs into outcomes by their `kind`. `job_of` returns the
+    job of a variant; `done` is called after each run."""
 
-    def __init__(self, kind: str, job_of: Callable[[K], Job], done: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, kind: str, job_of: Callable[[V], Job], done: Callable[[], object] = lambda: None) -> None:
+        self.kind, self.job_of, self.done = kind, job_of, done
         self.outcomes = Outcomes(kind, jobs.findings_of)
-        self.job_of, self.done = job_of, done
-        self.runs: dict[K, Run] = {}
+        self.runs: dict[V, Run] = {}
 
-    def run(self, ways: Sequence[K]) -> list[Run]:
-        """Returns a run for each way; new ways run at the same time."""
-        new = [way for way in ways if way not in self.runs]
+    def run(self, variants: Sequence[V]) -> list[Run]:
+        """Returns a run of each variant; new ones run at the same time."""
+        new = [one for one in variants if one not in self.runs]
         self.runs.update(zip(new, run_many(list(map(self.job_of, new)), self.done), strict=True))
-        return [self.runs[way] for way in ways]
+        return [self.runs[one] for one in variants]
 
-    def ask(self, ways: Sequence[K]) -> list[str]:
-        """Returns the name of the outcome of each way."""
-        runs = zip(self.run(ways), map(self.job_of, ways), strict=True)
+    def ask(self, variants: Sequence[V]) -> list[str]:
+        """Returns the name of the outcome of each variant."""
+        runs = zip(self.run(variants), map(self.job_of, variants), strict=True)
         return [self.outcomes.sort_in(run, partial(run_quietly, job)) for run, job in runs]
 
 
@@ -80,11 +78,13 @@ def diff_runs(runs: Sequence[Run]) -> CaptureDiff:
     return diff_captures(before, after, None)
 
 
+# *** sets of patches
+
+
 def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output: Path | None, as_json: bool) -> int:
     """Runs the job with sets of its patches, and prints what changes its `kind` of outcome. Returns the exit code. With
     `seconds` the snippet is reduced for at most this long, and written to `output` (None: stdout). A tinygrad as it is
     has no patches: then the snippet is only reduced. Raises Failure if nothing is left to do."""
-    given = job.patches or frozenset[str]()
     if job.patches is None and kind == "kernels":
         raise Failure(
             "without patches, --reduce is for --by values and crash: the kernels of one run differ from nothing"
@@ -94,41 +94,34 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
             "this tinygrad is observed, without patches: --commits GOOD..BAD looks for a commit, --decisions for a"
             " decision of its scheduler, --reduce for a smaller program with the same fault"
         )
-    sets = 2 ** len(given)
+    given = job.patches or frozenset[str]()
     # a search by halves ends its last round
-    most = str(sets) if sets <= budget else f"about {budget}"
+    most = str(2 ** len(given)) if 2 ** len(given) <= budget else f"about {budget}"
     console.say(f"running {job.snippet} up to {most} times, with all that it does")
-    outcomes = Outcomes(kind, jobs.findings_of)
     with console.show_progress(f"bisecting {job.snippet}") as progress:
-        count = console.count_runs(progress)
-
-        def ask(sets: Sequence[Patches]) -> list[str]:
+        trials = Trials[Patches](
+            kind,
             # a tinygrad that is observed has no patches
-            tried = [replace(job, values=True, patches=job.patches and patches) for patches in sets]
-            runs = run_many(tried, count)
-            return [outcomes.sort_in(run, partial(run_quietly, one)) for one, run in zip(tried, runs, strict=True)]
-
-        search = search_patches(given, ask, budget)
-    reduced = None
-    if seconds is not None:
-        reduced = reduce_job(job, kind, search, describe_end(outcomes.runs[0]), seconds)
-    if as_json:
-        document = documents.BisectDocument(
-            schema=SCHEMA,
-            kind="bisect",
-            snippet=job.snippet,
-            on=kind,
-            given=tuple(sorted(search.given)),
-            outcomes=tuple(outcomes.known),
-            removed=search.removed,
-            added=search.added,
-            enough=search.enough,
-            tried=tuple(documents.Trial(tuple(sorted(patches)), name) for patches, name in search.outcomes.items()),
-            reduced=reduced,
+            lambda patches: replace(job, values=True, patches=job.patches and patches),
+            console.count_runs(progress),
         )
-        console.print_json(document)
-    elif job.patches is not None:
-        print_bisect(job.snippet, kind, search, outcomes.known, console.make_console())
+        search = search_patches(given, trials.ask, budget)
+    reduced = None if seconds is None else reduce_job(job, kind, search, trials.runs[given], seconds)
+    document = documents.BisectDocument(
+        schema=SCHEMA,
+        kind="bisect",
+        snippet=job.snippet,
+        on=kind,
+        given=tuple(sorted(given)),
+        outcomes=tuple(trials.outcomes.known),
+        removed=search.removed,
+        added=search.added,
+        enough=search.enough,
+        tried=tuple(documents.Trial(tuple(sorted(patches)), name) for patches, name in search.outcomes.items()),
+        reduced=reduced,
+    )
+    if as_json or job.patches is not None:
+        console.print_result(document, as_json, print_bisect)
     if reduced is not None:
         write_reduced(reduced, output, as_json)
     return int(not search.is_uniform or (reduced is not None and reduced.is_lost))
@@ -139,22 +132,23 @@ def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
     if reduced.text is None:
         console.say(f"nothing was reduced: {reduced.reason}")
         return
-    what = "reduced"
     if output is not None:
         write_output(output, reduced.text)
-        what = f"wrote {output}"
     elif not as_json:
         click.echo("\n" + reduced.text, nl=False)
+    what = "reduced" if output is None else f"wrote {output}"
     console.say(f"{what}: {reduced.before} nodes to {reduced.after}, {reduced.tried} graphs tried")
 
 
 # *** --reduce
 
+DIFFERS, WRONG = "differs", "wrong"
 
-def reduce_job(job: Job, kind: str, search: Search, end: str, seconds: float) -> Reduced:
+
+def reduce_job(job: Job, kind: str, search: Search, run: Run, seconds: float) -> Reduced:
     """Makes the graph of the snippet smaller while two sets of patches still give different outcomes. If all sets of
-    the search have the same outcome, and the run ends with `end`, the smaller graph keeps that fault."""
-    other = None
+    the search have the same outcome, the smaller graph keeps the fault of the `run`."""
+    other, error = None, run.capture.error
     if not search.is_uniform:
         # two sets of patches that differ as little as the search found
         if search.removed.sets:
@@ -164,11 +158,12 @@ def reduce_job(job: Job, kind: str, search: Search, end: str, seconds: float) ->
         job, other = (replace(job, patches=one) for one in patches)
         names = " and ".join(f"--patches {spell_patches(one)}" for one in patches)
         differ = "How it ends differs" if kind == "crash" else f"Its {kind} differ"
-        fault = f"{differ} with {names}."
-    elif end != RUNS_WELL:
-        fault = f"It ends with {end.partition(':')[0]}{_name_tried(job)}."
-    elif kind == "values":
-        fault = f"Its values are not those of the numpy reference{_name_tried(job)}."
+        fault, comment = DIFFERS, f"{differ} with {names}."
+    elif error is not None or kind == "values":
+        fault, comment = WRONG, "Its values are not those of the numpy reference"
+        if error is not None:
+            fault, comment = error.type, f"It ends with {describe_end(run).partition(':')[0]}"
+        comment += f" on tinygrad {job.tree}." if job.tree else "."
     else:
         return Reduced(None, f"all sets of patches are alike by {kind}")
     # the child fills in the counts
@@ -183,7 +178,7 @@ def reduce_job(job: Job, kind: str, search: Search, end: str, seconds: float) ->
             by=kind,
             seconds=seconds,
             hang=job.timeout or _HANG,
-            comment=f"{head}\n{fault}",
+            comment=f"{head}\n{comment}",
             # values must differ as much as in the search, which compares whole schedules
             terms=tuple(estimate_terms(capture.schedules)),
         )
@@ -191,39 +186,29 @@ def reduce_job(job: Job, kind: str, search: Search, end: str, seconds: float) ->
             text, _ = ask_child(request, None, "the reduction", None, progress)
         found = json.loads(text)
         if "text" not in found:
-            is_lost = found.get("is_lost") or other is not None or end != RUNS_WELL or has_wrong_values(job)
+            is_lost = found.get("is_lost") or fault != WRONG or find_fault(job, None, kind) == WRONG
             return Reduced(None, found["reason"], is_lost=is_lost)
         file = Path(evidence) / "reduced.py"
         file.write_text(found["text"], encoding="utf-8")
-        if not shows_fault(file, job, other, kind, end):
+        small, beside = (one and replace(one, snippet=str(file), arguments=()) for one in (job, other))
+        if small is None or find_fault(small, beside, kind) != fault:
             return Reduced(None, "the reduced graph shows it, but the file written from it does not", is_lost=True)
         return Reduced(reason=None, **found)
 
 
-def _name_tried(job: Job) -> str:
-    if job.patches is not None:
-        return ", with each set of patches that was tried"
-    return f" on tinygrad {job.tree}" if job.tree else ", on tinygrad as it is"
-
-
-def shows_fault(file: Path, job: Job, other: Job | None, kind: str, end: str) -> bool:
-    """Tells whether a snippet has different outcomes with the patches of two jobs. Without the other job, whether it
-    ends with an error of the same type, or if it should run, has wrong values."""
-    chosen = [job] if other is None else [job, other]
-    chosen = [replace(one, snippet=str(file), arguments=(), values=other is not None) for one in chosen]
+def find_fault(job: Job, other: Job | None, kind: str) -> str:
+    """Runs a job, and another one beside it, if there is one: returns DIFFERS if their outcomes differ. Of one job
+    alone returns the type of its error, or WRONG if its values are. Else ""."""
+    chosen = [replace(one, values=other is not None) for one in (job, other) if one is not None]
     runs = run_many(chosen)
     if other is not None:
         outcomes = Outcomes(kind, jobs.findings_of)
-        return len(set(map(outcomes.sort_in, runs))) > 1
-    new_end = describe_end(runs[0])
-    if end != RUNS_WELL or new_end != RUNS_WELL:
-        return new_end.partition(":")[0] == end.partition(":")[0]
-    return has_wrong_values(chosen[0])
-
-
-def has_wrong_values(job: Job) -> bool:
+        return DIFFERS if len(set(map(outcomes.sort_in, runs))) > 1 else ""
+    error = runs[0].capture.error
+    if error is not None:
+        return error.type
     _, report, _ = check_job(job)
-    return any(check.wrong for check in report.schedules)
+    return WRONG if any(check.wrong for check in report.schedules) else ""
 
 
 # *** --decisions
@@ -261,63 +246,48 @@ def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> 
             no_values = "there are no values to compare (--by kernels, or .realize())"
             raise Failure(f"{capture.snippet} realizes nothing: {no_values}")
         choices = frozenset(choice for schedule in capture.schedules for choice in list_forceable(schedule))
-        label, right, found = None, None, None
-        if kind not in RIGHT_OR_WRONG:
-            given = trials.ask([NOTHING])[0]
-            searcher = DecisionSearcher(capture, choices, trials.ask, budget - len(trials.runs))
-            found = searcher.find_single(lambda outcome: outcome != given)
-        else:
-            label = ALL_FORCED if baseline is None else f"--baseline={baseline}"
-            run = run_reference(reference or trials.job_of(choices), trials.outcomes)
+        right, right_run, found, is_complete = None, None, list[Choices](), True
+        if kind in RIGHT_OR_WRONG:
+            chosen = reference or trials.job_of(choices)
+            right_run = run_quietly(chosen)
+            if right_run.capture.error is not None:
+                ended = describe_end(right_run)
+                raise Failure(f"the reference for the right outcome fails ({ended}): choose another with --baseline")
+            right = trials.outcomes.sort_in(right_run, partial(run_quietly, chosen))
             if reference is None:
-                trials.runs[choices] = run
-            right = trials.outcomes.sort_in(run)
-            given = trials.ask([NOTHING])[0]
-            if given != right:
-                wrong = find_wrong_schedule(run.capture, capture)
-                in_schedule = frozenset(choice for choice in choices if choice.schedule == wrong)
-                if in_schedule and trials.ask([in_schedule])[0] == right:
-                    choices = in_schedule
-                searcher = DecisionSearcher(capture, choices, trials.ask, budget - len(trials.runs))
-                found = searcher.find_mending(lambda outcome: outcome == right)
-    candidates = len(choices)
-    return describe_search(trials, found, by=kind, reference=label, right=right, given=given, candidates=candidates)
-
-
-def run_reference(job: Job, outcomes: Outcomes) -> Run:
-    """Runs the job whose outcome is right, twice. Raises Failure if it fails or its two runs have nothing in common."""
-    one, other = run_many([job, job])
-    ended = describe_end(one)
-    if ended != RUNS_WELL:
-        raise Failure(f"the reference for the right outcome fails ({ended}): choose another with --baseline")
-    for run in (one, other):
-        outcomes.sort_in(run, lambda: other)
-    return one
-
-
-def describe_search(
-    trials: Trials[Choices], search: DecisionSearch | None, **facts: Any
-) -> documents.DecisionsDocument:
-    """Returns the document about a search: the found decisions with the fewest kernels first. `search` is None if the
-    outcome was right already; `facts` are the other fields of the document."""
-    schedules = {choices: run.capture.schedules for choices, run in trials.runs.items()}
-    found = () if search is None else search.found
-    best = sorted(found, key=lambda choices: (count_kernels(schedules[choices]), sorted(choices)))
+                trials.runs[choices] = right_run
+        (given,) = trials.ask([NOTHING])
+        if right_run is None:
+            searcher = DecisionSearcher(capture, choices, trials.ask, budget - len(trials.runs))
+            found, is_complete = searcher.find_single(lambda outcome: outcome != given)
+        elif given != right:
+            wrong = find_wrong_schedule(right_run.capture, capture)
+            in_schedule = frozenset(choice for choice in choices if choice.schedule == wrong)
+            if in_schedule and trials.ask([in_schedule]) == [right]:
+                choices = in_schedule
+            searcher = DecisionSearcher(capture, choices, trials.ask, budget - len(trials.runs))
+            found, is_complete = searcher.find_mending(lambda outcome: outcome == right)
+    made = {choices: run.capture.schedules for choices, run in trials.runs.items()}
+    best = sorted(found, key=lambda choices: (count_kernels(made[choices]), sorted(choices)))
 
     def describe(choices: Choices) -> documents.DecisionTrial:
-        decided = documents.describe_choices(choices, schedules[NOTHING], schedules[choices])
-        return documents.DecisionTrial(decided, trials.ask([choices])[0], count_kernels(schedules[choices]))
+        decided = documents.describe_choices(choices, capture.schedules, made[choices])
+        return documents.DecisionTrial(decided, trials.ask([choices])[0], count_kernels(made[choices]))
 
     return documents.DecisionsDocument(
         schema=SCHEMA,
         kind="bisect-decisions",
-        snippet=trials.job_of(NOTHING).snippet,
+        snippet=job.snippet,
+        by=kind,
+        reference=right and (ALL_FORCED if baseline is None else f"--baseline={baseline}"),
+        right=right,
+        given=given,
+        candidates=len(choices),
         outcomes=tuple(trials.outcomes.known),
         found=tuple(map(describe, best)),
-        complete=search is None or search.complete,
-        tried=tuple(map(describe, schedules)),
+        complete=is_complete,
+        tried=tuple(map(describe, made)),
         changes=diff_runs(trials.run([NOTHING, best[0]])) if best else None,
-        **facts,
     )
 
 
@@ -334,7 +304,7 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
     top = repository_of(parse_name(job.tree or ".").path)
     line = list_span(top, span)
     with console.show_progress(f"bisecting {job.snippet}") as progress:
-        trials = CommitTrials(job, top, kind, len(line), progress)
+        trials = CommitTrials(job, top, kind, progress)
         measured = trials.measurements
         try:
             search = search_commits(line, trials.name_outcomes, trials.width)
@@ -349,6 +319,7 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
             # of runs for memory nothing was recorded
             again = [replace(trials.job_of(commit), measured="") for commit in search.step]
             changes = diff_runs(run_many(again) if kind == "memory" else trials.run(search.step))
+    names = {commit: describe_commit(top, commit) for commit in line if commit in search.outcomes}
     history = documents.History(
         schema=SCHEMA,
         kind="bisect-commits",
@@ -357,11 +328,8 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
         commits=len(line) - 1,
         outcomes=tuple(trials.outcomes.known),
         tried=tuple(
-            documents.CommitTrial(
-                describe_commit(top, commit), search.outcomes[commit], measured and measured.numbers.get(commit)
-            )
-            for commit in line
-            if commit in search.outcomes
+            documents.CommitTrial(name, search.outcomes[commit], measured and measured.numbers.get(commit))
+            for commit, name in names.items()
         ),
         suspects=tuple(describe_commit(top, commit) for commit in search.suspects),
         changes=changes,
@@ -373,47 +341,32 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
 
 class CommitTrials(Trials[str]):
     """Runs a job on commits, and names their outcomes. By a kind of `MEASURES`, each is measured instead, and is as the
-    first or as the last commit, whichever is nearer."""
+    first or as the last commit, whichever is nearer. `width` commits run at the same time."""
 
-    def __init__(self, job: Job, top: Path, kind: str, total: int, progress: console.Progress) -> None:
-        self.kind, self.total, self.progress = kind, total, progress
-        self.measurements = Measurements() if kind in MEASURES else None
+    def __init__(self, job: Job, top: Path, kind: str, progress: console.Progress) -> None:
+        self.progress, self.measurements = progress, Measurements() if kind in MEASURES else None
         # nothing runs beside a commit that is timed
         self.width = 1 if kind == "time" else os.cpu_count() or 1
         job = replace(job, patches=None, values=kind not in MEASURES, times=kind == "time")
         job = replace(job, measured=kind if kind in MEASURES else "")
-        super().__init__(kind, lambda commit: replace(job, tree=f"{top}@{commit}"))
-
-    def report(self, commits: Sequence[str], turn: str = "") -> None:
-        names = " ".join(commit[:9] for commit in commits)
-        self.progress(f"{len(self.runs)} of {self.total} commits tried, now {names}{format_known(', {}', turn)}")
+        super().__init__(kind, lambda commit: replace(job, tree=f"{top}@{commit}"), console.count_runs(progress))
 
     def name_outcomes(self, commits: Sequence[str]) -> list[str | None]:
         """Returns the name of the outcome of each commit, None if it has none: then it is skipped.
 
         A snippet that fails before its first schedule says nothing about values, kernels or findings.
         """
-        self.report(commits)
-        if self.measurements is not None:
-            self._measure(commits, self.measurements)
-            return list(map(self.measurements.name, commits))
-        names: list[str | None] = []
-        for commit, run in zip(commits, self.run(commits), strict=True):
-            failed_at_once = run.capture.error is not None and not run.capture.schedules
-            names.append(None if failed_at_once and self.kind != "crash" else self.ask([commit])[0])
-        return names
-
-    def _measure(self, commits: Sequence[str], measurements: Measurements) -> None:
-        """Times commits several times, in turns; counts the ends, which are asked for first, twice."""
-        chosen = list(map(self.job_of, commits))
-        if self.kind == "time":
-            found = run_in_turns(chosen, TIMED_RUNS, lambda turn: self.report(commits, turn))
-        else:
-            ran = run_many(chosen * (1 if self.runs else COUNTED_RUNS))
-            found = [ran[i :: len(chosen)] for i in range(len(chosen))]
+        if self.measurements is None:
+            failed = [run.capture.error is not None and not run.capture.schedules for run in self.run(commits)]
+            is_named = [self.kind == "crash" or not failed_at_once for failed_at_once in failed]
+            return [self.ask([one])[0] if named else None for one, named in zip(commits, is_named, strict=True)]
+        # the ends, which are asked for first, are counted twice
+        turns = TIMED_RUNS if self.kind == "time" else 1 if self.runs else COUNTED_RUNS
+        found = run_in_turns(list(map(self.job_of, commits)), turns, self.progress, self.width)
         for commit, runs in zip(commits, found, strict=True):
             self.runs[commit] = runs[-1]
-            measurements.add(commit, [measure(self.kind, run) for run in runs])
+            self.measurements.add(commit, [measure(self.kind, run) for run in runs])
+        return list(map(self.measurements.name, commits))
 
 
 def list_span(top: Path, span: str) -> list[str]:

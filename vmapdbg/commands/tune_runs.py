@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from vmapdbg.bisect.measure import COUNTED_RUNS, measure
+from vmapdbg.bisect.measure import COUNTED_RUNS, measure, measure_noise
 from vmapdbg.bisect.outcome import describe_end
 from vmapdbg.commands.check import check_job
 from vmapdbg.commands.shared import console
-from vmapdbg.commands.shared.children import run_many, run_quietly
 from vmapdbg.commands.shared.runs import print_kept, run_in_turns
 from vmapdbg.install.job import TUNED, Job, Run
 from vmapdbg.install.patches import parse_patches
@@ -26,7 +25,7 @@ from vmapdbg.model.wording import split_place
 from vmapdbg.page.documents import TuneDocument, make_document
 from vmapdbg.tune.candidates import PATCHES, list_candidates, list_lines, list_switches
 from vmapdbg.tune.edits import Edit, Source, apply_edits, diff_file
-from vmapdbg.tune.search import Edits, Proposal, Searcher, Trial, find_other_value, measure_noise, saves
+from vmapdbg.tune.search import Edits, Proposal, Searcher, Trial, find_other_value, saves
 
 TURNS = 5
 """How often the unchanged and the edited program run in turns; for memory, which hardly varies, `COUNTED_RUNS`."""
@@ -66,6 +65,11 @@ def tune_job(job: Job, by: str, budget: float) -> tuple[TuneDocument, Tuner]:
     return document, tuner
 
 
+# how a job is run: timed, or without records, which keep memory
+_TIMED = {"times": True, "values": True, "measured": TUNED}
+_WATCHED = {"measured": "memory"}
+
+
 class Tuner:
     """Runs a program with edits. `capture`, `sources` (its files) and `unchanged` belong to the unchanged program:
     `unchanged` is the better of two runs, and `noise` is their difference."""
@@ -74,7 +78,7 @@ class Tuner:
         self.job, self.by, self.folder, self.progress = job, by, folder, progress
         self.runs, self.refused, self.sources = 0, list[Trial](), dict[str, Source]()
         began = time.monotonic()
-        first = self.run((), times=True, values=True, measured=TUNED)
+        ((first,),) = self.run([replace(job, **_TIMED)])
         self.capture = first.capture
         if self.capture.error is not None:
             print_kept(first)
@@ -93,15 +97,16 @@ class Tuner:
             raise Failure(f"{job.snippet} cannot be measured: {next(one.about for one in runs if one.about)}")
         self.noise, self.unchanged = max(numbers) - min(numbers), runs[numbers.index(min(numbers))]
 
-    def job_of(self, edits: Edits, **changes: Any) -> Job:
-        """Returns the job with edits, as it is measured. Raises SyntaxError if that is no Python."""
-        job = replace(self.job, times=True, values=True, measured=TUNED)
-        if self.by == "memory":
-            job = replace(job, times=False, values=False, measured="memory")
-        texts: dict[str, str] = {}
-        for file in {edit.file for edit in edits if edit.file}:
-            texts[str(Path(file).resolve())] = self.edit(file, edits).decode()
-        if texts:
+    def run(self, jobs: Sequence[Job], turns: int = 1) -> list[list[Run]]:
+        """Returns the runs of each job, which run in turns."""
+        self.runs += turns * len(jobs)
+        return run_in_turns(jobs, turns, lambda turn: self.progress(f"run {self.runs}, {turn}"))
+
+    def job_of(self, edits: Edits, **options: Any) -> Job:
+        """Returns the job with edits. Raises SyntaxError if they make no Python."""
+        job, files = replace(self.job, **options), {edit.file for edit in edits if edit.file}
+        if files:
+            texts = {str(Path(file).resolve()): self.edit(file, edits).decode() for file in files}
             path = self.folder / f"{len(list(self.folder.iterdir()))}.json"
             path.write_text(json.dumps(texts), encoding="utf-8")
             job = replace(job, edits=str(path))
@@ -110,22 +115,21 @@ class Tuner:
                 job = replace(job, patches=parse_patches(edit.new.removeprefix(PATCHES)))
             elif not edit.file:
                 job = replace(job, switches=(edit.new,))
-        return replace(job, **changes)
+        return job
 
     def edit(self, file: str, edits: Iterable[Edit]) -> bytes:
         return apply_edits(self.sources[file].data, (edit for edit in edits if edit.file == file))
 
-    def run(self, edits: Edits, **changes: Any) -> Run:
-        self.runs += 1
-        self.progress(f"run {self.runs}")
-        return run_quietly(self.job_of(edits, **changes))
+    def measured_job(self, edits: Edits) -> Job:
+        return self.job_of(edits, **(_TIMED if self.by == "time" else _WATCHED))
 
     def ask(self, edits: Edits) -> Trial:
         """Runs the program with edits once."""
         try:
-            return self.judge(edits, self.run(edits))
+            ((run,),) = self.run([self.measured_job(edits)])
         except SyntaxError as error:
             return Trial(edits, "fails", about=f"SyntaxError: {error.msg}")
+        return self.judge(edits, run)
 
     def judge(self, edits: Edits, run: Run) -> Trial:
         """Returns the trial of a run, not yet compared with others."""
@@ -150,48 +154,47 @@ class Tuner:
         return number + timing.parts.get("launching", 0.0)
 
     def propose(self, best: Sequence[Trial]) -> list[Proposal]:
-        """Measures trials in turns with the unchanged program. Returns those that help, with the right values."""
+        """Measures trials in turns with the unchanged program. Returns those that help, with the right values; the
+        others are `refused`."""
         turns = COUNTED_RUNS if self.by == "memory" else TURNS
-        jobs = [self.job_of(edits, values=False) for edits in ((), *(trial.edits for trial in best))] if best else []
-        before, *others = [map(self.measure, runs) for runs in run_in_turns(jobs, turns, self.progress)] or [()]
-        self.runs += turns * len(jobs)
-        numbers = [number for number in before if number is not None]
         proposals: list[Proposal] = []
-        for trial, after in zip(best, others, strict=True):
-            made = self.verify(trial.edits, numbers, [number for number in after if number is not None], turns)
-            if isinstance(made, Trial):
-                self.refused.append(made)
-            else:
-                proposals.append(made)
+        if best:
+            before, *others = self.run(list(map(self.measured_job, ((), *(trial.edits for trial in best)))), turns)
+            for trial, after in zip(best, others, strict=True):
+                numbers = [
+                    [number for number in map(self.measure, runs) if number is not None] for runs in (before, after)
+                ]
+                if len(numbers[0]) == len(numbers[1]) == turns and saves(*numbers):
+                    proposals += self.verify(trial.edits, *numbers)
+                else:
+                    number = median(numbers[1]) if numbers[1] else None
+                    about = "in turns it saves no more than the noise"
+                    self.refused.append(Trial(trial.edits, "no-better", number, about=about))
         return proposals
 
-    def verify(self, edits: Edits, before: Sequence[float], after: Sequence[float], turns: int) -> Proposal | Trial:
-        """Returns the proposal of edits if they help and their values are right, else a trial that says what is not."""
-        if not len(before) == len(after) == turns or not saves(before, after):
-            number = median(after) if after else None
-            return Trial(edits, "no-better", number, about="in turns it saves no more than the noise")
-        options = {"times": False, "values": False}
-        peaks = run_many([self.job_of(made, measured="memory", **options) for made in ((), edits)])
-        capture = self.run(edits, times=False, values=True, measured=TUNED).capture
-        _, report, ended = check_job(self.job_of(edits, measured="", **options))
-        self.runs += len(peaks) + 1
-        about = find_other_value(self.capture, capture)
+    def verify(self, edits: Edits, before: Sequence[float], after: Sequence[float]) -> Iterator[Proposal]:
+        """Yields the proposal of edits if their values are right, else adds a refused trial that says what is not."""
+        peaks = [self.job_of(made, **_WATCHED) for made in ((), edits)]
+        *peaks, (run,) = self.run([*peaks, self.job_of(edits, **_TIMED)])
+        _, report, ended = check_job(self.job_of(edits))
+        about = find_other_value(self.capture, run.capture)
         if any(check.wrong for check in report.schedules):
             about = "differs from the numpy reference"
-        if ended is not None or capture.error is not None:
-            about = f"could not be compared with the reference: {ended or describe_end(Run(capture))}"
+        if ended is not None or run.capture.error is not None:
+            about = f"could not be compared with the reference: {ended or describe_end(run)}"
         if about:
-            return Trial(edits, "other-values", about=about)
-        files = dict.fromkeys(edit.file for edit in edits if edit.file)
-        return Proposal(
+            self.refused.append(Trial(edits, "other-values", about=about))
+            return
+        files, sides = dict.fromkeys(edit.file for edit in edits if edit.file), (self.capture, run.capture)
+        yield Proposal(
             edits=tuple(sorted(edits)),
             diff="".join(diff_file(file, self.sources[file].data, self.edit(file, edits)) for file in files),
             before=tuple(before),
             after=tuple(after),
             noise=max(measure_noise(before), measure_noise(after)),
-            kernels=(len(self.capture.kernels), len(capture.kernels)),
-            executed_ops=tuple(sum(kernel.executed_ops for kernel in one.kernels) for one in (self.capture, capture)),
-            peak_bytes=tuple(run.capture.peak_bytes for run in peaks),
+            kernels=tuple(len(side.kernels) for side in sides),
+            executed_ops=tuple(sum(kernel.executed_ops for kernel in side.kernels) for side in sides),
+            peak_bytes=tuple(run.capture.peak_bytes for (run,) in peaks),
             compared=sum(len(check.outputs) for check in report.schedules),
         )
 

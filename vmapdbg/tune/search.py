@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from vmapdbg.bisect.measure import measure_noise
+from vmapdbg.diff.result import ValueDiff
 from vmapdbg.diff.values import compare_output, estimate_terms
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.vocabulary import TuneOutcome
@@ -52,11 +54,6 @@ class Proposal:
     executed_ops: tuple[int, ...]
     peak_bytes: tuple[int | None, ...]
     compared: int
-
-
-def measure_noise(numbers: Sequence[float]) -> float:
-    """Returns the noise of some runs: half of them are within it of the least."""
-    return median(numbers) - min(numbers)
 
 
 def saves(before: Sequence[float], after: Sequence[float]) -> bool:
@@ -143,14 +140,16 @@ def find_other_value(before: Capture, after: Capture) -> str:
     ones, others = ([output for schedule in side.schedules for output in schedule.outputs] for side in (before, after))
     if len(others) > len(ones) or (ones and not others):
         return f"{len(others)} outputs instead of {len(ones)}"
-    remaining, skipped = iter(ones), len(ones) - len(others)
+    remaining = iter(ones)
     for number, other in enumerate(others):
-        for one in remaining:
-            found = compare_output(number, one, other, terms)
-            is_near = found.max_absolute is not None and float(found.max_absolute) <= _ROUNDING * found.atol
-            if found.status in ("equal", "close") or is_near:
-                break
-            skipped -= 1
-            if skipped < 0:
-                return f"output {number} differs"
+        found = (compare_output(number, one, other, terms) for one in remaining)
+        if not any(is_near(one) for one in found):
+            return f"output {number} differs"
     return ""
+
+
+def is_near(found: ValueDiff) -> bool:
+    """Returns whether two outputs differ by no more than a rounding that was moved."""
+    difference = found.max_absolute
+    is_rounding = difference is not None and float(difference) <= _ROUNDING * found.atol
+    return found.status in ("equal", "close") or is_rounding

@@ -8,32 +8,27 @@ tinygrad as it is: then there is one worker, and a graph is judged by the numpy 
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import json
-import math
 import pickle
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vmapdbg.child.compare.reference_values import ReferenceValues
+from vmapdbg.child.compare.reference_values import ComparedGraph
 from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder, PackedGraph, pack_graph
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_variables
 from vmapdbg.child.failures.snippet_end import hold
-from vmapdbg.child.listen.values_and_times import sample_values
 from vmapdbg.child.memory import find_changed, read_buffer
 from vmapdbg.child.reduce.trial import HANGS, RUNS, GraphTrial, Worker, build_graph
 from vmapdbg.diff.values import compare_output
 from vmapdbg.install import overlay
 from vmapdbg.install.job import ReduceRequest, load_request
 from vmapdbg.install.patches import format_patches
-from vmapdbg.model.capture import Output
 from vmapdbg.model.store import write_atomically
+from vmapdbg.values.numbers import Array
 
 UOp = Any
 
@@ -123,33 +118,29 @@ class Reducer:
                 graph: PackedGraph = pickle.loads(evidence.reducer_graph)
                 contents = {name: folder.read_data(name) for name in set(graph.blobs.values())}
                 graphs.append((evidence, build_graph(graph, contents)))
-        outputs = ((evidence, roots, roots) for evidence, roots in graphs)
-        earlier = (
-            (evidence, roots, made) for evidence, roots in graphs for made in self.smaller.earlier_outputs(roots)
-        )
-        for evidence, whole, roots in itertools.chain(outputs, earlier):
-            # the time limit does not apply to whole schedules
-            if roots is not whole and time.monotonic() > self.end:
-                return None
-            self.terms = self.request.terms[evidence.schedule]
-            self.switches = find_changed(evidence.switches)
-            start = time.monotonic()
-            self.wanted = self.compare(roots)
-            if self.wanted is None:
-                continue
-            # a smaller graph that runs much longer has another fault
-            if HANGS not in str(self.wanted):
-                self.patience = min(self.request.hang, max(_SHORTEST, 5 * (time.monotonic() - start)))
-            return evidence.schedule, whole, roots
+        for is_inside in (False, True):
+            for evidence, whole in graphs:
+                for roots in self.smaller.earlier_outputs(whole) if is_inside else (whole,):
+                    # the time limit does not apply to whole schedules
+                    if is_inside and time.monotonic() > self.end:
+                        return None
+                    self.terms = self.request.terms[evidence.schedule]
+                    self.switches = find_changed(evidence.switches)
+                    start = time.monotonic()
+                    self.wanted = self.compare(roots)
+                    if self.wanted is not None:
+                        # a smaller graph that runs much longer has another fault
+                        if HANGS not in str(self.wanted):
+                            self.patience = min(self.patience, max(_SHORTEST, 5 * (time.monotonic() - start)))
+                        return evidence.schedule, whole, roots
         return None
 
     def reduce(self, roots: list[Any]) -> list[Any]:
         last: list[Any] = []
         while roots != last and time.monotonic() < self.end:
             last = roots
-            for step in self.smaller.STEPS:
+            for step in (self.smaller.fewer_outputs, self.smaller.earlier_outputs, self.smaller.ReplacedNodes()):
                 roots = self.repeat_step(step, roots)
-            roots = self.replace_nodes(roots)
             if roots == last:
                 roots = self.repeat_step(self.smaller.smaller_sizes, roots)
         return roots
@@ -160,22 +151,6 @@ class Reducer:
         while found is not None:
             roots = found
             found = next((made for made in step(roots) if self.is_kept(made, roots)), None)
-        return roots
-
-    def replace_nodes(self, roots: list[Any]) -> list[Any]:
-        """Returns the graph with all nodes replaced that the fault does not depend on."""
-        from tinygrad.uop.ops import UOp
-
-        left = set(UOp.sink(*roots).toposort())
-        for u, made in self.smaller.list_replacements(roots):
-            if time.monotonic() > self.end:
-                break
-            if u not in left:
-                continue
-            candidate = self.smaller.replace_node(roots, u, made)
-            if self.is_kept(candidate, roots):
-                roots = candidate
-                left = set(UOp.sink(*roots).toposort())
         return roots
 
     def is_kept(self, candidate: list[Any], roots: list[Any]) -> bool:
@@ -232,46 +207,29 @@ def find_difference(one: GraphTrial, other: GraphTrial, kind: str, terms: int) -
 
 
 def find_fault(trial: GraphTrial, roots: Sequence[UOp], wanted: Any = None) -> Any:
-    """Returns the fault that a smaller graph must also show: how it ended and where, or `values` if it runs and its
-    values differ from the numpy reference. None if it is right or unknown, or another fault is `wanted`."""
+    """Returns the fault that a smaller graph must also show: how it ended and where, or `values` if it runs and `check`
+    finds a wrong value. None if it is right or unknown, or another fault is `wanted`."""
     if trial.end != RUNS:
         return trial.end.partition(":")[0], trial.raised_at
     if wanted not in (None, VALUES):
         return None
-    # a trial reads buffers; a permuted or expanded value shares the buffer of its base
-    right = find_right([root.base for root in roots])
-    if len(right) != len(trial.values):
-        return None
-    for got, size, known in zip(trial.values, trial.sizes, right, strict=True):
-        # the buffer may not have every element
-        if got is None or known is None or size != math.prod(known[0].shape):
-            continue
-        output, terms = known
-        if compare_output(0, replace(got, shape=output.shape), output, terms).status == "different":
-            return VALUES
-    return None
-
-
-def find_right(roots: Sequence[UOp]) -> list[tuple[Output, int] | None]:
-    """Returns for each root the reference value and the number of roundings; None if it is unknown or undefined. Empty
-    if the graph cannot be packed."""
     contents: dict[str, bytes] = {}
-    first, *others = roots
+    # a trial reads buffers; a permuted or expanded value shares the buffer of its base
+    first, *others = bases = [root.base for root in roots]
     packer = Packer(lambda u: (_keep_content(contents, u),), find_variables(first.sink(*others).toposort()))
     try:
-        packer.graph.roots = list(map(packer.pack, roots))
+        packer.graph.roots = list(map(packer.pack, bases))
     except CannotPack:
-        return []
-    values = ReferenceValues(packer.graph, contents.__getitem__)
-    right: list[tuple[Output, int] | None] = []
-    for slot, array in zip(packer.graph.roots, values.evaluate(packer.graph.roots), strict=True):
-        known = None
-        if not isinstance(array, str) and values.undefined_elements(slot) is None:
-            digest = hashlib.sha256(array.data).hexdigest()
-            output = Output(array.shape, array.dtype, digest, sample_values(array.data, array.dtype))
-            known = output, values.roundings[slot]
-        right.append(known)
-    return right
+        return None
+    graph = ComparedGraph(packer.graph, contents.__getitem__, [])
+    expected = graph.values.evaluate(packer.graph.roots)
+    for slot, data, right in zip(packer.graph.roots, trial.contents, expected, strict=True):
+        # unknown, or the buffer does not have every element
+        if isinstance(right, str) or len(data) != len(right.data):
+            continue
+        if graph.compare(slot, Array(data, right.dtype, right.shape), right).status == "wrong":
+            return VALUES
+    return None
 
 
 if __name__ == "__main__":

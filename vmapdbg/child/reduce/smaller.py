@@ -9,7 +9,7 @@ from __future__ import annotations
 import array
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tinygrad.device import Device
@@ -20,7 +20,6 @@ from tinygrad.uop.ops import UOp
 from vmapdbg.child.memory import make_buffer, name_dtype
 
 Roots = list[UOp]
-Step = Callable[[Roots], Iterable[Roots]]
 
 
 def fewer_outputs(roots: Roots) -> Iterable[Roots]:
@@ -62,8 +61,6 @@ def smaller_sizes(roots: Roots) -> Iterable[Roots]:
                 yield made
 
 
-STEPS: tuple[Step, ...] = (fewer_outputs, earlier_outputs)
-"""Steps to graphs with fewer nodes; the other way to remove nodes is `list_replacements`."""
 _LEAVES = {Ops.BUFFER, Ops.CONST, Ops.COPY}
 _NO_VALUES = frozenset({"DEVICE", "UNIQUE", "LUNIQUE", "SINK", "RANGE", "DEFINE_VAR", "BIND"})
 # of sizes and indices, of numbers that are part of another node (0.14), and of no value
@@ -126,9 +123,9 @@ def _resize(roots: Roots, size: int, smaller: int) -> Roots | None:
 
 def _resize_node(u: UOp, sources: list[UOp], size: int, smaller: int) -> UOp:
     def scale(n: Any) -> Any:
-        if isinstance(n, int) and n % size == 0:
-            return n // size * smaller
-        return n
+        if isinstance(n, tuple):
+            return tuple(map(scale, n))
+        return n // size * smaller if isinstance(n, int) and n % size == 0 else n
 
     if u.op is Ops.BUFFER:
         count = int(scale(math.prod(u.shape)))
@@ -139,30 +136,32 @@ def _resize_node(u: UOp, sources: list[UOp], size: int, smaller: int) -> UOp:
         return make_buffer(device_of(u), count, u.dtype, data)
     if u.op is Ops.RANGE:
         return UOp.range(scale(u.src[0].arg), *u.arg)
-    if u.op in {Ops.RESHAPE, Ops.EXPAND}:
-        return sources[0]._mop(u.op, tuple(map(scale, u.marg)))
-    if u.op is Ops.SHRINK:
-        pairs = map(_shrink_pair, u.marg, u.src[0].shape, sources[0].shape)
-        return sources[0]._mop(u.op, tuple(pairs))
     if u.op in GroupOp.Movement:
-        return sources[0]._mop(u.op, u.marg)
+        # the others have numbers of axes
+        has_ints = u.op in {Ops.RESHAPE, Ops.EXPAND, Ops.SHRINK, Ops.PAD}
+        return sources[0]._mop(u.op, scale(u.marg) if has_ints else u.marg)
     return u.replace(src=tuple(sources))
 
 
-def _shrink_pair(pair: Any, old: Any, new: Any) -> Any:
-    """Returns a slice of an axis after the axis is resized: it keeps its distance from the nearer end."""
-    begin, end = pair
-    if begin == 0 and end == old:
-        return 0, new
-    if old - end < begin:
-        return begin - old + new, end - old + new
-    return begin, min(end, new)
-
+# *** nodes replaced
 
 # *** nodes replaced
 
 _MOST_SOURCES = 6
 """How many ancestors of a node are tried in its place."""
+
+
+class ReplacedNodes:
+    """The step that replaces nodes. It tries each replacement once, however often it is repeated."""
+
+    def __init__(self) -> None:
+        self.tried: set[tuple[UOp, UOp]] = set()
+
+    def __call__(self, roots: Roots) -> Iterator[Roots]:
+        for pair in list_replacements(roots):
+            if pair not in self.tried:
+                self.tried.add(pair)
+                yield replace_node(roots, *pair)
 
 
 def list_replacements(roots: Roots) -> Iterator[tuple[UOp, UOp]]:
@@ -178,17 +177,14 @@ def list_replacements(roots: Roots) -> Iterator[tuple[UOp, UOp]]:
                 yield u, made
 
 
-def replacements_of(u: UOp) -> Iterator[UOp]:
-    """Yields replacements of a node, with its shape and dtype."""
-    made = make_input(u)
-    if made is not None:
-        yield made
+@functools.cache
+def replacements_of(u: UOp) -> list[UOp]:
+    """Returns replacements of a node, with its shape and dtype. A node always has the same ones."""
     source = u
     while source.op in {Ops.RESHAPE, Ops.EXPAND}:
         source = source.src[0]
-    if source.op is not Ops.CONST and has_sizes(u):
-        yield u.const_like(1)
-    yield from list_sources(u)
+    constants = [u.const_like(1)] if source.op is not Ops.CONST and has_sizes(u) else []
+    return [made for made in (make_input(u), *constants, *list_sources(u)) if made is not None]
 
 
 def replace_node(roots: Roots, u: UOp, made: UOp) -> Roots:
@@ -205,10 +201,9 @@ def list_sources(u: UOp) -> list[UOp]:
     return list(dict.fromkeys((*direct, *found[:_MOST_SOURCES])))
 
 
-@functools.cache
 def make_input(u: UOp) -> UOp | None:
     """Returns a new input with the shape and dtype of a node, and one more axis for each scope around the node. None if
-    it is not possible, or the node is an input already. A node always gets the same input."""
+    it is not possible, or the node is an input already."""
     source = u
     while source.op is Ops.RESHAPE or source.op.name == "VMAPIN":
         source = source.src[0]

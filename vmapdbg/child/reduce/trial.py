@@ -7,7 +7,6 @@ its buffers, switches of tinygrad) from stdin, and writes a pickled GraphTrial t
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import pickle
 import select
@@ -23,7 +22,7 @@ from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
 from vmapdbg.child.listen.rendering import make_renderer
 from vmapdbg.child.listen.values_and_times import read_output
-from vmapdbg.child.memory import find_changed, make_buffer, read_switches
+from vmapdbg.child.memory import find_changed, make_buffer, read_buffer, read_switches
 from vmapdbg.install import overlay
 from vmapdbg.install.job import Job
 from vmapdbg.install.overlay import child_environment
@@ -44,14 +43,14 @@ _DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
 @dataclass(frozen=True)
 class GraphTrial:
     """The outcome of one graph: how it ended (`it runs`, or an error), the keys of its kernels, its outputs as in a
-    capture (None: no buffer). `raised_at` says where tinygrad raised an error, see `_place_of`. `sizes` are the
-    elements of the outputs' buffers: fewer than the output has if it repeats elements."""
+    capture (None: no buffer). `raised_at` says where tinygrad raised an error, see `_place_of`. `contents` are those of
+    the outputs' buffers, which have fewer elements than an output that repeats some."""
 
     end: str
     keys: tuple[str, ...]
     values: tuple[Output | None, ...]
     raised_at: tuple[str | None, ...] = ()
-    sizes: tuple[int, ...] = ()
+    contents: tuple[bytes, ...] = ()
 
 
 class Worker:
@@ -141,8 +140,10 @@ def _try_graph(graph: PackedGraph, contents: dict[str, bytes]) -> GraphTrial:
         else:
             # the keys of two trials are compared only with the overlay
             tensors[0].realize(*tensors[1:])
-        sizes = tuple(int(math.prod(tensor.uop.base.shape)) for tensor in tensors)
-        return GraphTrial(RUNS, keys, tuple(map(read_output, tensors)), sizes=sizes)
+        values = tuple(map(read_output, tensors))
+        pairs = zip(tensors, values, strict=True)
+        held = tuple(b"" if value is None else read_buffer(tensor.uop.base.buffer) for tensor, value in pairs)
+        return GraphTrial(RUNS, keys, values, contents=held)
     except (Exception, EndlessRewrite) as error:  # any error of the scheduler is an outcome
         return GraphTrial(f"{type(error).__name__}: {first_line(error)}", (), (), raised_at=_place_of(error))
 

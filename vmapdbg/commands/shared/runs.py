@@ -181,14 +181,14 @@ def run_timed(jobs: Sequence[Job], name: str) -> list[Run]:
         return list(map(_join_runs, run_in_turns(jobs, _TIMED_RUNS, progress)))
 
 
-def run_in_turns(jobs: Sequence[Job], turns: int, progress: Progress) -> list[list[Run]]:
-    """Runs jobs several times, one after the other and in turn. A job that fails is not run again."""
+def run_in_turns(jobs: Sequence[Job], turns: int, progress: Progress, most: int = 1) -> list[list[Run]]:
+    """Runs jobs several times, in turn, `most` at the same time. A job that fails is not run again."""
     runs_of_jobs: list[list[Run]] = [[] for _ in jobs]
     for turn in range(turns):
-        for runs, job in zip(runs_of_jobs, jobs, strict=True):
-            progress(f"turn {turn + 1} of {turns}")
-            if all(run.capture.error is None for run in runs):
-                runs.append(run_quietly(job))
+        progress(f"turn {turn + 1} of {turns}")
+        left = [i for i, runs in enumerate(runs_of_jobs) if all(run.capture.error is None for run in runs)]
+        for i, run in zip(left, run_many([jobs[i] for i in left], most=most), strict=True):
+            runs_of_jobs[i].append(run)
     return runs_of_jobs
 
 

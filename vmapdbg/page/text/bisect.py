@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from rich.console import Console
 
-from vmapdbg.bisect.outcome import NamedOutcome
-from vmapdbg.bisect.search import FoundSets, Search
 from vmapdbg.install.patches import spell_patches
 from vmapdbg.model.wording import format_known, format_plural, join_first
-from vmapdbg.page.documents import Decided, DecisionsDocument, DecisionTrial, History
+from vmapdbg.page.documents import BisectDocument, Decided, DecisionsDocument, DecisionTrial, History
 from vmapdbg.page.format import format_measured, format_shape
 from vmapdbg.page.text.layout import Page, Piece
 from vmapdbg.page.text.run import print_diff
@@ -28,45 +26,38 @@ def _add_runs(page: Page, runs: Iterable[tuple[str, str, str]], *head: Piece) ->
 # *** sets of patches
 
 
-def print_bisect(snippet: str, kind: str, search: Search, outcomes: Sequence[NamedOutcome], console: Console) -> None:
-    """Prints the result of a search by `kind` (values, kernels, findings, crash)."""
+def print_bisect(document: BisectDocument, console: Console) -> None:
+    """Prints the sets of patches that change the outcome, and all sets that were tried."""
     page = Page(console)
-    names = list(search.outcomes.values())
-    counts = f"{format_plural(len(outcomes), 'outcome')} in {format_plural(len(names), 'run')}, by {kind}"
-    runs = [(one.name, one.summary, f" ({format_plural(names.count(one.name), 'run')})") for one in outcomes]
-    _add_runs(page, runs, (snippet, "bold"), f"  {counts}")
-    if search.is_uniform:
+    outcomes = {frozenset(trial.patches): trial.outcome for trial in document.tried}
+    given, names = frozenset(document.given), list(outcomes.values())
+    counts = f"{format_plural(len(document.outcomes), 'outcome')} in {format_plural(len(names), 'run')}"
+    known = [(one.name, one.summary, f" ({format_plural(names.count(one.name), 'run')})") for one in document.outcomes]
+    _add_runs(page, known, (document.snippet, "bold"), f"  {counts}, by {document.on}")
+    whole, empty = outcomes[given], outcomes[frozenset()]
+    found = {f"taken away, changes {whole}": document.removed, f"alone, changes {empty} (no patch)": document.added}
+    if whole != empty:
+        found[f"alone, enough for {whole}"] = document.enough
+    if len(set(names)) == 1:
+        found = {}
         page.add(("no set of patches that was tried changes the outcome", "bold"), indent=2)
-    else:
-        whole, empty = search.outcomes[search.given], search.outcomes[frozenset()]
-        _print_sets(page, f"taken away, changes {whole}", search, search.removed, away=True)
-        _print_sets(page, f"alone, changes {empty} (no patch)", search, search.added)
-        if whole != empty:
-            _print_sets(page, f"alone, enough for {whole}", search, search.enough)
-    tried = [
-        (name, spell_patches(patches).replace(",", ", "), "  (as given)" * (patches == search.given))
-        for patches, name in search.outcomes.items()
-    ]
+    for label, sets in found.items():
+        parts: list[Piece] = [] if sets.sets else [("nothing", "bold")]
+        for patches in sets.sets:
+            tried = given.difference(patches) if sets is document.removed else frozenset(patches)
+            parts += [" or "] * bool(parts)
+            parts += [(", ".join(patches) or "none", "bold green"), f" -> {outcomes[tried]}"]
+        proof = f"all sets of up to {sets.size} tried"
+        if not sets.exact:
+            proof = "found by halving: no smaller part of it changes the outcome"
+        page.add(f"{label}: ", *parts, (f"  ({proof})", "dim"), indent=2)
     page.add()
+    tried = [
+        (name, spell_patches(patches).replace(",", ", "), "  (as given)" * (patches == given))
+        for patches, name in outcomes.items()
+    ]
     _add_runs(page, tried, ("tried", "dim"))
     page.print()
-
-
-def _print_sets(page: Page, label: str, search: Search, found: FoundSets, away: bool = False) -> None:
-    parts: list[Piece] = [f"{label}: "]
-    for position, patches in enumerate(found.sets):
-        tried = frozenset(patches)
-        if away:
-            tried = search.given - tried
-        if position:
-            parts.append(" or ")
-        parts += [(", ".join(patches) or "none", "bold green"), f" -> {search.outcomes[tried]}"]
-    if not found.sets:
-        parts.append(("nothing", "bold"))
-    proof = f"all sets of up to {found.size} tried"
-    if not found.exact:
-        proof = "found by halving: no smaller part of it changes the outcome"
-    page.add(*parts, (f"  ({proof})", "dim"), indent=2)
 
 
 # *** commits
