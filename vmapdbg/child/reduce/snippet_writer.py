@@ -11,12 +11,12 @@ import math
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tinygrad import dtype as dtype_module
 from tinygrad.device import Buffer, Device
 from tinygrad.dtype import DType, dtypes
 from tinygrad.tensor import Tensor
@@ -49,10 +49,13 @@ _OPERATORS = {"ADD": "+", "MUL": "*", "CMPLT": "<", "CMPNE": "!=", "AND": "&", "
 _INDEX_OPERATORS = {**_OPERATORS, "IDIV": "//", "FLOORDIV": "//", "MOD": "%", "FLOORMOD": "%"}
 _REDUCED = frozenset({"REDUCE_AXIS", "REDUCE"})
 _REDUCES = {"ADD": "sum", "MAX": "max", "MUL": "prod"}
-# from 0.13 on, a float in a graph has a class of its own
-_CONST_FLOAT = getattr(dtype_module, "ConstFloat", float)
-_NAMES = {"Tensor": Tensor, "UOp": UOp, "Ops": Ops, "dtypes": dtypes, "inf": math.inf, "nan": math.nan}
-_NAMES |= {"ConstFloat": _CONST_FLOAT}
+# ConstFloat is a class from 0.13 on: a float in a graph
+_NAMES = {
+    name: getattr(import_module(module), name)
+    for module, names in _IMPORTS.items()
+    for name in names
+    if hasattr(import_module(module), name)
+}
 """What a form may name."""
 
 
@@ -90,15 +93,15 @@ class _Writer:
         # node -> its text in other texts, with brackets around an operator; and its text alone
         self.texts: dict[UOp, str] = {}
         self.alone: dict[UOp, str] = {}
-        # RANGEs and bound variables by their names in the file
-        self.indices: dict[str, UOp] = {}
+        # RANGEs by their names in the file
+        self.ranges: dict[str, UOp] = {}
         self.lines: list[str] = []
         self.counts: Counter[str] = Counter()
 
     def write(self) -> str:
         for u in self.nodes:
-            if u.op.name in {"RANGE", "BIND"}:
-                self.name_index(u)
+            if u.op is Ops.RANGE:
+                self.name_range(u)
         if self.lines:
             self.lines.append("")
         forms: dict[UOp, Form] = {}
@@ -114,17 +117,13 @@ class _Writer:
         return "\n".join(self.lines + self.write_results()) + "\n"
 
     def write_results(self) -> list[str]:
-        names = ["out"]
-        if len(self.outputs) > 1:
-            names = [f"out{number}" for number in range(len(self.outputs))]
-        lines = [""]
-        prints: list[str] = []
-        for name, u in zip(names, self.outputs, strict=True):
-            lines.append(f"{name} = {self.alone[u]}")
-            # Python has no numbers of some dtypes
-            wide = ".float()" if u.dtype.fmt is None else ""
-            prints.append(f'print("{name}", {name}{wide}.tolist())')
-        return [*lines, f"Tensor.realize({', '.join(names)})", *prints]
+        many = len(self.outputs) > 1
+        named = {f"out{number}" if many else "out": u for number, u in enumerate(self.outputs)}
+        lines = [f"{name} = {self.alone[u]}" for name, u in named.items()]
+        # Python has no numbers of some dtypes
+        wide = {name: ".float()" if u.dtype.fmt is None else "" for name, u in named.items()}
+        prints = [f'print("{name}", {name}{wide[name]}.tolist())' for name in named]
+        return ["", *lines, f"Tensor.realize({', '.join(named)})", *prints]
 
     def is_exact(self, u: UOp, form: Form) -> bool:
         """Returns whether a form builds exactly this node. The form of an input or a constant need not."""
@@ -133,7 +132,7 @@ class _Writer:
             return True
         values = {f"x{i}": Tensor(s, device=s.device) for i, s in enumerate(operands)}
         try:
-            return eval(text.format(*values), {**_NAMES, **self.indices, **values}).uop is u
+            return eval(text.format(*values), {**_NAMES, **self.ranges, **values}).uop is u
         except Exception:  # the method refuses such a value
             return False
 
@@ -236,21 +235,16 @@ class _Writer:
 
     # *** indices
 
-    def name_index(self, u: Any) -> None:
-        """Adds the line of a RANGE or a bound variable."""
-        if u.op is Ops.RANGE:
-            if len(u.arg) > 2 or len(u.src) > 1:
-                raise WriteError(f"it has the RANGE {u.arg} of a kernel in it")
-            size = self.write_index(u.src[0])
-            name = self.assign("r", f"UOp.range({size}, {u.arg[0]}, AxisType.{u.arg[-1].name})")
-        else:
-            variable, low, high = u.src[0].arg
-            name = self.assign("n", f"UOp.variable({variable!r}, {low}, {high}).bind({u.src[1].arg})")
-        self.texts[u] = name
-        self.indices[name] = u
+    def name_range(self, u: Any) -> None:
+        """Adds the line of a RANGE."""
+        if len(u.arg) > 2 or len(u.src) > 1:
+            raise WriteError(f"it has the RANGE {u.arg} of a kernel in it")
+        size = self.write_index(u.src[0])
+        name = self.texts[u] = self.assign("r", f"UOp.range({size}, {u.arg[0]}, AxisType.{u.arg[-1].name})")
+        self.ranges[name] = u
 
     def write_index(self, u: Any) -> str:
-        """Returns the text of an index expression: numbers, RANGEs, variables, and operators on them."""
+        """Returns the text of an index expression: numbers, RANGEs, and operators on them."""
         if not isinstance(u, UOp):
             return str(u)
         if u.op is Ops.CONST:
@@ -362,7 +356,6 @@ def _write_imports(body: str) -> list[str]:
     for module, names in _IMPORTS.items():
         if module == "tinygrad" and lines:
             lines.append("")
-        used = [name for name in names if name in body]
-        if used:
+        if used := [name for name in names if name in body]:
             lines.append(f"from {module} import {', '.join(used)}")
     return lines
