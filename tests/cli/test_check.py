@@ -319,7 +319,7 @@ def test_a_program_that_is_right_with_every_set_of_patches_is_not_reduced(tmp_pa
     snippet = write(tmp_path, "from tinygrad import Tensor\nprint((Tensor([1.0, 2.0]) + 1).tolist())\n")
     done = run_tool("bisect", snippet, "--runs", "2", "--patches", "none", "--reduce", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "nothing was reduced: all sets of patches end alike, and no single schedule fails" in done.stderr
+    assert "nothing was reduced: no single schedule fails or has wrong values" in done.stderr
     done = run_tool("bisect", snippet, "--by", "kernels", "--runs", "2", "--patches", "none", "--reduce", cwd=tmp_path)
     assert "nothing was reduced: all sets of patches are alike by kernels" in done.stderr
 

@@ -134,9 +134,8 @@ def test_written_graph_has_the_same_kernels_and_values(name: str) -> None:
 
 
 def test_switches_are_set_before_tinygrad_is_imported() -> None:
-    text = write_snippet([Tensor.ones(2) + 1], "by hand", {"PCONTIG": 2, "NOOPT": 1})
-    assert text.splitlines()[:7] == [
-        "# by hand",
+    text = write_snippet([Tensor.ones(2) + 1], {"PCONTIG": 2, "NOOPT": 1})
+    assert text.splitlines()[:6] == [
         "import os",
         "",
         'os.environ["PCONTIG"] = "2"',
@@ -150,9 +149,8 @@ def test_what_a_reader_sees() -> None:
     """Plain Tensor code: numbers next to operators, sum without the RESHAPE, one name for what is read twice."""
     a = Tensor([[1.0, 2.5], [0.1, 4.0]]).realize()
     y = a * 2.0 + 1.0
-    text = write_snippet([y.sum(1) - y.max()], "reduced by hand")
+    text = write_snippet([y.sum(1) - y.max()])
     assert text.splitlines() == [
-        "# reduced by hand",
         "from tinygrad import Tensor, dtypes",
         "",
         "x0 = Tensor([[1.0, 2.5], [0.1, 4.0]], dtype=dtypes.float).realize()",

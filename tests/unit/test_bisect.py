@@ -189,4 +189,4 @@ def test_why_no_commit_is_blamed_is_said(by: str, numbers: tuple[float, ...], fl
     history = History(1, "bisect-commits", "x.py", by, 4, (), tried, (), None, floor)
     text = print_to_text(lambda console: print_history(history, console), 100)
     assert text.startswith(f"x.py  {len(numbers)} of 5 commits, by {by}, BEAM held at 0, noise ")
-    assert text.splitlines()[-1] == said
+    assert said in text.splitlines()

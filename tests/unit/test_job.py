@@ -15,14 +15,7 @@ from vmapdbg.model.failure import Failure
 
 JOB = Job("a.py", ("--steps", "1"), "metal", frozenset({"close-ranges"}), 2.5, True)
 REDUCE = ReduceRequest(
-    job=JOB,
-    other=replace(JOB, patches=frozenset()),
-    folder="/tmp/x",
-    by="crash",
-    seconds=1.5,
-    hang=20.0,
-    comment="Reduced.\n",
-    terms=(1024, 0),
+    job=JOB, other=replace(JOB, patches=frozenset()), folder="/tmp/x", by="crash", seconds=1.5, terms=(1024, 0)
 )
 
 

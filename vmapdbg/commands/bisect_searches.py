@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import tempfile
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -43,10 +44,6 @@ from vmapdbg.model.schedule_index import count_kernels
 from vmapdbg.model.store import write_output
 from vmapdbg.page import documents
 from vmapdbg.page.text.bisect import print_bisect, print_decisions, print_history
-
-_HANG = 20.0
-"""A graph hangs if it runs for this many seconds; --timeout replaces it."""
-
 
 V = TypeVar("V", str, Patches, Choices)
 
@@ -166,8 +163,6 @@ def reduce_job(job: Job, kind: str, search: Search, run: Run, seconds: float) ->
         comment += f" on tinygrad {job.tree}." if job.tree else "."
     else:
         return Reduced(None, f"all sets of patches are alike by {kind}")
-    # the child fills in the counts
-    head = f"Reduced from {job.snippet}, schedule {{schedule}}: {{before}} nodes to {{after}}, {{tried}} graphs tried."
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
         (Path(evidence) / GRAPHS_ARE_REDUCED).touch()
         capture = run_job(job, subprocess.DEVNULL, subprocess.DEVNULL, evidence)
@@ -177,8 +172,6 @@ def reduce_job(job: Job, kind: str, search: Search, run: Run, seconds: float) ->
             evidence=evidence,
             by=kind,
             seconds=seconds,
-            hang=job.timeout or _HANG,
-            comment=f"{head}\n{comment}",
             # values must differ as much as in the search, which compares whole schedules
             terms=tuple(estimate_terms(capture.schedules)),
         )
@@ -188,6 +181,9 @@ def reduce_job(job: Job, kind: str, search: Search, run: Run, seconds: float) ->
         if "text" not in found:
             is_lost = found.get("is_lost") or fault != WRONG or find_fault(job, None, kind) == WRONG
             return Reduced(None, found["reason"], is_lost=is_lost)
+        counts = "{before} nodes to {after}, {tried} graphs tried".format_map(found)
+        head = f"Reduced from {job.snippet}, schedule {found['schedule']}: {counts}.\n{comment}"
+        found["text"] = textwrap.indent(head, "# ") + f"\n{found['text']}"
         file = Path(evidence) / "reduced.py"
         file.write_text(found["text"], encoding="utf-8")
         small, beside = (one and replace(one, snippet=str(file), arguments=()) for one in (job, other))

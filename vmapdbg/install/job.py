@@ -169,17 +169,14 @@ class ReduceRequest(Request):
     `other` is None, asks for a small snippet with the same fault as `job`: it raises or hangs at the same place, or
     its values differ from the numpy reference.
 
-    `by` says what must differ (a kind of `vmapdbg.bisect`). Smaller graphs are tried for `seconds`; a graph hangs
-    if it runs longer than `hang` seconds. `comment` is the head of the snippet. `terms` has for each schedule how many
-    numbers it sums, as `vmapdbg.diff.values` estimates it.
+    `by` says what must differ (a kind of `vmapdbg.bisect`). Smaller graphs are tried for `seconds`. `terms` has for
+    each schedule how many numbers it sums, as `vmapdbg.diff.values` estimates it.
     """
 
     module = "vmapdbg.child.reduce.reducer"
     other: Job | None
     by: str
     seconds: float
-    hang: float
-    comment: str
     terms: tuple[int, ...]
 
 

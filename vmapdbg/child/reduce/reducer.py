@@ -33,6 +33,8 @@ from vmapdbg.values.numbers import Array
 UOp = Any
 
 VALUES = "values"
+_HANG = 20.0
+"""A graph hangs if it runs for this many seconds; --timeout replaces it."""
 _SHORTEST = 4.0
 """A graph hangs after this many seconds at least: a worker may have to start first."""
 
@@ -42,12 +44,8 @@ def main() -> None:
     hold(request.lifeline)
     if request.job.patches is not None:
         overlay.install(format_patches(request.job.patches))
-    reducer = Reducer(request)
-    try:
-        result = reducer.run()
-    finally:
-        reducer.close()
-    write_atomically(request.output, json.dumps(result))
+    # its workers are in its process group, and end with it
+    write_atomically(request.output, json.dumps(Reducer(request).run()))
 
 
 class Reducer:
@@ -65,17 +63,13 @@ class Reducer:
         # switches of tinygrad that the snippet had set when it realized that schedule
         self.switches: dict[str, int | str] = {}
         # a graph hangs after this many seconds
-        self.patience = request.hang
+        self.patience = request.job.timeout or _HANG
         # roots of graphs that do not show the fault
         self.refused: set[tuple[Any, ...]] = set()
         # it needs tinygrad, which may only be imported after the overlay is installed
         from vmapdbg.child.reduce import smaller
 
         self.smaller = smaller
-
-    def close(self) -> None:
-        for worker in self.workers:
-            worker.close()
 
     def run(self) -> dict[str, Any]:
         """Returns the snippet and counts of the search, or the `reason` why there is no snippet."""
@@ -85,12 +79,8 @@ class Reducer:
 
         start = self.find_start()
         if start is None:
-            reason = "no single schedule fails or has wrong values"
-            if self.request.other is not None:
-                reason = "no single schedule of the snippet shows the difference"
-            elif self.request.job.patches is not None:
-                reason = f"all sets of patches end alike, and {reason}"
-            return {"reason": f"{reason} when it is run by itself"}
+            shows = "fails or has wrong values" if self.request.other is None else "shows the difference"
+            return {"reason": f"no single schedule {shows} when it is run by itself"}
         schedule, whole, roots = start
         # whole schedules take long
         self.end = time.monotonic() + self.request.seconds
@@ -98,10 +88,8 @@ class Reducer:
         roots = self.reduce(roots)
         after, _ = self.smaller.measure(roots)
         facts = {"before": before, "after": after, "tried": self.tried, "schedule": schedule}
-        comment = self.request.comment.format(**facts)
         try:
-            tensors = [Tensor(u, device=u.device) for u in roots]
-            return {"text": write_snippet(tensors, comment, self.switches), **facts}
+            return {"text": write_snippet([Tensor(u, device=u.device) for u in roots], self.switches), **facts}
         except WriteError as error:
             return {"reason": str(error), "is_lost": True}
 

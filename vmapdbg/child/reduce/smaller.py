@@ -6,18 +6,20 @@ known by their names, because releases have others.
 
 from __future__ import annotations
 
-import array
 import functools
 import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 from tinygrad.device import Device
 from tinygrad.dtype import dtypes
 from tinygrad.uop import GroupOp, Ops
 from tinygrad.uop.ops import UOp
 
 from vmapdbg.child.memory import make_buffer, name_dtype
+from vmapdbg.values.numbers import encode
+from vmapdbg.values.tolerance import ITEMSIZE
 
 Roots = list[UOp]
 
@@ -98,14 +100,10 @@ def has_sizes(u: UOp) -> bool:
     return all(isinstance(s, int) for s in u.shape)
 
 
-def count_up(size: int, dtype: Any) -> bytes | None:
-    """Returns the bytes of 1, 2, 3, ...; of 1, 0, 1, 0 for bools. None for a dtype that Python has no numbers for."""
-    if dtype == dtypes.bool:
-        return bytes((i + 1) % 2 for i in range(size))
-    # array has no half
-    if dtype.fmt is None or dtype.fmt == "e":
-        return None
-    return array.array(dtype.fmt, [i % 100 + 1 for i in range(size)]).tobytes()
+def count_up(size: int, dtype: Any) -> bytes:
+    """Returns the bytes of 1, 2, 3, ...; of 1, 0, 1, 0 for bools."""
+    numbers = np.arange(size)
+    return encode((numbers + 1) % 2 if dtype == dtypes.bool else numbers % 100 + 1, name_dtype(dtype)).data
 
 
 def _resize(roots: Roots, size: int, smaller: int) -> Roots | None:
@@ -131,9 +129,7 @@ def _resize_node(u: UOp, sources: list[UOp], size: int, smaller: int) -> UOp:
         count = int(scale(math.prod(u.shape)))
         if count == math.prod(u.shape):
             return u
-        data = count_up(count, u.dtype)
-        assert data is not None
-        return make_buffer(device_of(u), count, u.dtype, data)
+        return make_buffer(device_of(u), count, u.dtype, count_up(count, u.dtype))
     if u.op is Ops.RANGE:
         return UOp.range(scale(u.src[0].arg), *u.arg)
     if u.op in GroupOp.Movement:
@@ -207,14 +203,13 @@ def make_input(u: UOp) -> UOp | None:
     source = u
     while source.op is Ops.RESHAPE or source.op.name == "VMAPIN":
         source = source.src[0]
-    if source.op is Ops.BUFFER or not has_sizes(u) or not isinstance(device_of(u), str):
+    is_made = has_sizes(u) and isinstance(device_of(u), str) and name_dtype(u.dtype) in ITEMSIZE
+    if source.op is Ops.BUFFER or not is_made:
         return None
     ranges = open_ranges(u)
     shape = (*(int(r.vmax) + 1 for r in ranges), *map(int, u.shape))
-    data = count_up(math.prod(shape), u.dtype)
-    if data is None:
-        return None
-    made = make_buffer(device_of(u), math.prod(shape), u.dtype, data).reshape(shape)
+    size = math.prod(shape)
+    made = make_buffer(device_of(u), size, u.dtype, count_up(size, u.dtype)).reshape(shape)
     if ranges:
         made = made.vmapin((*ranges, *[0] * len(u.shape)))
     return made

@@ -66,19 +66,15 @@ class WriteError(ValueError):
         super().__init__(f"the graph cannot be written as a snippet: {reason}")
 
 
-def write_snippet(
-    outputs: Sequence[Tensor], comment: str = "", switches: Mapping[str, int | str] = MappingProxyType({})
-) -> str:
+def write_snippet(outputs: Sequence[Tensor], switches: Mapping[str, int | str] = MappingProxyType({})) -> str:
     """Returns a Python file that builds `outputs` again, realizes them together and prints them.
 
-    Inputs get the contents that their buffers have now. `comment` is the head of the file; `switches` of tinygrad are
-    set before it is imported. The Tensors are not changed, nothing is realized. Raises WriteError for kernels, shards
-    and inputs over 16 MB.
+    Inputs get the contents that their buffers have now. `switches` of tinygrad are set before it is imported. The
+    Tensors are not changed, nothing is realized. Raises WriteError for kernels, shards and inputs over 16 MB.
     """
-    head = [f"# {line}".rstrip() for line in comment.splitlines()]
+    head: list[str] = []
     if switches:
-        # before tinygrad is imported
-        head += ["import os", "", *(f'os.environ["{name}"] = "{value}"' for name, value in switches.items()), ""]
+        head = ["import os", "", *(f'os.environ["{name}"] = "{value}"' for name, value in switches.items()), ""]
     body = _Writer([output.uop for output in outputs]).write()
     return "\n".join([*head, *_write_imports(body), "", body])
 

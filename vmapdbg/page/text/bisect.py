@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rich.console import Console
 
+from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.install.patches import spell_patches
 from vmapdbg.model.wording import format_known, format_plural, join_first
 from vmapdbg.page.documents import BisectDocument, Decided, DecisionsDocument, DecisionTrial, History
@@ -16,11 +17,35 @@ from vmapdbg.page.text.run import print_diff
 _MOST_LISTED = 6
 
 
-def _add_runs(page: Page, runs: Iterable[tuple[str, str, str]], *head: Piece) -> None:
-    """Adds a head, then a line for each run or outcome: the name of the outcome, what it is, and a note."""
-    page.add(*head)
+def _begin_page(
+    document: BisectDocument | History | DecisionsDocument, head: str, notes: Mapping[str, str], console: Console
+) -> Page:
+    """Returns a page with the outcomes, each with what it is and a note."""
+    page = Page(console)
+    page.add((document.snippet, "bold"), f"  {head}")
+    _add_runs(page, ((one.name, one.summary, notes.get(one.name, "")) for one in document.outcomes))
+    return page
+
+
+def _add_runs(page: Page, runs: Iterable[tuple[str, str, str]]) -> None:
+    """Adds a line for each run or outcome: the name of the outcome, what it is, and a note."""
     for name, about, note in runs:
-        page.add((name, "bold"), f"  {about}", (note, "dim"), indent=2, hang=3)
+        page.add((name, "bold"), f"  {about}", (format_known("  {}", note), "dim"), indent=2, hang=3)
+
+
+def _end_page(
+    page: Page, tried: Iterable[tuple[str, str, str]], changes: CaptureDiff | None = None, order: str = ""
+) -> None:
+    """Adds all that was tried, and what the decision or commit that was found changes."""
+    page.add()
+    page.add((f"tried{order}", "dim"))
+    _add_runs(page, tried)
+    if changes is not None:
+        page.add()
+        page.add(("what the first of them changes", "dim"))
+    page.print()
+    if changes is not None:
+        print_diff(changes, page.console)
 
 
 # *** sets of patches
@@ -28,12 +53,11 @@ def _add_runs(page: Page, runs: Iterable[tuple[str, str, str]], *head: Piece) ->
 
 def print_bisect(document: BisectDocument, console: Console) -> None:
     """Prints the sets of patches that change the outcome, and all sets that were tried."""
-    page = Page(console)
     outcomes = {frozenset(trial.patches): trial.outcome for trial in document.tried}
     given, names = frozenset(document.given), list(outcomes.values())
     counts = f"{format_plural(len(document.outcomes), 'outcome')} in {format_plural(len(names), 'run')}"
-    known = [(one.name, one.summary, f" ({format_plural(names.count(one.name), 'run')})") for one in document.outcomes]
-    _add_runs(page, known, (document.snippet, "bold"), f"  {counts}, by {document.on}")
+    notes = {name: f"({format_plural(names.count(name), 'run')})" for name in names}
+    page = _begin_page(document, f"{counts}, by {document.on}", notes, console)
     whole, empty = outcomes[given], outcomes[frozenset()]
     found = {f"taken away, changes {whole}": document.removed, f"alone, changes {empty} (no patch)": document.added}
     if whole != empty:
@@ -51,36 +75,25 @@ def print_bisect(document: BisectDocument, console: Console) -> None:
         if not sets.exact:
             proof = "found by halving: no smaller part of it changes the outcome"
         page.add(f"{label}: ", *parts, (f"  ({proof})", "dim"), indent=2)
-    page.add()
-    tried = [
-        (name, spell_patches(patches).replace(",", ", "), "  (as given)" * (patches == given))
-        for patches, name in outcomes.items()
-    ]
-    _add_runs(page, tried, ("tried", "dim"))
-    page.print()
+    _end_page(
+        page,
+        (
+            (name, spell_patches(patches).replace(",", ", "), "(as given)" * (patches == given))
+            for patches, name in outcomes.items()
+        ),
+    )
 
 
 # *** commits
 
 
 def print_history(history: History, console: Console) -> None:
-    """Prints the outcomes, the commits that were tried, the commit that was searched for, and its schedule diff."""
-    page = Page(console)
-    runs = f"{format_plural(len(history.tried), 'run')} of {format_plural(history.commits + 1, 'commit')}"
-    outcomes = [(outcome.name, outcome.summary, "") for outcome in history.outcomes]
-    head = f"{runs}, by {history.by}"
+    """Prints the outcomes, the commit that was searched for, the commits that were tried, and its schedule diff."""
+    numbers = {one.commit: format_measured(history.by, one.number) for one in history.tried if one.number is not None}
+    head = f"{len(history.tried)} of {history.commits + 1} commits, by {history.by}"
     if history.floor is not None:
-        noise = format_measured(history.by, history.floor)
-        head = f"{len(history.tried)} of {history.commits + 1} commits, by {history.by}, BEAM held at 0, noise {noise}"
-    _add_runs(page, outcomes, (history.snippet, "bold"), f"  {head}")
-    tried: list[tuple[str, str, str]] = []
-    for trial in history.tried:
-        number = "" if trial.number is None else f"  {format_measured(history.by, trial.number)}"
-        tried.append((trial.outcome or "-", trial.commit, number))
-    page.add()
-    _add_runs(page, tried, ("tried, the oldest first", "dim"))
-    if any(trial.outcome is None for trial in history.tried):
-        page.add(("- could not be run", "dim"), indent=2)
+        head += f", BEAM held at 0, noise {format_measured(history.by, history.floor)}"
+    page = _begin_page(history, head, {}, console)
     page.add()
     if not history.suspects:
         page.add((_explain_nobody(history), "bold"))
@@ -89,9 +102,11 @@ def print_history(history: History, console: Console) -> None:
     else:
         page.add("one of these changed the outcome; those before the last cannot be run:")
         page.add_each(history.suspects, "bold green", indent=2)
-    page.print()
-    if history.changes is not None:
-        print_diff(history.changes, console)
+    tried = [
+        (one.outcome or "-", one.commit, numbers.get(one.commit, "" if one.outcome else "could not be run"))
+        for one in history.tried
+    ]
+    _end_page(page, tried, history.changes, ", the oldest first")
 
 
 def _explain_nobody(history: History) -> str:
@@ -112,38 +127,25 @@ def _explain_nobody(history: History) -> str:
 
 def print_decisions(document: DecisionsDocument, console: Console) -> None:
     """Prints the outcomes, the decisions that were found, all that was tried, and the schedule diff."""
-    page = Page(console)
     names = [trial.outcome for trial in document.tried]
-    outcomes: list[tuple[str, str, str]] = []
+    notes: dict[str, str] = {}
     for outcome in document.outcomes:
-        roles = [format_plural(names.count(outcome.name), "run")]
-        if outcome.name == document.given:
-            roles.insert(0, "as it is")
-        if outcome.name == document.right:
-            roles.insert(0, f"the right outcome: {document.reference}")
-        outcomes.append((outcome.name, outcome.summary, f"  ({'; '.join(roles)})"))
-    counts = f"  {format_plural(len(names), 'run')}, by {document.by}"
-    _add_runs(page, outcomes, (document.snippet, "bold"), counts)
+        roles = [f"the right outcome: {document.reference}"] if outcome.name == document.right else []
+        roles += ["as it is"] if outcome.name == document.given else []
+        notes[outcome.name] = f"({'; '.join([*roles, format_plural(names.count(outcome.name), 'run')])})"
+    page = _begin_page(document, f"{format_plural(len(names), 'run')}, by {document.by}", notes, console)
     page.add()
-    _print_found(page, document)
-    kernels = [f"  {format_plural(trial.kernels, 'kernel')}" for trial in document.tried]
-    page.add()
-    _add_runs(page, zip(names, map(_name_trial, document.tried), kernels, strict=True), ("tried", "dim"))
-    if document.changes is not None:
-        page.add()
-        page.add(("what the first of them changes", "dim"))
-    page.print()
-    if document.changes is not None:
-        print_diff(document.changes, console)
+    _add_found(page, document)
+    tried = [(one.outcome, _name_trial(one), format_plural(one.kernels, "kernel")) for one in document.tried]
+    _end_page(page, tried, document.changes)
 
 
-def _print_found(page: Page, document: DecisionsDocument) -> None:
+def _add_found(page: Page, document: DecisionsDocument) -> None:
     if document.given == document.right:
         page.add(("the outcome is right already: there is nothing to fix", "bold"))
         return
-    does, rest = "makes it right", "" if document.complete else ", not all tried: --runs"
-    if document.right is None:
-        does = "changes it"
+    does = "changes it" if document.right is None else "makes it right"
+    rest = "" if document.complete else ", not all tried: --runs"
     found = f"each of these {len(document.found)} decisions {does}, the one with the fewest kernels first"
     if not document.found:
         found = f"no decision that was tried {does}"
@@ -171,11 +173,8 @@ def describe_decided(decided: Decided) -> str:
 
 
 def _name_trial(trial: DecisionTrial) -> str:
-    if not trial.decisions:
-        return "as it is"
-    parts: list[str] = []
-    for what, realized in (("forced", True), ("let go", False)):
-        names = [f"{decided.op} {decided.node}" for decided in trial.decisions if decided.realized == realized]
-        if names:
-            parts.append(f"{what}: {join_first(names, _MOST_LISTED)}")
-    return "; ".join(parts)
+    names = {"forced": list[str](), "let go": list[str]()}
+    for decided in trial.decisions:
+        names["forced" if decided.realized else "let go"].append(f"{decided.op} {decided.node}")
+    parts = [f"{what}: {join_first(nodes, _MOST_LISTED)}" for what, nodes in names.items() if nodes]
+    return "; ".join(parts) or "as it is"
