@@ -123,29 +123,26 @@ class AskedCommits:
 @pytest.mark.parametrize("changed", range(1, 40))
 def test_the_first_commit_with_another_outcome_is_found(changed: int, width: int) -> None:
     asked = AskedCommits("A" * changed + "B" * (40 - changed))
-    found = search_commits(asked.names, asked, width)
-    assert found.step == (f"c{changed - 1}", f"c{changed}")
+    _, step = search_commits(asked.names, asked, width)
+    assert step == (f"c{changed - 1}", f"c{changed}")
     assert sum(asked.rounds) <= {1: 8, 2: 10, 3: 11}[width]
 
 
 def test_ends_and_outcomes() -> None:
     asked = AskedCommits("ABA")
-    found = search_commits(asked.names, asked)
-    assert (found.step, found.suspects, asked.rounds) == (None, (), [2]), "equal ends"
+    assert (search_commits(asked.names, asked)[1], asked.rounds) == (None, [2]), "equal ends"
     asked = AskedCommits("AAACCCBB")
-    assert search_commits(asked.names, asked).step == ("c2", "c3"), "a third outcome is a change, too"
+    assert search_commits(asked.names, asked)[1] == ("c2", "c3"), "a third outcome is a change, too"
     asked = AskedCommits("AB")
-    assert search_commits(asked.names, asked).step == ("c0", "c1")
+    assert search_commits(asked.names, asked)[1] == ("c0", "c1")
     assert asked.rounds == [2], "two neighbours need no search"
 
 
 def test_what_cannot_be_run_is_stepped_over() -> None:
     asked = AskedCommits("AAA--" + "B" * 12)
-    found = search_commits(asked.names, asked)
-    assert found.suspects == ("c3", "c4", "c5")
-    assert found.step == ("c2", "c5")
+    assert search_commits(asked.names, asked)[1] == ("c2", "c5")
     asked = AskedCommits("A---A---BB--B")
-    assert search_commits(asked.names, asked).suspects == ("c5", "c6", "c7", "c8")
+    assert search_commits(asked.names, asked)[1] == ("c4", "c8")
 
 
 @pytest.mark.parametrize("outcomes", ["-AB", "AB-"])

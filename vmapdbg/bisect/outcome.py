@@ -16,7 +16,7 @@ from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import count_kernels
 from vmapdbg.model.vocabulary import MatchedBy
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.wording import format_known, format_plural
 
 FindFindings = Callable[[Capture], tuple[Finding, ...]]
 RUNS_WELL = "it runs"
@@ -127,14 +127,10 @@ class Outcomes:
         if not differing:
             return format_plural(sum(len(schedule.outputs) for schedule in capture.schedules), "value")
         schedule, found = differing[0]
-        example = f"output {found.number} of schedule {schedule}"
-        if found.index is not None:
-            example += f" at {list(found.index)}"
-        if found.value_after is not None:
-            example += f": {found.value_after}, in A {found.value_before}"
-        if len(differing) == 1:
-            return f"1 output differs: {example}"
-        return f"{len(differing)} outputs differ, the first: {example}"
+        place = "" if found.index is None else f" at {list(found.index)}"
+        values = format_known(f": {{}}, in A {found.value_before}", found.value_after)
+        count = "1 output differs" if len(differing) == 1 else f"{len(differing)} outputs differ, the first"
+        return f"{count}: output {found.number} of schedule {schedule}{place}{values}"
 
 
 def describe_end(run: Run) -> str:

@@ -234,30 +234,13 @@ AskCommits = Callable[[Sequence[str]], Sequence[str | None]]
 """Returns the name of the outcome of each commit, None if it cannot be run."""
 
 
-@dataclass(frozen=True)
-class CommitSearch:
-    """The result of a search over a line of commits.
-
-    `commits` is the line, including the commit before the first; `outcomes` has the commits that were run. `suspects`
-    are the commits that may have changed the outcome, in order: several if those between cannot be run, none if both
-    ends have the same outcome.
-    """
-
-    commits: tuple[str, ...]
-    outcomes: dict[str, str | None]
-    suspects: tuple[str, ...]
-
-    @property
-    def step(self) -> tuple[str, str] | None:
-        """The last commit with the old outcome and the first with another one, of the commits that were run. None if
-        the outcome did not change."""
-        if not self.suspects:
-            return None
-        return self.commits[self.commits.index(self.suspects[0]) - 1], self.suspects[-1]
+Step = tuple[str, str]
+"""The last commit with the old outcome and the first with another one, of the commits that can be run."""
 
 
-def search_commits(commits: Sequence[str], ask: AskCommits, width: int = 1) -> CommitSearch:
-    """Searches a line of commits, the good commit first and the bad commit last, for a change of the outcome.
+def search_commits(line: Sequence[str], ask: AskCommits, width: int = 1) -> tuple[dict[str, str | None], Step | None]:
+    """Searches a line of commits, the good commit first and the bad commit last, for a change of the outcome. Returns
+    the outcomes of the commits that were run, and the step; None if both ends have the same outcome.
 
     `width` commits are asked for at the same time. If the outcome changes several times, one of the changes from the
     first commit's outcome is found. Commits that cannot be run are skipped, as `git bisect skip` does. Raises
@@ -270,14 +253,13 @@ def search_commits(commits: Sequence[str], ask: AskCommits, width: int = 1) -> C
         if new:
             outcomes.update(zip(new, ask(new), strict=True))
 
-    line = tuple(commits)
     look([line[0], line[-1]])
     for end in (line[0], line[-1]):
         if outcomes[end] is None:
             raise ValueError(end)
     good = outcomes[line[0]]
     if outcomes[line[-1]] == good:
-        return CommitSearch(line, outcomes, ())
+        return outcomes, None
     low, high = 0, len(line) - 1
     while untried := [i for i in range(low + 1, high) if line[i] not in outcomes]:
         # up to `width` of them, evenly spaced
@@ -286,4 +268,4 @@ def search_commits(commits: Sequence[str], ask: AskCommits, width: int = 1) -> C
         known = [i for i in range(low, high + 1) if outcomes.get(line[i]) is not None]
         high = next(i for i in known if outcomes[line[i]] != good)
         low = max(i for i in known if i < high)
-    return CommitSearch(line, outcomes, line[low + 1 : high + 1])
+    return outcomes, (line[low], line[high])

@@ -303,19 +303,17 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
         trials = CommitTrials(job, top, kind, progress)
         measured = trials.measurements
         try:
-            search = search_commits(line, trials.name_outcomes, trials.width)
+            outcomes, step = search_commits(line, trials.name_outcomes, trials.width)
         except ValueError as end:
             commit = str(end)
             ended = describe_end(trials.runs[commit])
             raise Failure(f"{commit[:12]} is an end of {span}, and cannot be run: {ended}") from None
-        if measured is not None and search.step is not None and not measured.differ(*search.step):
-            search = replace(search, suspects=())
-        changes = None
-        if search.step is not None:
+        suspects, changes = list[str](), None
+        if step is not None and (measured is None or measured.differ(*step)):
+            suspects = line[line.index(step[0]) + 1 : line.index(step[1]) + 1]
             # of runs for memory nothing was recorded
-            again = [replace(trials.job_of(commit), measured="") for commit in search.step]
-            changes = diff_runs(run_many(again) if kind == "memory" else trials.run(search.step))
-    names = {commit: describe_commit(top, commit) for commit in line if commit in search.outcomes}
+            again = [replace(trials.job_of(commit), measured="") for commit in step]
+            changes = diff_runs(run_many(again) if kind == "memory" else trials.run(step))
     history = documents.History(
         schema=SCHEMA,
         kind="bisect-commits",
@@ -324,10 +322,13 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
         commits=len(line) - 1,
         outcomes=tuple(trials.outcomes.known),
         tried=tuple(
-            documents.CommitTrial(name, search.outcomes[commit], measured and measured.numbers.get(commit))
-            for commit, name in names.items()
+            documents.CommitTrial(
+                describe_commit(top, commit), outcomes[commit], measured and measured.numbers.get(commit)
+            )
+            for commit in line
+            if commit in outcomes
         ),
-        suspects=tuple(describe_commit(top, commit) for commit in search.suspects),
+        suspects=tuple(describe_commit(top, commit) for commit in suspects),
         changes=changes,
         floor=measured and measured.floor,
     )
