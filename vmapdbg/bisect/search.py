@@ -48,11 +48,8 @@ class FoundSets:
 
 @dataclass(frozen=True)
 class Search:
-    """The result of a search for patches among `given`.
-
-    `removed`: without these patches, the outcome changes. `added`: alone, they change the outcome of no patch at all.
-    `enough`: alone, they have the outcome of `given`. `outcomes` has every set that was tried, in order.
-    """
+    """The result of a search for patches among `given`, as `BisectDocument` has it. `outcomes` has every set that was
+    tried, in order."""
 
     given: Patches
     removed: FoundSets

@@ -161,14 +161,12 @@ class Tuner:
         if best:
             before, *others = self.run(list(map(self.measured_job, ((), *(trial.edits for trial in best)))), turns)
             for trial, after in zip(best, others, strict=True):
-                numbers = [
-                    [number for number in map(self.measure, runs) if number is not None] for runs in (before, after)
-                ]
+                numbers = [list(filter(None, map(self.measure, runs))) for runs in (before, after)]
                 if len(numbers[0]) == len(numbers[1]) == turns and saves(*numbers):
                     proposals += self.verify(trial.edits, *numbers)
                 else:
-                    number = median(numbers[1]) if numbers[1] else None
                     about = "in turns it saves no more than the noise"
+                    number = median(numbers[1]) if numbers[1] else None
                     self.refused.append(Trial(trial.edits, "no-better", number, about=about))
         return proposals
 
