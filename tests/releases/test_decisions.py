@@ -69,7 +69,7 @@ def test_each_decision_that_is_found_makes_it_right(name: str, tmp_path: Path, m
     # not by the tool's own comparison
     monkeypatch.setenv("PCONTIG", "2")
     job = Job(str(snippet), patches=None, tree=str(find_tree("0.14.0")), values=True)
-    wrong, *mended = run_many([job, *(replace(job, choices=(choice,)) for choice in choices)], lambda: None)
+    wrong, *mended = run_many([job, *(replace(job, choices=(choice,)) for choice in choices)])
     right = RIGHT[name][1]
     assert not np.allclose(read_values(wrong.capture), right, atol=1e-4)
     for choice, run in zip(choices, mended, strict=True):

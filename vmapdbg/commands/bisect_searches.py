@@ -50,17 +50,17 @@ V = TypeVar("V", str, Patches, Choices)
 
 class Trials(Generic[V]):
     """Runs a job in several variants, each once, and sorts the runs into outcomes by their `kind`. `job_of` returns the
-    job of a variant; `done` is called after each run."""
+    job of a variant."""
 
-    def __init__(self, kind: str, job_of: Callable[[V], Job], done: Callable[[], object] = lambda: None) -> None:
-        self.kind, self.job_of, self.done = kind, job_of, done
+    def __init__(self, kind: str, job_of: Callable[[V], Job], progress: console.Progress) -> None:
+        self.kind, self.job_of, self.progress = kind, job_of, progress
         self.outcomes = Outcomes(kind, jobs.findings_of)
         self.runs: dict[V, Run] = {}
 
     def run(self, variants: Sequence[V]) -> list[Run]:
         """Returns a run of each variant; new ones run at the same time."""
         new = [one for one in variants if one not in self.runs]
-        self.runs.update(zip(new, run_many(list(map(self.job_of, new)), self.done), strict=True))
+        self.runs.update(zip(new, run_many(list(map(self.job_of, new)), progress=self.progress), strict=True))
         return [self.runs[one] for one in variants]
 
     def ask(self, variants: Sequence[V]) -> list[str]:
@@ -100,7 +100,7 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
             kind,
             # a tinygrad that is observed has no patches
             lambda patches: replace(job, values=True, patches=job.patches and patches),
-            console.count_runs(progress),
+            progress,
         )
         search = search_patches(given, trials.ask, budget)
     reduced = None if seconds is None else reduce_job(job, kind, search, trials.runs[given], seconds)
@@ -234,9 +234,7 @@ def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> 
     reference = None if baseline is None else baseline_of(job, baseline)
     console.say(f"running {job.snippet} up to about {budget} times, with all that it does")
     with console.show_progress(f"bisecting {job.snippet}") as progress:
-        trials = Trials[Choices](
-            kind, lambda choices: replace(job, choices=tuple(sorted(choices))), console.count_runs(progress)
-        )
+        trials = Trials[Choices](kind, lambda choices: replace(job, choices=tuple(sorted(choices))), progress)
         capture = trials.run([NOTHING])[0].capture
         if kind == "values" and capture.error is None and not any(schedule.outputs for schedule in capture.schedules):
             no_values = "there are no values to compare (--by kernels, or .realize())"
@@ -341,12 +339,12 @@ class CommitTrials(Trials[str]):
     first or as the last commit, whichever is nearer. `width` commits run at the same time."""
 
     def __init__(self, job: Job, top: Path, kind: str, progress: console.Progress) -> None:
-        self.progress, self.measurements = progress, Measurements() if kind in MEASURES else None
+        self.measurements = Measurements() if kind in MEASURES else None
         # nothing runs beside a commit that is timed
         self.width = 1 if kind == "time" else os.cpu_count() or 1
         job = replace(job, patches=None, values=kind not in MEASURES, times=kind == "time")
         job = replace(job, measured=kind if kind in MEASURES else "")
-        super().__init__(kind, lambda commit: replace(job, tree=f"{top}@{commit}"), console.count_runs(progress))
+        super().__init__(kind, lambda commit: replace(job, tree=f"{top}@{commit}"), progress)
 
     def name_outcomes(self, commits: Sequence[str]) -> list[str | None]:
         """Returns the name of the outcome of each commit, None if it has none: then it is skipped.

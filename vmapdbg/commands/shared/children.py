@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import IO, Generic, TypeVar
@@ -251,23 +251,18 @@ def run_quietly(job: Job, progress: Progress = drop_progress) -> Run:
         return Run(capture, stdout.read(), stderr.read())
 
 
-def run_many(
-    jobs: Sequence[Job],
-    done: Callable[[], object] = lambda: None,
-    most: int | None = None,
-    progress: Progress = drop_progress,
-) -> list[Run]:
+def run_many(jobs: Sequence[Job], most: int | None = None, progress: Progress = drop_progress) -> list[Run]:
     """Runs jobs at the same time and returns their runs, in the same order. Keeps what the snippets print.
 
-    At most `most` run at once; the default is the number of cores. `done` is called after each run. `progress` gets
-    lines about the last job.
+    At most `most` run at once; the default is the number of cores. `progress` gets lines about the last job, and how
+    many runs have ended.
     """
     with ThreadPoolExecutor(max_workers=most or os.cpu_count() or 1) as pool:
         try:
             runs = [pool.submit(run_quietly, job) for job in jobs[:-1]]
             runs += [pool.submit(run_quietly, job, progress) for job in jobs[-1:]]
-            for _ in as_completed(runs):
-                done()
+            for count, _ in enumerate(as_completed(runs), 1):
+                progress(f"{count} of {len(runs)} runs")
             return [run.result() for run in runs]
         except KeyboardInterrupt:
             # Ctrl-C reaches only the main thread

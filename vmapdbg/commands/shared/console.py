@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import os
 import sys
 from collections.abc import Callable, Generator
@@ -164,9 +163,3 @@ def show_progress(text: str, wait: bool = False) -> Generator[Progress]:
         yield progress
     finally:
         status.stop()
-
-
-def count_runs(progress: Progress) -> Callable[[], object]:
-    """Returns a function to call after each run, which shows how many runs are done."""
-    counted = itertools.count(1)
-    return lambda: progress(f"{next(counted)} runs")
