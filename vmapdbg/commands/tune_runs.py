@@ -76,6 +76,7 @@ class Tuner:
 
     def __init__(self, job: Job, by: str, folder: Path, progress: console.Progress) -> None:
         self.job, self.by, self.folder, self.progress = job, by, folder, progress
+        self.options = _TIMED if by == "time" else _WATCHED
         self.runs, self.refused, self.sources = 0, list[Trial](), dict[str, Source]()
         began = time.monotonic()
         ((first,),) = self.run([replace(job, **_TIMED)])
@@ -120,13 +121,10 @@ class Tuner:
     def edit(self, file: str, edits: Iterable[Edit]) -> bytes:
         return apply_edits(self.sources[file].data, (edit for edit in edits if edit.file == file))
 
-    def measured_job(self, edits: Edits) -> Job:
-        return self.job_of(edits, **(_TIMED if self.by == "time" else _WATCHED))
-
     def ask(self, edits: Edits) -> Trial:
         """Runs the program with edits once."""
         try:
-            ((run,),) = self.run([self.measured_job(edits)])
+            ((run,),) = self.run([self.job_of(edits, **self.options)])
         except SyntaxError as error:
             return Trial(edits, "fails", about=f"SyntaxError: {error.msg}")
         return self.judge(edits, run)
@@ -159,7 +157,8 @@ class Tuner:
         turns = COUNTED_RUNS if self.by == "memory" else TURNS
         proposals: list[Proposal] = []
         if best:
-            before, *others = self.run(list(map(self.measured_job, ((), *(trial.edits for trial in best)))), turns)
+            jobs = [self.job_of(edits, **self.options) for edits in ((), *(trial.edits for trial in best))]
+            before, *others = self.run(jobs, turns)
             for trial, after in zip(best, others, strict=True):
                 numbers = [list(filter(None, map(self.measure, runs))) for runs in (before, after)]
                 if len(numbers[0]) == len(numbers[1]) == turns and saves(*numbers):

@@ -34,15 +34,15 @@ def _add_runs(page: Page, runs: Iterable[tuple[str, str, str]]) -> None:
 
 
 def _end_page(
-    page: Page, tried: Iterable[tuple[str, str, str]], changes: CaptureDiff | None = None, order: str = ""
+    page: Page, tried: Iterable[tuple[str, str, str]], changes: CaptureDiff | None = None, title: str = ""
 ) -> None:
-    """Adds all that was tried, and what the decision or commit that was found changes."""
+    """Adds all that was tried, and with a title what the decision or commit that was found changes."""
     page.add()
-    page.add((f"tried{order}", "dim"))
+    page.add(("tried", "dim"))
     _add_runs(page, tried)
     if changes is not None:
         page.add()
-        page.add(("what the first of them changes", "dim"))
+        page.add((title, "dim"))
     page.print()
     if changes is not None:
         print_diff(changes, page.console)
@@ -106,7 +106,7 @@ def print_history(history: History, console: Console) -> None:
         (one.outcome or "-", one.commit, numbers.get(one.commit, "" if one.outcome else "could not be run"))
         for one in history.tried
     ]
-    _end_page(page, tried, history.changes, ", the oldest first")
+    _end_page(page, tried, history.changes, "what changed there")
 
 
 def _explain_nobody(history: History) -> str:
@@ -137,7 +137,7 @@ def print_decisions(document: DecisionsDocument, console: Console) -> None:
     page.add()
     _add_found(page, document)
     tried = [(one.outcome, _name_trial(one), format_plural(one.kernels, "kernel")) for one in document.tried]
-    _end_page(page, tried, document.changes)
+    _end_page(page, tried, document.changes, "what the first of them changes")
 
 
 def _add_found(page: Page, document: DecisionsDocument) -> None:
