@@ -41,7 +41,7 @@ def assert_close(found: Tensor, expected: np.ndarray, *, tolerance: float = 1e-4
     np.testing.assert_allclose(found.numpy().astype(np.float64), expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("shape, axis", SHAPES, ids=lambda value: str(value))
+@pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=lambda value: str(value))
 @pytest.mark.parametrize("name", BY_NUMPY)
 def test_scans_have_the_values_of_numpy(name: str, shape: tuple[int, ...], axis: int) -> None:
     values = make(*shape)
@@ -66,7 +66,7 @@ def test_the_gradient_of_a_logcumsumexp() -> None:
 
 
 @pytest.mark.parametrize(
-    "dtype, result", [(np.int8, dtypes.int), (np.bool_, dtypes.int), (np.float16, dtypes.half)], ids=str
+    ("dtype", "result"), [(np.int8, dtypes.int), (np.bool_, dtypes.int), (np.float16, dtypes.half)], ids=str
 )
 def test_the_dtype_of_a_cumsum_is_stocks(dtype: Any, result: Any) -> None:
     values = RANDOM.integers(0, 2, (64, 3000)).astype(dtype)

@@ -70,7 +70,7 @@ def test_halves_within_the_budget() -> None:
 
 
 def test_halves_by_default() -> None:
-    """As many patches as there are, and three of them needed together: all 64 sets would find it, too, in more runs."""
+    """As many patches as there are, and three of them needed together: all sets would find it, too, in more runs."""
     needed = frozenset(SWITCHABLE[1:4])
     found, asked = search(SWITCHABLE, lambda s: "good" if needed <= s else "bad", budget=DEFAULT_RUNS)
     assert found.removed.sets == tuple((name,) for name in sorted(needed))

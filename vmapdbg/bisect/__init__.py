@@ -16,6 +16,6 @@ MEASURES: tuple[MeasureKind, ...] = get_args(MeasureKind)
 """Numbers that `--commits` measures instead: see `measure`."""
 KERNEL_COUNT = re.compile(r"(\d+) kernels?")
 """Another kind: whether there is this number of kernels."""
-DEFAULT_RUNS = 64
+DEFAULT_RUNS = 80
 """How many runs a search may take. Eight patches alone, and each one and each pair taken away, are 46 runs; the rest is
 for halving. All 256 sets would take four hours for a snippet that runs for a minute."""

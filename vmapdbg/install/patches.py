@@ -46,7 +46,7 @@ PATCHES = (
     Patch("fusion-guard", "a fusion that costs redundant work or parallelism is refused, with its numbers", "ours"),
     Patch("realize-reused", "a value that its readers compute again gets a buffer where storing it is cheaper", "ours"),
     Patch("whole-gathers", "an index by tensors is one load: its reduce is not split, and goes", "ours"),
-    Patch("short-scans", "a cumsum or logcumsumexp is a scan of blocks, if that pays: a few ops for each element", "ours"),
+    Patch("short-scans", "a cumsum or logcumsumexp takes a few ops for each element, if that pays", "ours"),
 )
 
 SWITCHABLE = tuple(patch.name for patch in PATCHES if patch.switchable)
