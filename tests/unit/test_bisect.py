@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable, Sequence
 from itertools import chain, combinations
 
@@ -82,7 +83,8 @@ def test_halves_by_default() -> None:
 
 def test_the_default_tries_each_patch_alone_and_each_two_taken_away() -> None:
     needed = {"a", "c", "d"}
-    found, _ = search(NAMES[: len(SWITCHABLE)], lambda s: "good" if s & needed else "bad", budget=DEFAULT_RUNS)
+    names = string.ascii_lowercase[: len(SWITCHABLE)]
+    found, _ = search(list(names), lambda s: "good" if s & needed else "bad", budget=DEFAULT_RUNS)
     assert (found.added.sets, found.added.exact) == ((tuple("a"), tuple("c"), tuple("d")), True)
     assert (found.removed.sets, found.removed.size) == ((tuple("acd"),), 2)
 

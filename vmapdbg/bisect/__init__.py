@@ -17,5 +17,5 @@ MEASURES: tuple[MeasureKind, ...] = get_args(MeasureKind)
 KERNEL_COUNT = re.compile(r"(\d+) kernels?")
 """Another kind: whether there is this number of kernels."""
 DEFAULT_RUNS = 80
-"""How many runs a search may take. Eight patches alone, and each one and each pair taken away, are 46 runs; the rest is
-for halving. All 256 sets would take four hours for a snippet that runs for a minute."""
+"""How many runs a search may take. Nine patches alone, and each one and each pair taken away, are 56 runs; the rest is
+for halving. All 512 sets would take eight hours for a snippet that runs for a minute."""
