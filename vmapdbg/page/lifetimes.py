@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
 from vmapdbg.model.capture import LiveBuffer, Memory
+from vmapdbg.model.wording import cut_end
 from vmapdbg.page.format import Places, format_bytes
 
 _MOST_ROWS = 12
 _LEVELS = " .:-=+*#@"
-_USED, _HELD = "=", "-"
-_LABEL, _PLOT, _ROW, _CURVE = 250, 640, 18, 90
-"""Pixels of the SVG: labels, the width of the picture, the height of a row and of the curve."""
+_LABEL, _PLOT, _COLUMN, _ROW, _CURVE = 250, 640, 2, 18, 90
+"""Pixels of the SVG: labels, all columns, the narrowest column, the height of a row and of the curve."""
+_BARS = {"-": (4, "#9aa4b0"), "=": (12, "#3f78b5")}
+"""The height and the colour of a bar in the SVG, by its character in the text."""
 
 
 def name_buffer(buffer: LiveBuffer, places: Places) -> str:
@@ -21,111 +22,82 @@ def name_buffer(buffer: LiveBuffer, places: Places) -> str:
     return buffer.name or places.format(buffer.value.line) or buffer.device
 
 
-@dataclass(frozen=True)
 class Picture:
-    """The largest buffers at the peak and the launches, `start` to `end` (excluded), in which they come and go."""
+    """The largest buffers at the peak, in columns of launches from `first` to `last`."""
 
-    memory: Memory
-    places: Places
+    def __init__(self, memory: Memory, places: Places) -> None:
+        self.memory, self.rows = memory, memory.live[:_MOST_ROWS]
+        self.labels = [f"{format_bytes(row.value.bytes):>9} {name_buffer(row, places)}" for row in self.rows]
+        # of a long run: when the buffers come that the run lets go of again, unless all stay
+        passing = [row for row in self.rows if row.until < memory.launches or row.is_planned]
+        if not any(row.since <= memory.at.launch <= row.until for row in passing):
+            passing = []
+        self.first = min((row.since for row in passing), default=0)
+        self.last = max((row.until for row in passing), default=max(memory.launches, memory.at.launch))
 
-    @property
-    def rows(self) -> tuple[LiveBuffer, ...]:
-        return self.memory.live[:_MOST_ROWS]
+    def list_columns(self, first: int, last: int, count: int) -> range:
+        """Returns the columns, of `count`, from a launch to another."""
+        start, end = (
+            min(max((one - self.first) * count // (self.last + 1 - self.first), 0), count - 1) for one in (first, last)
+        )
+        return range(start, end + 1)
 
-    @property
-    def start(self) -> int:
-        return min((row.since for row in self._passing()), default=0)
+    def list_bars(self, row: LiveBuffer, count: int) -> list[tuple[str, range]]:
+        """Returns the columns in which a buffer has memory, and the columns in which launches use it."""
+        bars = [("-", self.list_columns(row.since, row.until, count))]
+        if row.first is not None and row.last is not None:
+            bars.append(("=", self.list_columns(row.first.launch, row.last.launch, count)))
+        return bars
 
-    @property
-    def end(self) -> int:
-        return max((row.until for row in self._passing()), default=max(self.memory.launches, self.memory.at.launch)) + 1
-
-    def _passing(self) -> list[LiveBuffer]:
-        """The buffers that the run lets go of, and what leads to them: of a long run the picture shows these launches.
-        Nothing if all buffers stay."""
-        found = [row for row in self.rows if row.until < self.memory.launches or row.is_planned]
-        return found if any(row.since <= self.memory.at.launch <= row.until for row in found) else []
-
-    def level_at(self, first: int, last: int) -> int:
-        """Returns the most bytes from a launch to another."""
-        before = [size for launch, size in self.memory.timeline if launch <= first][-1:]
-        return max([*before, *(size for launch, size in self.memory.timeline if first <= launch <= last)], default=0)
-
-    # *** text
+    def list_levels(self, count: int) -> list[float]:
+        """Returns the most memory in each column, as a share of the peak."""
+        levels = [0.0] * count
+        for (launch, size), (after, _) in pairwise([*self.memory.timeline, (self.last + 1, 0)]):
+            if launch <= self.last and after > self.first:
+                for column in self.list_columns(launch, after - 1, count):
+                    levels[column] = max(levels[column], size / max(self.memory.peak, 1))
+        return levels
 
     def draw_text(self, width: int) -> list[str]:
         """Returns lines of `width` characters: the level of the memory, the buffers, and the peak (`^`)."""
-        labels = [f"{format_bytes(row.value.bytes):>9} {name_buffer(row, self.places)}" for row in self.rows]
-        label = min(max(map(len, [*labels, "all memory"])), max(width // 3, 12))
-        columns = max(min(width - label - 2, self.end - self.start), 1)
-        scale = (self.end - self.start) / columns
-
-        def column(launch: float) -> int:
-            return min(max(int((launch - self.start) / scale), 0), columns - 1)
-
-        top = max(self.memory.peak, 1)
-        starts = [self.start + int(place * scale) for place in range(columns + 1)]
-        levels = [self.level_at(a, max(b - 1, a)) for a, b in pairwise(starts)]
-        curve = "".join(_LEVELS[-(-level * (len(_LEVELS) - 1) // top)] for level in levels)
-        lines = [f"{'all memory':<{label}}  {curve}"]
-        for row, name in zip(self.rows, labels, strict=True):
-            cells = [" "] * columns
-            for sign, span in ((_HELD, (row.since, row.until)), (_USED, span_of_uses(row))):
-                if span is not None:
-                    for place in range(column(span[0]), column(span[1]) + 1):
-                        cells[place] = sign
-            lines.append(f"{_cut(name, label):<{label}}  {''.join(cells)}")
-        lines.append(" " * (label + 2 + column(self.memory.at.launch)) + "^")
-        return lines
-
-    # *** SVG
+        label = min(max(map(len, [*self.labels, "all memory"])), max(width // 3, 12))
+        count = max(min(width - label - 2, self.last + 1 - self.first), 1)
+        steps = len(_LEVELS) - 1
+        lines = [
+            "all memory".ljust(label + 2) + "".join(_LEVELS[-int(-x * steps // 1)] for x in self.list_levels(count))
+        ]
+        for row, name in zip(self.rows, self.labels, strict=True):
+            cells = [" "] * count
+            for sign, columns in self.list_bars(row, count):
+                cells[columns.start : columns.stop] = sign * len(columns)
+            lines.append(cut_end(name, label).ljust(label + 2) + "".join(cells))
+        at = self.memory.at.launch
+        return [*lines, " " * (label + 2 + self.list_columns(at, at, count).start) + "^"]
 
     def draw_svg(self) -> str:
         """Returns the picture as an SVG element without a style sheet: its colours are attributes of the shapes."""
-        scale = _PLOT / max(self.end - self.start, 1)
-        height = _CURVE + _ROW * (len(self.rows) + 2)
-
-        def x(launch: float) -> float:
-            return _LABEL + min(max((launch - self.start) * scale, 0), _PLOT)
-
-        def y(size: int) -> float:
-            return _CURVE - (_CURVE - 14) * size / max(self.memory.peak, 1)
-
-        points, level = [f"{_LABEL},{_CURVE}", f"{_LABEL},{y(self.level_at(self.start, self.start)):.1f}"], 0
-        for launch, size in self.memory.timeline:
-            if self.start < launch < self.end:
-                points += [f"{x(launch):.1f},{y(level):.1f}", f"{x(launch):.1f},{y(size):.1f}"]
-            level = size
-        level = self.level_at(self.end, self.end)
-        points += [f"{_LABEL + _PLOT},{y(level):.1f}", f"{_LABEL + _PLOT},{_CURVE}"]
+        count = max(min(_PLOT // _COLUMN, self.last + 1 - self.first), 1)
+        wide, height, at = _PLOT / count, _CURVE + _ROW * (len(self.rows) + 2), self.memory.at.launch
+        points = [f"{_LABEL},{_CURVE}"]
+        for column, level in enumerate(self.list_levels(count)):
+            x, y = _LABEL + column * wide, _CURVE - (_CURVE - 14) * level
+            points.append(f"{x:.1f},{y:.1f} {x + wide:.1f},{y:.1f}")
+        points.append(f"{_LABEL + _PLOT},{_CURVE}")
         shapes = [f'<polygon points="{" ".join(points)}" fill="#7aa6d6" fill-opacity="0.55"/>']
         shapes.append(_text(0, 24, f"peak {format_bytes(self.memory.peak)}"))
-        for number, row in enumerate(self.rows):
-            top = _CURVE + _ROW * (number + 0.5)
-            name = f"{format_bytes(row.value.bytes)}  {name_buffer(row, self.places)}"
-            shapes.append(_text(0, top + 12, _cut(name, 38), name))
-            for height_of, fill, span in ((4, "#9aa4b0", (row.since, row.until)), (12, "#3f78b5", span_of_uses(row))):
-                if span is not None:
-                    wide = max(x(span[1] + 1) - x(span[0]), 1.5)
-                    where = f'x="{x(span[0]):.1f}" y="{top + 8 - height_of / 2:.1f}" width="{wide:.1f}"'
-                    shapes.append(f'<rect {where} height="{height_of}" fill="{fill}"/>')
-        peak, bottom = x(self.memory.at.launch + 0.5), height - _ROW
-        shapes.append(f'<path d="M{peak:.1f} 4V{bottom}" stroke="#c0392b" stroke-dasharray="3 3" fill="none"/>')
-        shapes.append(_text(_LABEL, height - 4, f"launch {self.start:,}"))
-        shapes.append(_text(_LABEL + _PLOT, height - 4, f"{self.end - 1:,}", anchor="end"))
+        for number, (row, name) in enumerate(zip(self.rows, self.labels, strict=True)):
+            middle = _CURVE + _ROW * (number + 0.5) + 8
+            shapes.append(_text(0, middle + 4, cut_end(name, 38), name))
+            for sign, columns in self.list_bars(row, count):
+                tall, fill = _BARS[sign]
+                place = f'x="{_LABEL + columns.start * wide:.1f}" y="{middle - tall / 2:.1f}"'
+                shapes.append(f'<rect {place} width="{len(columns) * wide:.1f}" height="{tall}" fill="{fill}"/>')
+        x = _LABEL + (self.list_columns(at, at, count).start + 0.5) * wide
+        shapes.append(f'<path d="M{x:.1f} 4V{height - _ROW}" stroke="#c0392b" stroke-dasharray="3 3" fill="none"/>')
+        shapes.append(_text(_LABEL, height - 4, f"launch {self.first:,}"))
+        shapes.append(_text(_LABEL + _PLOT, height - 4, f"{self.last:,}", anchor="end"))
         size = f'viewBox="0 0 {_LABEL + _PLOT + 10} {height}" width="{_LABEL + _PLOT + 10}" height="{height}"'
         return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(shapes)}</svg>\n'
-
-
-def span_of_uses(buffer: LiveBuffer) -> tuple[int, int] | None:
-    """Returns the first and the last launch that use a buffer; None if no launch does."""
-    if buffer.first is None or buffer.last is None:
-        return None
-    return buffer.first.launch, buffer.last.launch
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 2] + ".."
 
 
 def _text(x: float, y: float, text: str, title: str = "", anchor: str = "start") -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from vmapdbg.model.capture import Capture, LaunchPlace, LiveBuffer, Memory, MemoryAdvice, PartPeak
+from vmapdbg.model.capture import Capture, LaunchPlace, LiveBuffer, Memory, MemoryAdvice, PartPeak, Schedule
 from vmapdbg.model.schedule_index import group_equal, index_of, name_node
 from vmapdbg.model.wording import format_known, format_plural, join_first
-from vmapdbg.page.format import format_bytes, format_share, join_change, round_count
+from vmapdbg.page.format import Places, format_bytes, format_share, join_change, round_count
 from vmapdbg.page.lifetimes import Picture, name_buffer
 from vmapdbg.page.sentences import Names, say_briefly
 from vmapdbg.page.text.layout import Cell, Page, Piece, Row
 from vmapdbg.page.view import View
 
 _MOST_ROWS, _MOST_PARTS, _MOST_SHARES = 12, 6, 3
+_KINDS = {"copy": "a copy of data to the device", "data": "data of Python", "empty": "no launch writes it"}
 _CALLS = ("the first call", "the call that TinyJit captures", "a replay")
 
 
@@ -27,9 +28,17 @@ def add_memory(capture: Capture, page: Page, *, draws: bool = True) -> None:
     printer = _Printer(capture, memory, page)
     printer.add_peak()
     if draws:
-        printer.add_picture()
+        picture = Picture(memory, page.places)
+        about = f"launches {picture.first:,} to {picture.last:,}; = in use, - kept before or after, ^ the peak"
+        page.head("Lifetimes", about)
+        page.lines += [page.text(f"  {line}") for line in picture.draw_text(page.width - 2)]
     printer.add_live()
-    printer.add_advice()
+    if memory.advice:
+        page.head("Advice", "the peak that results; predicted from these lifetimes, not tried")
+    for advice in memory.advice:
+        saved = format_share(memory.peak - advice.peak, memory.peak)
+        peak = (f"{format_bytes(advice.peak):>9}", "bold")
+        page.add(peak, (f" -{saved:<4}", "dim"), _say_advice(advice, page.places), indent=2, hang=15)
 
 
 def add_memory_line(view: View, page: Page) -> None:
@@ -55,7 +64,7 @@ def add_memory_line(view: View, page: Page) -> None:
 class _Printer:
     def __init__(self, capture: Capture, memory: Memory, page: Page) -> None:
         self.memory, self.page, self.places = memory, page, page.places
-        self.schedules = {schedule.index: schedule for schedule in capture.schedules}
+        self.schedules: dict[int | None, Schedule] = {schedule.index: schedule for schedule in capture.schedules}
 
     def name_launch(self, place: LaunchPlace | None) -> str:
         """Returns schedule and kernel of a launch: `6#274`, `6 copy`."""
@@ -81,13 +90,6 @@ class _Printer:
             Cell("line", (self.places.format(part.line), "dim"), comfort=16, most=40),
         )
 
-    def add_picture(self) -> None:
-        picture = Picture(self.memory, self.places)
-        about = f"launches {picture.start:,} to {picture.end - 1:,}; = in use, - kept before or after, ^ the peak"
-        self.page.head("Lifetimes", about)
-        for line in picture.draw_text(self.page.width - 2):
-            self.page.lines.append(self.page.text(f"  {line}"))
-
     def add_live(self) -> None:
         memory = self.memory
         groups = group_equal(memory.live, lambda one: (one.name or one.value.line, one.dtype, self.explain(one)))
@@ -104,15 +106,16 @@ class _Printer:
 
     def format_group(self, group: list[LiveBuffer]) -> Row:
         first, size = group[0], sum(one.value.bytes for one in group)
-        values = [one.value for one in group]
         nodes = [
-            name_node(one.schedule, one.node) for one in values if one.schedule is not None and one.node is not None
+            name_node(one.schedule, one.node)
+            for one in (buffer.value for buffer in group)
+            if one.schedule is not None and one.node is not None
         ]
         uses = join_change(self.name_launch(first.first), self.name_launch(first.last))
-        lines = [self.places.format(one.line) or "an unknown line" for one in first.shares]
-        names = [f"{format_bytes(one.bytes)} of {line}" for one, line in zip(first.shares, lines, strict=True)]
-        rest = format_known(", and {} more", max(first.others - _MOST_SHARES, 0) or None)
-        others = f"in the same memory at other times: {', '.join(names[:_MOST_SHARES])}{rest}" if names else ""
+        shares = first.shares[:_MOST_SHARES]
+        names = [f"{format_bytes(v.bytes)} of {self.places.format(v.line) or 'an unknown line'}" for v in shares]
+        names += [f"and {first.others - len(shares)} more"] if first.others > len(shares) else []
+        others = f"in the same memory at other times: {', '.join(names)}" if names else ""
         return Row(
             Cell("bytes", format_bytes(size), right=True, comfort=9),
             Cell("of all", format_share(size, self.memory.peak), right=True, comfort=6),
@@ -126,39 +129,29 @@ class _Printer:
 
     def explain(self, buffer: LiveBuffer) -> str:
         """Returns the reason why a buffer exists."""
-        held = format_known("the snippet holds it; made at {}", self.places.format(buffer.value.line) or None)
-        if buffer.name and held:
-            return held
+        line, value = self.places.format(buffer.value.line), buffer.value
+        if buffer.name and line:
+            return f"the snippet holds it; made at {line}"
         if buffer.kind != "kernel":
-            kinds = {"copy": "a copy of data to the device", "data": "data of Python", "empty": "no launch writes it"}
-            return kinds[buffer.kind]
-        schedule = self.schedules.get(-1 if buffer.value.schedule is None else buffer.value.schedule)
-        if schedule is None or buffer.value.node is None:
+            return _KINDS[buffer.kind]
+        schedule = self.schedules.get(value.schedule)
+        node = None if schedule is None or value.node is None else index_of(schedule).node(value.node)
+        if schedule is None or node is None:
             return "the schedule that computes it is not known"
-        names, node = Names(index_of(schedule).op), index_of(schedule).node(buffer.value.node)
-        method = format_known("{}: ", node and (node.method or node.op))
-        if node is None or node.realized is None:
-            return f"{method}written in place, or by no BUFFERIZE"
-        return method + say_briefly(node.realized, names)
+        names = Names(index_of(schedule).op)
+        why = "written in place, or by no BUFFERIZE" if node.realized is None else say_briefly(node.realized, names)
+        return f"{node.method or node.op}: {why}"
 
-    def add_advice(self) -> None:
-        if not self.memory.advice:
-            return
-        self.page.head("Advice", "the peak that results; predicted from these lifetimes, not tried")
-        for advice in self.memory.advice:
-            saved = format_share(self.memory.peak - advice.peak, self.memory.peak)
-            peak = (f"{format_bytes(advice.peak):>9}", "bold")
-            self.page.add(peak, (f" -{saved:<4}", "dim"), self.say_advice(advice), indent=2, hang=15)
 
-    def say_advice(self, advice: MemoryAdvice) -> str:
-        line = self.places.format(advice.line)
-        these = f"{format_plural(advice.buffers, 'buffer')} of {line} ({format_bytes(advice.bytes)})"
-        if advice.kind == "half":
-            return f"keep {these} in half precision"
-        if advice.kind == "recompute":
-            return f"compute {these} again for the next reader: {round_count(advice.ops)} ops more"
-        if line:
-            return f"del {advice.name} after {line}: no launch uses it again"
-        what = f"{format_plural(advice.buffers, 'buffer')} ({format_bytes(advice.bytes)}) after the last use"
-        held = format_known("; {} are lazy and hold them: set them to None before the step runs", advice.name or None)
-        return f"free {what}{held}"
+def _say_advice(advice: MemoryAdvice, places: Places) -> str:
+    line = places.format(advice.line)
+    these = f"{format_plural(advice.buffers, 'buffer')} of {line} ({format_bytes(advice.bytes)})"
+    if advice.kind == "half":
+        return f"keep {these} in half precision"
+    if advice.kind == "recompute":
+        return f"compute {these} again for the next reader: {round_count(advice.ops)} ops more"
+    if line:
+        return f"del {advice.name} after {line}: no launch uses it again"
+    what = f"{format_plural(advice.buffers, 'buffer')} ({format_bytes(advice.bytes)}) after the last use"
+    held = format_known("; {} are lazy and hold them: set them to None before the step runs", advice.name or None)
+    return f"free {what}{held}"
