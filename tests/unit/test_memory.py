@@ -11,57 +11,61 @@ from captures import lost_range
 from rendered import print_to_text
 from rich.cells import cell_len
 
-from vmapdbg.child.capture.lifetimes import Lifetimes, find_most
-from vmapdbg.child.listen.allocations import Allocation, Batch, Use, match_launches
+from vmapdbg.child.capture.lifetimes import Lifetimes, find_most, span_without
+from vmapdbg.child.listen.allocations import ENDLESS, Allocations, Launch, Use, Value, match_launches
 from vmapdbg.model.capture import LaunchPlace, LiveBuffer, Memory, MemoryAdvice, PartPeak, Placement
 from vmapdbg.page.format import Places
 from vmapdbg.page.lifetimes import Picture
 from vmapdbg.page.text.run import print_memory
 
 
-def allocate(size: int, born: int, freed: int | None = None, dtype: str = "float") -> Allocation:
-    return Allocation(lambda: None, size, "CPU", dtype, "a.py:1", born, False, freed)
+def allocate(size: int, start: int, end: int = ENDLESS, dtype: str = "float") -> Value:
+    return Value(lambda: None, size, "CPU", dtype, "a.py:1", False, start, end)
 
 
-def make_run() -> tuple[Lifetimes, list[Allocation]]:
-    """Four launches: `kept` (100) is written by launch 0 and read by 3; `short` (60) lives in 1 and 2; the planner's
-    arena (80) has a value of 80 in launch 0 and 1, then two of 40, of which launch 2 writes one and 3 the other."""
-    kept, arena, short = allocate(100, 0), allocate(80, 1, dtype="char"), allocate(60, 2, 3)
-    events = [(100, kept, 0), (80, arena, 0), (60, short, 1), (-60, short, 3)]
-    whole, low = Use(arena, True, 0, 80, "float", True), Use(arena, True, 0, 40, "float", True)
+def make_run() -> tuple[Lifetimes, list[Value]]:
+    """Four launches, at ticks 3, 5, 6 and 8: `kept` (100) is written by the first and read by the last; `short` (60)
+    lives for the second and the third; the planner's arena (80) has a value of 80 in the first two launches, then two
+    of 40, of which the third launch writes one and the last the other."""
+    kept, arena, short = allocate(100, 1), allocate(80, 2, dtype="char"), allocate(60, 4, 7)
+    arena.used_as_view.add(True)
+    first, low = Use(arena, True, 0, 80, "float"), Use(arena, True, 0, 40, "float")
+    kept_use, short_use = Use(kept, True, 0, 100, "float"), Use(short, True, 0, 60, "float")
     uses = [
-        [Use(kept, True), whole],
-        [Use(short, True), whole._replace(writes=False)],
-        [low, Use(short)],
-        [low._replace(offset=40), low._replace(writes=False), Use(kept)],
+        [kept_use, first],
+        [short_use, first._replace(writes=False)],
+        [low, short_use._replace(writes=False)],
+        [low._replace(offset=40), low._replace(writes=False), kept_use._replace(writes=False)],
     ]
-    batch = Batch("schedule", "a.py:2", 0, [(0, number) for number in range(4)], uses, 0)
-    return Lifetimes(events, [batch], 4), [kept, arena, short]
+    watched = Allocations(None)
+    watched.levels, watched.values = [0, 100, 180, 180, 240, 240, 240, 180, 180], [kept, arena, short]
+    numbered = enumerate(zip((3, 5, 6, 8), uses, strict=True))
+    watched.launches = [Launch(number, tick, "a.py:2", (0, number), used) for number, (tick, used) in numbered]
+    return Lifetimes(watched), watched.values
 
 
 def test_the_peak_is_the_sum_of_what_is_live() -> None:
     times, (kept, arena, short) = make_run()
-    assert (times.peak, times.top, times.at) == (240, 2, 1)
-    assert [value.memory for value in times.list_live()] == [kept, arena, short]
-    assert sum(value.bytes for value in times.list_live()) == times.peak
-    assert [(value.offset, value.used) for value in times.planned[arena]] == [(0, [0, 1]), (0, [2, 3]), (40, [3])]
+    assert (times.peak, times.top, times.at) == (240, 4, times.launches[1])
+    live = times.list_live()
+    assert [(value.arena or value) for value in live] == [kept, arena, short]
+    assert sum(value.bytes for value in live) == times.peak
+    assert [(value.offset, value.touched) for value in times.planned[arena]] == [(0, [3, 5]), (0, [6, 8]), (40, [8])]
+    assert times.sources[3] == [times.planned[arena][1], kept]
 
 
 def test_a_change_is_judged_by_the_peak_of_the_whole_run() -> None:
     """After the change another moment may be the peak."""
     times, (kept, arena, short) = make_run()
-    value = times.whole[kept]
-    assert times.find_gap(value) == (0, 3)
-    # without it between launches 0 and 3, launch 0 has the peak
-    assert times.find_peak({value: times.without(value, 0, 3)}) == 180
+    assert times.find_gap(kept) == (3, 8)
+    # without it between the first and the last launch, the first has the peak
+    assert times.find_peak({kept: span_without(kept, 3, 8)}) == 180
     assert times.find_peak({}) == times.peak
     first = times.planned[arena][0]
     # the arena then is as large as its two other values together
-    assert times.find_peak({first: [(0, 2, 8)]}) == 240
-    assert (
-        times.find_peak({one: [(a, b, 10) for a, b, _ in [times.span_of(one)]] for one in times.planned[arena]}) == 180
-    )
-    assert times.find_peak({times.whole[short]: [(2, 3, 30)]}) == 210
+    assert times.find_peak({first: [(3, 6, 8)]}) == 240
+    assert times.find_peak({one: [(one.start, one.end, 10)] for one in times.planned[arena]}) == 180
+    assert times.find_peak({short: [(4, 7, 30)]}) == 210
 
 
 def test_the_most_at_a_time() -> None:

@@ -2,217 +2,123 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, chain
 
-from vmapdbg.child.listen.allocations import Allocation, Batch, Use
+from vmapdbg.child.listen.allocations import Allocations, Launch, Use, Value
 
 Span = tuple[int, int, int]
-"""From (included), until (excluded), and the bytes meanwhile."""
-
-
-@dataclass(eq=False)
-class Value:
-    """What an allocation holds, or what the planner put in a part of it (`is_planned`). `used` has the launches that
-    use it, in order, and `written` the launches that write it."""
-
-    memory: Allocation
-    offset: int
-    bytes: int
-    dtype: str
-    is_planned: bool
-    used: list[int] = field(default_factory=list[int])
-    written: list[int] = field(default_factory=list[int])
-
-    def note(self, launch: int, writes: bool) -> None:
-        self.used.append(launch)
-        if writes:
-            self.written.append(launch)
-
-    def overlaps(self, other: Value | Use) -> bool:
-        return self.offset < other.offset + other.bytes and other.offset < self.offset + self.bytes
+"""From tick (included), until tick (excluded), and the bytes meanwhile."""
 
 
 def find_most(spans: Iterable[Span]) -> tuple[int, int]:
-    """Returns the most bytes of some spans at a time, and the first time with them."""
+    """Returns the most bytes of some spans at a time, and the first tick with them."""
     changes = defaultdict[int, int](int)
     for start, end, size in spans:
         if start < end:
             changes[start] += size
             changes[end] -= size
-    times = sorted(changes)
-    levels = list(accumulate(changes[time] for time in times))
+    ticks = sorted(changes)
+    levels = list(accumulate(changes[tick] for tick in ticks))
     most = max(levels, default=0)
-    return most, times[levels.index(most)] if levels else 0
+    return most, ticks[levels.index(most)] if levels else 0
+
+
+def span_without(value: Value, after: int, before: int | None = None) -> list[Span]:
+    """Returns the spans of a value without memory after a launch, and until before another (None: never again)."""
+    start, end, size = value.span
+    return [(start, after + 1, size), (end if before is None else before, end, size)]
 
 
 class Lifetimes:
-    """All values of a run. `events` has the bytes, the allocation and the launch of each; `whole` has the value of each
-    allocation, and `planned` the values of the allocations that the planner shares. `peak` is reached with event
-    `top`, and launch `at` uses the most of the planner's memory then. `fullest` has for each allocation of the planner
-    the launch that decides its size."""
+    """All `values` of a run. The `peak` in bytes is reached at tick `top`; then launch `at` (None without launches)
+    uses the most of the planner's memory. `planned` has the values in each Buffer that the planner shares, `fullest`
+    the tick that decides its size."""
 
-    def __init__(self, events: Sequence[tuple[int, Allocation, int]], batches: Sequence[Batch], launches: int) -> None:
-        self.events, self.batches, self.launches = events, batches, launches
-        self._launched = [batch for batch in batches if batch.kind != "read" and batch.uses]
-        self._starts = [batch.launch for batch in self._launched]
-        # the bytes before each event, and at the end
-        self.levels = list(accumulate((size for size, _, _ in events), initial=0))
-        # the launch of each event, and of the end
-        self.times = [*(launch for _, _, launch in events), launches]
+    def __init__(self, watched: Allocations) -> None:
+        self.levels, self.launches, self._buffers = watched.levels, watched.launches, watched.values
         self.peak = max(self.levels)
-        self.top = self.levels.index(self.peak) - 1
-        self.whole = {a: Value(a, 0, a.bytes, a.dtype, False) for size, a, _ in events if size > 0}
-        # a schedule or a read, or the replays of a captured call: their uses are the same list
-        alike = defaultdict[int, list[Batch]](list)
-        for batch in batches:
-            alike[id(batch.uses)].append(batch)
-        self.planned = self._find_shared([first for first, *_ in alike.values()])
-        for first, *others in alike.values():
-            # replays are alike: the first and the last stand for all
-            for batch in (first, *others[-1:]):
-                self._place(batch)
-        self.fullest = {a: find_most(map(self.span_of, values))[1] for a, values in self.planned.items()}
-        self.at = self._find_launch()
-        noted = {key: _group_uses(first) for key, (first, *_) in alike.items()}
-        for batch in batches:
-            self._note_uses(batch, noted[id(batch.uses)])
-
-    def _find_shared(self, different: Sequence[Batch]) -> dict[Allocation, list[Value]]:
-        """Returns the allocations that the planner shares: nothing else makes bytes that are only used in parts."""
-        views, others = set[Allocation | int](), set[Allocation | int]()
-        for use in (use for batch in different for uses in batch.uses for use in uses):
-            (views if use.is_view else others).add(use.memory)
-        others.update(*(batch.inputs for batch in self.batches))
-        return {a: [] for a in self.whole if a in views - others and a.dtype == "char"}
-
-    def _place(self, batch: Batch) -> None:
-        """Finds the values of a batch in the planner's memory: each begins with a write, and the next write to its
-        memory ends it."""
-        active: dict[Allocation, list[Value]] = defaultdict(list)
-        for index, uses in enumerate(batch.uses):
-            for use in uses:
-                if isinstance(use.memory, int) or use.memory not in self.planned:
-                    continue
-                known = active[use.memory]
-                found = [value for value in known if value.overlaps(use)]
-                if use.writes or not found:
-                    found = [Value(use.memory, use.offset, use.bytes, use.dtype, True)]
-                    known[:] = [value for value in known if not value.overlaps(use)] + found
-                    self.planned[use.memory] += found
+        self.top = self.levels.index(self.peak)
+        self.planned: dict[Value, list[Value]] = {value: [] for value in watched.values if value.is_shared}
+        # the values that a launch reads, by its number
+        self.sources: dict[int, list[Value]] = defaultdict(list)
+        active: dict[Value, list[Value]] = defaultdict(list)
+        for launch in self.launches:
+            for use in launch.uses:
+                found = [use.value]
+                if use.value in self.planned:
+                    # the replays of a captured call are alike: in the planner's memory the first stands for all
+                    found = [] if launch.is_repeated else self._place(active[use.value], use, launch.tick)
                 for value in found:
-                    value.note(batch.launch + index, use.writes)
+                    value.note(launch, use.writes)
+                self.sources[launch.number] += [] if use.writes else found
+        whole = (value for value in watched.values if value not in self.planned)
+        self.values = [*whole, *chain.from_iterable(self.planned.values())]
+        self.fullest = {arena: find_most(v.span for v in values)[1] for arena, values in self.planned.items()}
+        self.at = self._find_launch()
+        self.tick = self.top if self.at is None else self.at.tick
 
-    def _find_launch(self) -> int:
+    def _place(self, active: list[Value], use: Use, tick: int) -> list[Value]:
+        """Returns the values that a use of the planner's memory has: each begins with a write, and the next write to
+        its memory ends it."""
+        found = [value for value in active if value.overlaps(use)]
+        if use.writes or not found:
+            arena = use.value
+            made = Value(arena.buffer, use.bytes, arena.device, use.dtype, arena.line, False, tick)
+            made.offset, made.arena = use.offset, arena
+            active[:] = [value for value in active if value not in found] + [made]
+            self.planned[arena].append(made)
+            found = [made]
+        return found
+
+    def _find_launch(self) -> Launch | None:
         """Returns the launch during the peak at which the values in the planner's memory have the most bytes."""
-        if not self.events:
-            return 0
-        start, end = self.times[self.top : self.top + 2]
-        spans = (self.span_of(value) for a in self.planned if self.has_memory(a) for value in self.planned[a])
-        size, launch = find_most((max(a, start), min(b, end), size) for a, b, size in spans)
-        return launch if size else min(start, max(self.launches - 1, 0))
+        levels = enumerate(self.levels[self.top :], self.top)
+        end = next((tick for tick, level in levels if level < self.peak), len(self.levels))
+        parts = (value for value in self.values if value.arena is not None and self.has_memory(value.arena))
+        size, tick = find_most((max(v.start, self.top), min(v.end, end), v.bytes) for v in parts)
+        number = self.count_launches(tick if size else self.top)
+        return next(iter(self.launches[number : number + 1] or self.launches[-1:]), None)
 
-    def _note_uses(self, batch: Batch, noted: Mapping[Allocation | int, Sequence[tuple[int, bool]]]) -> None:
-        """Notes which launches use whole allocations: of replays that do not run at the peak the first and last use."""
-        is_peak = batch.kind != "replay" or batch.launch <= self.at < batch.launch + len(batch.uses)
-        for known, found in noted.items():
-            memory = batch.find_memory(known)
-            if memory is not None and memory not in self.planned:
-                for index, writes in found if is_peak else (found[0], found[-1]):
-                    self.whole[memory].note(batch.launch + index, writes)
-
-    # *** launches
-
-    def find_batch(self, launch: int) -> Batch | None:
-        """Returns the schedule or replay that a launch belongs to; None if there is none."""
-        place = bisect_right(self._starts, launch) - 1
-        return self._launched[place] if place >= 0 and launch < self.launches else None
-
-    def find_line(self, launch: int) -> str | None:
-        """Returns the user's line that runs a launch, or reads before it."""
-        return next((batch.line for batch in reversed(self.batches) if batch.launch <= launch), None)
-
-    def find_source(self, batch: Batch, use: Use, launch: int) -> Value | None:
-        """Returns the value that a launch of a batch reads; None if unknown."""
-        memory = batch.find_memory(use.memory)
-        if memory not in self.planned:
-            return memory and self.whole[memory]
-        values = (value for value in self.planned[memory] if value.overlaps(use) and launch in value.used)
-        return next(values, None)
+    def count_launches(self, tick: int) -> int:
+        """Returns how many launches there are before a tick."""
+        return bisect_left(self.launches, tick, key=lambda launch: launch.tick)
 
     # *** what has memory when
 
-    def has_memory(self, memory: Allocation) -> bool:
-        """Whether an allocation is a part of the peak."""
-        return memory.born <= self.top and (memory.freed is None or memory.freed > self.top)
+    def has_memory(self, value: Value) -> bool:
+        """Whether a value is a part of the peak: in the planner's memory, if it decides the size of that."""
+        if value.arena is not None and not self.has_memory(value.arena):
+            return False
+        moment = self.top if value.arena is None else self.fullest[value.arena]
+        return value.start <= moment < value.end
 
     def list_live(self) -> list[Value]:
-        """Returns the values that have memory at the peak, the largest first; of the planner's memory the values that
-        decide its size."""
-        live = [value for memory, value in self.whole.items() if self.has_memory(memory) and memory not in self.planned]
-        for memory, values in self.planned.items():
-            if self.has_memory(memory):
-                live += [value for value in values if value.used[0] <= self.fullest[memory] <= value.used[-1]]
-        return sorted(live, key=lambda value: -value.bytes)
-
-    def span_of(self, value: Value) -> Span:
-        """Returns the launches in which a value of the planner has its memory, or the events in which another has."""
-        if value.is_planned:
-            return value.used[0], value.used[-1] + 1, value.bytes
-        end = len(self.events) if value.memory.freed is None else value.memory.freed
-        return value.memory.born, end, value.bytes
+        """Returns the values that have memory at the peak, the largest first."""
+        return sorted(filter(self.has_memory, self.values), key=lambda value: -value.bytes)
 
     def find_gap(self, value: Value) -> tuple[int, int] | None:
-        """Returns the last launch before the peak and the first launch after it that use a value; None if it is used at
-        the peak, or not again."""
-        at = self.fullest[value.memory] if value.is_planned else self.at
-        place = bisect_left(value.used, at)
-        if place in (0, len(value.used)) or value.used[place] == at:
+        """Returns the last use before the peak and the first use after it of a value; None if it is used at the peak,
+        or not again."""
+        at = self.tick if value.arena is None else self.fullest[value.arena]
+        touched = value.touched
+        place = bisect_left(touched, at)
+        if place in (0, len(touched)) or touched[place] == at:
             return None
-        return value.used[place - 1], value.used[place]
-
-    # *** what if
-
-    def _count_events(self, launch: int) -> int:
-        """Returns how many events happen before a launch is done."""
-        return bisect_right(self.times, launch, hi=len(self.events))
-
-    def without(self, value: Value, after: int, before: int | None = None) -> list[Span]:
-        """Returns the spans of a value without memory after a launch, and until before another (None: never again)."""
-        start, end, size = self.span_of(value)
-        if not value.is_planned:
-            after = self._count_events(after) - 1
-            before = None if before is None else bisect_left(self.times, before)
-        return [(start, min(after + 1, end), size), (end if before is None else before, end, size)]
-
-    def until(self, value: Value, launch: int) -> Span:
-        """Returns the span of a value that has its memory at least until a launch is done."""
-        start, end, size = self.span_of(value)
-        return start, max(end, launch + 1 if value.is_planned else self._count_events(launch)), size
+        return touched[place - 1], touched[place]
 
     def find_peak(self, changed: Mapping[Value, Sequence[Span]]) -> int:
         """Returns the peak with other spans for some values. The planner's memory then has as much more than its values
         need as it has now."""
         spans: list[Span] = []
-        for memory, whole in self.whole.items():
-            start, end, size = self.span_of(whole)
-            values = self.planned.get(memory, [])
-            if not changed.keys().isdisjoint(values):
-                needed, _ = find_most(map(self.span_of, values))
-                spared, _ = find_most(span for v in values for span in changed.get(v, [self.span_of(v)]))
-                spans.append((start, end, size - needed + spared))
+        for buffer in self._buffers:
+            values = self.planned.get(buffer, [])
+            if changed.keys().isdisjoint(values):
+                spans += changed.get(buffer, [buffer.span])
             else:
-                spans += changed.get(whole, [(start, end, size)])
+                needed, _ = find_most(value.span for value in values)
+                spared, _ = find_most(span for value in values for span in changed.get(value, [value.span]))
+                spans.append((buffer.start, buffer.end, buffer.bytes - needed + spared))
         return find_most(spans)[0]
-
-
-def _group_uses(batch: Batch) -> dict[Allocation | int, list[tuple[int, bool]]]:
-    """Maps what a batch uses to the indices of the launches that use it, and whether they write it."""
-    noted = defaultdict[Allocation | int, list[tuple[int, bool]]](list)
-    for index, uses in enumerate(batch.uses):
-        for use in uses:
-            noted[use.memory].append((index, use.writes))
-    return noted

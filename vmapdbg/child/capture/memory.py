@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from vmapdbg.child.capture.lifetimes import Lifetimes, Value
+from vmapdbg.child.capture.lifetimes import Lifetimes
 from vmapdbg.child.capture.memory_advice import Adviser
 from vmapdbg.child.capture.view import list_nodes
-from vmapdbg.child.listen.allocations import Allocations, Batch, Place, Step
+from vmapdbg.child.listen.allocations import Allocations, Launch, Part, Value
 from vmapdbg.child.listen.guard import leaving_out
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, number_kernels
 from vmapdbg.model import capture as model
@@ -31,109 +31,89 @@ class MemoryBuilder:
         self, watched: Allocations, records: Sequence[ScheduleRecord], built: Sequence[model.Schedule]
     ) -> None:
         self.watched, self.records, self.built = watched, records, built
-        self.times = Lifetimes(watched.events, watched.batches, watched.launches)
-        self.known: dict[int, tuple[dict[Any, int], list[int | None]]] = {}
+        self.times = Lifetimes(watched)
+        self.known: dict[int, tuple[PassRecord, dict[Any, int], list[int | None]]] = {}
+        self.find_value = functools.cache(self._find_value)
         self.holders = Holders(vars(sys.modules["__main__"]))
 
     def build(self) -> model.Memory | None:
         """Returns None if no memory was allocated."""
         times = self.times
-        if not times.events:
-            return None
         live = times.list_live()
+        if not live:
+            return None
         shown, rest = live[:_MOST_LIVE], live[_MOST_LIVE:]
-        sizes = sum(value.bytes for value in live)
-        batch = times.find_batch(times.at)
         return model.Memory(
             peak=times.peak,
-            at=self.place_launch(times.at),
-            line=batch.line if batch is not None else shown[0].memory.line,
-            launches=times.launches,
+            at=model.LaunchPlace(0, None, None) if times.at is None else self.place_launch(times.at),
+            line=shown[0].line if times.at is None else times.at.line,
+            launches=len(times.launches),
             timeline=self.thin(),
             live=tuple(map(self.describe, shown)),
             rest=len(rest),
             rest_bytes=sum(value.bytes for value in rest),
-            unused=times.peak - sizes,
+            unused=times.peak - sum(value.bytes for value in live),
             parts=tuple(self.list_parts()),
             advice=tuple(Adviser(self, live).advise()),
         )
 
-    # *** launches
-
-    def find_place(self, launch: int) -> Place | None:
-        """Returns the schedule and the number of a launch in it; None if unknown."""
-        batch = self.times.find_batch(launch)
-        if batch is None or launch - batch.launch >= len(batch.places):
-            return None
-        return batch.places[launch - batch.launch]
-
-    def place_launch(self, launch: int) -> model.LaunchPlace:
-        place = self.find_place(launch)
-        if place is None:
-            return model.LaunchPlace(launch, None, None)
-        return model.LaunchPlace(launch, place[0], self.read_pass(place[0])[1][place[1]])
-
-    def place_first(self, launches: Sequence[int]) -> model.LaunchPlace | None:
-        return self.place_launch(launches[0]) if launches else None
-
-    def read_pass(self, schedule: int) -> tuple[dict[Any, int], list[int | None]]:
-        """Returns the ids of the nodes of a schedule, and the numbers of the kernels of its launches."""
-        passed = self.pass_of(schedule)
-        if id(passed) not in self.known:
-            ids = {u: number for number, u in enumerate(list_nodes(passed))}
-            self.known[id(passed)] = ids, number_kernels(passed.kernels)
-        return self.known[id(passed)]
-
-    def pass_of(self, schedule: int) -> PassRecord:
+    def read_pass(self, schedule: int) -> tuple[PassRecord, dict[Any, int], list[int | None]]:
+        """Returns the pass of a schedule, the ids of its nodes, and the numbers of the kernels of its launches."""
         passed = self.records[schedule].passed
         assert passed is not None, "a schedule with a launch has a pass"
-        return passed
+        if id(passed) not in self.known:
+            ids = {u: number for number, u in enumerate(list_nodes(passed))}
+            self.known[id(passed)] = passed, ids, number_kernels(passed.kernels)
+        return self.known[id(passed)]
 
     # *** values
 
-    def find_value(self, value: Value) -> model.Placement:
+    def place_launch(self, launch: Launch) -> model.LaunchPlace:
+        if launch.place is None:
+            return model.LaunchPlace(launch.number, None, None)
+        schedule, index = launch.place
+        return model.LaunchPlace(launch.number, schedule, self.read_pass(schedule)[2][index])
+
+    def place_first(self, launches: Sequence[Launch]) -> model.LaunchPlace | None:
+        return self.place_launch(launches[0]) if launches else None
+
+    def _find_value(self, value: Value) -> model.Placement:
         if not value.written:
-            return model.Placement(None, None, value.memory.line, value.bytes)
-        place, batch = self.find_place(value.written[0]), self.times.find_batch(value.written[0])
-        if place is None:
-            return model.Placement(None, None, batch and batch.line, value.bytes)
-        passed, (ids, _) = self.pass_of(place[0]), self.read_pass(place[0])
-        node = passed.kernels[place[1]].node
+            return model.Placement(None, None, value.line, value.bytes)
+        launch = value.written[0]
+        if launch.place is None:
+            return model.Placement(None, None, launch.line, value.bytes)
+        schedule, index = launch.place
+        passed, ids, _ = self.read_pass(schedule)
+        node = passed.kernels[index].node
         origin = passed.origins.get(node)
-        line = self.records[place[0]].line if origin is None else origin.line
-        return model.Placement(place[0], ids.get(node), line, value.bytes)
+        line = self.records[schedule].line if origin is None else origin.line
+        return model.Placement(schedule, ids.get(node), line, value.bytes)
 
     def describe(self, value: Value) -> model.LiveBuffer:
-        times, memory, writer = self.times, value.memory, self.place_first(value.written)
+        writer = self.place_first(value.written)
         kind = "kernel"
         if writer is None:
-            kind = "data" if memory.is_data or not value.used else "empty"
+            kind = "data" if value.is_data or not value.touched else "empty"
         elif writer.schedule is not None and writer.kernel is None:
             kind = "copy"
-        shares = self.list_shares(value)
-        since, until, _ = times.span_of(value)
+        others = self.times.planned[value.arena] if value.arena is not None else []
+        shares = [one for one in others if one is not value and one.overlaps(value)]
+        until = self.times.count_launches(value.end)
         return model.LiveBuffer(
             kind=kind,
             value=self.find_value(value),
-            device=memory.device,
+            device=value.device,
             dtype=value.dtype,
             name=" ".join(self.holders.names_of(value)[:1]),
             first=self.place_first(value.used),
             last=self.place_first(value.used[-1:]),
-            since=since if value.is_planned else times.times[since],
-            until=until - 1 if value.is_planned else times.times[until],
-            is_planned=value.is_planned,
+            since=self.times.count_launches(value.start),
+            until=until if value.arena is None else until - 1,
+            is_planned=value.arena is not None,
             shares=tuple(map(self.find_value, shares[:_MOST_SHARES])),
             others=len(shares),
         )
-
-    def list_shares(self, value: Value) -> list[Value]:
-        """Returns the other values of its schedule that have memory of a planned value at another time."""
-        if not value.is_planned or not value.written:
-            return []
-        batch = self.times.find_batch(value.written[0])
-        others = (one for one in self.times.planned[value.memory] if one is not value and one.overlaps(value))
-        return [one for one in others if one.written and self.times.find_batch(one.written[0]) is batch]
 
     def count_ops(self, value: Value) -> int:
         """Returns the ops of the kernel that computes a value; 0 if unknown."""
@@ -146,48 +126,45 @@ class MemoryBuilder:
     # *** the run
 
     def thin(self) -> tuple[tuple[int, int], ...]:
-        times = self.times
-        width = max(math.ceil(times.launches / _MOST_POINTS), 1)
-        most: dict[int, int] = {}
-        for (before, now), launch in zip(pairwise(times.levels), times.times, strict=False):
-            # the level before the event holds until its launch
-            most.setdefault(launch // width, before)
-            for place in (launch // width, (launch + 1) // width):
-                most[place] = max(most.get(place, 0), now)
-        return tuple((place * width, size) for place, size in sorted(most.items()) if place * width <= times.launches)
-
-    def peak_of(self, part: Batch | Step) -> int:
-        return max(self.times.levels[part.first : part.last + 1])
+        """Returns the most bytes from each of some launches until the next of these."""
+        levels, launches = self.times.levels, self.times.launches
+        numbers = range(0, len(launches) or 1, math.ceil(len(launches) / _MOST_POINTS) or 1)
+        # the memory for a launch is allocated after the launch before it
+        bounds = [0, *(launches[number - 1].tick + 1 for number in numbers[1:]), len(levels)]
+        return tuple(zip(numbers, (max(levels[start:end]) for start, end in pairwise(bounds)), strict=True))
 
     def list_parts(self) -> list[model.PartPeak]:
         """Returns the peaks of schedules and calls, the highest first; equal ones once."""
-        parts = defaultdict[Any, list[model.PartPeak]](list)
-        for batch in self.watched.batches:
-            place = next(filter(None, batch.places), None)
-            if batch.kind == "schedule" and place is not None:
-                part = model.PartPeak("", batch.line, 1, self.peak_of(batch), schedule=place[0])
-                parts[id(self.pass_of(place[0]))].append(part)
-        for step in self.watched.steps:
-            part = model.PartPeak(step.name, step.line, 1, self.peak_of(step), call=min(step.call, 2))
-            parts[step.name, step.line, part.call].append(part)
-        peaks = (replace(same[0], times=len(same), bytes=max(one.bytes for one in same)) for same in parts.values())
+        alike = defaultdict[Any, list[Part]](list)
+        for part in self.watched.parts:
+            passed = None if part.schedule is None else id(self.records[part.schedule].passed)
+            alike[passed or (part.name, part.line, part.call)].append(part)
+        peaks: list[model.PartPeak] = []
+        for first, *others in alike.values():
+            # from the level that it begins with
+            most = max(max(self.times.levels[one.first - 1 : one.end]) for one in (first, *others))
+            peaks.append(model.PartPeak(first.name, first.line, 1 + len(others), most, first.schedule, first.call))
         return sorted(peaks, key=lambda part: -part.bytes)
 
 
 class Holders:
     """What holds memory at the end of a run, by the id of the Buffer: Tensors in the snippet's globals, also in lists,
-    dicts and objects (`x`, `model.layers.0.weight`). `names` has the Tensors with this memory, `lazy` the Tensors whose
-    value still has to be computed from it."""
+    dicts and objects (`x`, `model.layers.0.weight`)."""
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
-        self.names: dict[int, list[str]] = defaultdict(list)
-        self.lazy: dict[int, list[str]] = defaultdict(list)
+        # Tensors with this memory, and Tensors whose value still has to be computed from it
+        self._names: dict[int, list[str]] = defaultdict(list)
+        self._lazy: dict[int, list[str]] = defaultdict(list)
         with leaving_out("what holds the memory"):
             self._walk([(name, value) for name, value in variables.items() if name[:2] != "__"])
 
     def names_of(self, value: Value) -> list[str]:
-        """Returns the Tensors of the program that hold a value."""
-        return self.names.get(id(value.memory.buffer()), [])
+        """Returns the Tensors that hold a value."""
+        return self._names.get(id(value.buffer()), [])
+
+    def lazy_of(self, value: Value) -> list[str]:
+        """Returns the Tensors that still have to be computed from a value."""
+        return self._lazy.get(id(value.buffer()), [])
 
     def _walk(self, waiting: list[tuple[str, Any]]) -> None:
         from tinygrad.tensor import Tensor
@@ -209,9 +186,9 @@ class Holders:
             waiting += [(f"{path}.{name}", one) for name, one in items.items() if one is not None]
 
     def _add(self, path: str, uop: Any) -> None:
-        memories, found = [uop.base], self.names
+        memories, found = [uop.base], self._names
         if uop.base.op.name != "BUFFER":
-            memories, found = [u for u in uop.toposort() if u.op.name == "BUFFER"], self.lazy
+            memories, found = [u for u in uop.toposort() if u.op.name == "BUFFER"], self._lazy
         for memory in memories:
             if memory.is_realized:
                 for part in getattr(memory.buffer, "bufs", [memory.buffer]):

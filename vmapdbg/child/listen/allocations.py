@@ -3,122 +3,139 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from weakref import ref
 
 from vmapdbg.child.listen.guard import watching
-from vmapdbg.child.listen.launches import (
-    PlannedLaunch,
-    list_captured,
-    runs_captured_now,
-    watch_captures,
-    watch_launches,
-    watch_replays,
-)
+from vmapdbg.child.listen.launches import PlannedLaunch, list_captured, watch_captures, watch_launches, watch_replays
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.user_lines import find_user_file, find_user_line
 from vmapdbg.child.memory import name_dtype
 
+ENDLESS = sys.maxsize
+_CAPTURED, _REPLAYED = "_vmapdbg_captured", "_vmapdbg_replayed"
+"""Attributes of a CapturedJit: its launches, and with what replays launch them."""
 Place = tuple[int, int]
 """The index of a recorded schedule, and the number of a launch in it."""
 
 
 @dataclass(eq=False)
-class Allocation:
-    """Memory of a device from an event until an event (None: until the end). `buffer` is a weak reference."""
+class Value:
+    """What has memory from tick `start` until tick `end` (excluded): a Buffer, or what tinygrad's planner put in a part
+    of the Buffer `arena`. `buffer` is a weak reference to the Buffer.
+
+    `used` and `written` are the launches that use it and write it, `reads` maps the tick at which Python reads it to
+    the user's line.
+    """
 
     buffer: Any
     bytes: int
     device: str
     dtype: str
     line: str | None
-    born: int
     is_data: bool
-    freed: int | None = None
+    start: int
+    end: int = ENDLESS
+    offset: int = 0
+    arena: Value | None = None
+    used: list[Launch] = field(default_factory=list["Launch"])
+    written: list[Launch] = field(default_factory=list["Launch"])
+    reads: dict[int, str | None] = field(default_factory=dict[int, str | None])
+    # whether it was used as a view of it (True), and as a whole (False)
+    used_as_view: set[bool] = field(default_factory=set[bool])
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the planner shares it among values: nothing else makes bytes that are only used in parts."""
+        return self.dtype == "char" and self.used_as_view == {True}
+
+    @property
+    def span(self) -> tuple[int, int, int]:
+        return self.start, self.end, self.bytes
+
+    @property
+    def touched(self) -> list[int]:
+        """The ticks of all launches and reads that use it."""
+        return sorted([*(launch.tick for launch in self.used), *self.reads])
+
+    def note(self, launch: Launch, writes: bool) -> None:
+        self.used.append(launch)
+        if writes:
+            self.written.append(launch)
+        if self.arena is not None:
+            self.end = launch.tick + 1
+
+    def overlaps(self, other: Value | Use) -> bool:
+        return self.offset < other.offset + other.bytes and other.offset < self.offset + self.bytes
 
 
 class Use(NamedTuple):
-    """An argument of a launch: a part of an allocation, as a view of it or whole, or the input of a replay with this
-    number."""
+    """An argument of a launch: a Buffer, or the part of it that a view has."""
 
-    memory: Allocation | int
-    writes: bool = False
-    offset: int = 0
-    bytes: int = 0
-    dtype: str = ""
-    is_view: bool = False
+    value: Value
+    writes: bool
+    offset: int
+    bytes: int
+    dtype: str
 
 
-@dataclass(eq=False)
-class Batch:
-    """Launches one after the other, the first of which is number `launch` of the run: a schedule, a replay, or a read
-    by Python, which counts as no launch. `uses` has the arguments of each launch; replays share it, and have the
-    allocations of their `inputs` apart (None if unknown). The events from `first` until `last` happened meanwhile."""
+class Launch(NamedTuple):
+    """Launch `number` of the run, at a tick, with the user's line that runs it. If it `is_repeated`, it is like the
+    launch of an earlier replay."""
 
-    kind: Literal["schedule", "replay", "read"]
+    number: int
+    tick: int
     line: str | None
-    launch: int
-    places: Sequence[Place | None]
-    uses: Sequence[Sequence[Use]]
-    first: int
-    last: int = 0
-    inputs: Sequence[Any] = ()
-
-    def find_memory(self, memory: Allocation | int) -> Allocation | None:
-        """Returns the memory of a use in this batch; None if it is an input whose memory is unknown."""
-        if not isinstance(memory, int):
-            return memory
-        return self.inputs[memory] if memory < len(self.inputs) else None
-
-
-@dataclass(frozen=True)
-class Step:
-    """A call of a TinyJit: the name and line of its function, its number among the calls, and its events."""
-
-    name: str
-    line: str | None
-    call: int
-    first: int
-    last: int
+    place: Place | None
+    uses: Sequence[Use]
+    is_repeated: bool = False
 
 
 @dataclass
-class _Captured:
-    """What a TinyJit captured: the AST and place of each launch, and once it was replayed, the arguments. `owner` is a
-    weak reference to its CapturedJit."""
+class Part:
+    """A schedule that runs, or the call of a TinyJit with this number, from tick `first` until tick `end` (excluded):
+    the index of the schedule, and the line that runs it; or name and line of the TinyJit's function."""
 
-    owner: Any = None
-    launches: list[tuple[Any, Place | None]] = field(default_factory=list[Any])
-    uses: Sequence[Sequence[Use]] | None = None
-    places: Sequence[Place | None] = ()
+    name: str
+    line: str | None
+    first: int
+    end: int
+    schedule: int | None = None
+    call: int | None = None
 
 
 class Allocations:
     """All memory that tinygrad allocates, by its own counter `GlobalCounters.mem_used`, on all devices together.
 
-    `events` has for each change of the counter its bytes, the allocation, and the number of launches until then.
-    Without a recorder only `peak`, the most bytes at a time, is known; it is None if nothing is watched.
+    The run has one clock: it ticks when the counter changes, for each launch, and if Python reads a buffer. `levels`
+    has the counter after each tick. Without a recorder nothing else is kept.
     """
 
     def __init__(self, recorder: Recorder | None) -> None:
         self.recorder = recorder
-        self.peak: int | None = None
-        self.events: list[tuple[int, Allocation, int]] = []
-        self.batches: list[Batch] = []
-        self.steps: list[Step] = []
-        self.launches = 0
-        # id of the Buffer with the memory -> its allocation, while it has the memory
-        self.alive: dict[int, Allocation] = {}
+        self.levels: list[int] = []
+        self.values: list[Value] = []
+        self.launches: list[Launch] = []
+        self.parts: list[Part] = []
+        # id of a Buffer -> its value, while it has memory
+        self._alive: dict[int, Value] = {}
         self._counters: Any = None
+        # how many recorded schedules have run
         self._schedules = 0
-        self._captured: dict[int, _Captured] = {}
-        self._capturing: _Captured | None = None
-        # the schedule that runs, or ran last
-        self._running: Batch | None = None
+        # the schedule that runs, or ran last, and the places of its launches
+        self._running, self._places = Part("", None, 0, 0), list[Place | None]()
+        # AST and place of the launches that TinyJit captures
+        self._capturing: list[tuple[Any, Place | None]] | None = None
+
+    @property
+    def peak(self) -> int | None:
+        """The most bytes at a time; None if nothing is watched."""
+        return max(self.levels, default=None)
 
     def watch(self, tensor_module: ModuleType) -> None:
         """Looks at the counter around each allocation: nothing else changes it. Raises UnknownShape."""
@@ -133,7 +150,7 @@ class Allocations:
                 # 0.13 renamed it
                 read = "as_memoryview" if hasattr(Buffer, "as_memoryview") else "as_buffer"
                 changes.wrap(Buffer, read, self.on_read, *inspect.signature(getattr(Buffer, read)).parameters)
-        self.peak = GlobalCounters.mem_used
+        self.levels.append(GlobalCounters.mem_used)
         if self.recorder is not None:
             with watching("launches and their memory") as changes:
                 watch_launches(changes, tensor_module, self)
@@ -143,148 +160,124 @@ class Allocations:
     # *** memory
 
     def on_allocate(self, allocate: Callable[..., Any], buffer: Any, *args: Any, **options: Any) -> Any:
-        before = self._counters.mem_used
         made = allocate(buffer, *args, **options)
-        now = self._counters.mem_used
-        self.peak = max(self.peak or 0, now)
+        tick, size = len(self.levels), self._counters.mem_used - self.levels[-1]
+        self.levels.append(self._counters.mem_used)
         # the memory of a view is its base's
-        if self.recorder is not None and buffer.base is buffer and now > before:
+        if self.recorder is not None and buffer.base is buffer and size > 0:
             is_data = bool(args) or any(value is not None for value in options.values())
-            what = now - before, buffer.device, name_dtype(buffer.dtype), find_user_line()
-            made_here = Allocation(ref(buffer), *what, born=len(self.events), is_data=is_data)
-            self.alive[id(buffer)] = made_here
-            self.events.append((now - before, made_here, self.launches))
+            what = size, buffer.device, name_dtype(buffer.dtype), find_user_line()
+            self._alive[id(buffer)] = value = Value(ref(buffer), *what, is_data, tick)
+            self.values.append(value)
         return made
 
     def on_free(self, free: Callable[..., Any], buffer: Any) -> Any:
-        before = self._counters.mem_used
         result = free(buffer)
-        freed = before - self._counters.mem_used
         # external memory is never subtracted in 0.12
-        if freed and (known := self.alive.pop(id(buffer), None)) is not None:
-            known.freed = len(self.events)
-            self.events.append((-freed, known, self.launches))
+        if self._counters.mem_used < self.levels[-1] and (known := self._alive.pop(id(buffer), None)) is not None:
+            known.end = len(self.levels)
+        self.levels.append(self._counters.mem_used)
         return result
 
     def on_read(self, read: Callable[..., Any], buffer: Any, *args: Any, **options: Any) -> Any:
         result = read(buffer, *args, **options)
-        if uses := self._list_uses([buffer], first_slot=1):
-            self._add("read", [None], [uses])
+        for known, _ in self._list_parts(buffer):
+            known.reads[len(self.levels)] = find_user_line()
+            self.levels.append(self.levels[-1])
         return result
 
-    def _list_uses(self, arguments: Iterable[Any], first_slot: int = 0) -> list[Use]:
-        """Returns the counted memory of some arguments of a launch, which writes its first argument: Buffers, and the
-        numbers of a replay's inputs."""
-        found: list[Use] = []
-        for slot, argument in enumerate(arguments, first_slot):
-            if isinstance(argument, int):
-                found.append(Use(argument, slot == 0))
-                continue
-            for part in () if argument is None else getattr(argument, "bufs", [argument]):
-                if (known := self.alive.get(id(part.base))) is not None:
-                    where = part.offset, part.nbytes, name_dtype(part.dtype)
-                    found.append(Use(known, slot == 0, *where, is_view=part.base is not part))
-        return found
+    def _list_parts(self, buffer: Any) -> Iterable[tuple[Value, Any]]:
+        """Yields each counted Buffer of an argument, on each device, with the Buffer or view that is used."""
+        for part in () if buffer is None else getattr(buffer, "bufs", [buffer]):
+            if (known := self._alive.get(id(part.base))) is not None:
+                known.used_as_view.add(part.base is not part)
+                yield known, part
 
-    def _add(
-        self, kind: Any, places: Sequence[Place | None], uses: Sequence[Sequence[Use]], first: int | None = None
-    ) -> Batch:
-        """Adds launches that have run, or a schedule that begins."""
-        now = len(self.events)
-        batch = Batch(kind, find_user_line(), self.launches, places, uses, now if first is None else first, now)
-        self.batches.append(batch)
-        return batch
+    def _list_uses(self, arguments: Iterable[Any]) -> list[Use]:
+        """Returns the uses of a launch, which writes its first argument."""
+        found = ((slot == 0, *pair) for slot, one in enumerate(arguments) for pair in self._list_parts(one))
+        return [Use(known, writes, part.offset, part.nbytes, name_dtype(part.dtype)) for writes, known, part in found]
+
+    def _add(self, line: str | None, place: Place | None, uses: Sequence[Use], is_repeated: bool = False) -> None:
+        self.launches.append(Launch(len(self.launches), len(self.levels), line, place, uses, is_repeated))
+        self.levels.append(self.levels[-1])
 
     # *** the launches of schedules
 
     def begins(self, steps: Sequence[PlannedLaunch]) -> None:
-        asts = [step.ast for step in steps]
-        places = self._find_places(asts)
-        if self._capturing is not None and not runs_captured_now():
-            # 0.12 runs what it captures
-            self._capturing.launches += zip(asts, places, strict=True)
-        self._running = self._add("schedule", places, [])
+        self._places = self._find_places([step.ast for step in steps])
+        schedule = next((place[0] for place in self._places if place is not None), None)
+        self._running = Part("", find_user_line(), len(self.levels), len(self.levels), schedule)
+        if schedule is not None:
+            self.parts.append(self._running)
 
     def before(self, index: int, buffers: Sequence[Any]) -> None: ...
 
     def fails(self, index: int) -> None: ...
 
     def after(self, index: int, buffers: Sequence[Any], uops: Sequence[Any]) -> None:
-        batch = self._running
-        if batch is None:
-            return
-        uses: Any = batch.uses
-        # a launch that was not seen, a view for example
-        uses += [[] for _ in range(index - len(uses))]
-        uses.append(self._list_uses(buffers))
-        self.launches = batch.launch + len(uses)
-        batch.last = len(self.events)
+        self._add(self._running.line, self._places[index], self._list_uses(buffers))
+        self._running.end = len(self.levels)
 
     def _find_places(self, asts: Sequence[Any]) -> list[Place | None]:
-        """Returns the place of each launch of a schedule that was recorded since the last call; None if unknown."""
+        """Returns the places of launches that run, or that TinyJit captures, in the schedules that were recorded since
+        the last call; None if unknown."""
         assert self.recorder is not None, "launches are matched with the recorded schedules"
-        schedules = enumerate(self.recorder.schedules[self._schedules :], self._schedules)
-        new = [(number, one.passed) for number, one in schedules if one.passed is not None]
+        new = enumerate(self.recorder.schedules[self._schedules :], self._schedules)
+        passes = [(number, one.passed) for number, one in new if one.passed is not None]
         self._schedules = len(self.recorder.schedules)
-        for number, passed in reversed(new):
-            # 0.14 has another COPY when it runs
-            same = [
-                kernel.ast is ast or not kernel.is_compute for kernel, ast in zip(passed.kernels, asts, strict=False)
-            ]
-            if len(passed.kernels) == len(asts) and all(same):
-                return [(number, index) for index in range(len(asts))]
-        # the kernels of functions that it calls, in between; or a launch for each device
-        return match_launches(asts, [(k.ast, (n, i)) for n, one in new for i, k in enumerate(one.kernels)])
+        kernels = [(k, (number, i)) for number, passed in passes for i, k in enumerate(passed.kernels)]
+        known = [(kernel.ast if kernel.is_compute else None, place) for kernel, place in kernels]
+        places = match_launches(list(map(_find_kernel, asts)), known)
+        if self._capturing is not None:
+            self._capturing += zip(asts, places, strict=True)
+        return places
 
     # *** TinyJit
 
     def on_call(self, call: Callable[..., Any], tiny: Any, *args: Any, **options: Any) -> Any:
-        first, line, code = len(self.events), find_user_line(), getattr(tiny.fxn, "__code__", None)
-        is_captured = tiny.captured is not None
-        self._capturing, outer = None if is_captured else _Captured(), self._capturing
-        number = tiny.cnt
+        name, code = getattr(tiny.fxn, "__qualname__", "TinyJit"), getattr(tiny.fxn, "__code__", None)
+        line = find_user_line()
+        if code is not None:
+            line = f"{find_user_file(code.co_filename) or code.co_filename}:{code.co_firstlineno}"
+        part = Part(name.replace("<locals>.", ""), line, len(self.levels), 0, call=min(tiny.cnt, 2))
+        self._capturing, outer = None if tiny.captured is not None else [], self._capturing
         try:
             result = call(tiny, *args, **options)
-            if not is_captured and tiny.captured is not None:
-                self._find_captured(tiny.captured)
+            if self._capturing is not None and tiny.captured is not None:
+                self._list_captured(tiny.captured)
         finally:
-            self._capturing = outer
-            name = getattr(tiny.fxn, "__qualname__", "TinyJit").replace("<locals>.", "")
-            if code is not None:
-                line = f"{find_user_file(code.co_filename) or code.co_filename}:{code.co_firstlineno}"
-            self.steps.append(Step(name, line, number, first, len(self.events)))
+            self._capturing, part.end = outer, len(self.levels)
+            self.parts.append(part)
         return result
 
     def on_captured(self, keep: Callable[..., Any], tiny: Any, linear: Any, *args: Any, **options: Any) -> Any:
-        if self._capturing is not None:
-            calls = [call.src[0] for call in linear.src]
-            self._capturing.launches += zip(calls, self._find_places(calls), strict=True)
+        self._find_places([call.src[0] for call in linear.src])
         return keep(tiny, linear, *args, **options)
 
     def on_replay(self, replay: Callable[..., Any], captured: Any, given: Any, *args: Any, **options: Any) -> Any:
-        first = len(self.events)
         result = replay(captured, given, *args, **options)
         # 0.13 replays before the capturing call returns
-        known = self._find_captured(captured)
-        if known.uses is None:
+        known, state, line = self._list_captured(captured), vars(captured), find_user_line()
+        is_repeated = _REPLAYED in state
+        if not is_repeated:
             launched = list(list_captured(captured))
-            known.uses = [self._list_uses(arguments) for _, arguments in launched]
-            known.places = [place for ast, place in known.launches if ast.op.name != "BUFFER_VIEW"]
-            if len(known.places) != len(launched):
-                # prune=True leaves out some
-                known.places = match_launches([ast for ast, _ in launched], known.launches)
-        batch = self._add("replay", known.places, known.uses, first)
-        inputs = (self._list_uses([getattr(one, "buffer", one)]) for one in given)
-        batch.inputs = [uses[0].memory if uses else None for uses in inputs]
-        self.launches += len(known.uses)
+            places = _place_captured([ast for ast, _ in launched], known)
+            # the uses of a launch without inputs are always the same
+            state[_REPLAYED] = [
+                (place, used, None if any(isinstance(one, int) for one in used) else self._list_uses(used))
+                for place, (_, used) in zip(places, launched, strict=True)
+            ]
+        for place, arguments, uses in state[_REPLAYED]:
+            if uses is None:
+                buffers = (given[one] if isinstance(one, int) else one for one in arguments)
+                uses = self._list_uses(getattr(one, "buffer", one) for one in buffers)
+            self._add(line, place, uses, is_repeated)
         return result
 
-    def _find_captured(self, captured: Any) -> _Captured:
-        known = self._captured.get(id(captured))
-        if known is None or known.owner() is not captured:
-            known = self._captured[id(captured)] = self._capturing or _Captured()
-            known.owner = ref(captured)
-        return known
+    def _list_captured(self, captured: Any) -> list[tuple[Any, Place | None]]:
+        """Returns what is known of the launches of a CapturedJit, which keeps it: it is not hashable."""
+        return vars(captured).setdefault(_CAPTURED, self._capturing or [])
 
 
 def match_launches(asts: Sequence[Any], known: Iterable[tuple[Any, Place | None]]) -> list[Place | None]:
@@ -299,3 +292,17 @@ def match_launches(asts: Sequence[Any], known: Iterable[tuple[Any, Place | None]
         found.append(places[turns[ast] * len(places) // max(counts[ast], len(places))])
         turns[ast] += 1
     return found
+
+
+def _find_kernel(ast: Any) -> Any:
+    """Returns the AST of a kernel; None for a copy: 0.14 has another COPY when it runs."""
+    return ast if ast.op.name in {"SINK", "PROGRAM"} else None
+
+
+def _place_captured(asts: Sequence[Any], known: Iterable[tuple[Any, Place | None]]) -> list[Place | None]:
+    """Returns the place of each launch of a replay, from the launches that TinyJit captured."""
+    placed = [(_find_kernel(ast), place) for ast, place in known if ast.op.name != "BUFFER_VIEW"]
+    if len(placed) == len(asts):
+        return [place for _, place in placed]
+    # prune=True leaves out some
+    return match_launches(list(map(_find_kernel, asts)), placed)
