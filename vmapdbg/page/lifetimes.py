@@ -45,8 +45,9 @@ class Picture:
     def list_bars(self, row: LiveBuffer, count: int) -> list[tuple[str, range]]:
         """Returns the columns in which a buffer has memory, and the columns in which launches use it."""
         bars = [("-", self.list_columns(row.since, row.until, count))]
-        if row.first is not None and row.last is not None:
-            bars.append(("=", self.list_columns(row.first.launch, row.last.launch, count)))
+        first, last = row.first, row.last
+        if first is not None and last is not None and first.launch <= self.last and last.launch >= self.first:
+            bars.append(("=", self.list_columns(first.launch, last.launch, count)))
         return bars
 
     def list_levels(self, count: int) -> list[float]:
