@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Literal, NamedTuple, TypeVar
 from vmapdbg.diff.result import KernelChange, ScheduleDiff
 from vmapdbg.model import schedule_index
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Schedule
-from vmapdbg.model.ops import COMPUTES_NOTHING, ELEMENTWISE
+from vmapdbg.model.ops import COMPUTES_NOTHING
 from vmapdbg.model.schedule_index import ScheduleIndex, group_equal, index_of, kernel_identity
 from vmapdbg.page.sentences import Names, find_rule, say_briefly
 from vmapdbg.page.view import View
@@ -27,10 +26,6 @@ _MOST_SOURCE, _MOST_CHANGED = 600, 1000
 """A run with more lines of source than this is shown by its overview, and a diff with more in changed kernels."""
 
 _MOST_LINES, _PART_HEAD = 60, 8
-
-_RANDOM = re.compile(r"rand\w*|(\w+_)?(normal|uniform)")
-_COUNTING = re.compile(r"arange|linspace|eye|(full|zeros|ones)(_like)?")
-"""The methods of Tensor that draw random numbers, and that make numbers from none."""
 
 NO_PHASE = "unknown"
 
@@ -226,15 +221,11 @@ def _count_source(kernels: Iterable[Kernel]) -> int:
 
 
 def say_trivial(schedule: Schedule) -> str:
-    """Returns what a schedule does if it only copies, draws random numbers or makes an arange; else nothing."""
+    """Returns what a schedule does if it only copies, or makes values out of nothing; else nothing."""
     if not schedule.kernels:
         return "only copies" * bool(schedule.copies)
-    computing = [node for node in schedule.nodes if node.op in ELEMENTWISE or node.op.startswith("REDUCE")]
-    methods = {node.method or "" for node in computing}
-    random = set(filter(_RANDOM.fullmatch, methods))
-    if not methods or not all(map(_COUNTING.fullmatch, methods - random)):
-        return ""
-    return "only draws random numbers" if random else "only makes constants or an arange"
+    is_data = all(kernel.phase == "data" for kernel in schedule.kernels)
+    return "only makes random numbers or constants" * is_data
 
 
 def is_long_part(view: View) -> bool:
@@ -345,8 +336,9 @@ class RuleCount:
 
 
 class RuleRow(NamedTuple):
-    """What a rule that realizes nodes did on both sides."""
+    """What a rule that realizes nodes did on both sides, in the whole run or for one `line`, by its name after."""
 
+    line: str
     before: RuleCount
     after: RuleCount
 
@@ -356,21 +348,25 @@ class RuleRow(NamedTuple):
         return self.after.why or self.before.why
 
 
-def count_rules(view: View) -> list[RuleRow]:
-    """Returns each rule that realized nodes: those with most nodes, or with two runs the largest change, first."""
+def count_rules(view: View, *, by_line: bool = False) -> list[RuleRow]:
+    """Returns each rule that realized nodes, of the run or of each line: those with most nodes, or with two runs the
+    largest change, first."""
     # each release of tinygrad has a statement on another line: two runs are compared by the statement itself
-    before = after = _count_rules(view.after, by_statement=view.is_pair)
+    before = after = _count_rules(view.after, str if by_line else None, by_statement=view.is_pair)
     if view.is_pair:
-        before = _count_rules(view.before, by_statement=True)
+        before = _count_rules(view.before, view.name_line if by_line else None, by_statement=True)
     none = RuleCount("", "", "")
-    rows = [RuleRow(before.get(key, none), after.get(key, none)) for key in {**after, **before}]
+    rows = [RuleRow(key[0], before.get(key, none), after.get(key, none)) for key in {**after, **before}]
     rows.sort(key=lambda row: -max(row.before.nodes, row.after.nodes))
     return sorted(rows, key=lambda row: -abs(row.after.nodes - row.before.nodes))
 
 
-def _count_rules(capture: Capture, *, by_statement: bool) -> dict[Hashable, RuleCount]:
-    """Returns the counts by rule. A decision without a rule is known by its statement in tinygrad, or by its line."""
-    found: dict[Hashable, RuleCount] = {}
+def _count_rules(
+    capture: Capture, name_line: Callable[[str], str] | None, *, by_statement: bool
+) -> dict[tuple[str, str, Hashable], RuleCount]:
+    """Returns the counts by line, if lines are named, and by rule. A decision without a rule is known by its statement
+    in tinygrad, or by its line there."""
+    found: dict[tuple[str, str, Hashable], RuleCount] = {}
     for schedule in capture.schedules:
         index = index_of(schedule)
         for node in schedule.nodes:
@@ -380,10 +376,11 @@ def _count_rules(capture: Capture, *, by_statement: bool) -> dict[Hashable, Rule
             place, at = None, reason and reason.at
             if at is not None and rule == "decided-at":
                 place = at.text if by_statement else (at.text, at.file, at.line)
-            if (rule, place) not in found:
+            key = name_line(node.line or "") if name_line else "", rule, place
+            if key not in found:
                 why = say_briefly(node.realized, Names(index.op))
-                found[rule, place] = RuleCount(rule, why, schedule_index.name_node(schedule.index, node.id))
-            count = found[rule, place]
+                found[key] = RuleCount(rule, why, schedule_index.name_node(schedule.index, node.id))
+            count = found[key]
             count.nodes += 1
             made = index.find_kept(node.id)
             if made is not None:

@@ -47,6 +47,12 @@ class Explanation:
     kind: Hashable = None
     cost: tuple[int, int] = (0, 0)
 
+    @property
+    def text(self) -> str:
+        """The title, and a line for each sentence."""
+        said = (f"  {step.topic}: {one}" for step in self.steps for one in (*step.sentences, *step.alerts))
+        return "\n".join([self.title, *said])
+
 
 def explain(capture: Capture, subject: str | None, schedule: int | None) -> list[Explanation]:
     """Returns what was decided about `subject`, what costs most first: a node id, a node id after its schedule
@@ -145,6 +151,8 @@ def _format_ranges(ranges: tuple[str, ...] | None) -> str:
 
 def _say_ambient(index: ScheduleIndex, node: Node) -> Iterator[str]:
     """Yields each ambient range with the nodes where it enters the scope."""
+    if not node.ambient:
+        return
     sources = sorted(index.find_sources([node.id]) | {node.id})
     entries = [entry for entry in map(index.nodes.get, sources) if entry is not None and entry.op == "VMAPIN"]
     for name in node.ambient:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from vmapdbg.model.capture import Kernel
 from vmapdbg.model.vocabulary import Mark
-from vmapdbg.model.wording import format_known, format_plural
-from vmapdbg.page.format import format_bytes, format_count, format_ids, format_shape, format_share
+from vmapdbg.model.wording import format_plural
+from vmapdbg.page.format import format_bytes, format_count, format_shape, format_share
 from vmapdbg.page.graph import fold, model
 from vmapdbg.page.graph.fold import Folded, shorten
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule, Stage
+from vmapdbg.page.why import explain_kernel, explain_node
 
 MOST_BOXES = 60
 """A drawing with more boxes is gathered, to `_GATHERED` boxes if possible."""
@@ -118,9 +119,7 @@ class _Part:
             *(shorten(f"{item.code} {item.message}", 60) for item in found),
             shorten(self.drawn.places.format_first(kernel.lines, _MOST_LINES)),
         ]
-        tip = f"kernel {number} {kernel.name}, target {kernel.target}\n  nodes {format_ids(kernel.nodes)}\n"
-        tip += f"  writes nodes {format_ids(kernel.outputs)}\n  lines {', '.join(kernel.lines)}"
-        shown = tuple(filter(None, lines))
+        tip, shown = explain_kernel(self.drawn.schedule, number, kernel).text, tuple(filter(None, lines))
         return model.GraphNode(name, "kernel", shown, tip, kernel.nodes, mark=mark, alert=bool(found), weight=share)
 
     def _label_work(self, kernel: Kernel) -> list[str]:
@@ -140,13 +139,11 @@ class _Part:
         index, mark = self.drawn.index, self.marks[name]
         node, closed = index.node(number), index.find_kept(number)
         lost, op = index.find_lost(closed), index.op(number)
-        size, tip = "", f"buffer of node {number}: {op}"
+        size = tip = ""
         if node is not None:
-            size = f"{format_shape(node.shape)} {node.dtype}"
-            tip += format_known("\n  {}", node.line)
+            size, tip = f"{format_shape(node.shape)} {node.dtype}", explain_node(self.drawn.schedule, node).text
         if closed is not None:
             size = f"{closed.size:,} elements, {format_bytes(closed.bytes)}"
-            tip += f"\n  closes {', '.join(closed.closed_ranges)}"
         lines = [f"{model.SIGNS[mark]}{number} {op}", *(f"{item} NOT closed" for item in lost), size]
         kind = "kept" if number in self.writers else "buffer"
         return model.GraphNode(name, kind, tuple(filter(None, lines)), tip, (number,), None, mark, bool(lost))

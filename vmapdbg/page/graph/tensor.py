@@ -10,6 +10,7 @@ from vmapdbg.model.vocabulary import EdgeKind
 from vmapdbg.model.wording import cut_end, format_plural, join_counted
 from vmapdbg.page.format import format_bytes, format_ids, format_shape, star_ambient
 from vmapdbg.page.graph import fold, items, model
+from vmapdbg.page.why import explain_node
 
 _GATHERED = 60
 _BUFFERS_LEVEL = 3
@@ -90,7 +91,7 @@ class _Draft:
             last, drawn = group.last, self.pair.side_of(group.last.mark)
             realized = last.node.realized is not None and group.kind != "index"
             scope = self.name_scope(last.path)
-            label, tooltip, members = make_label(group, drawn), make_tooltip(group), list_ids(group)
+            label, tooltip, members = make_label(group, drawn), make_tooltip(group, drawn), list_ids(group)
             name, kind = name_node(last), group.kind
             self.nodes.append(model.GraphNode(name, kind, label, tooltip, members, scope, last.mark, realized=realized))
             for buffer in self._list_drawn(last):
@@ -221,17 +222,9 @@ def star_ranges(names: Iterable[str]) -> str:
     return " ".join(f"{name}*" for name in names)
 
 
-def make_tooltip(group: items.Group) -> str:
-    """Returns what is known of the last node of a group in a few lines, and the ids of all its nodes."""
-    item, node = group.last, group.last.node
-    lines = [f"{model.SIGNS[item.mark]}node {node.id}: {node.op} {node.arg} {node.dtype} {format_shape(node.shape)}"]
-    lines.append(f"  ranges {join_ranges(node.in_ranges)} -> {join_ranges(node.out_ranges)}")
-    if item.ambient:
-        lines.append(f"  ambient {star_ranges(item.ambient)}")
-    if node.realized is not None:
-        lines.append(f"  realized, {node.realized.reason}: {node.realized.detail}")
-    if node.line is not None:
-        lines.append(f"  {node.line}")
+def make_tooltip(group: items.Group, drawn: items.DrawnSchedule) -> str:
+    """Returns what `why` says of the last node of a group, and the ids of all its nodes."""
+    lines = explain_node(drawn.schedule, group.last.node).text.splitlines()
     if len(group.items) > 1:
         lines.append(f"  with nodes {format_ids(list_ids(group))}")
     return "\n".join(cut_end(line, _LONGEST_TIP) for line in lines)

@@ -132,7 +132,7 @@ class Report:
         self.drawings, self.undrawn = draw_view(view, rows, self.explainer.name)
         self.explainer.choose(rows, [name for drawing in self.drawings for name in drawing.list_nodes()])
         self.kernels: list[KernelView] = view_kernels(view, rows, self.explainer.name)
-        self.notes = collect_notes(view, self.explainer.nodes)
+        self.notes = collect_notes(view)
         self.places = formats.Places(self.notes, view.after.snippet)
         self.page = Page(Console(file=StringIO(), width=_TEXT_WIDTH, color_system=None), self.places)
         snippets = view.before.snippet, view.after.snippet

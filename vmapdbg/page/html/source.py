@@ -5,7 +5,7 @@ At the end: how every source text of the page is cut into lines, and lines into 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -14,13 +14,10 @@ from typing import TYPE_CHECKING, TypeVar
 from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 from pygments.token import Comment, Keyword, Name, Number, String
 
-from vmapdbg.model.capture import Capture, Finding
-from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.capture import Finding
 from vmapdbg.model.wording import split_place
 from vmapdbg.page.format import list_places
-from vmapdbg.page.html.nodes import NodeKey, name_node
-from vmapdbg.page.overview import Cost, CostRow, pair_costs
-from vmapdbg.page.sentences import Names, say_briefly
+from vmapdbg.page.overview import Cost, CostRow, RuleRow, count_rules, pair_costs
 from vmapdbg.page.view import View
 
 if TYPE_CHECKING:
@@ -75,41 +72,31 @@ def _read(name: str, saved_at: float | None) -> SourceFile:
 
 
 @dataclass
-class Remark:
-    """How many nodes of a line are realized for one reason. `example` is a node that the page explains, if any."""
-
-    why: str
-    before: int = 0
-    after: int = 0
-    example: str = ""
-
-
-@dataclass
 class LineNotes:
-    """What is known of a line of the user's code. `number` is its number in the page. `findings` are all findings of
-    one run, or of two runs the new ones; `gone` are the findings that only before has."""
+    """What is known of a line of the user's code. `number` is its number in the page; `remarks` are the rules that
+    realized its nodes. `findings` are all findings of one run, or of two runs the new ones; `gone` are the findings
+    that only before has."""
 
     number: int
     line: str
     cost: CostRow
-    remarks: list[Remark] = field(default_factory=list[Remark])
+    remarks: list[RuleRow] = field(default_factory=list[RuleRow])
     findings: list[Finding] = field(default_factory=list[Finding])
     gone: list[Finding] = field(default_factory=list[Finding])
 
 
-def collect_notes(view: View, explained: Collection[str] = ()) -> dict[str, LineNotes]:
-    """Returns the notes of each line by its name after. `explained` has the names of the nodes that the page explains.
-    The lines of after come first."""
+def collect_notes(view: View) -> dict[str, LineNotes]:
+    """Returns the notes of each line by its name after. The lines of after come first."""
     costs = {row.name: row for row in pair_costs(view, "line")}
     names = [*list_places(view.after), *map(view.name_line, list_places(view.before))]
     notes: dict[str, LineNotes] = {}
     for line in names:
         if line not in notes:
             notes[line] = LineNotes(len(notes), line, costs.get(line) or CostRow(line, Cost(), Cost()))
-    for line, remarks in _collect_remarks(view, explained).items():
+    for row in count_rules(view, by_line=True):
         # of two runs only changes
-        shown = (remark for remark in remarks if remark.before != remark.after or not view.is_pair)
-        notes[line].remarks = sorted(shown, key=lambda remark: (-abs(remark.after - remark.before), -remark.after))
+        if row.line and not (view.is_pair and row.before.nodes == row.after.nodes):
+            notes[row.line].remarks.append(row)
     new, gone = view.after.findings, ()
     if view.is_pair:
         new, gone = view.diff.findings_new, view.diff.findings_gone
@@ -120,28 +107,6 @@ def collect_notes(view: View, explained: Collection[str] = ()) -> dict[str, Line
         if finding.line is not None:
             notes[view.name_line(finding.line)].gone.append(finding)
     return notes
-
-
-def _collect_remarks(view: View, explained: Collection[str]) -> dict[str, list[Remark]]:
-    remarks: dict[str, dict[str, Remark]] = {}
-    for line, why, key in _list_realized(view.after):
-        remark = remarks.setdefault(line, {}).setdefault(why, Remark(why))
-        remark.after += 1
-        if not remark.example and name_node(key) in explained:
-            remark.example = name_node(key)
-    for line, why, _ in _list_realized(view.before):
-        remarks.setdefault(view.name_line(line), {}).setdefault(why, Remark(why)).before += 1
-    return {line: list(found.values()) for line, found in remarks.items()}
-
-
-def _list_realized(capture: Capture) -> Iterator[tuple[str, str, NodeKey]]:
-    """Yields for each realized node its line, why it is realized, and its key."""
-    for schedule in capture.schedules:
-        names = Names(index_of(schedule).op)
-        for node in schedule.nodes:
-            if node.realized is not None and node.line is not None:
-                # in a few words, so that equal reasons of many nodes are one remark
-                yield node.line, say_briefly(node.realized, names), (schedule.index, node.id)
 
 
 # *** the listing
