@@ -193,16 +193,13 @@ def test_a_long_graph_keeps_scope_borders_and_inputs_but_no_constants() -> None:
     assert NUMBERS.findall(rows) == ["4", "3"]
 
 
-def test_vmap_map_has_a_line_for_nodes_of_the_same_ranges_or_says_why_it_is_empty() -> None:
+def test_vmap_map_has_a_line_for_nodes_of_the_same_ranges() -> None:
     entries = [VmapEntry(number, ("rm1",)) for number in (4, 5, 6, 7, 12)] + [VmapEntry(9, ("rm1", "rm2"))]
     ranges = (Range("rm1", 3, "LOOP", True), Range("rm2", 5, "LOOP", True))
     rows = section(render(make_capture(make_schedule(vmap_map=tuple(entries), ranges=ranges))), "vmap_map")
     assert re.search(r"rm1\* +3 +5  4-7, 12$", rows, re.M)
     assert re.search(r"rm1\*, rm2\* +3x5 +1  9$", rows, re.M)
-    schedule = make_schedule(nodes=(make_node(4, "VMAPIN", ranges=("r0",)),))
-    off = make_capture(schedule, patches={"vmap-ops": True, "ambient-ranges": False})
-    assert "vmap_map empty although the graph has a VMAPIN (patch ambient-ranges is off)" in flatten(render(off))
-    assert "no VMAPIN in this graph" in render(make_capture(make_schedule()))
+    assert "vmap_map  empty" in render(make_capture(make_schedule()))
 
 
 def test_a_removed_bufferize_says_so_and_why() -> None:

@@ -8,10 +8,11 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from vmapdbg.model.capture import Capture, Kernel
-from vmapdbg.model.wording import format_known, split_place
+from vmapdbg.model.wording import format_known, shorten_commit, split_place
 
 if TYPE_CHECKING:
-    from vmapdbg.diff.result import Totals
+    from vmapdbg.diff.result import Side, Totals
+    from vmapdbg.suite.compare import SuiteSide
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _PREFIXES = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
@@ -120,6 +121,27 @@ def format_dims(dims: Sequence[int | str] | None) -> str:
 def star_ambient(names: Iterable[str], ambient: Collection[str]) -> str:
     """Returns ranges as `rm1*, r4`, the ambient ones with a `*`."""
     return ", ".join(f"{name}*" if name in ambient else name for name in names)
+
+
+def label_side(side: Capture | Side | SuiteSide) -> list[str]:
+    """Returns the snippet of a side, its target, and the versions."""
+    versions, observed = side.versions, ", observed" if side.mode == "observe" else ""
+    commit = format_known(" ({})", versions.commit and shorten_commit(versions.commit))
+    tinygrad = f"tinygrad {versions.tinygrad}{commit}{observed}"
+    return [side.snippet, f"target {side.target}", tinygrad, f"Python {versions.python}", f"vmapdbg {versions.vmapdbg}"]
+
+
+def compare_sides(before: Side | SuiteSide, after: Side | SuiteSide) -> dict[str, list[str]]:
+    """Returns what is said of `before` and of `after` alone, and of `both`: files, settings, versions, patches."""
+    left, right = label_side(before), label_side(after)
+    both = [label for label in left if label in right]
+    if on := [name for name, state in after.patches.items() if state and before.patches.get(name, False)]:
+        both.append(f"patches on {', '.join(on)}")
+    only_before = [label for label in left if label not in right] + label_patches(before.patches, after.patches)
+    only_after = [label for label in right if label not in left] + label_patches(after.patches, before.patches)
+    if before.name != after.name:
+        only_before, only_after = [before.name, *only_before], [after.name, *only_after]
+    return {"before": only_before, "after": only_after, "both": both}
 
 
 def label_patches(states: Mapping[str, bool], others: Mapping[str, bool]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from vmapdbg.model.capture import Capture, Device, Kernel
 from vmapdbg.model.schedule_index import find_times
 from vmapdbg.model.wording import format_known
-from vmapdbg.page.format import format_rate, format_share
+from vmapdbg.page.format import describe_times, format_rate, format_share, list_facts
 from vmapdbg.values.tolerance import ITEMSIZE
 
 _MANY_LAUNCHES = 4
@@ -36,6 +36,13 @@ def rate_kernel(kernel: Kernel, device: Device | None) -> Speed | None:
     ops, moved = kernel.executed_ops / kernel.launches / seconds, _count_bytes(kernel) / seconds
     ops_share, bytes_share = ops / device.ops, moved / device.bytes
     return Speed(ops, moved, ops_share, bytes_share, _find_limit(kernel, device, ops_share, bytes_share))
+
+
+def describe_kernel(kernel: Kernel, device: Device | None) -> dict[str, str]:
+    """Returns what a kernel computes, its buffers, its launch, and its times, each with its label; "" if unknown."""
+    facts = {"computes": ", ".join(filter(None, (kernel.title, kernel.phase)))}
+    facts |= {name: ", ".join(filter(None, values)) for name, values in list_facts(kernel).items()}
+    return facts | {"time": describe_times(kernel), "reaches": describe_speed(kernel, device)}
 
 
 def describe_speed(kernel: Kernel, device: Device | None) -> str:

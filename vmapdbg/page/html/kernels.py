@@ -12,12 +12,12 @@ from vmapdbg.install.targets import language_of
 from vmapdbg.model.capture import Access, Finding, Kernel
 from vmapdbg.model.schedule_index import group_equal
 from vmapdbg.model.wording import join_first
-from vmapdbg.page.format import compare_facts, describe_times, format_seconds, list_facts
+from vmapdbg.page.format import compare_facts, format_seconds
 from vmapdbg.page.html.nodes import NodeKey, list_sides
 from vmapdbg.page.html.source import Part, keep_near, split_code
 from vmapdbg.page.overview import KernelRow
-from vmapdbg.page.speed import describe_speed
-from vmapdbg.page.text.kernels import list_parts
+from vmapdbg.page.speed import describe_kernel
+from vmapdbg.page.text.kernels import list_parts, name_change
 from vmapdbg.page.view import Findings, View
 
 _MOST_SOURCE = 600_000
@@ -26,6 +26,7 @@ _A_LINE = 24
 """The markup of a line counts as so many characters."""
 _PLAIN = frozenset({"tn", "tb", "tf"})
 """Numbers and names stay plain: a kernel has so many that their colours would be half of the page."""
+_MOST_PARTS = 8
 _AROUND = 3
 """Equal lines further than this from a change are left out."""
 
@@ -65,7 +66,7 @@ class KernelView:
     name: str
     facts: list[tuple[str, str, str]]
     name_before: str = ""
-    notes: Sequence[str] = ()
+    note: str = ""
     faults: Sequence[tuple[Finding, int]] = ()
     rows: Sequence[CodeRow] = ()
     cut: str = ""
@@ -94,7 +95,10 @@ def view_kernels(view: View, rows: Sequence[KernelRow], name_node: Callable[[str
     for row in rows:
         shown = KernelView(row, row.kernel.name, _list_facts(row, view))
         if view.is_pair:
-            _name_change(shown)
+            before, shown.name = name_change(row.change, lambda side: side.kernel.name)
+            shown.name_before = before * (before != shown.name)
+            words, parts = list_parts(row.change)
+            shown.note = words + join_first([side.kernel.name for side in parts], _MOST_PARTS)
         else:
             faults: list[Finding] = []
             for place in row.places:
@@ -105,19 +109,6 @@ def view_kernels(view: View, rows: Sequence[KernelRow], name_node: Callable[[str
     return views
 
 
-def _name_change(shown: KernelView) -> None:
-    change = shown.row.change
-    sides = (change.before, change.after)
-    before, after = (", ".join(side.kernel.name or "(no program)" for side in some) for some in sides)
-    shown.name = after or before
-    words, parts = list_parts(change)
-    if parts:
-        shown.notes = [words + join_first([side.kernel.name for side in parts], 8)]
-        shown.name = min(sides, key=len)[0].kernel.name
-    elif after and before != after:
-        shown.name_before = before
-
-
 # *** facts
 
 
@@ -125,10 +116,7 @@ def _list_facts(row: KernelRow, view: View) -> list[tuple[str, str, str]]:
     """Names with their values before and after, without the work: of one run the same; of two what differs."""
     kernel, before, after = row.kernel, row.before, row.after
     if not view.is_pair:
-        known = {"computes": ", ".join(filter(None, (kernel.title, kernel.phase)))}
-        known |= {name: ", ".join(filter(None, values)) for name, values in list_facts(kernel).items()}
-        known |= {"time": describe_times(kernel), "reaches": describe_speed(kernel, view.after.device)}
-        return [(name, value, value) for name, value in known.items() if value]
+        return [(name, value, value) for name, value in describe_kernel(kernel, view.after.device).items() if value]
     facts = [("launches", f"{before.launches:,}", f"{after.launches:,}")]
     if before.seconds or after.seconds:
         facts.append(("time", format_seconds(before.seconds), format_seconds(after.seconds)))

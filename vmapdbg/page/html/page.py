@@ -99,22 +99,13 @@ _FILTERS: dict[str, Callable[..., str]] = {
 
 
 def _describe_sides(view: View) -> list[tuple[str, str]]:
-    """The name of each side, and its target, tinygrad and patches."""
-    if not view.is_pair:
-        versions, patches = view.after.versions, view.after.patches
-        parts = [view.after.target, f"tinygrad {versions.tree or versions.tinygrad}"]
-        if view.after.mode == "observe":
-            parts.append("observed as it is")
-        parts += [f"Python {versions.python}", f"vmapdbg {versions.vmapdbg}"]
-        return [("", ", ".join([*parts, *formats.label_patches(patches, dict.fromkeys(patches, True))]))]
-    before, after = view.diff.before, view.diff.after
-    words: list[tuple[str, str]] = []
-    for name, one, other in (("before", before, after), ("after", after, before)):
-        parts = [one.name, one.snippet, one.target, f"tinygrad {one.versions.tree or one.versions.tinygrad}"]
-        if one.snippet == other.snippet:
-            parts.remove(one.snippet)
-        words.append((name, ", ".join(filter(None, [*parts, *formats.label_patches(one.patches, other.patches)]))))
-    return words
+    """The name of each side, or of both, and what is said of it: its target, tinygrad and patches."""
+    if view.is_pair:
+        compared = formats.compare_sides(view.diff.before, view.diff.after)
+        return [(name, ", ".join(labels)) for name, labels in compared.items() if labels]
+    _, *labels = formats.label_side(view.after)
+    patches = view.after.patches
+    return [("", ", ".join([*labels, *formats.label_patches(patches, dict.fromkeys(patches, True))]))]
 
 
 class Report:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
 from math import prod
 
@@ -14,7 +14,6 @@ from vmapdbg.model.schedule_index import group_equal, kernel_identity
 from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page.format import (
     compare_facts,
-    describe_times,
     format_bytes,
     format_count,
     format_ids,
@@ -23,11 +22,10 @@ from vmapdbg.page.format import (
     format_seconds,
     format_share,
     join_change,
-    list_facts,
     round_count,
 )
 from vmapdbg.page.sentences import describe_error, say_reason
-from vmapdbg.page.speed import describe_speed
+from vmapdbg.page.speed import describe_kernel
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, Cell, Piece, Row
 from vmapdbg.page.text.view import MARKS, STATUS_STYLES, ScheduleView, count_distinct, describe_copies
 
@@ -81,6 +79,15 @@ def name_kernel(side: KernelSide) -> str:
     return f"#{side.number} {side.kernel.name}"
 
 
+def name_change(change: KernelChange, name: Callable[[KernelSide], str]) -> tuple[str, str]:
+    """Returns the names of a kernel before and after, equal for a kernel of one side. The kernel that is fused from
+    several, or split, names the change."""
+    if len(change.before) == len(change.after) == 1:
+        return name(change.before[0]), name(change.after[0])
+    alone = name((change.after if len(change.after) == 1 else change.before)[0])
+    return alone, alone
+
+
 def list_parts(change: KernelChange) -> tuple[str, tuple[KernelSide, ...]]:
     """Returns `fused from ` or `split into `, and the several kernels; no words and no kernel for another change."""
     if change.status == "fused-from":
@@ -120,11 +127,8 @@ def _format_kernel(view: ScheduleView, group: list[KernelSide], work: str, large
 def _list_facts(view: ScheduleView, group: list[KernelSide]) -> list[Text]:
     kernels = [side.kernel for side in group]
     outputs = sorted(set(chain.from_iterable(item.outputs for item in kernels)))
-    facts = [(name, ", ".join(filter(None, values))) for name, values in list_facts(kernels[0]).items()]
-    facts = [("computes", ", ".join(filter(None, (kernels[0].title, kernels[0].phase)))), *facts]
-    facts += [
-        ("time", describe_times(kernels[0])),
-        ("reaches", describe_speed(kernels[0], view.run.capture and view.run.capture.device)),
+    facts = [
+        *describe_kernel(kernels[0], view.run.capture and view.run.capture.device).items(),
         ("nodes", format_ids(chain.from_iterable(item.nodes for item in kernels))),
         ("stores", ", ".join(f"{node} {view.index.op(node)}".removesuffix(" ?") for node in outputs)),
         ("lines", view.places.format_all(chain.from_iterable(item.lines for item in kernels))),
@@ -155,17 +159,11 @@ def _format_change(view: ScheduleView, group: list[KernelChange]) -> Row:
     before, after = _add_up(item.before or item.after), _add_up(item.after or item.before)
     numbers_before = format_ids(side.number for change in group for side in change.before)
     numbers_after = format_ids(side.number for change in group for side in change.after)
-    sides = item.after or item.before
-    name = page.text(sides[0].kernel.name, "bold")
-    if len(item.before) == len(item.after) == 1:
-        name = page.change(item.before[0].kernel.name, name.plain)
-    elif len(sides) > 1:
-        name = page.text(format_plural(len(sides), "kernel"), "bold")
     words, parts = list_parts(item)
     return Row(
         Cell("", MARKS[item.status], comfort=1),
         Cell("#", join_change(numbers_before, numbers_after), comfort=3, most=10),
-        Cell("kernel", name, comfort=16, most=48),
+        Cell("kernel", page.change(*name_change(item, lambda side: side.kernel.name)), comfort=16, most=48),
         Cell("ops", page.compare(before[0], after[0], round_count), comfort=10, most=30),
         Cell("moves", page.compare(before[1], after[1], format_bytes), comfort=10, most=34, leaves=2),
         Cell("threads", page.change(round_count(before[2]), round_count(after[2])), comfort=7, most=24, leaves=1),

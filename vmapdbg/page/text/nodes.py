@@ -250,10 +250,10 @@ def print_vmap_map(view: ScheduleView) -> None:
         view.page.head("vmap_map", f"{title} changed; * ambient range")
         groups.sort(key=lambda group: -max(item.after for item in group))
     elif groups:
-        view.page.head("vmap_map", f"{title} with ambient ranges{_name_patch_off(view)}")
+        view.page.head("vmap_map", f"{title} with ambient ranges")
         groups.sort(key=lambda group: (len(group[0].ranges_after), group[0].ranges_after))
     elif not view.is_pair:
-        view.page.head("vmap_map", "empty" + _explain_empty(view))
+        view.page.head("vmap_map", "empty")
     view.page.table(_format_entries(view, group) for group in groups)
     if groups and not view.is_pair:
         _print_lacking(view)
@@ -285,17 +285,3 @@ def _print_lacking(view: ScheduleView) -> None:
     if names:
         ids = format_ids(number for number, ranges in lacking.items() if ranges)
         view.page.add((f"!! it lacks {names}, on which nodes {ids} depend", ALERT), indent=2, hang=3)
-
-
-def _explain_empty(view: ScheduleView) -> str:
-    if all(node.op != "VMAPIN" for node in view.schedule.nodes):
-        return ": no VMAPIN in this graph"
-    if view.run.capture is not None and view.run.capture.mode == "observe":
-        return " although the graph has a VMAPIN: this tinygrad has a vmap_map of its own, with no node in it"
-    return " although the graph has a VMAPIN" + _name_patch_off(view)
-
-
-def _name_patch_off(view: ScheduleView) -> str:
-    """Says whether the patch is off with which buffers have ambient ranges."""
-    patches = view.run.capture.patches if view.run.capture is not None else {}
-    return "" if patches.get("ambient-ranges", True) else " (patch ambient-ranges is off)"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from vmapdbg.diff.result import KernelChange, ValueDiff
+from vmapdbg.diff.result import ValueDiff
 from vmapdbg.lint import RULES
 from vmapdbg.model.capture import Bufferize, Device, Kernel, MarkTime, Node
 from vmapdbg.model.schedule_index import find_distinct, group_equal, name_node
@@ -23,7 +23,7 @@ from vmapdbg.page.format import (
 )
 from vmapdbg.page.functions import FunctionRow, count_functions
 from vmapdbg.page.speed import describe_beam, find_noise, rate_kernel
-from vmapdbg.page.text.kernels import list_parts
+from vmapdbg.page.text.kernels import list_parts, name_change
 from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
 from vmapdbg.page.text.memory import add_memory_line
 from vmapdbg.page.text.view import MARKS, count_distinct, describe_totals, format_output
@@ -257,21 +257,13 @@ class Overview:
         words, parts = list_parts(change)
         return Row(
             Cell("", MARKS[change.status], comfort=1),
-            Cell("kernel", self.name_change(change), comfort=20, most=44),
+            Cell("kernel", page.change(*name_change(change, lambda side: side.kernel.name)), comfort=20, most=44),
             Cell("times", format_count(len(row.places)), right=True, comfort=6, most=12),
             Cell("time", seconds, right=True, comfort=10, most=26),
             *self.list_work(before, after, ops_leave=2, moves_leave=1),
             Cell("lines", self.name_places(row.lines), comfort=16, most=40, leaves=3),
             notes=[page.join((words, "bold"), join_first([side.kernel.name for side in parts], _MOST_NAMES))],
         )
-
-    def name_change(self, change: KernelChange) -> Text:
-        before, after = change.before, change.after
-        if len(before) == len(after) == 1:
-            return self.page.change(before[0].kernel.name, after[0].kernel.name)
-        # a kernel that was fused from several, or split, names the change
-        alone = after if len(after) == 1 else before
-        return self.page.text(alone[0].kernel.name, "bold")
 
     # *** buffers
 

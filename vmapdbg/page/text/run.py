@@ -15,10 +15,10 @@ from vmapdbg.diff.result import CaptureDiff, ScheduleDiff, Side
 from vmapdbg.install.patches import Patch
 from vmapdbg.model.capture import Capture, SnippetError
 from vmapdbg.model.schedule_index import count_kernels, find_distinct, group_equal
-from vmapdbg.model.wording import format_known, format_plural, inflect, shorten_commit
+from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.claims import CHECKED as DIFFED
 from vmapdbg.page.claims import SHOWN, account_of_shown, claim_same, claim_values, say_idle, say_left, say_shown
-from vmapdbg.page.format import Places, format_bytes, format_ids, format_share, label_patches, round_count
+from vmapdbg.page.format import Places, compare_sides, format_bytes, format_ids, format_share, round_count
 from vmapdbg.page.overview import group_kernels, say_trivial, sum_kernels
 from vmapdbg.page.sections import SECTIONS, load_section
 from vmapdbg.page.sentences import describe_crash, describe_left
@@ -385,28 +385,10 @@ def _describe_counts(page: Page, diff: CaptureDiff) -> list[Text]:
 
 def add_sides(page: Page, before: Side | SuiteSide, after: Side | SuiteSide) -> None:
     """Adds what both sides have in common, and what only one side has."""
-    left, right = _label_side(before), _label_side(after)
-    both = [label for label in left if label in right]
-    if on := [name for name, state in after.patches.items() if state and before.patches.get(name, False)]:
-        both.append(f"patches on {', '.join(on)}")
-    only_before = [label for label in left if label not in right] + label_patches(before.patches, after.patches)
-    only_after = [label for label in right if label not in left] + label_patches(after.patches, before.patches)
-    if before.name != after.name:
-        only_before, only_after = [before.name, *only_before], [after.name, *only_after]
-    for label, style, parts in ("before", BEFORE, only_before), ("after ", AFTER, only_after), ("both  ", "dim", both):
-        if parts:
-            page.add((f"{label}  ", style), ", ".join(parts), hang=8)
-
-
-def _label_side(side: Side | SuiteSide) -> list[str]:
-    versions = side.versions
-    tinygrad = f"tinygrad {versions.tinygrad}"
-    if versions.commit is not None:
-        tinygrad += f" ({shorten_commit(versions.commit)})"
-    if side.mode == "observe":
-        tinygrad += ", observed"
-    python, vmapdbg = f"Python {versions.python}", f"vmapdbg {versions.vmapdbg}"
-    return [side.snippet, f"target {side.target}", tinygrad, python, vmapdbg]
+    styles = {"before": BEFORE, "after": AFTER, "both": "dim"}
+    for name, labels in compare_sides(before, after).items():
+        if labels:
+            page.add((f"{name:8}", styles[name]), ", ".join(labels), hang=8)
 
 
 def _print_errors(page: Page, diff: CaptureDiff) -> None:

@@ -17,7 +17,7 @@ from vmapdbg.install.targets import language_of
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import format_ids, join_change
 from vmapdbg.page.sentences import describe_crash, describe_error
-from vmapdbg.page.text.kernels import TITLES, list_parts, name_kernel
+from vmapdbg.page.text.kernels import TITLES, list_parts, name_change, name_kernel
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, CHANGED, Page, escape_unsafe
 from vmapdbg.page.text.view import ScheduleView
 
@@ -126,12 +126,9 @@ def _count_changed(item: KernelChange, pairs: Sequence[LinePair]) -> str:
 
 
 def _describe_match(item: KernelChange) -> str:
-    before, after = "".join(map(name_kernel, item.before[:1])), "".join(map(name_kernel, item.after[:1]))
     words, parts = list_parts(item)
-    if not parts:
-        return join_change(before, after)
-    name = after if parts is item.before else before
-    return f"{name}  {words}{', '.join(f'#{side.number}' for side in parts)}"
+    about = f"  {words}{', '.join(f'#{side.number}' for side in parts)}" if parts else ""
+    return join_change(*name_change(item, name_kernel)) + about
 
 
 # *** code
