@@ -14,7 +14,7 @@ from vmapdbg.model import schedule_index
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Schedule
 from vmapdbg.model.ops import COMPUTES_NOTHING
 from vmapdbg.model.schedule_index import ScheduleIndex, group_equal, index_of, kernel_identity
-from vmapdbg.page.sentences import Names, find_rule, say_briefly
+from vmapdbg.page.sentences import Names, find_reason, say_briefly
 from vmapdbg.page.view import View
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -372,14 +372,13 @@ def _count_rules(
         for node in schedule.nodes:
             if node.realized is None:
                 continue
-            rule, reason = find_rule(node.realized)
-            place, at = None, reason and reason.at
-            if at is not None and rule == "decided-at":
-                place = at.text if by_statement else (at.text, at.file, at.line)
-            key = name_line(node.line or "") if name_line else "", rule, place
+            reason, place = find_reason(node.realized), None
+            if reason.at is not None and reason.rule == "decided-at":
+                place = reason.at.text if by_statement else (reason.at.text, reason.at.file, reason.at.line)
+            key = name_line(node.line or "") if name_line else "", reason.rule, place
             if key not in found:
                 why = say_briefly(node.realized, Names(index.op))
-                found[key] = RuleCount(rule, why, schedule_index.name_node(schedule.index, node.id))
+                found[key] = RuleCount(reason.rule, why, schedule_index.name_node(schedule.index, node.id))
             count = found[key]
             count.nodes += 1
             made = index.find_kept(node.id)

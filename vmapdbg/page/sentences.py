@@ -1,8 +1,7 @@
 """The sentences that say why a node is realized, or a buffer kept: made from a rule and its operands; and where
 tinygrad failed or did not end.
 
-`fill_sentences` writes the first into a capture, for readers of the JSON. A capture of an older vmapdbg has sentences
-and no reasons; it keeps them.
+`fill_sentences` writes the first into a capture, for readers of the JSON.
 """
 
 from __future__ import annotations
@@ -114,19 +113,16 @@ def _name_axes(axes: Sequence[int]) -> str:
     return f"{inflect(len(axes), 'axis', 'axes')} {', '.join(map(str, axes))}"
 
 
-def find_rule(realized: Realized) -> tuple[str, Reason | None]:
-    """Returns the rule that realized a node first, and its reason; an older capture has none."""
-    reason = next(iter(realized.reasons), None)
-    return (realized.reason if reason is None else reason.rule), reason
+def find_reason(realized: Realized) -> Reason:
+    """Returns the reason that realized a node first."""
+    return next(iter(realized.reasons), Reason(realized.reason))
 
 
 def say_briefly(realized: Realized, names: Names) -> str:
     """Returns what the rule that realized a node means, for a count of nodes; for other rules the sentence of its
-    reason, or its name without a reason."""
-    rule, reason = find_rule(realized)
-    if rule in _MEANINGS:
-        return _MEANINGS[rule]
-    return rule if reason is None else say_reason(reason, names)
+    reason."""
+    reason = find_reason(realized)
+    return _MEANINGS.get(reason.rule) or say_reason(reason, names)
 
 
 # *** the rules

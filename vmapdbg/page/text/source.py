@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.syntax import Syntax
 from rich.text import Text
 
@@ -26,10 +26,6 @@ _LEAST_SAME = 0.25
 _THEME = "ansi_dark"
 _MORE_INDENT = 4
 _CONTEXT = 3
-# A fold is at the last space if that leaves less than a third of the line empty.
-_FULL_ENOUGH = 2 / 3
-# What a fold must not cut: an identifier or number, an operator, a string, a run of spaces.
-_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[\w.$@%]+|\s+|->|<<=?|>>=?|[-+*/<>=!&|]=|&&|\|\||\+\+|--|::|//|/\*|\*/|.')
 _SIGN_STYLES = {" ": ("", ""), "-": (BEFORE, "bold reverse red"), "+": (AFTER, "bold reverse green")}
 """The style of a sign, and of the changes inside a line."""
 
@@ -149,33 +145,17 @@ def _colour(page: Page, code: str, target: str) -> list[Text]:
 
 
 def _fold_line(line: Text, width: int) -> list[Text]:
-    """Returns a line of source, folded between tokens and indented further if it is wider than `width`."""
-    if line.cell_len <= width:
-        return [line]
+    """Returns a line of source, folded between words and indented further if it is wider than `width`."""
     indent = len(line.plain) - len(line.plain.lstrip())
     hang = min(indent + _MORE_INDENT, width // 2)
-    first, *rest = line.divide(_list_cuts(line.plain, width, hang))
-    return [first, *(Text(" " * hang) + piece[len(piece.plain) - len(piece.plain.lstrip()) :] for piece in rest)]
-
-
-def _list_cuts(line: str, width: int, hang: int) -> list[int]:
-    """Returns the offsets to cut at: after a space near the end of the line, else before the token that does not fit. A
-    token wider than a whole line is cut where the line ends."""
-    cuts: list[int] = []
-    start, space, room = 0, 0, width
-    for match in _TOKEN.finditer(line):
-        end = match.end()
-        while cell_len(line[start:end]) > room and not match[0].isspace():
-            cut = match.start()
-            if space > start and cell_len(line[start:space]) > room * _FULL_ENOUGH:
-                cut = space
-            elif cut <= start:
-                cut = start + max(len(set_cell_size(line[start:end], room).rstrip()), 1)
-            cuts.append(cut)
-            start, room = cut, width - hang
-        if match[0].isspace():
-            space = end
-    return cuts
+    cuts, start, room = list[int](), 0, width
+    # a word of wide characters fits into a line, too
+    for match in re.finditer(rf"\s+|\w{{1,{(width - hang) // 2}}}|.", line.plain):
+        if cell_len(line.plain[start : match.end()]) > room and not match[0].isspace():
+            start, room = match.start(), width - hang
+            cuts.append(start)
+    first, *rest = line.divide(cuts)
+    return [first, *(Text(" " * hang) + piece for piece in rest)]
 
 
 def _add_changes(page: Page, pairs: Sequence[LinePair], coloured: tuple[list[Text], list[Text]]) -> None:
