@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from vmapdbg.check.result import CutGradient, ExpectedOutput, LostWrite, UnwrittenRead
 from vmapdbg.model.capture import Bufferize, Capture, Decision, Node, Realized, Reason, Schedule, SnippetError, Unsplit
 from vmapdbg.model.crash import Crash, RewriteStep, SharedLoop
 from vmapdbg.model.schedule_index import index_of
-from vmapdbg.model.vocabulary import CrashStage
+from vmapdbg.model.vocabulary import CrashStage, Rule
 from vmapdbg.model.wording import cut_end, format_known, format_plural, inflect, join_first
 from vmapdbg.page.format import format_shape
 
@@ -115,7 +115,7 @@ def _name_axes(axes: Sequence[int]) -> str:
 
 def find_reason(realized: Realized) -> Reason:
     """Returns the reason that realized a node first."""
-    return next(iter(realized.reasons), Reason(realized.reason))
+    return next(iter(realized.reasons), Reason(cast(Rule, realized.reason)))
 
 
 def say_briefly(realized: Realized, names: Names) -> str:

@@ -13,7 +13,7 @@ from vmapdbg.model.failure import Failure
 from vmapdbg.model.ops import COMPUTES_NOTHING
 from vmapdbg.model.schedule_index import ScheduleIndex, count_elements, group_equal, index_of, kernel_identity
 from vmapdbg.model.wording import format_known, format_plural, join_counted, join_first
-from vmapdbg.page.format import format_bytes, format_shape, star_ambient
+from vmapdbg.page.format import format_bytes, format_count, format_shape, star_ambient
 
 _MOST_READERS = 8
 _MOST_KERNELS = 4
@@ -197,7 +197,7 @@ def explain_kernel(schedule: Schedule, number: int, kernel: Kernel) -> Explanati
         Topic("computes", computes),
         Topic("fused into it", list(_say_fused(index, kernel))),
         Topic("reads", reads),
-        Topic("work", [_say_work(kernel)]),
+        Topic("work", list(map(", ".join, describe_work(kernel)))),
     )
     lines = format_known("  {}", ", ".join(kernel.lines[:3]))
     name = f"#{number} of schedule {schedule.index}"
@@ -219,16 +219,17 @@ def _label(index: ScheduleIndex, node_id: int) -> str:
     return f"{index.op(node_id)} {node_id}"
 
 
-def _say_work(kernel: Kernel) -> str:
-    words = [f"{kernel.executed_ops:,} ops executed"]
-    if kernel.redundancy is not None:
-        words.append(f"{kernel.redundancy:.1f} times the ops the graph asks for")
-    words += [f"{kernel.bytes:,} bytes moved", format_plural(kernel.threads, "thread")]
+def describe_work(kernel: Kernel) -> tuple[list[str], list[str]]:
+    """Returns what a kernel executes, and how it is launched."""
+    ops = [f"{format_count(kernel.executed_ops)} ops executed"]
+    if kernel.redundancy:
+        ops.append(f"redundancy {kernel.redundancy:.1f}x")
+    launch = [format_plural(kernel.threads, "thread")]
     if kernel.local_bytes:
-        words.append(f"{kernel.local_bytes} bytes of LOCAL")
-    if kernel.launches > 1:
-        words.append(f"launched {kernel.launches} times")
-    return ", ".join(words)
+        launch.append(f"{format_bytes(kernel.local_bytes)} LOCAL")
+    if kernel.launches != 1:
+        launch.append(format_plural(kernel.launches, "launch", "launches"))
+    return ops, [*launch, f"moves {format_bytes(kernel.bytes)}"]
 
 
 def _say_why(node: Node) -> str:

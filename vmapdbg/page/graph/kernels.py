@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from vmapdbg.model.capture import Kernel
 from vmapdbg.model.vocabulary import Mark
-from vmapdbg.model.wording import format_plural
-from vmapdbg.page.format import format_bytes, format_count, format_shape, format_share
+from vmapdbg.page.format import format_bytes, format_shape, format_share
 from vmapdbg.page.graph import fold, model
 from vmapdbg.page.graph.fold import Folded, shorten
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule, Stage
-from vmapdbg.page.why import explain_kernel, explain_node
+from vmapdbg.page.why import describe_work, explain_kernel, explain_node
 
 MOST_BOXES = 60
 """A drawing with more boxes is gathered, to `_GATHERED` boxes if possible."""
@@ -115,24 +114,12 @@ class _Part:
         lines = [
             f"{model.SIGNS[mark]}#{number} {shorten(kernel.name)}",
             shorten(kernel.title),
-            *self._label_work(kernel),
+            *map(", ".join, describe_work(kernel)),
             *(shorten(f"{item.code} {item.message}", 60) for item in found),
             shorten(self.drawn.places.format_first(kernel.lines, _MOST_LINES)),
         ]
         tip, shown = explain_kernel(self.drawn.schedule, number, kernel).text, tuple(filter(None, lines))
         return model.GraphNode(name, "kernel", shown, tip, kernel.nodes, mark=mark, alert=bool(found), weight=share)
-
-    def _label_work(self, kernel: Kernel) -> list[str]:
-        ops = [f"{format_count(kernel.executed_ops)} ops executed"]
-        if kernel.redundancy:
-            ops.append(f"redundancy {kernel.redundancy:.1f}x")
-        launch = [format_plural(kernel.threads, "thread")]
-        if kernel.local_bytes:
-            launch.append(f"{format_bytes(kernel.local_bytes)} LOCAL")
-        if kernel.launches != 1:
-            launch.append(format_plural(kernel.launches, "launch", "launches"))
-        launch.append(f"moves {format_bytes(kernel.bytes)}")
-        return [", ".join(ops), ", ".join(launch)]
 
     def draw_buffer(self, number: int) -> model.GraphNode:
         name = self.buffer_names[number]

@@ -106,22 +106,17 @@ def _format_kernel(view: ScheduleView, group: list[KernelSide], work: str, large
     redundant = "bold yellow" if (kernel.redundancy or 0) >= _MUCH_REDUNDANCY else ""
     share = getattr(kernel, work) / largest
     filled = max(round(share * _BAR), 1) if share > 0 else 0
-    name = [
+    return Row(
         Cell("#", str(numbers[0]), right=True, comfort=3),
         Cell("kernel", (kernel.name, "bold" if kernel.failed is None else ALERT), comfort=16, most=40),
-    ]
-    amounts = [
         Cell("ops", format_count(kernel.executed_ops), right=True, comfort=11),
         Cell("of largest", f"{format_share(share, 1):>4} {'#' * filled}", comfort=11),
         Cell("moves", format_bytes(kernel.bytes), right=True, comfort=9, leaves=2),
         Cell("redundancy", (format_redundancy(kernel.redundancy), redundant), right=True, comfort=10, leaves=1),
         Cell("threads", format_count(kernel.threads), right=True, comfort=7),
-    ]
-    if kernel.failed is not None:
-        amounts = [cell._replace(content="-") for cell in amounts]
-        return Row(*name, *amounts, facts=_list_facts(view, group))
-    notes = view.notes_for(view.findings.about_kernel(view.pair.index, numbers))
-    return Row(*name, *amounts, facts=_list_facts(view, group), notes=notes)
+        facts=_list_facts(view, group),
+        notes=view.notes_for(view.findings.about_kernel(view.pair.index, numbers)),
+    )
 
 
 def _list_facts(view: ScheduleView, group: list[KernelSide]) -> list[Text]:
@@ -173,27 +168,21 @@ def _format_change(view: ScheduleView, group: list[KernelChange]) -> Row:
     )
 
 
-def _add_up(sides: Sequence[KernelSide]) -> tuple[int, int, int, int]:
-    """Returns the ops and bytes of some kernels, and the most threads and LOCAL bytes."""
+def _add_up(sides: Sequence[KernelSide]) -> tuple[int, int, int]:
+    """Returns the ops and bytes of some kernels, and the most threads."""
     kernels = [side.kernel for side in sides]
     ops, moved = sum(kernel.executed_ops for kernel in kernels), sum(kernel.bytes for kernel in kernels)
-    return ops, moved, max(kernel.threads for kernel in kernels), max(kernel.local_bytes for kernel in kernels)
+    return ops, moved, max(kernel.threads for kernel in kernels)
 
 
 def _list_changed_facts(view: ScheduleView, item: KernelChange) -> list[Piece]:
     page = view.page
     facts: list[Piece] = []
     if len(item.before) == len(item.after) == 1:
-        one, other = item.before[0].kernel, item.after[0].kernel
-        facts += [page.label(name, page.change(left, right)) for name, left, right in compare_facts(one, other)]
-        if one.key and one.key == other.key and one.source != other.source and not facts:
-            facts.append(("the same AST, other code", "dim"))
-    else:
-        if item.status in ("only-before", "only-after"):
-            facts.append(TITLES[item.status])
-        before, after = _add_up(item.before or item.after)[3], _add_up(item.after or item.before)[3]
-        if before or after:
-            facts.append(page.label("LOCAL", page.change(f"{before:,} B", f"{after:,} B")))
+        compared = compare_facts(item.before[0].kernel, item.after[0].kernel)
+        facts += [page.label(name, page.change(left, right)) for name, left, right in compared]
+    elif item.status in ("only-before", "only-after"):
+        facts.append(TITLES[item.status])
     # the median of a launch; of several kernels their sum
     medians: list[float] = []
     for some in filter(None, (item.before, item.after)):
@@ -213,25 +202,24 @@ def _list_changed_facts(view: ScheduleView, item: KernelChange) -> list[Piece]:
 
 def print_bufferizes(view: ScheduleView) -> None:
     """Prints what each BUFFERIZE closes, its size, kept or removed and why; with two runs only changed ones."""
-    page, shown, every = view.page, view.pair.bufferizes, view.pair.bufferizes
-    if view.is_pair and not page.show_all:
-        shown = [item for item in every if item.status != "unchanged"]
+    page, every = view.page, view.pair.bufferizes
+    shown = [item for item in every if not view.is_pair or page.show_all or item.status != "unchanged"]
+    if not shown and not view.is_pair:
+        page.head(view.buffer_op, "none")
     if not shown:
-        if not view.is_pair:
-            page.head(view.buffer_op, "none")
         return
     if view.is_pair:
         same = sum(item.status == "unchanged" for item in every)
         about = f"{len(every) - same} changed, {same} unchanged"
     else:
-        kept = [item.after for item in every if item.after is not None and item.after.outcome == "kept"]
+        kept = [made for made in map(_any_side, every) if made.outcome == "kept"]
         held = format_bytes(sum(made.bytes for made in kept if made.holds_memory))
         about = f"{len(kept)} kept ({held} GLOBAL), {len(every) - len(kept)} removed, most bytes first"
-        shown = sorted(shown, key=lambda item: (_any_side(item).outcome == "removed", -_any_side(item).bytes))
+        shown.sort(key=lambda item: (_any_side(item).outcome == "removed", -_any_side(item).bytes))
     if any(item.ambient for item in shown):
         about += "; * ambient range"
     page.head(view.buffer_op, about)
-    page.table([_format_bufferize(view, item) for item in shown])
+    page.table(_format_bufferize(view, item) for item in shown)
 
 
 def _any_side(item: BufferizeChange) -> Bufferize:
@@ -243,37 +231,31 @@ def _any_side(item: BufferizeChange) -> Bufferize:
 def _format_bufferize(view: ScheduleView, item: BufferizeChange) -> Row:
     page, side = view.page, _any_side(item)
     before, after = item.before or side, item.after or side
-    elements, comfort = page.change(format_count(before.size), format_count(after.size)), 8
-    mark, decision, line = MARKS[item.status], page.text(""), None
+    elements, decision, line = page.change(format_count(before.size), format_count(after.size)), Text(), None
+    style, right = STATUS_STYLES.get(item.status, ""), not view.is_pair
     if not view.is_pair:
-        mark, comfort = "", 12
         line = (node := view.index.node(side.node)) and node.line
-        sizes = list(map(view.index.size_of, side.closed_ranges))
-        known = [size for size in sizes if isinstance(size, int)]
-        if len(known) == len(sizes) > 1 and prod(known) == side.size:
-            elements = page.text(f"{'x'.join(map(str, known))} = {format_count(side.size)}")
-        is_kept = side.outcome == "kept"
-        decision = page.join((side.outcome, "green" if is_kept else ""), side.reason and f": {side.reason}")
-        notes, style = _format_open_ranges(view, item, side), "" if is_kept else "dim"
-    else:
-        if item.status != "changed":
-            only = "" if item.status == "unchanged" else f"{item.status.replace('-', ' ')}, "
-            decision = page.text(f"{only}{side.outcome}: {side.reason}")
-        elif before.outcome == after.outcome == "removed":
-            decision = page.text("removed on both sides")
-        notes, style = _format_changed_decision(view, item), STATUS_STYLES.get(item.status, "")
-    right = not view.is_pair
+        style = "" if side.outcome == "kept" else "dim"
+        sizes = [size for size in map(view.index.size_of, side.closed_ranges) if isinstance(size, int)]
+        if len(sizes) > 1 and prod(sizes) == side.size:
+            elements = page.text(f"{'x'.join(map(str, sizes))} = {format_count(side.size)}")
+    if item.status != "changed":
+        only = f"{TITLES[item.status]}, " if item.status != "unchanged" else ""
+        outcome = side.outcome, "green" if side.outcome == "kept" else ""
+        decision = page.join(only, outcome, format_known(": {}", side.reason))
+    elif before.outcome == after.outcome == "removed":
+        decision = page.text("removed on both sides")
     return Row(
-        Cell("", mark, comfort=1),
+        Cell("", MARKS[item.status] if view.is_pair else "", comfort=1),
         Cell("node", str(side.node), right=True, comfort=5),
         Cell("op", item.op),
         Cell("closes", _format_closed(view, item), comfort=18, most=44),
-        Cell("elements", elements, right=right, comfort=comfort, most=24),
-        Cell("bytes", page.change(format_bytes(before.bytes), format_bytes(after.bytes)), right, comfort=8, most=24),
+        Cell("elements", elements, right, comfort=10, most=24),
+        Cell("bytes", page.change(*map(format_bytes, (before.bytes, after.bytes))), right, comfort=8, most=24),
         Cell("space", page.change(before.addrspace, after.addrspace), comfort=6, most=24),
         Cell("line", (view.places.format(line), "dim"), comfort=12, most=32, leaves=0, label=""),
         Cell("decision", decision, comfort=50, most=90, leaves=1, label="", own_line=True),
-        notes=notes,
+        notes=_list_notes(view, item),
         style=style,
     )
 
@@ -287,27 +269,17 @@ def _format_closed(view: ScheduleView, item: BufferizeChange) -> Text:
     return view.page.join("(", view.names(names, ambient=item.ambient), ")")
 
 
-def _format_open_ranges(view: ScheduleView, item: BufferizeChange, made: Bufferize) -> list[Piece]:
-    """Returns notes about ambient ranges that a buffer of one run does not close."""
-    lost = item.lost_after
-    harmless = [name for name in item.ambient if name not in (*made.closed_ranges, *lost)]
-    notes: list[Piece] = []
-    if lost:
-        iterations = " x ".join(f"{view.index.size_of(name) or '?'}" for name in lost)
-        alert = (
-            f"!! ambient {', '.join(lost)} is NOT closed: all {iterations} iterations write the same "
-            f"{format_plural(made.size, 'element')}, only one of them survives"
-        )
-        notes.append((alert, ALERT))
-    if harmless and made.outcome == "kept":
-        notes.append((f"ambient {', '.join(harmless)} stays open: LOCAL, inside its loop", "dim"))
-    return notes
-
-
-def _format_changed_decision(view: ScheduleView, item: BufferizeChange) -> list[Piece]:
-    """Returns notes about a decision of two runs, if it changed, and about ranges that a side does not close."""
+def _list_notes(view: ScheduleView, item: BufferizeChange) -> list[Piece]:
+    """Returns notes about ambient ranges that are not closed, and of two runs about a decision that changed."""
     before, after = item.before, item.after
     notes: list[Piece] = []
+    if not view.is_pair and item.lost_after:
+        steps = " x ".join(f"{view.index.size_of(name) or '?'}" for name in item.lost_after)
+        same = format_plural(_any_side(item).size, "element")
+        alert = f"all {steps} iterations write the same {same}, only one of them survives"
+        notes.append((f"!! ambient {', '.join(item.lost_after)} is NOT closed: {alert}", ALERT))
+    if not view.is_pair:
+        return notes
     if before is not None and after is not None and {"outcome", "reason"} & set(item.changed):
         reason = before.reason
         if before.decided is not None:

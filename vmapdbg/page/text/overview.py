@@ -158,28 +158,18 @@ class Overview:
         """Adds how much changed, which the verdict does not say."""
         page, diff = self.page, self.view.diff
         schedules = diff.schedules
-        counts = _join_counts(
-            (sum(item.is_pair and not item.is_empty for item in schedules), "changed"),
-            (sum(item.is_empty for item in schedules), "the same"),
-            (sum(item.after is None for item in schedules), "only before"),
-            (sum(item.before is None for item in schedules), "only after"),
-        )
-        page.head("Overview", Text(f"{format_plural(len(schedules), 'schedule')}: {counts}"))
+        counts = {
+            "changed": sum(item.is_pair and not item.is_empty for item in schedules),
+            "the same": sum(item.is_empty for item in schedules),
+            "only before": sum(item.after is None for item in schedules),
+            "only after": sum(item.before is None for item in schedules),
+        }
+        said = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+        page.head("Overview", Text(f"{format_plural(len(schedules), 'schedule')}: {said}"))
         totals = describe_totals(page, diff.before.totals, diff.after.totals)
         # then the verdict says only how the sides ended
         if totals and diff.before.error != diff.after.error:
             page.add(Text(", ").join(totals), indent=2)
-        pairs = [item for item in schedules if item.is_pair]
-        if overview.count_changed_nodes(pairs):
-            buffers = sum(made.status != "unchanged" for item in pairs for made in item.bufferizes)
-            counts = _join_counts(
-                (sum(len(item.nodes) for item in pairs), "changed"),
-                (sum(len(item.nodes_only_before) for item in pairs), "only before"),
-                (sum(len(item.nodes_only_after) for item in pairs), "only after"),
-                (sum(len(item.same_nodes) for item in pairs), "the same"),
-            )
-            what = f"{counts}; {buffers:,} {pairs[-1].buffer_op_after} changed"
-            page.add(("nodes: ", "dim"), what, indent=2)
 
     def add_values(self) -> None:
         """Adds the first outputs that differ by more than rounding."""
@@ -387,7 +377,3 @@ def _format_mark(mark: MarkTime) -> Row:
         Cell("in kernels", format_seconds(mark.kernels), right=True, comfort=8),
         Cell("launches", f"{mark.launches:,}", right=True, comfort=8),
     )
-
-
-def _join_counts(*counts: tuple[int, str]) -> str:
-    return ", ".join(f"{count:,} {what}" for count, what in counts if count)
