@@ -146,7 +146,7 @@ def test_what_is_too_wide_for_the_range_map_moves_below_or_is_folded_and_nothing
     assert "shape (2, 1, 4, 8, 8, 1, 1, 1)" in rows
     assert ":3" in rows
     assert "rm1*" in rows
-    assert "-> r0, 0, r1, r2, r3, 0, 0, 0" in flatten(rows)
+    assert "r0, 0, r1, r2, r3, 0, 0, 0" in flatten(rows)
     expression = "+".join(f"r{number}*{number}" for number in range(80))
     schedule = make_schedule(nodes=(make_node(1, "PAD", ranges=(expression,)),))
     for width in WIDTHS:

@@ -67,6 +67,10 @@ class ScheduleIndex:
         node = self.node(node_id)
         return "?" if node is None else node.op
 
+    def label(self, node_id: int) -> str:
+        """Returns `ADD 48`, or `node 48` if the graph does not have the node."""
+        return f"{self.nodes[node_id].op if node_id in self.nodes else 'node'} {node_id}"
+
     def size_of(self, name: str) -> int | str | None:
         """Returns the size of a range, None for an unknown name."""
         known = self.ranges.get(name)
@@ -148,6 +152,11 @@ class ScheduleIndex:
         if number is None or not 0 <= number < len(self.schedule.kernels):
             return None
         return self.schedule.kernels[number]
+
+    def name_kernel(self, number: int | None) -> str:
+        """Returns `E_4 #0` for the number of a kernel, or `a copy`."""
+        kernel = self.kernel(number)
+        return "a copy" if kernel is None else f"{kernel.name} #{number}"
 
     def find_computing(self, node_id: int) -> list[tuple[int, Kernel]]:
         """Returns the kernels that compute a node, with their numbers."""

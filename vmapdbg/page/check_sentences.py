@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from vmapdbg.check import findings, result
-from vmapdbg.model.capture import Capture, Finding, Kernel, Node
+from vmapdbg.model.capture import Capture, Finding, Kernel
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect, join_first
 from vmapdbg.page.sentences import describe_crash, describe_expected, describe_left_out, describe_unwritten
@@ -47,11 +47,6 @@ def name_check(check: result.ScheduleCheck) -> str:
 def name_replay(number: int | None) -> str | None:
     """Returns `replay 2 by TinyJit`; None for what is no replay."""
     return "the call that TinyJit captured" if number == 0 else format_known("replay {} by TinyJit", number) or None
-
-
-def name_node(node: Node | None, id: int) -> str:
-    """Returns `ADD 48`, or `node 48` if the capture does not have the node."""
-    return f"node {id}" if node is None else f"{node.op} {node.id}"
 
 
 class Repeats:
@@ -185,12 +180,6 @@ def list_off(capture: Capture) -> str:
     return ", ".join(name for name, is_on in capture.patches.items() if not is_on)
 
 
-def name_writer(index: ScheduleIndex, number: int | None) -> str:
-    """Returns `E_4 #0` for the number of a compute kernel, or `a copy`."""
-    kernel = index.kernel(number)
-    return "a copy" if kernel is None else f"{kernel.name} #{number}"
-
-
 def explain_output(index: ScheduleIndex, check: result.ScheduleCheck, output: result.OutputCheck) -> list[Sentence]:
     """Returns what is known about a wrong output alone: which kernel changed memory, or when a value was read.
 
@@ -201,7 +190,7 @@ def explain_output(index: ScheduleIndex, check: result.ScheduleCheck, output: re
         return [Sentence(WRONG_ITEM)]
     if output.writer_node is not None:
         node = index.node(output.writer_node)
-        text = f"{name_writer(index, output.writer)} writes {name_node(node, output.writer_node)} there"
+        text = f"{index.name_kernel(output.writer)} writes {index.label(output.writer_node)} there"
         return [Sentence(text, node and node.line)]
     sentences = explain_value(output)
     if output.of == "pending":
@@ -221,7 +210,7 @@ def explain_buffer(index: ScheduleIndex, check: result.ScheduleCheck, buffer: re
     right = {one.node for one in check.buffers if one.comparison is not None and not one.is_wrong}
     if buffer.misread is not None:
         node = index.node(buffer.misread.node)
-        yield Sentence(describe_misread(buffer.misread, node), node and node.line)
+        yield Sentence(describe_misread(buffer.misread, index), node and node.line)
     elif buffer.reads and right.issuperset(buffer.reads) and not lost and not buffer.stale:
         read = "the buffer that its kernel reads is"
         if len(buffer.reads) > 1:
@@ -235,14 +224,14 @@ def explain_buffer(index: ScheduleIndex, check: result.ScheduleCheck, buffer: re
             yield Sentence(_PROMOTED)
 
 
-def describe_misread(misread: result.Misread, node: Node | None) -> str:
+def describe_misread(misread: result.Misread, index: ScheduleIndex) -> str:
     """Returns `what it reads is right, but the buffer of CONTIGUOUS 7 is read at other steps of its ambient ranges rm1,
     rm2: at step (0, 1) it gets what belongs to (1, 0); so at 4 of 6 steps`."""
     ranges, step, read = "ranges", str(misread.step), str(misread.read)
     if len(misread.ranges) == 1:
         ranges, step, read = "range", str(misread.step[0]), str(misread.read[0])
     return (
-        f"what it reads is right, but the buffer of {name_node(node, misread.node)} is read at other steps of its "
+        f"what it reads is right, but the buffer of {index.label(misread.node)} is read at other steps of its "
         f"ambient {ranges} {', '.join(misread.ranges)}: at step {step} it gets what belongs to {read}; "
         f"so at {misread.wrong} of {misread.steps} steps"
     )
@@ -257,7 +246,7 @@ def describe_stale(index: ScheduleIndex, stale: result.StaleRead, reader_number:
         name = reader.buffers[stale.argument].name
     by = "another launch"
     if stale.writer is not None:
-        by = name_writer(index, stale.writer)
+        by = index.name_kernel(stale.writer)
     elif stale.writer_node is not None:
         by = f"the copy of node {stale.writer_node}"
     order = f"after {by} has written it, and should before"
@@ -363,8 +352,8 @@ def _make_wrong(
     sentences += [one.text for one in explain_output(index, check, output)]
     buffer = check.first_wrong_buffer
     if buffer is not None and output.of not in findings.CHANGED:
-        name = name_node(index.node(buffer.node), buffer.node)
-        sentences.append(f"first wrong buffer: {name}, written by {name_writer(index, buffer.kernel)}")
+        name = index.label(buffer.node)
+        sentences.append(f"first wrong buffer: {name}, written by {index.name_kernel(buffer.kernel)}")
         sentences += [one.text for one in explain_buffer(index, check, buffer)]
     number, node_id, advice = output.writer, output.writer_node, ""
     if number is None and buffer is not None and output.of != "unchosen":

@@ -129,7 +129,7 @@ def _say_readers(index: ScheduleIndex, node: Node) -> Iterator[str]:
     if not readers:
         yield "nothing: it is an output"
     for reader in readers[:_MOST_READERS]:
-        yield f"{_label(index, reader.id)} asks for {_format_ranges(reader.in_ranges)}"
+        yield f"{index.label(reader.id)} asks for {_format_ranges(reader.in_ranges)}"
     if len(readers) > _MOST_READERS:
         yield f"and {len(readers) - _MOST_READERS} more"
 
@@ -164,19 +164,14 @@ def _say_ambient(index: ScheduleIndex, node: Node) -> Iterator[str]:
 
 
 def _say_kernels(index: ScheduleIndex, node: Node) -> Iterator[str]:
-    kernels = index.schedule.kernels
     if node.id in index.writers:
-        yield f"{_name(kernels, index.writers[node.id][0])} computes it and writes its buffer"
-    fused = [_name(kernels, i) for i, kernel in index.find_computing(node.id) if node.id not in kernel.outputs]
+        yield f"{index.name_kernel(index.writers[node.id][0])} computes it and writes its buffer"
+    fused = [index.name_kernel(i) for i, kernel in index.find_computing(node.id) if node.id not in kernel.outputs]
     if fused:
         yield f"computed inside {join_first(fused, _MOST_KERNELS)}"
-    reading = [_name(kernels, i) for i, _ in index.find_reading(node.id)]
+    reading = [index.name_kernel(i) for i, _ in index.find_reading(node.id)]
     if reading:
         yield f"its buffer is read by {', '.join(reading[:_MOST_KERNELS])}"
-
-
-def _name(kernels: Sequence[Kernel], number: int) -> str:
-    return f"{kernels[number].name} #{number}"
 
 
 # *** a kernel
@@ -184,12 +179,12 @@ def _name(kernels: Sequence[Kernel], number: int) -> str:
 
 def explain_kernel(schedule: Schedule, number: int, kernel: Kernel) -> Explanation:
     """Returns what a kernel writes, computes and reads, and why it is not one with those it reads from."""
-    index, kernels = index_of(schedule), schedule.kernels
+    index = index_of(schedule)
     written = [index.nodes[node_id] for node_id in kernel.outputs if node_id in index.nodes]
     counts = Counter(map(index.op, kernel.nodes))
     computes = [f"{len(kernel.nodes)} nodes: {join_counted(counts.items())}"] if kernel.nodes else []
     reads = [
-        f"{_label(index, n)} of {_name(kernels, index.writers[n][0])}: not fused, {_say_why_not_fused(index, n)}"
+        f"{index.label(n)} of {index.name_kernel(index.writers[n][0])}: not fused, {_say_why_not_fused(index, n)}"
         for n in index.find_read(kernel)
     ]
     steps = (
@@ -201,7 +196,7 @@ def explain_kernel(schedule: Schedule, number: int, kernel: Kernel) -> Explanati
     )
     lines = format_known("  {}", ", ".join(kernel.lines[:3]))
     name = f"#{number} of schedule {schedule.index}"
-    title = f"kernel {_name(kernels, number)}{lines}, schedule {schedule.index}"
+    title = f"kernel {index.name_kernel(number)}{lines}, schedule {schedule.index}"
     kind, cost = (kernel_identity(kernel), kernel.name), (kernel.executed_ops, kernel.bytes)
     said = tuple(step for step in steps if step.sentences)
     return Explanation(schedule.index, None, number, name, title, said, kind, cost)
@@ -211,12 +206,8 @@ def _say_fused(index: ScheduleIndex, kernel: Kernel) -> Iterator[str]:
     """Yields the nodes that a kernel computes without their buffers, by the reason; most nodes first."""
     inside = [index.bufferizes[n] for n in kernel.nodes if n in index.bufferizes and n not in kernel.outputs]
     for same in sorted(group_equal(inside, lambda made: (made.outcome, made.reason)), key=len, reverse=True):
-        names = join_first([_label(index, made.node) for made in same], _MOST_NAMES)
+        names = join_first([index.label(made.node) for made in same], _MOST_NAMES)
         yield f"{names}: {same[0].outcome}, {same[0].reason}"
-
-
-def _label(index: ScheduleIndex, node_id: int) -> str:
-    return f"{index.op(node_id)} {node_id}"
 
 
 def describe_work(kernel: Kernel) -> tuple[list[str], list[str]]:
@@ -253,17 +244,17 @@ def _say_why_not_fused(index: ScheduleIndex, node_id: int) -> str:
 
 def explain_boundaries(schedule: Schedule) -> Iterator[Explanation]:
     """Yields each buffer between kernels, with the reason. It costs the bytes that are written and read again."""
-    index, kernels = index_of(schedule), schedule.kernels
+    index = index_of(schedule)
     for node_id, (writer, kernel) in index.writers.items():
         reading = index.find_reading(node_id)
         if not reading:
             continue
         node, made = index.nodes[node_id], index.find_kept(node_id)
         size, name = 0 if made is None else made.bytes, schedule_index.name_node(schedule.index, node_id)
-        names = join_first([_name(kernels, number) for number, _ in reading], _MOST_KERNELS)
+        names = join_first([index.name_kernel(number) for number, _ in reading], _MOST_KERNELS)
         rule = node.realized and node.realized.reason
         title = "  ".join(filter(None, (format_bytes(size), f"{node.op} {name}", node.line, rule)))
-        apart = Topic("kernels", [f"{_name(kernels, writer)} not fused with {names}"])
+        apart = Topic("kernels", [f"{index.name_kernel(writer)} not fused with {names}"])
         why = Topic("why", [_say_why_not_fused(index, node_id)])
         kind = kernel_identity(kernel), *(kernel_identity(reader) for _, reader in reading), node.line, rule
         cost = size * (1 + len(reading)), kernel.executed_ops

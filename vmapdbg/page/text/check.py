@@ -181,8 +181,8 @@ def _print_first_wrong(page: Page, capture: Capture, check: ScheduleCheck, buffe
     index, found = index_of(capture.schedules[check.schedule]), buffer.comparison
     assert found is not None
     node = index.node(buffer.node)
-    name = (say.name_node(node, buffer.node), "bold")
-    by = say.name_writer(index, buffer.kernel)
+    name = (index.label(buffer.node), "bold")
+    by = index.name_kernel(buffer.kernel)
     about = f" {format_shape(buffer.shape)} {buffer.dtype}, written by {by}"
     page.add("first wrong buffer: ", name, about, page.place(node and node.line), indent=2)
     same = "wrong in the same way"

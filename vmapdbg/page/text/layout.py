@@ -20,6 +20,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
+from vmapdbg.model.capture import Finding
 from vmapdbg.model.wording import format_plural
 from vmapdbg.page.format import Places, format_ratio
 
@@ -99,6 +100,10 @@ class Page:
         """Returns a value after its name, if it has one, which is dim; nothing for an empty value."""
         text = self.read(value)
         return self.join((f"{name} ", "dim"), text) if name and text else text
+
+    def finding(self, found: Finding, advice: str = "", style: str = ALERT) -> Text:
+        """Returns the code of a finding, its message and its line."""
+        return self.join((found.code, style), f" {found.message}{self.places.format(found.line, ' ({})')}{advice}")
 
     def compare(self, before: _Amount, after: _Amount, write: Callable[[_Amount], str]) -> Text:
         """Returns `1,000 -> 500 (0.50x)`, or the amount alone if both are written alike."""
@@ -186,7 +191,7 @@ class Cell(NamedTuple):
     `comfort` is the width that a column keeps before others leave the row, `most` the width it never exceeds.
     Columns with `leaves` go to a second line when the page is too narrow, the smallest number first, as
     `label content` (`label` None: the title). `optional` ones are left out instead. `own_line` is for
-    sentences. Content that does not fit is first folded before `split`.
+    sentences.
     """
 
     title: str
@@ -198,7 +203,6 @@ class Cell(NamedTuple):
     label: str | None = None
     optional: bool = False
     own_line: bool = False
-    split: str = ""
 
 
 class Row:
@@ -251,7 +255,7 @@ class _Table:
             yield from page.wrap(note, indent=hang, hang=2)
 
     def _fold_cell(self, i: int, cell: Text) -> list[Text]:
-        return _fold(self.page.console, cell, self.widths[i], self.columns[i].split)
+        return _fold(self.page.console, cell, self.widths[i])
 
     def _lay_out_cells(self, cells: dict[int, Text]) -> Iterator[Text]:
         folded = {i: self._fold_cell(i, cells[i]) for i in self.widths}
@@ -302,12 +306,9 @@ def _pack(facts: Sequence[Text], width: int) -> list[Text]:
     return lines
 
 
-def _fold(console: Console, text: Text, width: int, split: str = "") -> list[Text]:
+def _fold(console: Console, text: Text, width: int) -> list[Text]:
     if text.cell_len <= width and "\n" not in text.plain:
         return [text]
-    if split and split in text.plain:
-        left, right = text.divide([text.plain.index(split)])
-        return [*_fold(console, left, width), *_fold(console, right, width)]
     lines = list(text.wrap(console, max(width, 1), overflow="fold"))
     for line in lines:
         line.rstrip()

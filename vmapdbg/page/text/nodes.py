@@ -103,7 +103,7 @@ def _format_node(view: ScheduleView, node: Node, sources: Iterable[int]) -> Row:
         Cell("op", (node.op, _OP_STYLES.get(node.op, "")), comfort=11),
         Cell("from", (read, "dim"), comfort=10, most=16, leaves=1, optional=True),
         Cell("shape", format_shape(node.shape), most=28, leaves=3),
-        Cell("ranges in -> out", Text(" -> ").join(ranges), comfort=17, most=44, label="ranges", split="-> "),
+        Cell("ranges in -> out", Text(" -> ").join(ranges), comfort=17, most=44, label="ranges"),
         Cell("ambient", view.names(node.ambient, ambient=node.ambient), comfort=8, most=16),
         Cell("decision", decisions, comfort=58, most=90, leaves=2, label="", own_line=True),
         Cell("line", (view.places.format(node.line), "dim"), comfort=16, most=32, leaves=4, label=""),

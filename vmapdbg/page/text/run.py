@@ -321,8 +321,7 @@ def _print_findings(page: Page, diff: CaptureDiff) -> None:
     for sign, style, findings in (("-", BEFORE, diff.findings_gone), ("+", AFTER, diff.findings_new)):
         more = f"{sign} {{}} more"
         for found in page.first(findings, _MOST_FINDINGS, more, noun="finding", indent=0, style=style):
-            sentence = f" {found.message}{page.places.format(found.line, ' ({})')}"
-            page.add((f"{sign} {found.code}", style), sentence, hang=4)
+            page.add((f"{sign} ", style), page.finding(found, style=style), hang=4)
 
 
 def _format_verdict(page: Page, diff: CaptureDiff) -> Text:

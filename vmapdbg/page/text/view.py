@@ -78,8 +78,7 @@ class ScheduleView:
         for found in findings:
             if found in self.findings.rest:
                 self.findings.rest.remove(found)
-            where, advice = self.places.format(found.line, " ({})"), format_known("; try: {}", found.advice)
-            notes.append(self.page.join((found.code, ALERT), f" {found.message}{where}{advice}"))
+            notes.append(self.page.finding(found, format_known("; try: {}", found.advice)))
         return notes
 
     # *** two runs
