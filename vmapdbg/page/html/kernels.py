@@ -117,7 +117,8 @@ def _list_facts(row: KernelRow, view: View) -> list[tuple[str, str, str]]:
     kernel, before, after = row.kernel, row.before, row.after
     if not view.is_pair:
         return [(name, value, value) for name, value in describe_kernel(kernel, view.after.device).items() if value]
-    facts = [("launches", f"{before.launches:,}", f"{after.launches:,}")]
+    facts = [("computes", kernel.title, kernel.title)] if kernel.title else []
+    facts.append(("launches", f"{before.launches:,}", f"{after.launches:,}"))
     if before.seconds or after.seconds:
         facts.append(("time", format_seconds(before.seconds), format_seconds(after.seconds)))
     if len(row.change.before) == len(row.change.after) == 1:

@@ -167,42 +167,24 @@ def _print_changes(view: ScheduleView) -> None:
     page.table(rows, _MOST_ROWS, "... {} not shown: --all shows them", noun="more row")
 
 
-def _make_row(node: Piece, op: str, shape: tuple[int | str, ...] | None, before: Piece, after: Piece, line: str) -> Row:
-    return Row(
-        Cell("node", node, right=True, comfort=5, most=16),
-        Cell("op", op, comfort=11, most=32),
-        Cell("shape", format_shape(shape), most=28, leaves=3),
-        Cell("- before", before, comfort=44, most=64, leaves=2, label="-", own_line=True),
-        Cell("+ after", after, comfort=44, most=64, leaves=1, label="+", own_line=True),
-        Cell("line", line, comfort=14, most=32, leaves=4, label=""),
-    )
-
-
 def _group_changes(view: ScheduleView, changes: Iterable[NodeChange]) -> list[list[NodeChange]]:
     """Nodes with another realize decision come first, each in a row of its own; others are grouped by their ranges."""
 
     def look(item: NodeChange) -> Hashable:
         if view.page.show_all or "realized" in item.changed:
             return item.after.id
-        before = _describe(view, item.before, item.changed, is_before=True)
-        after = _describe(view, item.after, item.changed, is_before=False)
-        return before.plain, after.plain
+        return tuple(text.plain for text in _describe_sides(view, item))
 
     return group_equal(sorted(changes, key=lambda item: ("realized" not in item.changed, -item.after.id)), look)
 
 
 def _format_change(view: ScheduleView, group: list[NodeChange]) -> Row:
-    first, shape = group[0], group[0].after.shape
-    if any(item.after.shape != shape for item in group):
-        shape = None
+    shapes = {format_shape(item.after.shape) for item in group}
     ops = dict.fromkeys(join_change(item.before.op, item.after.op) for item in group)
-    ids = format_ids(item.after.id for item in group)
-    if any(item.before.id != item.after.id for item in group):
-        ids = f"{format_ids(item.before.id for item in group)} -> {ids}"
-    before = _describe(view, first.before, first.changed, is_before=True)
-    after = _describe(view, first.after, first.changed, is_before=False)
+    ids = join_change(format_ids(item.before.id for item in group), format_ids(item.after.id for item in group))
     lines = view.places.format_all(item.after.line for item in group if item.after.line is not None)
-    return _make_row(ids, join_first([*ops], 3), shape, before, after, lines)
+    shape = shapes.pop() if len(shapes) == 1 else ""
+    return _make_row(ids, join_first([*ops], 3), shape, *_describe_sides(view, group[0]), lines)
 
 
 def _format_lone_node(view: ScheduleView, node: Node, *, before: bool) -> Row:
@@ -211,7 +193,23 @@ def _format_lone_node(view: ScheduleView, node: Node, *, before: bool) -> Row:
     name, sides = (f"+{node.id}", AFTER), ("", text)
     if before:
         name, sides = (f"-{node.id}", BEFORE), (text, "")
-    return _make_row(name, node.op, node.shape, *sides, view.places.format(node.line))
+    return _make_row(name, node.op, format_shape(node.shape), *sides, view.places.format(node.line))
+
+
+def _make_row(node: Piece, op: str, shape: str, before: Piece, after: Piece, line: str) -> Row:
+    return Row(
+        Cell("node", node, right=True, comfort=5, most=16),
+        Cell("op", op, comfort=11, most=32),
+        Cell("shape", shape, most=28, leaves=3),
+        Cell("- before", before, comfort=44, most=64, leaves=2, label="-", own_line=True),
+        Cell("+ after", after, comfort=44, most=64, leaves=1, label="+", own_line=True),
+        Cell("line", line, comfort=14, most=32, leaves=4, label=""),
+    )
+
+
+def _describe_sides(view: ScheduleView, item: NodeChange) -> tuple[Text, Text]:
+    before = _describe(view, item.before, item.changed, is_before=True)
+    return before, _describe(view, item.after, item.changed, is_before=False)
 
 
 def _describe(view: ScheduleView, node: Node, changed: Sequence[str], *, is_before: bool) -> Text:
