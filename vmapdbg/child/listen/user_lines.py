@@ -111,9 +111,10 @@ class UserLines:
         # methods of classes, too
         for name, method in inspect.getmembers(tensor, lambda m: inspect.isfunction(m) or inspect.ismethod(m)):
             if name not in _NO_METHODS:
-                self._methods[inspect.unwrap(method).__code__.co_qualname] = name
-                # einsum alone is given Tensors
-                is_static = isinstance(inspect.getattr_static(tensor, name), (classmethod, staticmethod))
+                code = inspect.unwrap(method).__code__
+                self._methods[code.co_qualname] = name
+                # tinygrad wraps static methods in plain functions; einsum alone is given Tensors
+                is_static = code.co_varnames[:1] != ("self",)
                 if (is_static or name.endswith("_like")) and name != "einsum":
                     self._creating.add(name)
         self._find = lambda: self.find_origin(sys._getframe(1))

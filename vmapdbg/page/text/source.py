@@ -150,7 +150,7 @@ def _fold_line(line: Text, width: int) -> list[Text]:
     hang = min(indent + _MORE_INDENT, width // 2)
     cuts, start, room = list[int](), 0, width
     # a word of wide characters fits into a line, too
-    for match in re.finditer(rf"\s+|\w{{1,{(width - hang) // 2}}}|.", line.plain):
+    for match in re.finditer(rf"\s+|[\w.]{{1,{(width - hang) // 2}}}|.", line.plain):
         if cell_len(line.plain[start : match.end()]) > room and not match[0].isspace():
             start, room = match.start(), width - hang
             cuts.append(start)
