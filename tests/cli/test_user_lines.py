@@ -26,3 +26,14 @@ def test_three_matmuls_of_a_line_are_found(tmp_path: Path) -> None:
     done = run_tool("why", f"attention.py:{line}", str(attention), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "REDUCE_AXIS" in done.stdout
+
+
+@pytest.mark.parametrize("trace", ["0", "1"])
+def test_a_schedule_that_only_makes_values_out_of_nothing_has_the_phase_of_data(tmp_path: Path, trace: str) -> None:
+    """Else hundreds of lines about random numbers hide the program. TRACEMETA wraps the methods of Tensor."""
+    text = "Tensor.rand(4, 4).realize()\nTensor.arange(9).contiguous().realize()\nTensor.rand(8).sum().realize()\n"
+    (tmp_path / "drawn.py").write_text(f"from tinygrad import Tensor\n{text}", encoding="utf-8")
+    done = run_tool("show", "drawn.py", "--json", cwd=tmp_path, TRACEMETA=trace)
+    assert done.returncode == 0, done.stderr
+    phases = [{kernel["phase"] for kernel in schedule["kernels"]} for schedule in json.loads(done.stdout)["schedules"]]
+    assert phases == [{"data"}, {"data"}, {"data", "forward"}]
