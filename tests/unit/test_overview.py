@@ -175,10 +175,15 @@ def test_a_long_run_has_many_programs_or_many_nodes_without_repeated_ones() -> N
 
 
 def test_a_schedule_that_only_draws_random_numbers_is_trivial_unless_it_computes_with_them() -> None:
-    drawn, summed = replace(MATMUL, phase="data"), replace(MATMUL, phase="forward")
-    assert say_trivial(make_schedule(kernels=(drawn, drawn))) == "only makes random numbers or constants"
-    for kernels in ((drawn, summed), (summed,), (MATMUL,)):
-        assert not say_trivial(make_schedule(kernels=kernels))
+    drawn = [replace(make_node(n, op), phase="data") for n, op in enumerate(("THREEFRY", "MUL", "REDUCE"))]
+    moved, summed = make_node(4, "RESHAPE", src=(2,)), replace(make_node(5, "REDUCE", src=(4,)), phase="forward")
+    for nodes, is_trivial in (
+        (drawn, True),
+        ([*drawn, moved], True),
+        ([*drawn, moved, summed], False),
+        ([moved], False),
+    ):
+        assert bool(say_trivial(make_schedule(kernels=(MATMUL,), nodes=tuple(nodes)))) == is_trivial
     assert say_trivial(make_schedule(copies=2)) == "only copies"
     # nothing is said of a schedule that does not even copy
     assert not say_trivial(make_schedule())

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeVar
 from vmapdbg.diff.result import KernelChange, ScheduleDiff
 from vmapdbg.model import schedule_index
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Schedule
-from vmapdbg.model.ops import COMPUTES_NOTHING
+from vmapdbg.model.ops import COMPUTES_NOTHING, ELEMENTWISE, REDUCES
 from vmapdbg.model.schedule_index import ScheduleIndex, group_equal, index_of, kernel_identity
 from vmapdbg.page.sentences import Names, find_reason, say_briefly
 from vmapdbg.page.view import View
@@ -224,8 +224,8 @@ def say_trivial(schedule: Schedule) -> str:
     """Returns what a schedule does if it only copies, or makes values out of nothing; else nothing."""
     if not schedule.kernels:
         return "only copies" * bool(schedule.copies)
-    is_data = all(kernel.phase == "data" for kernel in schedule.kernels)
-    return "only makes random numbers or constants" * is_data
+    phases = {node.phase for node in schedule.nodes if node.op in ELEMENTWISE or node.op in REDUCES}
+    return "only makes random numbers or constants" * (phases == {"data"})
 
 
 def is_long_part(view: View) -> bool:
