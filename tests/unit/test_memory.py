@@ -12,7 +12,7 @@ from rendered import print_to_text
 from rich.cells import cell_len
 
 from vmapdbg.child.capture.lifetimes import Lifetimes, find_most, span_without
-from vmapdbg.child.listen.allocations import ENDLESS, Allocations, Launch, Use, Value, match_launches
+from vmapdbg.child.listen.allocations import ENDLESS, Allocations, MemoryLaunch, Use, Value, match_launches
 from vmapdbg.model.capture import LaunchPlace, LiveBuffer, Memory, MemoryAdvice, PartPeak, Placement
 from vmapdbg.page.format import Places
 from vmapdbg.page.lifetimes import Picture
@@ -40,7 +40,7 @@ def make_run() -> tuple[Lifetimes, list[Value]]:
     watched = Allocations(None)
     watched.levels, watched.values = [0, 100, 180, 180, 240, 240, 240, 180, 180], [kept, arena, short]
     numbered = enumerate(zip((3, 5, 6, 8), uses, strict=True))
-    watched.launches = [Launch(number, tick, "a.py:2", (0, number), used) for number, (tick, used) in numbered]
+    watched.launches = [MemoryLaunch(number, tick, "a.py:2", (0, number), used) for number, (tick, used) in numbered]
     return Lifetimes(watched), watched.values
 
 

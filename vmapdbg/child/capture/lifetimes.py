@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 
-from vmapdbg.child.listen.allocations import Allocations, Launch, Use, Value
+from vmapdbg.child.listen.allocations import Allocations, MemoryLaunch, Use, Value
 
 Span = tuple[int, int, int]
 """From tick (included), until tick (excluded), and the bytes meanwhile."""
@@ -73,7 +73,7 @@ class Lifetimes:
             found = [made]
         return found
 
-    def _find_launch(self) -> Launch | None:
+    def _find_launch(self) -> MemoryLaunch | None:
         """Returns the launch during the peak at which the values in the planner's memory have the most bytes."""
         levels = enumerate(self.levels[self.top :], self.top)
         end = next((tick for tick, level in levels if level < self.peak), len(self.levels))

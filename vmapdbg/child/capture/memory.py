@@ -14,7 +14,7 @@ from typing import Any
 from vmapdbg.child.capture.lifetimes import Lifetimes
 from vmapdbg.child.capture.memory_advice import Adviser
 from vmapdbg.child.capture.view import list_nodes
-from vmapdbg.child.listen.allocations import Allocations, Launch, Part, Value
+from vmapdbg.child.listen.allocations import Allocations, MemoryLaunch, MemoryPart, Value
 from vmapdbg.child.listen.guard import leaving_out
 from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, number_kernels
 from vmapdbg.model import capture as model
@@ -68,13 +68,13 @@ class MemoryBuilder:
 
     # *** values
 
-    def place_launch(self, launch: Launch) -> model.LaunchPlace:
+    def place_launch(self, launch: MemoryLaunch) -> model.LaunchPlace:
         if launch.place is None:
             return model.LaunchPlace(launch.number, None, None)
         schedule, index = launch.place
         return model.LaunchPlace(launch.number, schedule, self.read_pass(schedule)[2][index])
 
-    def place_first(self, launches: Sequence[Launch]) -> model.LaunchPlace | None:
+    def place_first(self, launches: Sequence[MemoryLaunch]) -> model.LaunchPlace | None:
         return self.place_launch(launches[0]) if launches else None
 
     def _find_value(self, value: Value) -> model.Placement:
@@ -135,7 +135,7 @@ class MemoryBuilder:
 
     def list_parts(self) -> list[model.PartPeak]:
         """Returns the peaks of schedules and calls, the highest first; equal ones once."""
-        alike = defaultdict[Any, list[Part]](list)
+        alike = defaultdict[Any, list[MemoryPart]](list)
         for part in self.watched.parts:
             passed = None if part.schedule is None else id(self.records[part.schedule].passed)
             alike[passed or (part.name, part.line, part.call)].append(part)

@@ -43,8 +43,8 @@ class Value:
     end: int = ENDLESS
     offset: int = 0
     arena: Value | None = None
-    used: list[Launch] = field(default_factory=list["Launch"])
-    written: list[Launch] = field(default_factory=list["Launch"])
+    used: list[MemoryLaunch] = field(default_factory=list["MemoryLaunch"])
+    written: list[MemoryLaunch] = field(default_factory=list["MemoryLaunch"])
     reads: dict[int, str | None] = field(default_factory=dict[int, str | None])
     # whether it was used as a view of it (True), and as a whole (False)
     used_as_view: set[bool] = field(default_factory=set[bool])
@@ -63,7 +63,7 @@ class Value:
         """The ticks of all launches and reads that use it."""
         return sorted([*(launch.tick for launch in self.used), *self.reads])
 
-    def note(self, launch: Launch, writes: bool) -> None:
+    def note(self, launch: MemoryLaunch, writes: bool) -> None:
         self.used.append(launch)
         if writes:
             self.written.append(launch)
@@ -84,7 +84,7 @@ class Use(NamedTuple):
     dtype: str
 
 
-class Launch(NamedTuple):
+class MemoryLaunch(NamedTuple):
     """Launch `number` of the run, at a tick, with the user's line that runs it. If it `is_repeated`, it is like the
     launch of an earlier replay."""
 
@@ -97,7 +97,7 @@ class Launch(NamedTuple):
 
 
 @dataclass
-class Part:
+class MemoryPart:
     """A schedule that runs, or the call of a TinyJit with this number, from tick `first` until tick `end` (excluded):
     the index of the schedule, and the line that runs it; or name and line of the TinyJit's function."""
 
@@ -120,15 +120,15 @@ class Allocations:
         self.recorder = recorder
         self.levels: list[int] = []
         self.values: list[Value] = []
-        self.launches: list[Launch] = []
-        self.parts: list[Part] = []
+        self.launches: list[MemoryLaunch] = []
+        self.parts: list[MemoryPart] = []
         # id of a Buffer -> its value, while it has memory
         self._alive: dict[int, Value] = {}
         self._counters: Any = None
         # how many recorded schedules have run
         self._schedules = 0
         # the schedule that runs, or ran last, and the places of its launches
-        self._running, self._places = Part("", None, 0, 0), list[Place | None]()
+        self._running, self._places = MemoryPart("", None, 0, 0), list[Place | None]()
         # AST and place of the launches that TinyJit captures
         self._capturing: list[tuple[Any, Place | None]] | None = None
 
@@ -199,7 +199,7 @@ class Allocations:
         return [Use(known, writes, part.offset, part.nbytes, name_dtype(part.dtype)) for writes, known, part in found]
 
     def _add(self, line: str | None, place: Place | None, uses: Sequence[Use], is_repeated: bool = False) -> None:
-        self.launches.append(Launch(len(self.launches), len(self.levels), line, place, uses, is_repeated))
+        self.launches.append(MemoryLaunch(len(self.launches), len(self.levels), line, place, uses, is_repeated))
         self.levels.append(self.levels[-1])
 
     # *** the launches of schedules
@@ -207,7 +207,7 @@ class Allocations:
     def begins(self, steps: Sequence[PlannedLaunch]) -> None:
         self._places = self._find_places([step.ast for step in steps])
         schedule = next((place[0] for place in self._places if place is not None), None)
-        self._running = Part("", find_user_line(), len(self.levels), len(self.levels), schedule)
+        self._running = MemoryPart("", find_user_line(), len(self.levels), len(self.levels), schedule)
         if schedule is not None:
             self.parts.append(self._running)
 
@@ -240,7 +240,7 @@ class Allocations:
         line = find_user_line()
         if code is not None:
             line = f"{find_user_file(code.co_filename) or code.co_filename}:{code.co_firstlineno}"
-        part = Part(name.replace("<locals>.", ""), line, len(self.levels), 0, call=min(tiny.cnt, 2))
+        part = MemoryPart(name.replace("<locals>.", ""), line, len(self.levels), 0, call=min(tiny.cnt, 2))
         self._capturing, outer = None if tiny.captured is not None else [], self._capturing
         try:
             result = call(tiny, *args, **options)
