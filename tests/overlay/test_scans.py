@@ -97,3 +97,9 @@ def test_a_scan_that_does_not_pay_is_stocks(make_scan: Callable[[], Tensor], mon
     asts = [item.ast.key for item in make_scan().schedule() if item.ast.op is Ops.SINK]
     monkeypatch.setattr(_state, "patches", _state.patches - {"short-scans"})
     assert asts == [item.ast.key for item in make_scan().schedule() if item.ast.op is Ops.SINK]
+
+
+@pytest.mark.parametrize("name", BY_NUMPY)
+def test_an_axis_that_there_is_not_is_refused_as_by_stock(name: str) -> None:
+    with pytest.raises(IndexError, match="out of range"):
+        getattr(Tensor(make(64, 2048)), name)(2)
