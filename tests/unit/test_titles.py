@@ -13,7 +13,7 @@ from vmapdbg.model.capture import Kernel, Node
 
 def name_kernel(*nodes: Node, **changes: Any) -> Kernel:
     computed = tuple(node.id for node in nodes if node.op != "PARAM")
-    kernel = make_kernel("r_1", nodes=computed, executed_ops=10**9, **changes)
+    kernel = make_kernel("r_1", nodes=computed, **{"executed_ops": 10**9, **changes})
     (named,) = add_titles(make_schedule(nodes=nodes, kernels=(kernel,))).kernels
     return named
 
@@ -77,9 +77,7 @@ def test_a_reduce_that_tinygrad_replaces_by_a_formula_does_not_name_the_kernel()
         make_node(1, "REDUCE_AXIS", (512, 1), src=(0,), arg="ADD (1,)", method="arange"),
         make_node(2, "MUL", (512,), src=(1,), method="__mul__"),
     )
-    kernel = make_kernel("E_512", nodes=(0, 1, 2), executed_ops=1024)
-    (named,) = add_titles(make_schedule(nodes=nodes, kernels=(kernel,))).kernels
-    assert named.title == "mul 512 + arange"
+    assert name_kernel(*nodes, executed_ops=1024).title == "mul 512 + arange"
 
 
 def test_a_gather_is_an_index_and_no_sum() -> None:
@@ -88,9 +86,7 @@ def test_a_gather_is_an_index_and_no_sum() -> None:
         make_node(1, "REDUCE_AXIS", (5, 1), src=(0,), arg="ADD (1,)", method="__getitem__"),
         make_node(2, "RESHAPE", (5,), src=(1,), method="__getitem__"),
     )
-    kernel = make_kernel("E_5", nodes=(0, 1, 2), executed_ops=0)
-    (named,) = add_titles(make_schedule(nodes=nodes, kernels=(kernel,))).kernels
-    assert named.title == "index 5"
+    assert name_kernel(*nodes, executed_ops=0).title == "index 5"
 
 
 def test_a_kernel_that_computes_nothing_is_a_copy() -> None:

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from vmapdbg.install.job import Choice
 from vmapdbg.install.patches import Patches
 from vmapdbg.model.capture import Capture, Schedule
-from vmapdbg.model.ops import ELEMENTWISE, REDUCES
+from vmapdbg.model.ops import ELEMENTWISE, REDUCES, STORES
 from vmapdbg.model.schedule_index import index_of
 
 T = TypeVar("T", str, Choice)
@@ -27,10 +27,9 @@ Matters = Callable[[str], bool]
 Choices = frozenset[Choice]
 
 _COMPUTES = ELEMENTWISE | REDUCES
-_STORES = frozenset({"STORE", "ASSIGN"})
 # rules that ask for a realize point whatever the ranges are; outputs are always realized
 _LETS_GO = frozenset({"always", "source-of", "assigned-value", "outer-reduce"})
-_NEVER_LET_GO = frozenset({"STORE", "ASSIGN", "COPY", "BUFFER_VIEW", "ENCDEC", "MSELECT", "MSTACK"})
+_NEVER_LET_GO = STORES | frozenset({"COPY", "BUFFER_VIEW", "ENCDEC", "MSELECT", "MSTACK"})
 
 
 # *** sets of patches
@@ -162,7 +161,7 @@ def list_forceable(schedule: Schedule) -> list[Choice]:
     buffered = {made.node for made in schedule.bufferizes if made.holds_memory}
     # what a STORE or an ASSIGN writes to, and the sources of that
     written_to: set[int] = set()
-    todo = [node.src[0] for node in schedule.nodes if node.op in _STORES and node.src]
+    todo = [node.src[0] for node in schedule.nodes if node.op in STORES and node.src]
     while todo:
         target = index_of(schedule).node(todo.pop())
         if target is not None and target.id not in written_to:
@@ -214,7 +213,7 @@ class DecisionSearcher(Searcher[Choice]):
 
     def find_single(self, does: Matters) -> tuple[list[Choices], bool]:
         """Tries single decisions as far as the budget allows: lets realize points go, then forces nodes, reduces
-        first. Returns those that matter, and whether all were tried."""
+        first. Returns the single decisions that give the outcome, and whether all were tried."""
         forced = sorted(self.forceable, key=lambda choice: (choice.op not in REDUCES, choice))
         released = [choice for schedule in self.schedules for choice in list_releasable(schedule)]
         singles = [frozenset({choice}) for choice in (*released, *forced)]

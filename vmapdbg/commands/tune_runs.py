@@ -152,8 +152,8 @@ class Tuner:
         return number + timing.parts.get("launching", 0.0)
 
     def propose(self, best: Sequence[Trial]) -> list[Proposal]:
-        """Measures trials in turns with the unchanged program. Returns those that help, with the right values; the
-        others are `refused`."""
+        """Measures trials in turns with the unchanged program. Returns the edits that help and give the right values;
+        the other trials go to `refused`."""
         turns = COUNTED_RUNS if self.by == "memory" else TURNS
         proposals: list[Proposal] = []
         if best:

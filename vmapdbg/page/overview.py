@@ -70,7 +70,8 @@ class Cost:
 
     @property
     def repeats(self) -> int:
-        """How often all programs repeat, as those of equal layers do."""
+        """How many equal groups the kernels form: the layers of a network, for example. The programs of each group are
+        the same."""
         return math.gcd(*self.programs.values())
 
     @property
@@ -92,7 +93,8 @@ def sum_costs(capture: Capture, list_keys: Callable[[ScheduleIndex, Kernel], Ite
 
 def sum_kernels(capture: Capture, *, without_line: bool = False) -> Cost:
     """Returns the sums over all kernels of a run, or only over the kernels that have no line of the user."""
-    return sum_costs(capture, lambda _, kernel: [not (without_line and kernel.lines)]).get(True, Cost())
+    counted = sum_costs(capture, lambda _, kernel: [] if without_line and kernel.lines else ["all"])
+    return counted.get("all", Cost())
 
 
 # *** kernels

@@ -15,10 +15,10 @@ from vmapdbg.child.capture.view import PassView, values_of
 from vmapdbg.child.listen.records import Launch, UOp, number_kernels
 from vmapdbg.child.listen.releases import device_of, find_under
 from vmapdbg.model.capture import WrongTime
+from vmapdbg.model.ops import RESHAPING, STORES
 
-_WRITES = frozenset({"ASSIGN", "STORE"})
 _LEAVES = frozenset({"BUFFER", "PARAM"})
-_LOOKS = frozenset({"RESHAPE", "EXPAND", "PERMUTE", "PAD", "SHRINK", "FLIP", "BITCAST", "DETACH", "AFTER", "ASSIGN"})
+_LOOKS = RESHAPING | {"BITCAST", "DETACH", "AFTER", "ASSIGN"}
 # these write to unknown memory, or to memory on several devices
 _UNKNOWN = frozenset(
     {"KERNEL", "CALL", "CUSTOM_KERNEL", "CUSTOM_FUNCTION", "MULTI", "MSELECT", "MSTACK", "BUFFER_VIEW"}
@@ -72,7 +72,7 @@ class _OrderFinder:
                 if isinstance(device_of(u), tuple):
                     raise Unclear
                 self.leaves[_memory_key(u)] = u
-            elif u.op.name in _WRITES:
+            elif u.op.name in STORES:
                 self.writes.setdefault(_memory_key(_memory_of(u.src[0])), set()).add(u)
         found = MemoryOrder()
         for index, launch in enumerate(self.view.launches):
@@ -130,7 +130,7 @@ class _OrderFinder:
 
 def _list_read(u: UOp) -> Iterable[UOp]:
     """Returns the sources whose values a node uses."""
-    return u.src[1:2] if u.op.name in _WRITES else values_of(u)
+    return u.src[1:2] if u.op.name in STORES else values_of(u)
 
 
 def _memory_key(u: UOp) -> Any:
@@ -161,7 +161,7 @@ def find_writes_before(view: UOp) -> set[UOp]:
             writes.add(u)
         if u.op.name == "AFTER":
             for write in u.src[1:]:
-                if write.op.name not in _WRITES:
+                if write.op.name not in STORES:
                     raise Unclear
                 writes.add(write)
                 todo.append(write.src[0])

@@ -13,11 +13,11 @@ from vmapdbg.child.capture.view import PassView, Ranges
 from vmapdbg.child.listen.records import DecisionRecord, RealizeDecision, UOp
 from vmapdbg.model import capture as model
 from vmapdbg.model.capture import Realized, Reason
+from vmapdbg.model.ops import STORES
 from vmapdbg.model.vocabulary import RealizedReason
 
 FORCED = "forced"
 UNKNOWN = "decided-at"
-_STORES = frozenset({"ASSIGN", "STORE"})
 # rules whose one word is another; the word of any other rule is its name
 WORDS: dict[str, RealizedReason] = {
     "kept-scope": "always",
@@ -69,7 +69,7 @@ def _explain_rule(view: PassView, node: UOp, decision: DecisionRecord, at: model
         asker = others[0] if len(others) == 1 else None
     elif others:
         # called with the target and the value of a STORE: what is stored reads the target
-        asker = next((c for c in view.passed.consumers.get(node, ()) if c.op.name in _STORES), None)
+        asker = next((c for c in view.passed.consumers.get(node, ()) if c.op.name in STORES), None)
     elif node.op.name == "ASSIGN":
         return Reason("assign", at=at)
     else:
@@ -79,7 +79,7 @@ def _explain_rule(view: PassView, node: UOp, decision: DecisionRecord, at: model
         return Reason("output", at=at)
     if asker is None or asker not in view.ids:
         return Reason(UNKNOWN, at=at)
-    if asker.op.name not in _STORES:
+    if asker.op.name not in STORES:
         return Reason("source-of", (view.ids[asker],), at=at)
     if node.op.name == "ASSIGN":
         return Reason("assign", at=at)

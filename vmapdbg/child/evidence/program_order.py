@@ -407,8 +407,8 @@ class ProgramOrder:
         return Meant(slot, tuple(lines), bool(origins) and all(origin.is_draw for origin in origins))
 
     def take_lost(self, nodes: Iterable[UOp], pending: Collection[UOp]) -> list[LostWrite]:
-        """Returns the lost writes among those that a graph with these `nodes` should come after (`pending`), each
-        once."""
+        """Returns the lost writes, each once. `pending` are the writes that must come before a graph with these
+        `nodes`."""
         if not self._pending:
             return []
         # a Tensor may have another write to the buffer

@@ -14,7 +14,7 @@ from weakref import ref
 from vmapdbg.child.listen.guard import watching
 from vmapdbg.child.listen.launches import PlannedLaunch, list_captured, watch_captures, watch_launches, watch_replays
 from vmapdbg.child.listen.recorder import Recorder
-from vmapdbg.child.listen.user_lines import find_user_file, find_user_line
+from vmapdbg.child.listen.user_lines import find_user_file, find_user_line, name_function
 from vmapdbg.child.memory import name_dtype
 
 ENDLESS = sys.maxsize
@@ -240,7 +240,7 @@ class Allocations:
         line = find_user_line()
         if code is not None:
             line = f"{find_user_file(code.co_filename) or code.co_filename}:{code.co_firstlineno}"
-        part = MemoryPart(name.replace("<locals>.", ""), line, len(self.levels), 0, call=min(tiny.cnt, 2))
+        part = MemoryPart(name_function(name), line, len(self.levels), 0, call=min(tiny.cnt, 2))
         self._capturing, outer = None if tiny.captured is not None else [], self._capturing
         try:
             result = call(tiny, *args, **options)

@@ -11,7 +11,7 @@ from typing import Any
 
 from vmapdbg.child.listen.records import Launch, UOp
 from vmapdbg.child.memory import name_dtype
-from vmapdbg.model.ops import STAGE_OPS
+from vmapdbg.model.ops import STAGE_OPS, STORES
 
 # the base of a tensor with nothing left to compute
 _COMPUTED = frozenset({"BUFFER", "CONST", "BUFFER_VIEW", "MSTACK", "PARAM", "AFTER"})
@@ -154,7 +154,7 @@ def buffer_under(view: UOp) -> UOp | None:
 def list_writes(nodes: Iterable[UOp]) -> Iterator[tuple[UOp, UOp]]:
     """Yields (BUFFER, write) for each write of a graph to a BUFFER."""
     for u in nodes:
-        if u.op.name in {"ASSIGN", "STORE"}:
+        if u.op.name in STORES:
             for buffer in list_buffers_under(u.src[0]):
                 yield buffer, u
 

@@ -17,6 +17,7 @@ import vmapdbg
 from vmapdbg.child.listen.guard import Watched, watching
 from vmapdbg.child.listen.launches import jit_class, watch_schedules
 from vmapdbg.child.listen.records import Launch, ScheduleRecord, find_passes
+from vmapdbg.child.listen.user_lines import name_function
 from vmapdbg.install.overlay import OVERLAY_PACKAGE
 from vmapdbg.model.capture import Capture, Kernel, LaunchTime, MarkTime, Measured, Timing
 from vmapdbg.model.schedule_index import digest_source
@@ -159,7 +160,7 @@ class Stopwatch:
         return seconds
 
     def on_jit(self, call: Callable[..., Any], jitted: Any, *arguments: Any, **options: Any) -> Any:
-        name = getattr(jitted.fxn, "__qualname__", "a loaded TinyJit").replace("<locals>.", "")
+        name = name_function(getattr(jitted.fxn, "__qualname__", "a loaded TinyJit"))
         name += ": first calls" if jitted.captured is None else ": replays"
         began = time.perf_counter()
         self._jits.append(name)

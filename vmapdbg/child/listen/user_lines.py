@@ -46,6 +46,11 @@ _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>
 Consumers = Mapping[UOp, Mapping[UOp, Any]]
 
 
+def name_function(qualified: str) -> str:
+    """Returns the qualified name of a function without the marks of functions inside functions."""
+    return qualified.replace("<locals>.", "")
+
+
 def set_internal_folders(*folders: str) -> None:
     """Frames of files below these folders are not the user's."""
     _INTERNAL.extend(os.path.abspath(folder) + os.sep for folder in folders)
@@ -149,7 +154,7 @@ class UserLines:
             found = None
             for code in reversed(codes):
                 if code.co_name not in _COMPREHENSIONS or found is None:
-                    name = code.co_qualname.replace("<locals>.", "")
+                    name = name_function(code.co_qualname)
                     function = Function(name, find_user_file(code.co_filename) or "", found)
                     found = self.functions.setdefault(function, len(self.functions))
             assert found is not None

@@ -43,8 +43,8 @@ _DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
 @dataclass(frozen=True)
 class GraphTrial:
     """The outcome of one graph: how it ended (`it runs`, or an error), the keys of its kernels, its outputs as in a
-    capture (None: no buffer). `raised_at` says where tinygrad raised an error, see `_place_of`. `contents` are those of
-    the outputs' buffers, which have fewer elements than an output that repeats some."""
+    capture (None: no buffer). `raised_at`: place, rewrite and rule of tinygrad's error. `contents` has the bytes of
+    each output's buffer: if an output repeats elements, the buffer has each of them once."""
 
     end: str
     keys: tuple[str, ...]

@@ -44,7 +44,7 @@ def render_report(
     view: View, files: Sequence[SourceFile], made: str = "", files_before: Sequence[SourceFile] = ()
 ) -> str:
     """Returns a view as one HTML document that loads nothing. `files` are the user's, as `read_sources` returns them;
-    of two runs `files_before` are those of before. `made` says when and from what the report is made."""
+    `files_before` are the files of the first of two runs. `made` says when and from what the report is made."""
     report = Report(view, files, files_before)
     known = {"formats": _FILTERS, "marks": MARKS, "words": TITLES, "compare_totals": formats.compare_totals}
     folder = resources.files("vmapdbg.page.html")
