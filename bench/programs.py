@@ -1,8 +1,9 @@
 """What the patches cost and bring on real programs: `python -m bench.programs [--rounds N] [NAME ...]`.
 
 Measures the programs of `bench.own_programs` and those of `bench.unseen_programs`, for which nobody tuned the patches.
-A row has three figures with all patches, each divided by the same figure with stock's schedule: the time of a call
-under TinyJit, the time of the first schedule, and the peak of the memory. `noise` is stock's time in a second process,
+A row has four figures with all patches, each divided by the same figure with stock's schedule: the time of a call
+under TinyJit, the time of the first schedule if nothing is known of the program, that time in a later process, which
+finds the decisions in tinygrad's cache, and the peak of the memory. `noise` is stock's time in a second process,
 divided by its time in the first. `=` means that all kernels are stock's: a difference is noise, too. The processes take
 turns, so that a machine that slows down slows all of them; the least time of each process counts.
 
@@ -16,27 +17,36 @@ import argparse
 import json
 import sys
 
+from bench.first_call import DECIDES_ANEW
 from bench.own_programs import OWN
 from bench.sides import UNFUSED, Side, close, measure, side_environment
 from bench.unseen_programs import UNSEEN
 
-SPECS = {"stock": UNFUSED, "again": UNFUSED, "patched": "all"}
+SPECS = {"stock": UNFUSED, "again": UNFUSED, "patched": "all", "later": "all"}
+"""The side `patched` decides anew, and keeps its decisions for the side `later`."""
 MOST_TIME, MOST_SCHEDULE, MOST_PEAK, WORTH_MEMORY = 1.02, 1.5, 1.1, 0.8
+
+
+def make_environment(side: str) -> dict[str, str]:
+    environment = side_environment(SPECS[side])
+    return {**environment, DECIDES_ANEW: "1"} if side == "patched" else environment
 
 
 def compare(name: str, rounds: int) -> list[str]:
     """Prints the row of a program. Returns what is above its limit."""
-    sides = {side: Side("bench.first_call", side_environment(spec)) for side, spec in SPECS.items()}
-    stock, _, patched = (json.loads(side.ask("prepare", name)) for side in sides.values())
+    sides = {side: Side("bench.first_call", make_environment(side)) for side in SPECS}
+    stock, _, patched, later = (json.loads(side.ask("prepare", name)) for side in sides.values())
+    sides.pop("later").close()
     seconds, again, patched_seconds = map(min, measure(sides, name, rounds).values())
     close(sides)
     took, noise = patched_seconds / seconds, again / seconds
     schedule, peak = (patched[what] / max(stock[what], 1e-9) for what in ("schedule", "peak"))
+    schedule_later = later["schedule"] / max(stock["schedule"], 1e-9)
     kernels = f"{stock['kernels']} -> {patched['kernels']}"
     is_equal = patched["keys"] == stock["keys"]
     print(
         f"{name:21s} {kernels:>11s} {seconds * 1e3:8.2f} {took:6.2f}{'=' if is_equal else ' '}{noise:6.2f} "
-        f"{stock['schedule'] * 1e3:8.0f} {schedule:6.2f} {peak:6.2f}",
+        f"{stock['schedule'] * 1e3:8.0f} {schedule:6.2f} {schedule_later:6.2f} {peak:6.2f}",
         flush=True,
     )
     found = []
@@ -44,6 +54,10 @@ def compare(name: str, rounds: int) -> list[str]:
         found.append(f"{name}: time {took:.2f}, at most {MOST_TIME}")
     if schedule > MOST_SCHEDULE:
         found.append(f"{name}: first schedule {schedule:.2f}, at most {MOST_SCHEDULE}")
+    if schedule_later > MOST_SCHEDULE:
+        found.append(f"{name}: first schedule in a later process {schedule_later:.2f}, at most {MOST_SCHEDULE}")
+    if later["keys"] != patched["keys"]:
+        found.append(f"{name}: a later process runs other kernels")
     if peak > MOST_PEAK and took > WORTH_MEMORY:
         found.append(f"{name}: peak of memory {peak:.2f}, at most {MOST_PEAK}")
     return found
@@ -55,7 +69,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7, help="measurements of each side")
     arguments = parser.parse_args()
     print(
-        f"{'':21s} {'kernels':>11s} {'ms':>8s} {'time':>6s} {'noise':>6s} {'schedule':>8s} {'ratio':>6s} {'peak':>6s}"
+        f"{'':21s} {'kernels':>11s} {'ms':>8s} {'time':>6s} {'noise':>6s} {'schedule':>8s} "
+        f"{'ratio':>6s} {'later':>6s} {'peak':>6s}"
     )
     above = [line for name in arguments.names or [*OWN, *UNSEEN] for line in compare(name, arguments.rounds)]
     for line in above:

@@ -50,6 +50,7 @@ class Process:
   kernel_verdicts: dict[tuple, Any] = field(default_factory=dict)
   kernel_reduces: dict[bytes, Any] = field(default_factory=dict)
   parts: dict[tuple, Any] = field(default_factory=dict)  # part of a graph -> its decisions, by the positions of its nodes
+  keeps_decisions: bool = True  # on disk, for other processes
   op_weights: dict[tuple, int] = field(default_factory=dict)  # (op, dtype, target) -> number of the target's ops that it becomes
   # SparsityPattern or Coloring -> its tensors: another call, or a replay of TinyJit, copies nothing to the device again
   made_of_pattern: WeakKeyDictionary[Any, dict] = field(default_factory=WeakKeyDictionary)

@@ -11,6 +11,7 @@ from tinygrad_overlay import _state
 from tinygrad_overlay.codegen._work import count_elements, find_renderer
 from tinygrad_overlay.schedule import _pass
 from tinygrad_overlay.schedule._guard import find_losses, find_unpaid
+from tinygrad_overlay.schedule._known import keep
 from tinygrad_overlay.schedule._parts import find_kept
 from tinygrad_overlay.schedule._pass import Attempt, Decisions, MadeKernel
 from tinygrad_overlay.schedule._refusals import Refusal
@@ -25,24 +26,31 @@ Run = Callable[[], Result]
 
 def decide_fusions(sink:UOp, run_stages:Callable[[UOp], Result]) -> Result:
   """Returns the result of all stages for the graph of `sink`, with the realize points that turn out to be needed."""
-  def run() -> Result: return run_stages(sink)
+  runs = 0
+  def count(graph:UOp) -> Result:
+    nonlocal runs
+    runs += 1
+    return run_stages(graph)
+  def run() -> Result: return count(sink)
   if not _state.patches & {"fuse-broadcast", "local-budget", "realize-reused"}: return make_attempt(run, Attempt())[1]
   def decide_part(part:UOp) -> Decisions:
-    def run_part() -> Result: return run_stages(part)
-    return decide_whole(run_part, *make_attempt(run_part, Attempt(is_compared=True)))[0]
+    def run_part() -> Result: return count(part)
+    made, _ = decide_whole(run_part, *make_attempt(run_part, Attempt(is_compared=True)))
+    return made.realize_points, made.reused
   # the kernels of the first attempt show whether LOCAL memory fits
   compares = bool(_state.patches & {"fusion-guard", "realize-reused"})
-  made, ret = make_attempt(run, Attempt(is_compared=True, decide_part=decide_part if compares else None))
+  first, ret = make_attempt(run, Attempt(is_compared=True, decide_part=decide_part if compares else None))
   # parts that share a kernel may not fit together
-  return (repeat_attempts(run, made, ret, None) if made.is_decided else decide_whole(run, made, ret))[1]
+  made, ret = repeat_attempts(run, first, ret, None) if first.is_decided else decide_whole(run, first, ret)
+  if runs > 1 and first.known_as: keep(first.known_as, made)
+  return ret
 
-def decide_whole(run:Run, made:Attempt, ret:Result) -> tuple[Decisions, Result]:
+def decide_whole(run:Run, made:Attempt, ret:Result) -> tuple[Attempt, Result]:
   """Decides for a whole graph, first which fusions pay, then which values are worth a buffer. `made` is its first attempt, with the result `ret`."""
   kept = find_kept(made)
   stock = StockAttempt(run, {x for x in made.fused if x in kept})
   made, ret = repeat_attempts(run, made, ret, stock)
-  if "realize-reused" in _state.patches: made, ret = store_reused(run, made, ret)
-  return (made.realize_points, made.reused), ret
+  return store_reused(run, made, ret) if "realize-reused" in _state.patches else (made, ret)
 
 def repeat_attempts(run:Run, made:Attempt, ret:Result, stock:StockAttempt|None) -> tuple[Attempt, Result]:
   """Makes attempts until no fusion is refused. `stock`: a fusion is compared with these kernels; None if the fusions are decided already."""

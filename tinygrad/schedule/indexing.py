@@ -23,7 +23,7 @@ from tinygrad.uop.ops import AxisType, GroupOp, Ops, PatternMatcher, UOp, consum
 from tinygrad.uop.symbolic import symbolic
 from tinygrad_overlay import _state
 from tinygrad_overlay._patching import Changes
-from tinygrad_overlay.schedule import _parts, _pass
+from tinygrad_overlay.schedule import _known, _parts, _pass
 from tinygrad_overlay.schedule._ambient import BatchLoops, find_ambient_ranges, find_free_ranges
 from tinygrad_overlay.schedule._apply import create_bufferize_and_index
 from tinygrad_overlay.schedule._pass import Attempt, NodeRanges, Ranges, VmapContext
@@ -214,7 +214,9 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
     graph_rewrite(tsink, pm_generate_realize_map, ctx=attempt.ctx.realize_map, name="get realize")
     attempt.forced = frozenset(attempt.ctx.realize_map)
     RangeAssignment(attempt, free_ranges).run(debug)
-  if attempt.decide_part is not None and not scope_ranges:
+  decides = attempt.decide_part is not None and not scope_ranges
+  if decides and _known.recall(attempt, tsink): attempt.is_decided = True
+  elif decides:
     with _state.unwatched():
       # with every fusion that the ranges allow
       walk()
