@@ -214,13 +214,13 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
     graph_rewrite(tsink, pm_generate_realize_map, ctx=attempt.ctx.realize_map, name="get realize")
     attempt.forced = frozenset(attempt.ctx.realize_map)
     RangeAssignment(attempt, free_ranges).run(debug)
-  decides = attempt.decide_part is not None and not scope_ranges
-  if decides and _known.recall(attempt, tsink): attempt.is_decided = True
-  elif decides:
+  decide_part = None if scope_ranges else attempt.decide_part
+  if decide_part is not None and _known.recall(attempt, tsink): attempt.is_decided = True
+  elif decide_part is not None:
     with _state.unwatched():
       # with every fusion that the ranges allow
       walk()
-      if (decisions:=_parts.decide(attempt, attempt.decide_part)) is not None:
+      if (decisions:=_parts.decide(attempt, decide_part)) is not None:
         attempt.realize_points, attempt.reused = decisions
         attempt.is_decided = True
     # if all fusions pay the first walk is the result, unless an observer must see it
