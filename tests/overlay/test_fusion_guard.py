@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -21,7 +22,7 @@ from tinygrad.renderer.cstyle import CUDARenderer, MetalRenderer, OpenCLRenderer
 from tinygrad.schedule.indexing import BufferizeOpts
 from tinygrad.uop.ops import AxisType, Ops, UOp
 from tinygrad_overlay import _state
-from tinygrad_overlay.schedule import _fusion, _guard
+from tinygrad_overlay.schedule import _fusion, _guard, _reuse
 from tinygrad_overlay.schedule._parts import DisjointSets
 from tinygrad_overlay.schedule._pass import Attempt
 
@@ -55,6 +56,41 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
     "norms": lambda x: x.layernorm().softmax().layernorm(),
     "attention": lambda x: x.scaled_dot_product_attention(x, x),
 }
+
+
+def nearest_centers() -> Tensor:
+    """A step of k-means: distances and a choice of centers, each of 128 KiB."""
+    x, centers = Tensor.empty(2048, 16), Tensor.empty(16, 16)
+    distances = (x.unsqueeze(1) - centers.unsqueeze(0)).square().sum(-1)
+    chosen = distances.argmin(1).one_hot(16).float()
+    return (chosen.T @ x) / chosen.sum(0).maximum(1).unsqueeze(1)
+
+
+def test_a_fusion_is_worth_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both large buffers are in use at once if the kernel that chooses is fused."""
+    peaks: list[int] = []
+    fit_memory = _fusion.fit_memory
+
+    def note(run: _fusion.Run, made: Attempt, ret: _fusion.Result, stock: _fusion.StockAttempt) -> Any:
+        fitted = fit_memory(run, made, ret, stock)
+        peaks.extend(_reuse.find_peak(one)[0] for one in (made, fitted[0], stock.get()))
+        return fitted
+
+    monkeypatch.setattr(_fusion, "fit_memory", note)
+    monkeypatch.setattr(_state.process, "parts", {})
+    schedule_cache.clear()
+    nearest_centers().schedule()
+
+    fused, fitted, stock = peaks
+    assert fused > _reuse.MAX_PEAK * stock
+    assert fitted <= _reuse.MAX_PEAK * stock
+
+    peaks.clear()
+    monkeypatch.setattr(_guard, "WORTH_MEMORY", -1.0)
+    monkeypatch.setattr(_state.process, "parts", {})
+    schedule_cache.clear()
+    nearest_centers().schedule()
+    assert peaks == [fused, fused, stock]
 
 
 @pytest.mark.parametrize("observed", [False, True])

@@ -99,6 +99,10 @@ SENTENCES = [
         "fused: 3 kernels for 1 kernel: it saves no kernel",
     ),
     (
+        Reason("more-memory", numbers={"peak": 4096, "stock_peak": 128}),
+        "fused, its buffers would take 4,096 bytes at the peak instead of 128, and it saves too little time for that",
+    ),
+    (
         Reason("more-work", numbers={**FUSED, "ops": 21_000, "stock_ops": 7_000, "limit": 2.0}),
         "fused: 1 kernel for 2 kernels, but 3.0 times the work (7,000 -> 21,000 ops; 2 times is allowed)",
     ),

@@ -10,7 +10,7 @@ from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay.codegen._work import count_elements, find_renderer
 from tinygrad_overlay.schedule import _pass
-from tinygrad_overlay.schedule._guard import find_losses, find_unpaid
+from tinygrad_overlay.schedule._guard import find_losses, find_over_memory, find_unpaid
 from tinygrad_overlay.schedule._known import keep
 from tinygrad_overlay.schedule._parts import find_kept
 from tinygrad_overlay.schedule._pass import Attempt, Decisions, MadeKernel
@@ -50,7 +50,8 @@ def decide_whole(run:Run, made:Attempt, ret:Result) -> tuple[Attempt, Result]:
   kept = find_kept(made)
   stock = StockAttempt(run, {x for x in made.fused if x in kept})
   made, ret = repeat_attempts(run, made, ret, stock)
-  return store_reused(run, made, ret) if "realize-reused" in _state.patches else (made, ret)
+  if "realize-reused" in _state.patches: made, ret = store_reused(run, made, ret)
+  return fit_memory(run, made, ret, stock) if "fusion-guard" in _state.patches else (made, ret)
 
 def repeat_attempts(run:Run, made:Attempt, ret:Result, stock:StockAttempt|None) -> tuple[Attempt, Result]:
   """Makes attempts until no fusion is refused. `stock`: a fusion is compared with these kernels; None if the fusions are decided already."""
@@ -87,6 +88,16 @@ def store_reused(run:Run, made:Attempt, ret:Result) -> tuple[Attempt, Result]:
     new = store()
   # LOCAL memory and the order of loops may not allow a fusion beside the new buffers
   return repeat_attempts(run, *new, None)
+
+def fit_memory(run:Run, made:Attempt, ret:Result, stock:StockAttempt) -> tuple[Attempt, Result]:
+  """Takes back fusions that save too little time for their bytes."""
+  for _ in range(MAX_ATTEMPTS):
+    if stock.made is None: break
+    with _state.unwatched(): refused = find_over_memory(made, stock.get())
+    if not refused: break
+    new = Attempt({**made.realize_points, **refused}, keeps_all=made.keeps_all, is_compared=True, rounds=made.rounds, reused=made.reused)
+    made, ret = repeat_attempts(run, *repeat_attempt(run, new), None)
+  return made, ret
 
 def judge(made:Attempt, stock:StockAttempt|None) -> dict[UOp, Refusal]:
   """Returns the nodes that get their realize point back, and why: a fusion does not pay, LOCAL memory does not fit, or codegen cannot order loops."""

@@ -15,6 +15,7 @@ from tinygrad_overlay.codegen._work import CannotLower, estimate_work, find_rend
 from tinygrad_overlay.schedule._parts import DisjointSets
 from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
 from tinygrad_overlay.schedule._refusals import Refusal
+from tinygrad_overlay.schedule._reuse import MAX_PEAK, WORTH_MEMORY, find_peak
 
 # a row reduce repeated by each thread multiplies the work; memory traffic may hide twice the work, but not more
 MAX_REDUNDANCY = 2.0
@@ -52,6 +53,15 @@ def find_losses(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
       lost = dict.fromkeys(choose_refused(group, made), loss)
     refused.update(lost)
   return refused
+
+def find_over_memory(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
+  """Returns the fusions in the kernels of the peak of memory, if it grows by more than a tenth and less than a fifth of the time is saved."""
+  (peak, at), (stock_peak, _) = find_peak(made), find_peak(stock)
+  if peak <= MAX_PEAK*stock_peak: return {}
+  ns, stock_ns = (sum(map(predict_kernel, attempt.kernels)) for attempt in (made, stock))
+  if ns <= (1-WORTH_MEMORY)*stock_ns: return {}
+  refusal = Refusal("fusion-guard", "more-memory", {"peak": peak, "stock_peak": stock_peak})
+  return {x:refusal for group in find_groups(made, stock, made.fused) if any(k.node is at for k in group.fused) for x in group.causes}
 
 def find_unpaid(made:Attempt, before:Attempt) -> dict[UOp, Refusal]:
   """Returns the values that do not pay as buffers, by their kernels, with the numbers."""

@@ -14,6 +14,7 @@
 | fusion-guard | fewer-threads | kernels, stock_kernels, threads, stock_threads, limit | FUSED, but {stock_threads:,} -> {threads:,} threads in the least parallel one (a quarter is allowed) |
 | fusion-guard | slower | kernels, stock_kernels, ns, stock_ns, target | FUSED, but predicted slower on {target}: {stock_ns/1000:,.1f} -> {ns/1000:,.1f} us |
 | fusion-guard | no-faster | as slower | FUSED, but predicted no faster on {target}: {stock_ns/1000:,.1f} -> {ns/1000:,.1f} us |
+| fusion-guard | more-memory | peak, stock_peak | fused, its buffers would take {peak:,} bytes at the peak instead of {stock_peak:,}, and it saves too little time for that |
 | realize-reused | stored-once | evaluations, elements, kernels, bytes, ns, stock_ns, target | REUSED: stored once, PREDICTED |
 | realize-reused | not-paid | as stored-once | REUSED; stored once, PREDICTED, which is too little |
 | realize-reused | over-memory | as stored-once, and peak, stock_peak | REUSED; stored once, PREDICTED, but {peak:,} bytes for {stock_peak:,} at the peak |

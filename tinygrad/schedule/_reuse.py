@@ -270,14 +270,15 @@ class Reuse:
     """Takes back the values that save too little time for their bytes."""
     saved = {x: float(r.numbers["stock_ns"])-float(r.numbers["ns"]) for x,r in self.found.items()}
     if sum(saved.values()) >= WORTH_MEMORY*(self.predict(self.stored)+sum(saved.values())): return
-    most = MAX_PEAK*(peak:=self.find_peak(self.stored-saved.keys()))
+    most = MAX_PEAK*(peak:=self.find_peak(self.stored-saved.keys())[0])
     for x in sorted(saved, key=lambda x: saved[x]/self.count_bytes(x)):
-      if (needed:=self.find_peak(self.stored)) <= most: break
+      if (needed:=self.find_peak(self.stored)[0]) <= most: break
       self.stored.discard(x)
       self.found[x] = replace(self.found[x], rule="over-memory", numbers={**self.found[x].numbers, "peak": needed, "stock_peak": peak})
 
-  def find_peak(self, stored:set[UOp]) -> int:
-    """Returns the most bytes of buffers that are alive at once, if these nodes have kernels, and each buffer is free after its last reader."""
+  def find_peak(self, stored:set[UOp]) -> tuple[int, UOp|None]:
+    """Returns the most bytes of buffers that are alive at once, and the kernel that then runs, if these nodes have kernels, and each buffer is free
+    after its last reader."""
     kernels = [x for x in self.made.toposort if x in stored]
     last: dict[UOp, int] = {}  # node -> the kernel that reads its buffer last
     for i,root in enumerate(kernels):
@@ -289,14 +290,19 @@ class Reuse:
         elif u.op not in IS_BUFFER: stack += u.src
     # the graph's SINK is its last node
     for x in next(reversed(self.made.toposort)).src: last[x] = len(kernels)
-    live = peak = 0
+    live, peak = 0, (0, None)
     freed: dict[int, int] = {}
     for i,x in enumerate(kernels):
       live += (size:=self.count_bytes(x))
-      peak = max(peak, live)
+      if live > peak[0]: peak = live, x
       if x in last: freed[last[x]] = freed.get(last[x], 0)+size
       live -= freed.pop(i, 0)
     return peak
+
+def find_peak(made:Attempt) -> tuple[int, UOp|None]:
+  """Returns the peak of the buffers between the kernels of an attempt, and the kernel that then runs (`Reuse.find_peak`)."""
+  stored = {k.node for k in made.kernels if k.node is not None and k.node in made.ctx.range_map}
+  return Reuse(made, find_renderer(made.kernels[0].device), {}, set(), stored).find_peak(stored) if stored else (0, None)
 
 def find_reused(made:Attempt) -> dict[UOp, Refusal]:
   """Returns the values that should have a buffer, with the numbers: rule `stored-once`, or `over-memory` if they are not worth it."""

@@ -58,7 +58,7 @@ RealizedReason = Open[Literal[_ByPass, _ByPatch, _WithoutOverlay]]
 # tinygrad/schedule/_refusals.py says what the numbers of these are
 _RefusedForMemory = Literal["local-too-large", "local-over-budget", "local-read-often"]
 _RefusedUntried = Literal["reduce-at-two-places", "not-settled", "not-tried", "codegen-fails"]
-_RefusedForCost = Literal["no-kernel-saved", "more-work", "fewer-threads", "slower", "no-faster"]
+_RefusedForCost = Literal["no-kernel-saved", "more-work", "fewer-threads", "slower", "no-faster", "more-memory"]
 Rule = Open[
     Literal[
         # a node is realized
