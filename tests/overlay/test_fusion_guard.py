@@ -23,7 +23,7 @@ from tinygrad.schedule.indexing import BufferizeOpts
 from tinygrad.uop.ops import AxisType, Ops, UOp
 from tinygrad_overlay import _state
 from tinygrad_overlay.schedule import _fusion, _guard, _reuse
-from tinygrad_overlay.schedule._parts import DisjointSets
+from tinygrad_overlay.schedule._parts import DisjointSets, find_kept
 from tinygrad_overlay.schedule._pass import Attempt
 
 from vmapdbg.child.listen.records import Launch
@@ -71,9 +71,11 @@ def test_a_fusion_is_worth_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     peaks: list[int] = []
     fit_memory = _fusion.fit_memory
 
-    def note(run: _fusion.Run, made: Attempt, ret: _fusion.Result, stock: _fusion.StockAttempt) -> Any:
-        fitted = fit_memory(run, made, ret, stock)
-        peaks.extend(_reuse.find_peak(one)[0] for one in (made, fitted[0], stock.get()))
+    def note(run: _fusion.Run, made: Attempt, ret: _fusion.Result) -> Any:
+        fitted = fit_memory(run, made, ret)
+        stock = _fusion.StockAttempt(run, set()).get()
+        peaks.extend(_reuse.find_peak(one, _guard.stored_nodes(one))[0] for one in (made, fitted[0], stock))
+        assert _reuse.find_peak(made, find_kept(made))[0] == peaks[-1]
         return fitted
 
     monkeypatch.setattr(_fusion, "fit_memory", note)

@@ -42,6 +42,7 @@ def decide_fusions(sink:UOp, run_stages:Callable[[UOp], Result]) -> Result:
   first, ret = make_attempt(run, Attempt(is_compared=True, decide_part=decide_part if compares else None))
   # parts that share a kernel may not fit together
   made, ret = repeat_attempts(run, first, ret, None) if first.is_decided else decide_whole(run, first, ret)
+  if not first.is_recalled and "fusion-guard" in _state.patches: made, ret = fit_memory(run, made, ret)
   if runs > 1 and first.known_as: keep(first.known_as, made)
   return ret
 
@@ -50,8 +51,7 @@ def decide_whole(run:Run, made:Attempt, ret:Result) -> tuple[Attempt, Result]:
   kept = find_kept(made)
   stock = StockAttempt(run, {x for x in made.fused if x in kept})
   made, ret = repeat_attempts(run, made, ret, stock)
-  if "realize-reused" in _state.patches: made, ret = store_reused(run, made, ret)
-  return fit_memory(run, made, ret, stock) if "fusion-guard" in _state.patches else (made, ret)
+  return store_reused(run, made, ret) if "realize-reused" in _state.patches else (made, ret)
 
 def repeat_attempts(run:Run, made:Attempt, ret:Result, stock:StockAttempt|None) -> tuple[Attempt, Result]:
   """Makes attempts until no fusion is refused. `stock`: a fusion is compared with these kernels; None if the fusions are decided already."""
@@ -89,11 +89,11 @@ def store_reused(run:Run, made:Attempt, ret:Result) -> tuple[Attempt, Result]:
   # LOCAL memory and the order of loops may not allow a fusion beside the new buffers
   return repeat_attempts(run, *new, None)
 
-def fit_memory(run:Run, made:Attempt, ret:Result, stock:StockAttempt) -> tuple[Attempt, Result]:
-  """Takes back fusions that save too little time for their bytes."""
+def fit_memory(run:Run, made:Attempt, ret:Result) -> tuple[Attempt, Result]:
+  """Takes back fusions that save too little time for their bytes, in a whole graph."""
+  stock = StockAttempt(run, set())
   for _ in range(MAX_ATTEMPTS):
-    if stock.made is None: break
-    with _state.unwatched(): refused = find_over_memory(made, stock.get())
+    with _state.unwatched(): refused = find_over_memory(made, stock.get)
     if not refused: break
     new = Attempt({**made.realize_points, **refused}, keeps_all=made.keeps_all, is_compared=True, rounds=made.rounds, reused=made.reused)
     made, ret = repeat_attempts(run, *repeat_attempt(run, new), None)

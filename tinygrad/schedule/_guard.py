@@ -7,12 +7,12 @@ import math
 from collections import defaultdict
 from collections.abc import Container
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 from tinygrad.renderer import Renderer
-from tinygrad.uop.ops import UOp
+from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay._state import process
 from tinygrad_overlay.codegen._work import CannotLower, estimate_work, find_renderer, predict_ns, try_to_lower
-from tinygrad_overlay.schedule._parts import DisjointSets
+from tinygrad_overlay.schedule._parts import DisjointSets, find_kept
 from tinygrad_overlay.schedule._pass import Attempt, MadeKernel
 from tinygrad_overlay.schedule._refusals import Refusal
 from tinygrad_overlay.schedule._reuse import MAX_PEAK, WORTH_MEMORY, find_peak
@@ -25,6 +25,8 @@ MIN_THREADS = 1/4
 MIN_GAIN = 0.02
 # another buffer and another launch must save more than the model's error
 MIN_STORE_GAIN = 0.1
+# the peak of memory may grow by so many bytes for nothing: as much as a launch may cost
+LEAST_GROWTH = 1 << 16
 # below so many ops the launch costs more than the kernel, so work and threads do not matter
 SMALL_OPS = 4096
 # an attempt costs as much as a whole schedule. Graphs of up to BLAMING_NODES nodes make one more, to find the fusion to blame in a group; a larger
@@ -54,14 +56,21 @@ def find_losses(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
     refused.update(lost)
   return refused
 
-def find_over_memory(made:Attempt, stock:Attempt) -> dict[UOp, Refusal]:
-  """Returns the fusions in the kernels of the peak of memory, if it grows by more than a tenth and less than a fifth of the time is saved."""
-  (peak, at), (stock_peak, _) = find_peak(made), find_peak(stock)
-  if peak <= MAX_PEAK*stock_peak: return {}
+def find_over_memory(made:Attempt, get_stock:Callable[[], Attempt]) -> dict[UOp, Refusal]:
+  """Returns the fusions in the kernels of the peak of memory, if it grows by more than a tenth and less than a fifth of the time is saved. The inputs
+  of the graph are in memory, too."""
+  if not made.fused or not made.kernels: return {}
+  peak, at = find_peak(made, stored_nodes(made))
+  held = sum(x.arg*x.dtype.itemsize for x in made.toposort if x.op is Ops.BUFFER)
+  def is_over(stock_peak:int) -> bool: return peak-stock_peak > max((MAX_PEAK-1)*(stock_peak+held), LEAST_GROWTH)
+  # known without stock's kernels
+  if not is_over(find_peak(made, find_kept(made))[0]) or not is_over(stock_peak:=find_peak(stock:=get_stock(), stored_nodes(stock))[0]): return {}
   ns, stock_ns = (sum(map(predict_kernel, attempt.kernels)) for attempt in (made, stock))
   if ns <= (1-WORTH_MEMORY)*stock_ns: return {}
   refusal = Refusal("fusion-guard", "more-memory", {"peak": peak, "stock_peak": stock_peak})
   return {x:refusal for group in find_groups(made, stock, made.fused) if any(k.node is at for k in group.fused) for x in group.causes}
+
+def stored_nodes(made:Attempt) -> set[UOp]: return {k.node for k in made.kernels if k.node is not None}
 
 def find_unpaid(made:Attempt, before:Attempt) -> dict[UOp, Refusal]:
   """Returns the values that do not pay as buffers, by their kernels, with the numbers."""

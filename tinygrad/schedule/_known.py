@@ -39,6 +39,7 @@ def recall(attempt:Attempt, sink:UOp) -> bool:
   attempt.known_as = make_key(sink)
   if (known:=diskcache_get(TABLE, attempt.known_as)) is None: return False
   nodes, (points, reused, attempt.keeps_all) = list(attempt.toposort), Known(*known)
+  attempt.is_recalled = True
   attempt.realize_points, attempt.reused = ({nodes[i]:refusal for i,refusal in found.items()} for found in (points, reused))
   return True
 

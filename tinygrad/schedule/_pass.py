@@ -46,6 +46,7 @@ class Attempt:
   decide_part: DecideGraph|None = None  # set: the pass decides in parts (_parts.py); `is_decided` says whether it could
   is_decided: bool = False
   known_as: str = ""  # the key of the graph's decisions on disk (_known.py)
+  is_recalled: bool = False
   is_compared: bool = False
   rounds: int = 0
   toposort: dict[UOp, None] = field(default_factory=dict)

@@ -299,9 +299,9 @@ class Reuse:
       live -= freed.pop(i, 0)
     return peak
 
-def find_peak(made:Attempt) -> tuple[int, UOp|None]:
-  """Returns the peak of the buffers between the kernels of an attempt, and the kernel that then runs (`Reuse.find_peak`)."""
-  stored = {k.node for k in made.kernels if k.node is not None and k.node in made.ctx.range_map}
+def find_peak(made:Attempt, stored:set[UOp]) -> tuple[int, UOp|None]:
+  """Returns the peak of the buffers if these nodes of an attempt have kernels, and the kernel that then runs (`Reuse.find_peak`)."""
+  stored = {x for x in stored if x in made.ctx.range_map and x.op not in IS_BUFFER}
   return Reuse(made, find_renderer(made.kernels[0].device), {}, set(), stored).find_peak(stored) if stored else (0, None)
 
 def find_reused(made:Attempt) -> dict[UOp, Refusal]:

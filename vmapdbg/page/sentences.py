@@ -242,8 +242,8 @@ _SENTENCES: dict[str, str | Say] = {
     "slower": "{fused}, but predicted to take {change} on {target}",
     "no-faster": "{fused}, but predicted no faster on {target} ({change})",
     "more-memory": (
-        "fused, its buffers would take {peak:,} bytes at the peak instead of {stock_peak:,}, and it saves too little time"
-        " for that"
+        "fused, its buffers would take {peak:,} bytes at the peak instead of {stock_peak:,}, and it saves too little"
+        " time for that"
     ),
     # a value that its readers would compute again
     "stored-once": "{reused}: stored once, predicted to take {change} on {target}",
