@@ -63,15 +63,15 @@ class Search:
 
 @dataclass(frozen=True)
 class Reduced:
-    """A reduced snippet that shows a difference: its text, or the `reason` why there is none. `before` and `after`
-    count nodes of the graph. `is_lost`: there is a fault, but no smaller snippet shows it."""
+    """A smaller program that shows the fault: its text, or the `reason` why there is none. `before` and `after` count
+    lines without comments, `tried` counts smaller programs that were run. `is_lost`: no smaller program shows a fault.
+    """
 
     text: str | None
     reason: str | None
     before: int = 0
     after: int = 0
     tried: int = 0
-    schedule: int = 0
     is_lost: bool = False
 
 
