@@ -149,7 +149,7 @@ def _list_cuts(tree: ast.AST) -> Iterator[_Cut]:
     for number, places in numbers.items():
         together = [tuple(places)] if len(places) > 1 else []
         for chosen in [*together, *((place,) for place in places)]:
-            for smaller in sorted({1, 2, 3, number // 2, number - 1}):
+            for smaller in sorted({1, 2, 3, number // 2, number - max(1, number // 4)}):
                 if 0 < smaller < number:
                     yield _Cut(chosen, ast.Constant(smaller), 1 - smaller / number)
     for places in names.values():

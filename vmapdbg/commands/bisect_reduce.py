@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import queue
+import shlex
 import subprocess
 import tempfile
 import textwrap
@@ -96,7 +97,7 @@ def choose_jobs(job: Job, search: Search) -> list[Job]:
 
 def describe_command(chosen: Sequence[Job], kind: str, file: str) -> str:
     """Returns the command that shows the fault of the small program."""
-    command = f"vmapdbg check {file}" if len(chosen) == 1 else f"vmapdbg bisect {file} --by {kind!r}"
+    command = f"vmapdbg check {file}" if len(chosen) == 1 else f"vmapdbg bisect {file} --by {shlex.quote(kind)}"
     return " ".join([command, *jobs.spell_job_options(chosen[0])])
 
 
