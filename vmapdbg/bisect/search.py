@@ -64,14 +64,15 @@ class Search:
 @dataclass(frozen=True)
 class Reduced:
     """A smaller program that shows the fault: its text, or the `reason` why there is none. `before` and `after` count
-    lines without comments, `tried` counts smaller programs that were run. `is_lost`: no smaller program shows a fault.
-    """
+    lines without comments, `tried` counts smaller programs that were run. `is_lost`: no program was written. `schedule`
+    is always 0: the whole program is reduced."""
 
     text: str | None
     reason: str | None
     before: int = 0
     after: int = 0
     tried: int = 0
+    schedule: int = 0
     is_lost: bool = False
 
 

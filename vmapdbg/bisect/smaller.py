@@ -12,24 +12,16 @@ import math
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 AskEach = Callable[[Sequence[str]], Sequence[bool]]
 """Tells of each program whether it shows the fault."""
 _BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)
-# fields that Python's grammar does not need
-_OPTIONAL: dict[str, tuple[str, ...]] = {
-    "Slice": ("lower", "upper", "step"),
-    "Return": ("value",),
-    "FunctionDef": ("returns",),
-    "arg": ("annotation",),
-    "withitem": ("optional_vars",),
-}
-_LEAST_LENGTHS = {"Compare": 1, "BoolOp": 2, "Assign": 1, "Delete": 1, "With": 1, "Import": 1, "ImportFrom": 1}
-"""How many entries a list needs, if that is not 0."""
+# lists that belong together: a comparison has as many operators as operands
+_NOT_SHORTENED = (ast.Compare, ast.Dict, ast.arguments, ast.MatchClass)
 
 
 def normalize(source: str) -> str:
@@ -116,7 +108,7 @@ class _Cut:
     gain: float
 
     @contextlib.contextmanager
-    def made(self) -> Iterator[None]:
+    def made(self) -> Generator[None]:
         """Changes the tree for the time of the block."""
         before = [place.value for place in self.places]
         for place in self.places:
@@ -135,8 +127,10 @@ def _list_cuts(tree: ast.AST) -> Iterator[_Cut]:
     for place in _list_places(tree):
         value = place.value
         if isinstance(value, list):
-            yield from _shorten(place, value)
+            yield from _shorten(place)
         elif isinstance(value, ast.expr):
+            # Python refuses most programs without a part, but an argument, a bound or a result may be optional
+            yield _Cut((place,), None, _count(value))
             yield from _simplify(place, value, imported)
             if isinstance(value, ast.Constant) and type(value.value) is int:
                 numbers[value.value].append(place)
@@ -144,8 +138,6 @@ def _list_cuts(tree: ast.AST) -> Iterator[_Cut]:
                 names[value.id].append(place)
         elif isinstance(value, ast.stmt):
             yield from _unwrap(place, value)
-        if place.field in _OPTIONAL.get(type(place.node).__name__, ()) and value is not None:
-            yield _Cut((place,), None, _count(value))
     for number, places in numbers.items():
         together = [tuple(places)] if len(places) > 1 else []
         for chosen in [*together, *((place,) for place in places)]:
@@ -158,33 +150,34 @@ def _list_cuts(tree: ast.AST) -> Iterator[_Cut]:
 
 def _list_places(tree: ast.AST) -> Iterator[_Place]:
     for node in ast.walk(tree):
-        for field, value in ast.iter_fields(node):
+        for field in node._fields:
             yield _Place(node, field)
-            if isinstance(value, list):
-                yield from (_Place(node, field, index) for index in range(len(value)))
+            yield from (_Place(node, field, index) for index in range(len(_entries_of(node, field))))
 
 
-def _count(value: object) -> int:
+def _entries_of(node: ast.AST, field: str) -> list[Any]:
+    """Returns the list in a field of a node, an empty list if the field has none."""
+    value: Any = getattr(node, field, None)
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _count(value: Any) -> int:
     """Counts the nodes of a node, or of a list of nodes."""
     if isinstance(value, list):
-        return sum(map(_count, value))
-    return sum(1 for _ in ast.walk(value)) if isinstance(value, ast.AST) else 1
+        return sum(map(_count, cast("list[Any]", value)))
+    return sum(1 for _ in ast.walk(value))
 
 
-def _shorten(place: _Place, entries: list[Any]) -> Iterator[_Cut]:
+def _shorten(place: _Place) -> Iterator[_Cut]:
     """Yields a list without all entries, without one half, without one quarter, ... without one."""
-    kind = type(place.node).__name__
-    least = _LEAST_LENGTHS.get(kind, 0) if place.field not in ("body", "orelse", "decorator_list") else 0
-    # lists that belong together: a comparison has as many operators as operands
-    if kind in ("Compare", "Dict", "arguments", "Global", "MatchClass"):
+    entries = place.value
+    if isinstance(place.node, _NOT_SHORTENED) or not all(isinstance(entry, ast.AST) for entry in entries):
         return
     length = len(entries)
     while length:
         for start in range(0, len(entries), length):
             left = entries[:start] + entries[start + length :]
-            if len(left) < least:
-                continue
-            if not left and place.field == "body" and kind != "Module":
+            if not left and place.field == "body" and not isinstance(place.node, ast.Module):
                 left = [ast.Pass()]
             gain = _count(entries) - _count(left)
             if gain > 0:
@@ -210,12 +203,12 @@ def _simplify(place: _Place, value: ast.expr, imported: set[str]) -> Iterator[_C
 
 
 def _unwrap(place: _Place, statement: ast.stmt) -> Iterator[_Cut]:
-    """Yields the body in the place of a statement that has one, and an expression in the place of an assignment."""
-    body = getattr(statement, "body", None)
-    if place.index is not None and isinstance(body, list):
-        entries: list[Any] = getattr(place.node, place.field)
-        spread = entries[: place.index] + body + entries[place.index + 1 :]
-        yield _Cut((_Place(place.node, place.field),), spread, _count(statement) - _count(body))
+    """Yields the body in the place of a statement that has one."""
+    body: Any = getattr(statement, "body", None)
+    if body is not None and place.index is not None:
+        block = _Place(place.node, place.field)
+        spread = [*block.value[: place.index], *body, *block.value[place.index + 1 :]]
+        yield _Cut((block,), spread, _count(statement) - _count(body))
 
 
 def _replace_name(places: Sequence[_Place]) -> Iterator[_Cut]:
@@ -275,14 +268,10 @@ def _read_by(statement: ast.stmt) -> set[str]:
 
 def _delete(node: ast.AST, is_unwanted: Callable[[ast.stmt], bool]) -> None:
     """Deletes statements. A statement that has a body is deleted, too, if its body becomes empty."""
-    for field, value in ast.iter_fields(node):
-        if not isinstance(value, list):
-            continue
-        kept: list[Any] = []
-        for part in value:
+    for field in node._fields:
+        parts = _entries_of(node, field)
+        for part in parts:
             if isinstance(part, _BLOCKS):
                 _delete(part, is_unwanted)
-            is_empty = getattr(part, "body", None) == []
-            if not is_empty and not (isinstance(part, ast.stmt) and is_unwanted(part)):
-                kept.append(part)
-        setattr(node, field, kept)
+        kept = [part for part in parts if not (isinstance(part, ast.stmt) and is_unwanted(part))]
+        parts[:] = [part for part in kept if getattr(part, "body", None) != []]

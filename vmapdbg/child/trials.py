@@ -44,7 +44,7 @@ def main() -> None:
         import_tinygrad()
     for line in sys.stdin:
         file, folder, seconds = json.loads(line)
-        status = run_in_fork(lambda file=file, folder=folder: try_program(mode, file, Path(folder)), seconds)
+        status = run_in_fork(lambda file=file, folder=folder: try_program(mode, request, file, Path(folder)), seconds)
         answers.write(f"{os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0}\n")
         answers.flush()
 
@@ -72,24 +72,24 @@ def run_in_fork(work: Callable[[], object], seconds: float) -> int:
         os._exit(0)
 
 
-def try_program(mode: Mode, file: str, folder: Path) -> None:
+def try_program(mode: Mode, asked: TrialRequest, file: str, folder: Path) -> None:
     """Runs a program, and writes its Capture and its checks."""
-    has_evidence = mode.request.evidence is not None
-    job = replace(mode.job, snippet=file)
-    request = replace(mode.request, job=job, folder=str(folder), evidence=str(folder) if has_evidence else None)
-    mode.request, mode.job = request, job
-    if mode.collector is not None:
-        mode.collector.folder = mode.collector.replays.folder = EvidenceFolder(folder)
+    evidence = None if asked.evidence is None else EvidenceFolder(folder)
+    request = replace(asked, job=replace(asked.job, snippet=file), folder=str(folder))
+    if evidence is not None:
+        request = replace(request, evidence=str(folder))
+    mode.request, mode.job = request, request.job
+    if mode.collector is not None and evidence is not None:
+        mode.collector.folder = mode.collector.replays.folder = evidence
     watcher = Watcher()
     watcher.start()
     error = run_snippet(request, mode.recorder)
     mode.close()
     write_capture(request, mode, error)
     watcher.stop()
-    if has_evidence:
+    if evidence is not None:
         from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 
-        evidence = EvidenceFolder(folder)
         for written in evidence.find_files():
             with contextlib.suppress(Exception):  # what cannot be compared shows no fault
                 append_line(request.checks, ScheduleChecker(pickle.loads(written.read_bytes()), evidence).check())

@@ -8,6 +8,7 @@ import os
 import queue
 import shlex
 import subprocess
+import sys
 import tempfile
 import textwrap
 import time
@@ -23,7 +24,7 @@ from vmapdbg.check import findings
 from vmapdbg.check.result import CheckReport
 from vmapdbg.commands.check import read_report
 from vmapdbg.commands.shared import console, jobs
-from vmapdbg.commands.shared.children import died_capture, do_many, finish_capture, started_child
+from vmapdbg.commands.shared.children import ChildDied, died_capture, do_many, finish_capture, started_child
 from vmapdbg.install.job import Job, Run, TrialRequest
 from vmapdbg.install.patches import spell_patches
 from vmapdbg.model.capture import Capture
@@ -57,7 +58,12 @@ def reduce_job(
         return _lose(f"it is no Python program: {unreadable}"), None
     interrupted = None
     with console.show_progress(f"reducing {job.snippet}") as progress, contextlib.ExitStack() as stack:
-        judge = Judge(chosen, kind, source, stack)
+        # Metal does not work in a fork of a process that has loaded it
+        preloads = "environ" not in source and sys.platform != "darwin"
+        judge = Judge(chosen, kind, source, preloads, stack)
+        if preloads and not judge.wanted:
+            # what the program imports may set the environment
+            judge = Judge(chosen, kind, source, False, stack)
         if not judge.wanted:
             return _lose(_NO_FAULT[len(chosen) - 1]), None
         try:
@@ -119,7 +125,7 @@ class TrialServer:
         self.process = stack.enter_context(started).process
 
     def run(self, source: str, seconds: float | None) -> tuple[Capture, CheckReport]:
-        """Runs a program. If it dies, the error of an empty Capture, a ChildDied, names the signal."""
+        """Runs a program. If it dies, the error of an empty Capture, a ChildDied, names the signal. Raises Failure."""
         stdin, stdout = self.process.stdin, self.process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -132,6 +138,8 @@ class TrialServer:
                 stdin.flush()
             ended = stdout.readline().decode().strip()
             request = replace(self.request, folder=folder)
+            if not ended:
+                raise ChildDied("the process that runs smaller programs has ended")
             if not request.output.exists():
                 return died_capture(self.job, f"signal {ended}"), CheckReport(())
             checks = request.checks.read_text(encoding="utf-8") if request.checks.exists() else ""
@@ -142,7 +150,9 @@ class Judge:
     """Runs smaller programs in the place of the snippet of a job, or of two jobs that must differ by `kind`. `wanted`
     is the fault that they must show. `tried` counts them."""
 
-    def __init__(self, chosen: Sequence[Job], kind: str, source: str, stack: contextlib.ExitStack) -> None:
+    def __init__(
+        self, chosen: Sequence[Job], kind: str, source: str, preloads: bool, stack: contextlib.ExitStack
+    ) -> None:
         # values are compared with numpy, or with those of the other job
         self.jobs = [replace(job, values=len(chosen) > 1) for job in chosen]
         self.kind, self.tried = kind, 0
@@ -150,11 +160,11 @@ class Judge:
         # each entry has a server for each job
         self.free: queue.Queue[list[TrialServer]] = queue.Queue()
         self.width = os.cpu_count() or 1
-        preloads = "environ" not in source
         for _ in range(self.width):
             self.free.put([TrialServer(job, len(chosen) == 1, preloads, stack) for job in self.jobs])
         # an error of the snippet itself: a smaller program may end with it, or well
         self.own_error: str | None = None
+        self.has_error = False
         self.wanted: Fault = ()
         began = time.monotonic()
         self.wanted = next(iter(self.find_faults(source)), ())
@@ -168,24 +178,25 @@ class Judge:
         return do_many([partial(self.shows, source) for source in sources])
 
     def shows(self, source: str) -> bool:
-        return self.wanted in self.find_faults(source)
+        # not deterministic, or the server has ended
+        with contextlib.suppress(Failure):
+            return self.wanted in self.find_faults(source)
+        return False
 
     def find_faults(self, source: str) -> list[Fault]:
-        """Runs a program and returns its faults. Two jobs that differ have one fault: how both end."""
+        """Runs a program and returns its faults. Two jobs that differ have one fault: how both end. Raises Failure."""
         servers = self.free.get()
         try:
             if len(servers) > 1:
                 return self.compare(servers, source)
             capture, report = servers[0].run(source, self.seconds)
             error = capture.error
-            if error is not None and (error.crash is not None or error.type == _DIED):
-                return [end_of(capture)]
+            is_of_tinygrad = error is not None and (error.crash is not None or error.type == _DIED)
             if not self.wanted:
-                self.own_error = error and error.type
+                self.has_error, self.own_error = is_of_tinygrad, error and error.type
+            if is_of_tinygrad:
+                return [end_of(capture)]
             return list(list_wrong(capture, report)) if error is None or error.type == self.own_error else []
-        except Failure:
-            # not deterministic, or it is no program for this tinygrad
-            return []
         finally:
             self.free.put(servers)
 
@@ -194,16 +205,15 @@ class Judge:
         captures: list[Capture] = []
         for server in servers:
             captures.append(server.run(source, self.seconds)[0])
-            ends = tuple(part for capture in captures for part in (*end_of(capture), ";"))
             # most programs that are broken by a cut end in another way
-            if self.wanted and self.wanted[: len(ends)] != ends:
+            if self.wanted and self.wanted[: len(ends_of(captures))] != ends_of(captures):
                 return []
         outcomes = Outcomes(self.kind, jobs.findings_of)
         names = {
             outcomes.sort_in(Run(capture), lambda server=server: Run(server.run(source, self.seconds)[0]))
             for server, capture in zip(servers, captures, strict=True)
         }
-        return [ends] if len(names) > 1 else []
+        return [ends_of(captures)] if len(names) > 1 else []
 
     def describe(self) -> str:
         """Returns a sentence about the fault."""
@@ -212,10 +222,10 @@ class Judge:
             differ = "How it ends differs" if self.kind == "crash" else f"Its {self.kind} differ"
             return f"{differ} with {names}."
         on = f" on tinygrad {self.jobs[0].tree}" if self.jobs[0].tree else ""
-        code = self.wanted[0]
-        if code in findings.CODES:
-            return f"Its values are not those of the numpy reference{on} ({code})."
-        return f"It ends with {code}{on}."
+        what, *_ = self.wanted
+        if self.has_error:
+            return f"It ends with {what}{on}."
+        return f"Its values are not those of the numpy reference{on} ({what})."
 
 
 # *** faults
@@ -233,6 +243,11 @@ def end_of(capture: Capture) -> Fault:
     # a rewrite that does not end was stopped anywhere
     function = error.crash.function if error.crash.kind == "error" else error.crash.kind
     return error.type, function, error.crash.rewrite
+
+
+def ends_of(captures: Sequence[Capture]) -> Fault:
+    """Returns how some runs ended, one after the other."""
+    return tuple(part for capture in captures for part in (*end_of(capture), ";"))
 
 
 def list_wrong(capture: Capture, report: CheckReport) -> Iterator[Fault]:

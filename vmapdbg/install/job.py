@@ -201,7 +201,8 @@ R = TypeVar("R", bound=Request)
 def load_request(kind: type[R], text: str) -> R:
     """Reads the text of a request that `dump_record` wrote."""
     fields = _make_tuples(json.loads(text))
-    return kind(**fields | {"job": _build_job(fields["job"])})
+    fields["job"] = _build_job(fields["job"])
+    return kind(**fields)
 
 
 def _build_job(fields: dict[str, Any]) -> Job:

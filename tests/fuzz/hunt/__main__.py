@@ -137,8 +137,7 @@ class Hunt:
 
         # a hang costs its timeout each time
         seconds = self.args.reduce_seconds * (2 if outcome.kind == "hang" else 1)
-        for source in shrink(source, lambda candidates: list(map(fails, candidates)), 1, seconds):
-            pass
+        source = [source, *shrink(source, lambda candidates: list(map(fails, candidates)), 1, seconds)][-1]
         outcomes = self.run_all(source, self.args.on)
         said = outcomes[name] if outcomes[name].kind == outcome.kind else outcome
         on = {other: found.kind for other, found in outcomes.items()}
