@@ -102,6 +102,10 @@ def test_each_kind_of_cut(source: str, made: list[str]) -> None:
     assert normalize(source) not in tried
 
 
+def test_a_list_keeps_an_element() -> None:
+    assert all("[]" not in text for text in cuts("f([1, 2], [a])\n"))
+
+
 def test_a_number_does_not_become_zero_or_negative() -> None:
     assert all("0" not in text and "-" not in text for text in cuts("f(5, 7)\n"))
 

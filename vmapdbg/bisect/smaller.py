@@ -180,7 +180,8 @@ def _shorten(place: _Place) -> Iterator[_Cut]:
             if not left and place.field == "body" and not isinstance(place.node, ast.Module):
                 left = [ast.Pass()]
             gain = _count(entries) - _count(left)
-            if gain > 0:
+            # a Tensor without elements shows little
+            if gain > 0 and (left or place.field != "elts"):
                 yield _Cut((place,), left, gain)
         length //= 2
 
