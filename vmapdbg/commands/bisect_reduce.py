@@ -54,7 +54,7 @@ def reduce_job(
         return _lose(f"all sets of patches are alike by {kind}"), None
     try:
         smallest = source = normalize(Path(job.snippet).read_text(encoding="utf-8"))
-    except ValueError as unreadable:
+    except (SyntaxError, ValueError) as unreadable:
         return _lose(f"it is no Python program: {unreadable}"), None
     interrupted = None
     with console.show_progress(f"reducing {job.snippet}") as progress, contextlib.ExitStack() as stack:
