@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -237,7 +241,7 @@ def test_bisect_without_a_difference_exits_zero(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_reduced_snippet_still_shows_it(tmp_path: Path) -> None:
     """What --reduce writes runs by itself, is much smaller, and shows the same bug."""
-    options = ["--by", "crash", "--patches", "close-ranges", "--reduce", "-o", "small.py", "--seconds", "300"]
+    options = ["--by", "crash", "--patches", "close-ranges", "--reduce", "-o", "small.py", "--seconds", "30"]
     done = run_tool("bisect", UNCLOSED, *options, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "wrote small.py" in done.stderr
@@ -297,8 +301,8 @@ print((x.where(y, 0).sum(1) + Tensor(0).reshape(1, 1).expand(2, 2).sum(1)).tolis
 @pytest.mark.parametrize(
     ("text", "told", "status"),
     [
-        (SWITCHED, 'os.environ["PCONTIG"] = "2"', 3),
-        (WRONG_ALONE, "# Its values are not those of the numpy reference.", 1),
+        (SWITCHED, "os.environ['PCONTIG'] = '2'", 3),
+        (WRONG_ALONE, "# Its values are not those of the numpy reference (VD201).", 1),
         (CRASHES_ALONE, "# It ends with CalledProcessError.", 3),
     ],
 )
@@ -317,11 +321,82 @@ def test_what_goes_wrong_with_every_set_of_patches_is_reduced_alone(
 @pytest.mark.slow
 def test_a_program_that_is_right_with_every_set_of_patches_is_not_reduced(tmp_path: Path) -> None:
     snippet = write(tmp_path, "from tinygrad import Tensor\nprint((Tensor([1.0, 2.0]) + 1).tolist())\n")
-    done = run_tool("bisect", snippet, "--runs", "2", "--patches", "none", "--reduce", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "nothing was reduced: no single schedule fails or has wrong values" in done.stderr
-    done = run_tool("bisect", snippet, "--by", "kernels", "--runs", "2", "--patches", "none", "--reduce", cwd=tmp_path)
+    options = ["--runs", "2", "--patches", "none", "--reduce", "-o", "small.py"]
+    done = run_tool("bisect", snippet, *options, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "nothing was reduced: neither does tinygrad fail, nor is a value wrong" in done.stderr
+    done = run_tool("bisect", snippet, "--by", "kernels", *options, cwd=tmp_path)
+    assert done.returncode == 1
     assert "nothing was reduced: all sets of patches are alike by kernels" in done.stderr
+    assert not (tmp_path / "small.py").exists()
+
+
+SEVERAL = """
+import sys
+from beside import make
+from tinygrad import Tensor, nn
+
+class Model:
+    def __init__(self):
+        self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 4)
+
+    def __call__(self, x):
+        return self.second(self.first(x).relu()).softmax()
+
+def main(count):
+    model = Model()
+    for step in range(count):
+        print(step, model(Tensor.rand(2, 4)).mean().item())
+    x = make()
+    y = (x * 3 + 1).sqrt().relu()
+    total = y.unsqueeze(0).expand(2, 2, 3).flatten().sum()
+    print(total.item())
+    return total
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
+"""
+BESIDE = """
+from tinygrad import Tensor
+def make():
+    return Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+"""
+
+
+@pytest.mark.slow
+def test_the_program_as_written_becomes_small_with_its_arguments_and_what_it_imports(tmp_path: Path) -> None:
+    write(tmp_path, BESIDE, "beside.py")
+    options = ["--runs", "2", "--patches", "none", "--reduce", "-o", "small.py", "--seconds", "60"]
+    done = run_tool("bisect", write(tmp_path, SEVERAL), *options, "--json", "--", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    reduced = json.loads(done.stdout)["reduced"]
+    small = (tmp_path / "small.py").read_text(encoding="utf-8")
+    assert small == reduced["text"]
+    assert (reduced["before"], reduced["is_lost"], reduced["reason"]) == (19, False, None)
+    assert reduced["after"] <= 12
+    assert "nn" not in small
+    head = small.splitlines()[:3]
+    assert head[0].startswith("# Reduced from snippet.py: 19 lines to ")
+    assert head[2].startswith("# vmapdbg check small.py --patches none")
+    assert run_tool(*head[2].split()[2:], cwd=tmp_path).returncode == 1
+
+
+@pytest.mark.slow
+def test_ctrl_c_writes_the_smallest_program_until_then(tmp_path: Path) -> None:
+    lines = "\n".join(f"x{i} = Tensor([{i}.0]) + 1" for i in range(40))
+    write(tmp_path, f"{WRONG_ALONE}\n{lines}\n")
+    options = ["--runs", "2", "--patches", "none", "--reduce", "-o", "small.py", "--seconds", "600"]
+    command = [sys.executable, "-m", "vmapdbg", "bisect", "snippet.py", *options]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not any("trials" in Path(f"/proc/{pid}/cmdline").read_text() for pid in children.read_text().split()):
+        time.sleep(0.1)
+    time.sleep(10)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, "wrote small.py" in said, "interrupted" in said) == (130, True, True), said
+    assert run_tool("check", "small.py", "--patches", "none", cwd=tmp_path).returncode == 1
 
 
 def find_facts(kind: str, text: str) -> object:

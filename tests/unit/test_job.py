@@ -9,14 +9,11 @@ from pathlib import Path
 import pytest
 
 from vmapdbg.commands.shared.work_folder import recall_job, remember_job
-from vmapdbg.install.job import CheckRequest, Job, ReduceRequest, Request, dump_record, load_job, load_request
+from vmapdbg.install.job import CheckRequest, Job, Request, TrialRequest, dump_record, load_job, load_request
 from vmapdbg.install.patches import ALL, Patches
 from vmapdbg.model.failure import Failure
 
 JOB = Job("a.py", ("--steps", "1"), "metal", frozenset({"close-ranges"}), 2.5, True)
-REDUCE = ReduceRequest(
-    job=JOB, other=replace(JOB, patches=frozenset()), folder="/tmp/x", by="crash", seconds=1.5, terms=(1024, 0)
-)
 
 
 @pytest.mark.parametrize("patches", [ALL, frozenset({"close-ranges"}), frozenset(), None])
@@ -28,8 +25,7 @@ def test_a_job_and_a_request_come_back_whole(patches: Patches | None) -> None:
         Request(job=job, folder="/tmp/x"),
         Request(job=job, folder="/tmp/x", evidence="/tmp/y"),
         CheckRequest(job=job, folder="/tmp/x", evidence="/tmp/y"),
-        replace(REDUCE, job=job),
-        replace(REDUCE, job=job, other=None, folder="", terms=()),
+        TrialRequest(job=job, folder="/tmp/x", preloads=False),
     ]
     for request in requests:
         assert load_request(type(request), dump_record(request)) == request

@@ -63,8 +63,9 @@ class Search:
 
 @dataclass(frozen=True)
 class Reduced:
-    """A reduced snippet that shows a difference: its text, or the `reason` why there is none. `before` and `after`
-    count nodes of the graph. `is_lost`: there is a fault, but no smaller snippet shows it."""
+    """A smaller program that shows the fault: its text, or the `reason` why there is none. `before` and `after` count
+    lines without comments, `tried` counts smaller programs that were run. `is_lost`: no program was written. `schedule`
+    is always 0: the whole program is reduced."""
 
     text: str | None
     reason: str | None

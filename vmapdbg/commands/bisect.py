@@ -41,7 +41,7 @@ def read_kind(text: str) -> str:
 @click.option(
     "--runs", type=click.IntRange(min=2), default=DEFAULT_RUNS, show_default=True, help="About how many runs at most."
 )
-@click.option("--reduce", "with_snippet", is_flag=True, help="Write a small snippet that still shows the difference.")
+@click.option("--reduce", "with_snippet", is_flag=True, help="Write a small program that still shows it.")
 @options.output("The file for it; default: stdout.")
 @click.option("--seconds", type=options.SECONDS, default=60.0, show_default=True, help="Seconds for --reduce.")
 @options.json("Print the search as one JSON document.")
@@ -75,13 +75,15 @@ def bisect(
     a buffer, or a realize point is left out. The right outcome is the outcome if every node becomes a buffer, or the
     outcome of --baseline. The search prints what the decision changes in the schedules.
 
-    With --reduce and a tinygrad as it is, a program that raises, hangs, or has wrong values (see `check`) is reduced.
+    With --reduce, the program becomes smaller while two sets of patches still differ. If none differ, or with a
+    tinygrad as it is, a program that fails or hangs in tinygrad, or has wrong values (see `check`), is reduced. Ctrl-C
+    writes the smallest program until then.
 
     Without SNIPPET: the snippet of the last show.
 
     \b
-    Exit codes: 0 nothing changes the outcome, 1 something does, 2 usage. With --reduce, 1 too if there is a fault
-    and no smaller file shows it; each file is run and judged before it is written.
+    Exit codes: 0 nothing changes the outcome, 1 something does, 2 usage. With --reduce, 1 too if no program is
+    written: there is no fault, or the smallest program does not show it when it is run once more.
 
     \b
     Examples:
@@ -99,7 +101,6 @@ def bisect(
         "--decisions goes with neither --commits nor --reduce": decisions and (of_commits or with_snippet),
         "--baseline is for --decisions": baseline is not None and not decisions,
         f"--by {kind} is for --commits": kind in MEASURES and not of_commits,
-        "--reduce is for --by values, kernels and crash: a finding names its node": kind == "findings" and with_snippet,
         "--reduce is for patches: with --commits there is nothing to reduce": of_commits and with_snippet,
         "--commits runs each commit as it is, without patches": of_commits and given.patches,
     }

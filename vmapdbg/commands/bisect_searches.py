@@ -1,13 +1,8 @@
-"""The searches of `vmapdbg bisect`: sets of patches, single decisions, commits. With --reduce, a child reduces the
-graph of the snippet."""
+"""The searches of `vmapdbg bisect`: sets of patches, single decisions, commits."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import tempfile
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,24 +14,15 @@ import click
 from vmapdbg.bisect import MEASURES
 from vmapdbg.bisect.measure import COUNTED_RUNS, TIMED_RUNS, Measurements, measure
 from vmapdbg.bisect.outcome import Outcomes, describe_end, find_wrong_schedule
-from vmapdbg.bisect.search import (
-    Choices,
-    DecisionSearcher,
-    Reduced,
-    Search,
-    list_forceable,
-    search_commits,
-    search_patches,
-)
-from vmapdbg.commands.check import check_job
+from vmapdbg.bisect.search import Choices, DecisionSearcher, Reduced, list_forceable, search_commits, search_patches
+from vmapdbg.commands.bisect_reduce import reduce_job
 from vmapdbg.commands.shared import console, jobs
-from vmapdbg.commands.shared.children import ask_child, run_job, run_many, run_quietly
+from vmapdbg.commands.shared.children import run_many, run_quietly
 from vmapdbg.commands.shared.runs import baseline_of, run_in_turns
 from vmapdbg.diff.captures import diff_captures
 from vmapdbg.diff.result import CaptureDiff
-from vmapdbg.diff.values import estimate_terms
-from vmapdbg.install.job import GRAPHS_ARE_REDUCED, Job, ReduceRequest, Run
-from vmapdbg.install.patches import Patches, spell_patches
+from vmapdbg.install.job import Job, Run
+from vmapdbg.install.patches import Patches
 from vmapdbg.install.trees import commit_of, describe_commit, list_commits, parse_name, repository_of
 from vmapdbg.model.capture import SCHEMA
 from vmapdbg.model.failure import Failure
@@ -77,14 +63,17 @@ def diff_runs(runs: Sequence[Run]) -> CaptureDiff:
 
 # *** sets of patches
 
+RIGHT_OR_WRONG = ("values", "crash")
+"""For these kinds a right outcome is known; for the others, every change is looked for."""
+
 
 def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output: Path | None, as_json: bool) -> int:
     """Runs the job with sets of its patches, and prints what changes its `kind` of outcome. Returns the exit code. With
     `seconds` the snippet is reduced for at most this long, and written to `output` (None: stdout). A tinygrad as it is
     has no patches: then the snippet is only reduced. Raises Failure if nothing is left to do."""
-    if job.patches is None and kind == "kernels":
+    if job.patches is None and kind not in RIGHT_OR_WRONG:
         raise Failure(
-            "without patches, --reduce is for --by values and crash: the kernels of one run differ from nothing"
+            f"without patches, --reduce is for --by values and crash: the {kind} of one run differ from nothing"
         )
     if job.patches is None and seconds is None:
         raise Failure(
@@ -103,7 +92,9 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
             progress,
         )
         search = search_patches(given, trials.ask, budget)
-    reduced = None if seconds is None else reduce_job(job, kind, search, trials.runs[given], seconds)
+    reduced, interrupted = None, None
+    if seconds is not None:
+        reduced, interrupted = reduce_job(job, kind, search, trials.runs[given], seconds, output)
     document = documents.BisectDocument(
         schema=SCHEMA,
         kind="bisect",
@@ -121,6 +112,8 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
         console.print_result(document, as_json, print_bisect)
     if reduced is not None:
         write_reduced(reduced, output, as_json)
+    if interrupted is not None:
+        raise interrupted
     return int(not search.is_uniform or (reduced is not None and reduced.is_lost))
 
 
@@ -134,83 +127,11 @@ def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
     elif not as_json:
         click.echo("\n" + reduced.text, nl=False)
     what = "reduced" if output is None else f"wrote {output}"
-    console.say(f"{what}: {reduced.before} nodes to {reduced.after}, {reduced.tried} graphs tried")
-
-
-# *** --reduce
-
-DIFFERS, WRONG = "differs", "wrong"
-
-
-def reduce_job(job: Job, kind: str, search: Search, run: Run, seconds: float) -> Reduced:
-    """Makes the graph of the snippet smaller while two sets of patches still give different outcomes. If all sets of
-    the search have the same outcome, the smaller graph keeps the fault of the `run`."""
-    other, error = None, run.capture.error
-    if not search.is_uniform:
-        # two sets of patches that differ as little as the search found
-        if search.removed.sets:
-            patches = search.given, search.given.difference(search.removed.sets[0])
-        else:
-            patches = frozenset(search.added.sets[0]), frozenset[str]()
-        job, other = (replace(job, patches=one) for one in patches)
-        names = " and ".join(f"--patches {spell_patches(one)}" for one in patches)
-        differ = "How it ends differs" if kind == "crash" else f"Its {kind} differ"
-        fault, comment = DIFFERS, f"{differ} with {names}."
-    elif error is not None or kind == "values":
-        fault, comment = WRONG, "Its values are not those of the numpy reference"
-        if error is not None:
-            fault, comment = error.type, f"It ends with {describe_end(run).partition(':')[0]}"
-        comment += f" on tinygrad {job.tree}." if job.tree else "."
-    else:
-        return Reduced(None, f"all sets of patches are alike by {kind}")
-    with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
-        (Path(evidence) / GRAPHS_ARE_REDUCED).touch()
-        capture = run_job(job, subprocess.DEVNULL, subprocess.DEVNULL, evidence)
-        request = ReduceRequest(
-            job=job,
-            other=other,
-            evidence=evidence,
-            by=kind,
-            seconds=seconds,
-            # values must differ as much as in the search, which compares whole schedules
-            terms=tuple(estimate_terms(capture.schedules)),
-        )
-        with console.show_progress(f"reducing {job.snippet}") as progress:
-            text, _ = ask_child(request, None, "the reduction", None, progress)
-        found = json.loads(text)
-        if "text" not in found:
-            is_lost = found.get("is_lost") or fault != WRONG or find_fault(job, None, kind) == WRONG
-            return Reduced(None, found["reason"], is_lost=is_lost)
-        counts = "{before} nodes to {after}, {tried} graphs tried".format_map(found)
-        head = f"Reduced from {job.snippet}, schedule {found['schedule']}: {counts}.\n{comment}"
-        found["text"] = textwrap.indent(head, "# ") + f"\n{found['text']}"
-        file = Path(evidence) / "reduced.py"
-        file.write_text(found["text"], encoding="utf-8")
-        small, beside = (one and replace(one, snippet=str(file), arguments=()) for one in (job, other))
-        if small is None or find_fault(small, beside, kind) != fault:
-            return Reduced(None, "the reduced graph shows it, but the file written from it does not", is_lost=True)
-        return Reduced(reason=None, **found)
-
-
-def find_fault(job: Job, other: Job | None, kind: str) -> str:
-    """Runs a job, and another one beside it, if there is one: returns DIFFERS if their outcomes differ. Of one job
-    alone returns the type of its error, or WRONG if its values are. Else ""."""
-    chosen = [replace(one, values=other is not None) for one in (job, other) if one is not None]
-    runs = run_many(chosen)
-    if other is not None:
-        outcomes = Outcomes(kind, jobs.findings_of)
-        return DIFFERS if len(set(map(outcomes.sort_in, runs))) > 1 else ""
-    error = runs[0].capture.error
-    if error is not None:
-        return error.type
-    _, report, _ = check_job(job)
-    return WRONG if any(check.wrong for check in report.schedules) else ""
+    console.say(f"{what}: {reduced.before} lines to {reduced.after}, {reduced.tried} programs tried")
 
 
 # *** --decisions
 
-# for these kinds a right outcome is known; for the others, every change is looked for
-RIGHT_OR_WRONG = ("values", "crash")
 ALL_FORCED = "the same with every node forced to be a buffer"
 
 NOTHING: Choices = frozenset()

@@ -15,10 +15,6 @@ from vmapdbg.install.patches import ALL, Patches, format_patches, parse_patches,
 from vmapdbg.install.targets import DEFAULT_TARGET
 from vmapdbg.model.capture import Capture, Finding
 
-GRAPHS_ARE_REDUCED = "reduced"
-"""A file in the folder of the evidence: the graphs of schedules are kept to be reduced."""
-
-
 TUNED = "tuned"
 """The value of `Job.measured` for `tune`: launches are repeated, and the fastest counts."""
 
@@ -164,20 +160,17 @@ class ValueRequest(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReduceRequest(Request):
-    """Asks for a small snippet with different outcomes for `job` and for `other`, the same job with other patches. If
-    `other` is None, asks for a small snippet with the same fault as `job`: it raises or hangs at the same place, or
-    its values differ from the numpy reference.
+class TrialRequest(Request):
+    """Asks for runs of many programs in the place of the job's snippet. With `preloads`, tinygrad is imported before
+    them: they must not set its environment. With `evidence`, their values are compared; `checks` gets a line for each
+    schedule."""
 
-    `by` says what must differ (a kind of `vmapdbg.bisect`). Smaller graphs are tried for `seconds`. `terms` has for
-    each schedule how many numbers it sums, as `vmapdbg.diff.values` estimates it.
-    """
+    module = "vmapdbg.child.trials"
+    preloads: bool = True
 
-    module = "vmapdbg.child.reduce.reducer"
-    other: Job | None
-    by: str
-    seconds: float
-    terms: tuple[int, ...]
+    @property
+    def checks(self) -> Path:
+        return Path(self.folder) / "checks"
 
 
 @dataclass(frozen=True)
@@ -208,9 +201,7 @@ R = TypeVar("R", bound=Request)
 def load_request(kind: type[R], text: str) -> R:
     """Reads the text of a request that `dump_record` wrote."""
     fields = _make_tuples(json.loads(text))
-    for name in ("job", "other"):
-        if fields.get(name) is not None:
-            fields[name] = _build_job(fields[name])
+    fields["job"] = _build_job(fields["job"])
     return kind(**fields)
 
 

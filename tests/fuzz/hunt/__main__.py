@@ -14,12 +14,12 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.fuzz.draw import Draw, SeededDraw, shrink
+from tests.fuzz.draw import SeededDraw
 from tests.fuzz.hunt.draw import draw_plan
 from tests.fuzz.hunt.finds import MOST_ALIKE, Find, add_find, describe, merge, name_cause, name_group, read_finds
-from tests.fuzz.hunt.plan import Plan, write_program
-from tests.fuzz.hunt.pool import NothingFits
+from tests.fuzz.hunt.plan import write_program
 from tests.fuzz.hunt.runner import PATCHES, Outcome, Runner
+from vmapdbg.bisect.smaller import shrink
 
 BASE = "0.12.0"
 TARGETS = (BASE, "0.13.0", "0.14.0", PATCHES)
@@ -96,9 +96,8 @@ class Hunt:
         print(f"{seconds:6.0f} s, {drawn} programs, next is {number}, {self.found} finds; {counts}", file=sys.stderr)
 
     def try_number(self, number: int) -> None:
-        draw = SeededDraw((self.args.seed, number))
-        plan = draw_plan(draw)
-        outcomes = self.run_all(plan, self.args.on)
+        source = write_program(draw_plan(SeededDraw((self.args.seed, number))))
+        outcomes = self.run_all(source, self.args.on)
         for name, outcome in outcomes.items():
             self.counts[name][outcome.kind] += 1
         for name in self.args.on:
@@ -107,18 +106,17 @@ class Hunt:
             is_ours = name == PATCHES and BASE in outcomes and outcomes[BASE].kind != outcome.kind
             if not outcome.is_fault or ((name, outcome.signature) in self.known and not is_ours):
                 continue
-            group = name_group(outcome.kind, f"{name} {is_ours}", write_program(plan))
+            group = name_group(outcome.kind, f"{name} {is_ours}", source)
             self.groups[group] += 1
             if self.groups[group] > MOST_ALIKE:
                 continue
-            on = self.keep(draw, name, outcome, number)
+            on = self.keep(source, name, outcome, number)
             # the others that fail alike are said there
             for other, kind in on.items():
                 if kind == outcomes[other].kind:
                     outcomes[other] = Outcome("ok")
 
-    def run_all(self, plan: Plan, names: list[str]) -> dict[str, Outcome]:
-        source = write_program(plan)
+    def run_all(self, source: str, names: list[str]) -> dict[str, Outcome]:
         outcomes: dict[str, Outcome] = {}
         for name in names:
             base = outcomes.get(BASE) if name == PATCHES else None
@@ -128,20 +126,19 @@ class Hunt:
             outcomes[name] = Outcome("differs", "the other releases print other numbers", (), outcomes[name].printed)
         return outcomes
 
-    def keep(self, draw: Draw, name: str, outcome: Outcome, number: int) -> dict[str, str]:
+    def keep(self, source: str, name: str, outcome: Outcome, number: int) -> dict[str, str]:
         """Makes a program small that fails on one tinygrad, and saves it. Returns its result on each tinygrad."""
 
-        def fails(candidate: Plan) -> bool:
+        def fails(candidate: str) -> bool:
             if outcome.kind == "differs":
                 return self.run_all(candidate, self.args.on)[name].kind == "differs"
-            found = self.runners[name].run(write_program(candidate))
+            found = self.runners[name].run(candidate)
             return found.kind == outcome.kind and found.signature == outcome.signature
 
         # a hang costs its timeout each time
         seconds = self.args.reduce_seconds * (2 if outcome.kind == "hang" else 1)
-        small = shrink(draw, draw_plan, fails, NothingFits, seconds)
-        source = write_program(small)
-        outcomes = self.run_all(small, self.args.on)
+        source = [source, *shrink(source, lambda candidates: list(map(fails, candidates)), 1, seconds)][-1]
+        outcomes = self.run_all(source, self.args.on)
         said = outcomes[name] if outcomes[name].kind == outcome.kind else outcome
         on = {other: found.kind for other, found in outcomes.items()}
         cause = name_cause(outcome.kind, outcome.signature, said.detail, source)

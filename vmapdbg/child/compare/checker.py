@@ -26,16 +26,14 @@ from vmapdbg.check.findings import CheckedSchedule
 from vmapdbg.check.result import ScheduleCheck
 from vmapdbg.child.compare.reference_values import DOUBLE, MOVED, KnownValues, ReferenceValues
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
+from vmapdbg.child.compare.stock_trial import runs_on_stock
 from vmapdbg.child.evidence.evidence import ASKED, Evidence, EvidenceFolder
 from vmapdbg.child.failures.snippet_end import hold
-from vmapdbg.child.reduce.trial import NOT_TRIED, RUNS, Worker
 from vmapdbg.install.job import CheckRequest, load_request
 from vmapdbg.model.store import append_line, write_atomically
 from vmapdbg.model.wording import first_line
 from vmapdbg.reference.graph import OpGraph
 
-_PATIENCE = 60.0
-"""Seconds that stock tinygrad may take for the graph of a failed schedule."""
 _LOOK = 0.01
 """Seconds between two looks at what the snippet or the program has written."""
 _MOST_SECONDS = 120
@@ -138,16 +136,11 @@ class RunChecker:
         """Returns whether stock tinygrad computes the graph of a failed schedule, with the snippet's switches; None if
         it cannot be tried: stock tinygrad has no vmap scope."""
         asked = evidence.graphs.get("asked")
-        if evidence.reducer_graph is None or asked is None or asked.ranges:
+        if evidence.stock_graph is None or asked is None or asked.ranges:
             return None
-        worker = Worker(replace(self.request.job, patches=frozenset()), evidence.environment)
         contents = {name: self.folder.read_data(name) for (name,) in asked.inputs.values()}
-        try:
-            worker.send(evidence.reducer_graph, contents, evidence.switches)
-            end = worker.receive(_PATIENCE).end
-            return None if end == NOT_TRIED else end == RUNS
-        finally:
-            worker.close()
+        target = self.request.job.target
+        return runs_on_stock(evidence.stock_graph, contents, evidence.switches, evidence.environment, target)
 
 
 # *** all processes of a program

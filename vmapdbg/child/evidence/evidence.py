@@ -137,8 +137,8 @@ class Evidence:
     `graphs` has `asked`, the graph as the snippet asked for it, unless it could not be packed (`refused` says why) or
     cannot be compared; `got`, which reads what the outputs hold (`outputs`: number of the output -> slot); and
     `passed`, the graph as the pass saw it. The roots of `passed` are the nodes of `buffers`, and `kernels` wrote them.
-    `reducer_graph` is for `vmapdbg.child.reduce`, with the overlay or if it is asked for: a pickled PackedGraph, which
-    has objects of tinygrad. `range_names` has the rendered name of each RANGE's id.
+    `stock_graph` is for `stock_trial`, with the overlay: a pickled PackedGraph, which has objects of tinygrad.
+    `range_names` has the rendered name of each RANGE's id.
 
     `failed` is the error of a schedule that raised, `crash` says how if tinygrad raised it, `failed_kernel` is the
     number of the compute kernel that raised and `failed_node` the id of the node whose buffer it writes; `is_endless`:
@@ -159,7 +159,7 @@ class Evidence:
     held: list[HeldBuffer] = field(default_factory=list)
     buffers: list[WrittenBuffer] = field(default_factory=list)
     kernels: list[ScheduledKernel] = field(default_factory=list)
-    reducer_graph: bytes | None = None
+    stock_graph: bytes | None = None
     range_names: dict[int, str] = field(default_factory=dict)
     failed: str | None = None
     failed_kernel: int | None = None

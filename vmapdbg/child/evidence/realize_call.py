@@ -39,7 +39,6 @@ from vmapdbg.child.listen.releases import (
     memory_of,
 )
 from vmapdbg.child.memory import name_dtype, read_switches
-from vmapdbg.install.job import GRAPHS_ARE_REDUCED
 from vmapdbg.install.overlay import is_installed
 from vmapdbg.model.account import Left
 from vmapdbg.model.wording import first_line
@@ -50,7 +49,7 @@ Passes = Sequence[PassRecord | None]
 _NO_VALUES = {"NULL": "the NULL device computes nothing", "DISK": "it reads a DISK", "TINYFS": "it reads TINYFS"}
 
 # custom kernels, values on several devices, views of a DISK, symbolic shapes
-_NOT_REDUCED = frozenset(
+_NOT_TRIED = frozenset(
     {"KERNEL", "AFTER", "CUSTOM_KERNEL", "MULTI", "MSELECT", "MSTACK", "BUFFER_VIEW", "BIND", "DEFINE_VAR"}
 )
 
@@ -144,10 +143,9 @@ class RealizeCall:
         if is_later:
             return None
         is_sharded = any(len(names) != 1 for names in self.inputs.values())
-        is_reduced = is_installed() or (self.folder.path / GRAPHS_ARE_REDUCED).exists()
-        if is_reduced and not is_sharded and not any(u.op.name in _NOT_REDUCED for u in nodes):
+        if is_installed() and not is_sharded and not any(u.op.name in _NOT_TRIED for u in nodes):
             packed = pack_graph([root.base for root in self.roots], lambda u: next(iter(self.inputs.get(u, ())), None))
-            self.evidence.reducer_graph = pickle.dumps(packed)
+            self.evidence.stock_graph = pickle.dumps(packed)
         self.launches.note_inputs((u.buffer, names) for u, names in self.inputs.items())
         self.launches.live = LiveTensors(self.folder, self.inputs)
         return None
@@ -217,7 +215,7 @@ class RealizeCall:
             self._keep_held()
             self.keep_outputs(self.evidence, self._find_views(), self.folder.keep_all)
         except BlobsFull:
-            self.evidence.reducer_graph = None
+            self.evidence.stock_graph = None
             self.evidence.graphs.clear()
             self.evidence.leave_all("its outputs do not fit: there was no room")
             return

@@ -85,7 +85,7 @@ class SuiteFolder(EvidenceFolder):
         blobs: list[Path] = []
         if "asked" in evidence.graphs:
             blobs += (self.path / "blobs").iterdir()
-        self.hand_on(replace(evidence, reducer_graph=None), self.test, blobs)
+        self.hand_on(replace(evidence, stock_graph=None), self.test, blobs)
 
     def write_asked(self, graph: OpGraph) -> None:
         """Does nothing: the judge compares schedules of several processes, and only when they have run."""

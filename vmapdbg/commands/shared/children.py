@@ -12,9 +12,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import IO, Generic, TypeVar
 
 from vmapdbg import __version__
@@ -36,6 +37,7 @@ _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "VECLIB_MAXI
 several threads wait for each other much longer than they multiply."""
 
 R = TypeVar("R", bound=Request)
+T = TypeVar("T")
 Stream = IO[bytes] | int | None
 """Where a child's stdout or stderr goes; None is the tool's stream."""
 
@@ -128,7 +130,12 @@ _running: set[subprocess.Popen[bytes]] = set()
 
 @contextlib.contextmanager
 def started_child(
-    request: R, patches: Patches | None, stdout: Stream = None, stderr: Stream = None, one_thread: bool = False
+    request: R,
+    patches: Patches | None,
+    stdout: Stream = None,
+    stderr: Stream = None,
+    one_thread: bool = False,
+    stdin: Stream = None,
 ) -> Generator[Child[R]]:
     """Starts the child for a request, in a temporary folder of its own. With the block, the child and all processes
     that it started end.
@@ -159,6 +166,7 @@ def started_child(
         process = subprocess.Popen(
             [*python, request.module, dump_record(request)],
             env=child_environment(None if patches is None else format_patches(patches), environment, request.tinygrad),
+            stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             # a process group of its own, so that everything the snippet starts can be stopped with it
@@ -237,15 +245,19 @@ def finish_capture(capture: Capture) -> Capture:
     return fill_sentences(capture)
 
 
+def died_capture(job: Job, message: str) -> Capture:
+    """Returns the Capture of a child that left none: it has only the error, a ChildDied."""
+    died, versions = SnippetError("ChildDied", message, None), Versions(__version__, "", "")
+    return Capture(SCHEMA, versions, job.snippet, job.target, job.patch_states, died, (), ())
+
+
 def run_quietly(job: Job, progress: Progress = drop_progress) -> Run:
     """Runs a job and keeps what its snippet prints."""
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         try:
             capture = run_job(job, stdout, stderr, progress=progress)
         except (ChildDied, TreeError) as error:
-            died = SnippetError("ChildDied", str(error), None)
-            versions = Versions(__version__, "", "")
-            capture = Capture(SCHEMA, versions, job.snippet, job.target, job.patch_states, died, (), ())
+            capture = died_capture(job, str(error))
         stdout.seek(0)
         stderr.seek(0)
         return Run(capture, stdout.read(), stderr.read())
@@ -254,16 +266,24 @@ def run_quietly(job: Job, progress: Progress = drop_progress) -> Run:
 def run_many(jobs: Sequence[Job], most: int | None = None, progress: Progress = drop_progress) -> list[Run]:
     """Runs jobs at the same time and returns their runs, in the same order. Keeps what the snippets print.
 
-    At most `most` run at once; the default is the number of cores. `progress` gets lines about the last job, and how
-    many runs have ended.
+    `most` is explained in `do_many`. `progress` gets lines about the last job, and how many runs have ended.
     """
+    tasks = [partial(run_quietly, job) for job in jobs[:-1]]
+    tasks += [partial(run_quietly, job, progress) for job in jobs[-1:]]
+    return do_many(tasks, most, lambda count: progress(f"{count} of {len(tasks)} runs"))
+
+
+def do_many(
+    tasks: Sequence[Callable[[], T]], most: int | None = None, count_done: Callable[[int], object] = lambda count: None
+) -> list[T]:
+    """Does tasks that start children, at the same time, and returns their results in the same order. At most `most` are
+    done at once; the default is the number of cores. Ctrl-C ends all children."""
     with ThreadPoolExecutor(max_workers=most or os.cpu_count() or 1) as pool:
         try:
-            runs = [pool.submit(run_quietly, job) for job in jobs[:-1]]
-            runs += [pool.submit(run_quietly, job, progress) for job in jobs[-1:]]
-            for count, _ in enumerate(as_completed(runs), 1):
-                progress(f"{count} of {len(runs)} runs")
-            return [run.result() for run in runs]
+            started = [pool.submit(task) for task in tasks]
+            for count, _ in enumerate(as_completed(started), 1):
+                count_done(count)
+            return [one.result() for one in started]
         except KeyboardInterrupt:
             # Ctrl-C reaches only the main thread
             pool.shutdown(wait=False, cancel_futures=True)

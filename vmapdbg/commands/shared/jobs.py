@@ -144,6 +144,11 @@ def apply_settings(job: Job) -> Job:
 
 def describe_job_options(job: Job) -> str:
     """Returns the options of a job that are not the default: ` with --patches none --target metal`, or ""."""
+    return format_known(" with {}", " ".join(spell_job_options(job)))
+
+
+def spell_job_options(job: Job) -> list[str]:
+    """Returns the options of a job that are not the default, and its arguments, as they are written after SNIPPET."""
     options = {
         "--patches": "" if job.patches in (None, ALL) else spell_patches(job.patches),
         "--target": "" if job.target == DEFAULT_TARGET else job.target,
@@ -151,7 +156,7 @@ def describe_job_options(job: Job) -> str:
         "--python": job.python,
         "--": shlex.join(job.arguments),
     }
-    return format_known(" with {}", " ".join(f"{name} {value}" for name, value in options.items() if value))
+    return [f"{name} {value}" for name, value in options.items() if value]
 
 
 def check_snippet(snippet: str) -> None:

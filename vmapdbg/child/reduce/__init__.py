@@ -1,1 +1,0 @@
-"""Reduces a snippet to a small one that shows the same difference."""

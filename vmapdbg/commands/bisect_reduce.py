@@ -1,0 +1,265 @@
+"""`vmapdbg bisect --reduce`: makes the program of a job smaller while it shows the same fault."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shlex
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from vmapdbg.bisect.outcome import Outcomes
+from vmapdbg.bisect.search import Reduced, Search
+from vmapdbg.bisect.smaller import normalize, shrink
+from vmapdbg.check import findings
+from vmapdbg.check.result import CheckReport
+from vmapdbg.commands.check import read_report
+from vmapdbg.commands.shared import console, jobs
+from vmapdbg.commands.shared.children import ChildDied, died_capture, do_many, finish_capture, started_child
+from vmapdbg.install.job import Job, Run, TrialRequest
+from vmapdbg.install.patches import spell_patches
+from vmapdbg.model.capture import Capture
+from vmapdbg.model.failure import Failure
+from vmapdbg.model.store import load_capture
+
+Fault = tuple[str | None, ...]
+"""What a smaller program must have in common with the program: how both end, or what `check` finds wrong."""
+_DIED = "ChildDied"
+_ENDLESS = 1e6
+_SHORTEST = 20.0
+"""A smaller program may run for this many seconds at least, and for five times as long as the program."""
+
+
+def reduce_job(
+    job: Job, kind: str, search: Search, run: Run, seconds: float, output: Path | None
+) -> tuple[Reduced, KeyboardInterrupt | None]:
+    """Reduces the program of a job for at most `seconds`, and runs the result once more. `output` is its file.
+
+    Two sets of patches keep outcomes that differ by `kind`. If all sets of the search have the same outcome, the
+    smaller program keeps the fault of the `run`. The last result is what interrupted the search: the smallest program
+    until then is the result.
+    """
+    chosen = choose_jobs(job, search)
+    error = run.capture.error
+    if len(chosen) == 1 and kind != "values" and error is None:
+        return _lose(f"all sets of patches are alike by {kind}"), None
+    try:
+        smallest = source = normalize(Path(job.snippet).read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError) as unreadable:
+        return _lose(f"it is no Python program: {unreadable}"), None
+    interrupted = None
+    with console.show_progress(f"reducing {job.snippet}") as progress, contextlib.ExitStack() as stack:
+        # Metal does not work in a fork of a process that has loaded it
+        preloads = "environ" not in source and sys.platform != "darwin"
+        judge = Judge(chosen, kind, source, preloads, stack)
+        if preloads and not judge.wanted:
+            # what the program imports may set the environment
+            judge = Judge(chosen, kind, source, False, stack)
+        if not judge.wanted:
+            return _lose(_NO_FAULT[len(chosen) - 1]), None
+        try:
+            for smallest in shrink(source, judge.ask, judge.width, seconds):
+                progress(f"{count_lines(smallest)} lines, {judge.tried} programs tried")
+        except KeyboardInterrupt as stopped:
+            interrupted = stopped
+        before, after = count_lines(source), count_lines(smallest)
+        head = f"Reduced from {job.snippet}: {before} lines to {after}, {judge.tried} programs tried."
+        command = describe_command(chosen, kind, str(output or "FILE"))
+        text = textwrap.indent(f"{head}\n{judge.describe()}\n{command}", "# ") + f"\n{smallest}"
+        if interrupted is None and not judge.shows(text):
+            return _lose("the smallest program shows it, but not when it is run once more"), None
+    return Reduced(text, None, before, after, judge.tried), interrupted
+
+
+_NO_FAULT = (
+    "neither does tinygrad fail, nor is a value wrong",
+    "the outcomes of the program do not differ when they are compared again",
+)
+
+
+def _lose(reason: str) -> Reduced:
+    return Reduced(None, reason, is_lost=True)
+
+
+def choose_jobs(job: Job, search: Search) -> list[Job]:
+    """Returns the job, or two jobs with sets of patches that differ as little as the search found."""
+    if search.is_uniform:
+        return [job]
+    if search.removed.sets:
+        sets = search.given, search.given.difference(search.removed.sets[0])
+    else:
+        sets = frozenset(search.added.sets[0]), frozenset[str]()
+    return [replace(job, patches=patches) for patches in sets]
+
+
+def describe_command(chosen: Sequence[Job], kind: str, file: str) -> str:
+    """Returns the command that shows the fault of the small program."""
+    command = f"vmapdbg check {file}" if len(chosen) == 1 else f"vmapdbg bisect {file} --by {shlex.quote(kind)}"
+    return " ".join([command, *jobs.spell_job_options(chosen[0])])
+
+
+def count_lines(text: str) -> int:
+    return sum(1 for line in text.splitlines() if line.strip())
+
+
+class TrialServer:
+    """A child that runs programs in the place of a job's snippet, one after the other; see `child.trials`."""
+
+    def __init__(self, job: Job, of_values: bool, preloads: bool, stack: contextlib.ExitStack) -> None:
+        # the programs import what is beside the job's own snippet
+        path = os.pathsep.join(filter(None, (str(job.folder), os.environ.get("PYTHONPATH"))))
+        self.job = replace(job, typed="", switches=(f"PYTHONPATH={path}", *job.switches))
+        evidence = stack.enter_context(tempfile.TemporaryDirectory(prefix="vmapdbg-")) if of_values else None
+        self.request = TrialRequest(job=self.job, evidence=evidence, preloads=preloads)
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        started = started_child(self.request, job.patches, pipe, nothing, one_thread=True, stdin=pipe)
+        self.process = stack.enter_context(started).process
+
+    def run(self, source: str, seconds: float | None) -> tuple[Capture, CheckReport]:
+        """Runs a program. If it dies, the error of an empty Capture, a ChildDied, names the signal. Raises Failure."""
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
+            file = Path(folder) / Path(self.job.snippet).name
+            file.write_text(source, encoding="utf-8")
+            # the child is gone after Ctrl-C
+            with contextlib.suppress(BrokenPipeError):
+                stdin.write(json.dumps([str(file), folder, seconds or _ENDLESS]).encode() + b"\n")
+                stdin.flush()
+            ended = stdout.readline().decode().strip()
+            request = replace(self.request, folder=folder)
+            if not ended:
+                raise ChildDied("the process that runs smaller programs has ended")
+            if not request.output.exists():
+                return died_capture(self.job, f"signal {ended}"), CheckReport(())
+            checks = request.checks.read_text(encoding="utf-8") if request.checks.exists() else ""
+            return finish_capture(load_capture(request.output)), read_report(checks, 0)
+
+
+class Judge:
+    """Runs smaller programs in the place of the snippet of a job, or of two jobs that must differ by `kind`. `wanted`
+    is the fault that they must show. `tried` counts them."""
+
+    def __init__(
+        self, chosen: Sequence[Job], kind: str, source: str, preloads: bool, stack: contextlib.ExitStack
+    ) -> None:
+        # values are compared with numpy, or with those of the other job
+        self.jobs = [replace(job, values=len(chosen) > 1) for job in chosen]
+        self.kind, self.tried = kind, 0
+        self.seconds = self.jobs[0].timeout
+        # each entry has a server for each job
+        self.free: queue.Queue[list[TrialServer]] = queue.Queue()
+        self.width = os.cpu_count() or 1
+        for _ in range(self.width):
+            self.free.put([TrialServer(job, len(chosen) == 1, preloads, stack) for job in self.jobs])
+        # an error of the snippet itself: a smaller program may end with it, or well
+        self.own_error: str | None = None
+        self.has_error = False
+        self.wanted: Fault = ()
+        began = time.monotonic()
+        self.wanted = next(iter(self.find_faults(source)), ())
+        if _DIED not in self.wanted:
+            patience = max(_SHORTEST, 5 * (time.monotonic() - began))
+            self.seconds = min(patience, self.seconds or patience)
+
+    def ask(self, sources: Sequence[str]) -> list[bool]:
+        """Tells of each smaller program whether it shows the fault."""
+        self.tried += len(sources)
+        return do_many([partial(self.shows, source) for source in sources])
+
+    def shows(self, source: str) -> bool:
+        # not deterministic, or the server has ended
+        with contextlib.suppress(Failure):
+            return self.wanted in self.find_faults(source)
+        return False
+
+    def find_faults(self, source: str) -> list[Fault]:
+        """Runs a program and returns its faults. Two jobs that differ have one fault: how both end. Raises Failure."""
+        servers = self.free.get()
+        try:
+            if len(servers) > 1:
+                return self.compare(servers, source)
+            capture, report = servers[0].run(source, self.seconds)
+            error = capture.error
+            is_of_tinygrad = error is not None and (error.crash is not None or error.type == _DIED)
+            if not self.wanted:
+                self.has_error, self.own_error = is_of_tinygrad, error and error.type
+            if is_of_tinygrad:
+                return [end_of(capture)]
+            return list(list_wrong(capture, report)) if error is None or error.type == self.own_error else []
+        finally:
+            self.free.put(servers)
+
+    def compare(self, servers: Sequence[TrialServer], source: str) -> list[Fault]:
+        """Returns how two jobs end, if their outcomes differ. Raises Failure if one run differs from its repetition."""
+        captures: list[Capture] = []
+        for server in servers:
+            captures.append(server.run(source, self.seconds)[0])
+            # most programs that are broken by a cut end in another way
+            if self.wanted and self.wanted[: len(ends_of(captures))] != ends_of(captures):
+                return []
+        outcomes = Outcomes(self.kind, jobs.findings_of)
+        names = {
+            outcomes.sort_in(Run(capture), lambda server=server: Run(server.run(source, self.seconds)[0]))
+            for server, capture in zip(servers, captures, strict=True)
+        }
+        return [ends_of(captures)] if len(names) > 1 else []
+
+    def describe(self) -> str:
+        """Returns a sentence about the fault."""
+        if len(self.jobs) > 1:
+            names = " and ".join(f"--patches {spell_patches(job.patches or frozenset())}" for job in self.jobs)
+            differ = "How it ends differs" if self.kind == "crash" else f"Its {self.kind} differ"
+            return f"{differ} with {names}."
+        on = f" on tinygrad {self.jobs[0].tree}" if self.jobs[0].tree else ""
+        what, *_ = self.wanted
+        if self.has_error:
+            return f"It ends with {what}{on}."
+        return f"Its values are not those of the numpy reference{on} ({what})."
+
+
+# *** faults
+
+
+def end_of(capture: Capture) -> Fault:
+    """Returns how a run ended: the type of its error, and where tinygrad raised it."""
+    error = capture.error
+    if error is None:
+        return ("",)
+    if error.type == _DIED:
+        return error.type, error.message
+    if error.crash is None:
+        return (error.type,)
+    # a rewrite that does not end was stopped anywhere
+    function = error.crash.function if error.crash.kind == "error" else error.crash.kind
+    return error.type, function, error.crash.rewrite
+
+
+def ends_of(captures: Sequence[Capture]) -> Fault:
+    """Returns how some runs ended, one after the other."""
+    return tuple(part for capture in captures for part in (*end_of(capture), ";"))
+
+
+def list_wrong(capture: Capture, report: CheckReport) -> Iterator[Fault]:
+    """Yields the code of each fault that `check` found; for a wrong value also what is wrong, and who made the first
+    wrong buffer."""
+    for check in report.schedules:
+        if (code := findings.failure_code_of(capture, check)) is not None:
+            yield (code,)
+        yield from [(findings.LOST_WRITE,)] * bool(check.lost)
+        yield from [(findings.CUT_GRADIENT,)] * bool(check.cut)
+        yield from [(findings.NEVER_WRITTEN,)] * bool(check.unwritten)
+        buffer = check.first_wrong_buffer
+        made_by = None if buffer is None or buffer.fault is None else buffer.fault.made_by
+        for output in check.wrong:
+            yield findings.name_wrong(check, output), output.of, made_by
