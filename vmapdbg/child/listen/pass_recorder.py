@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
+from vmapdbg.child.identity import IdentityMap
 from vmapdbg.child.listen.decisions import deciding_of, list_operands, read_decision
 from vmapdbg.child.listen.guard import leaving_out
 from vmapdbg.child.listen.records import BufferRecord, PassRecord, RealizeDecision, UOp, Verdict
@@ -28,9 +29,8 @@ class PassRecorder:
     def __init__(self, record: PassRecord) -> None:
         self.record = record
         self.origin: dict[UOp, UOp] = {u: u for u in record.toposort}
-        # id of a buffer's options -> these, held so that the id stays theirs, and its record: the options go with a
-        # buffer through every rewrite
-        self._buffers: dict[int, tuple[Any, BufferRecord]] = {}
+        # a buffer's options, which go with it through every rewrite -> its record
+        self._buffers: IdentityMap[BufferRecord] = IdentityMap()
         # buffers of a source that a rewrite just made: the node of the source is known when the rewrite is done
         self._unplaced: list[tuple[BufferRecord, UOp]] = []
 
@@ -52,10 +52,10 @@ class PassRecorder:
 
     def buffer_of(self, u: UOp) -> BufferRecord | None:
         """Returns the record of a buffer, None for an unknown buffer and for any other UOp."""
-        return self._buffers.get(id(u.arg), (None, None))[1]
+        return self._buffers.get(u.arg)
 
     def _know(self, stage: UOp, record: BufferRecord) -> None:
-        self._buffers.setdefault(id(stage.arg), (stage.arg, record))
+        self._buffers.setdefault(stage.arg, record)
 
     def _add_buffer(self, record: BufferRecord) -> None:
         self.record.buffers.append(record)

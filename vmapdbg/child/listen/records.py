@@ -130,7 +130,8 @@ def number_kernels(launches: Sequence[Launch]) -> list[int | None]:
     return found
 
 
-@dataclass
+# compared by identity: a pass has one record
+@dataclass(eq=False)
 class PassRecord:
     """One run of the rangeify pass and what followed. `settings` are the scheduler's switches at that time. If it
     `is_derived`, no function of the scheduler is known: all is read off the rewrites of the graph and their rules.
@@ -186,5 +187,4 @@ class ScheduleRecord:
 
 def find_passes(schedules: Iterable[ScheduleRecord]) -> list[PassRecord]:
     """Returns each run of the pass once, in their order."""
-    passes = {id(schedule.passed): schedule.passed for schedule in schedules}
-    return [passed for passed in passes.values() if passed is not None]
+    return [passed for passed in dict.fromkeys(one.passed for one in schedules) if passed is not None]
