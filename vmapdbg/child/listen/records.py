@@ -88,8 +88,8 @@ class Launch:
 
     `ast` is what is compiled, a SINK for a compute kernel; `buffers` are its BUFFER (or PARAM) UOps in the order of its
     slots, output first. `variables` has the values that the schedule itself gives to variables of this launch. `node`
-    is the node whose value (or STORE) it writes, None if unknown. `count` joins launches that differ only in the values
-    of the variables `varied`.
+    is the node whose value (or STORE) it writes, None if unknown; then `parts` are the nodes whose ops it has. `count`
+    joins launches that differ only in the values of the variables `varied`.
     """
 
     ast: UOp
@@ -97,6 +97,7 @@ class Launch:
     is_compute: bool
     variables: dict[str, int] = field(default_factory=dict)
     node: UOp | None = None
+    parts: tuple[UOp, ...] = ()
     count: int = 1
     varied: frozenset[str] = frozenset()
 
