@@ -122,7 +122,7 @@ def test_changed_decision_and_node_of_one_side_only(tmp_path: Path) -> None:
     before = make_capture(make_schedule(nodes=(*start[:1], replace(start[1], realized=realized), *start[2:])))
     after = make_capture(make_schedule(nodes=(*start[:2], make_node(2, "SQRT", src=(1,)))))
     nodes = nodes_of(draw_data(after, tmp_path, other=before))
-    assert nodes["node1"]["lines"][-2:] == ["- realized: ending-ranges", "+ not realized"]
+    assert nodes["node1"]["lines"][-2:] == ["- asked for: ending-ranges", "+ not asked for"]
     assert nodes["before2"]["lines"][0] == "- 2 SIN"
     assert nodes["node2"]["lines"][0] == "+ 2 SQRT"
     draw_svg(after, tmp_path, other=before)

@@ -158,7 +158,7 @@ def test_a_long_graph_is_cut_to_what_matters_with_the_right_count_unless_all_is_
     assert NUMBERS.findall(rows) == ["250", "200", "150", "100", "50"]
     assert "5 of 300 nodes" in rows
     assert "... 295 more not shown: --all shows them" in rows
-    assert "realized, consumers-disagree, only axis 0 (LOCAL): ADD 101 and ADD 102" in flatten(rows)
+    assert "asked for, consumers-disagree, only axis 0 (LOCAL): ADD 101 and ADD 102" in flatten(rows)
     rows = section(render(long_graph(300), show_all=True), "Range map")
     assert len(NUMBERS.findall(rows)) == 300
     assert "not shown" not in rows

@@ -151,7 +151,7 @@ def test_lines_kernels_and_nodes_are_linked_with_their_cost_and_reasons() -> Non
     assert {box.get("data-kernels") or box.get("data-node") for box in boxes} == {"0", "1", "0:3", "0:5"}
     title, steps = data["nodes"]["0:3"][4:]
     assert data["texts"][title].startswith("node 0/3 REDUCE")
-    assert [data["texts"][step[0]] for step in steps] == ["read by", "ranges", "realized", "kernel"]
+    assert [data["texts"][step[0]] for step in steps] == ["read by", "ranges", "decision", "kernel"]
     assert data["texts"][steps[-1][1]] == "r_64 #0 computes it and writes its buffer"
     row = text[text.index('<tr class="has" data-line="0">') : text.index('<tr class="has" data-line="1">')]
     said = " ".join(Page(row).text.split())

@@ -28,8 +28,8 @@ DECIDED = Decision(
 SENTENCES = [
     # a node is realized
     (Reason("output"), "an output of the schedule"),
-    (Reason("always", (3,)), "CONTIGUOUS is always realized"),
-    (Reason("kept-scope", (7,)), "VMAPOUT is always realized for a CONTIGUOUS over it"),
+    (Reason("always", (3,)), "CONTIGUOUS always asks for a buffer"),
+    (Reason("kept-scope", (7,)), "VMAPOUT asks for a buffer if a CONTIGUOUS reads it"),
     (Reason("source-of", (3,)), "source of CONTIGUOUS 3"),
     (Reason("assign"), "an ASSIGN"),
     (Reason("assigned-value", (5,)), "the value of ASSIGN 5"),

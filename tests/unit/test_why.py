@@ -34,8 +34,8 @@ def sentences(subject: str | None, capture: Capture = LOST) -> dict[str, tuple[s
 
 def test_a_node_prints_each_decision_in_order() -> None:
     said = sentences(str(ADD.id))
-    assert list(said)[:3] == ["read by", "ranges", "realized"]
-    assert "ending-ranges" in said["realized"][0]
+    assert list(said)[:3] == ["read by", "ranges", "decision"]
+    assert "ending-ranges" in said["decision"][0]
     assert said["ambient ranges"][0].startswith("rm1 (3, LOOP) from VMAPIN")
     assert "rm1*" in said["BUFFERIZE"][0]
     assert said["BUFFERIZE"][1].startswith("kept")

@@ -50,7 +50,7 @@ def show(
 ) -> None:
     """Run SNIPPET and show what the scheduler did: ranges, vmap_map, BUFFERIZE, kernels, source.
 
-    A long run is shown as an overview: the kernels and lines that make up most of it, and why nodes are realized.
+    A long run is shown as an overview: the kernels and lines that make up most of it, and why buffers are asked for.
     SNIPPET may be a saved capture. ARGUMENTS after -- are the snippet's own.
 
     \b

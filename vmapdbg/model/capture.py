@@ -66,7 +66,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Realized:
-    """Why a node is written to a buffer.
+    """Why a buffer is asked for at a node. The node is realized if the buffer is kept.
 
     `axes` are the axes with new ranges (all axes: a GLOBAL buffer; some: a LOCAL buffer). `reason` is one word.
     `detail` is a sentence with the op, the consumers or the ranges that caused it. It is written from `reasons`, which

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Measured, Node, Range, Schedule
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.ops import REDUCES, name_op
+from vmapdbg.model.ops import REDUCES, WRITES, name_op
 
 _T = TypeVar("_T")
 
@@ -24,6 +24,16 @@ def index_of(schedule: Schedule) -> ScheduleIndex:
     if "_index" not in kept:
         kept["_index"] = ScheduleIndex(schedule)
     return kept["_index"]
+
+
+def name_decision(node: Node, made: Bufferize | None) -> str:
+    """Returns `realized` if a node is written to a buffer, `asked for` if a rule asks for a buffer that the node does
+    not have in the end, or else `not asked for`. `made` is the BUFFERIZE of the node."""
+    if node.realized is None:
+        return "not asked for"
+    # an output or a write may be in memory already
+    is_written = node.op in WRITES or node.realized.reason == "output" if made is None else made.outcome == "kept"
+    return "realized" if is_written else "asked for"
 
 
 def count_kernels(schedules: Iterable[Schedule]) -> int:
@@ -110,6 +120,9 @@ class ScheduleIndex:
         """Returns the BUFFERIZE of a node if its buffer was kept, else None."""
         made = self.bufferizes.get(node_id)
         return made if made is not None and made.outcome == "kept" else None
+
+    def name_decision(self, node: Node) -> str:
+        return name_decision(node, self.bufferizes.get(node.id))
 
     @cached_property
     def _ambient(self) -> dict[int, dict[str, None]]:

@@ -326,7 +326,7 @@ def _count_costs(capture: Capture, by: By) -> dict[str, Cost]:
 
 @dataclass
 class RuleCount:
-    """The nodes that one rule realized, and what became of their buffers: `bytes` is the sum over the `kept` ones.
+    """The nodes at which one rule asks for a buffer, and what became of these: `bytes` is the sum over the `kept` ones.
     `example` names the first of the nodes, and `why` says what the rule means."""
 
     rule: str
@@ -338,7 +338,7 @@ class RuleCount:
 
 
 class RuleRow(NamedTuple):
-    """What a rule that realizes nodes did on both sides, in the whole run or for one `line`, by its name after."""
+    """What a rule that asks for buffers did on both sides, in the whole run or for one `line`, by its name after."""
 
     line: str
     before: RuleCount
@@ -351,7 +351,7 @@ class RuleRow(NamedTuple):
 
 
 def count_rules(view: View, *, by_line: bool = False) -> list[RuleRow]:
-    """Returns each rule that realized nodes, of the run or of each line: those with most nodes, or with two runs the
+    """Returns each rule that asks for buffers, of the run or of each line: those with most nodes, or with two runs the
     largest change, first."""
     # each release of tinygrad has a statement on another line: two runs are compared by the statement itself
     before = after = _count_rules(view.after, str if by_line else None, by_statement=view.is_pair)

@@ -1,4 +1,4 @@
-"""The sentences that say why a node is realized, or a buffer kept: made from a rule and its operands; and where
+"""The sentences that say why a buffer is asked for, or kept: made from a rule and its operands; and where
 tinygrad failed or did not end.
 
 `fill_sentences` writes the first into a capture, for readers of the JSON.
@@ -92,7 +92,7 @@ def _fill_schedule(schedule: Schedule) -> Schedule:
 
 
 def say_realized(realized: Realized, names: Names) -> str:
-    """Returns why a node is realized; the stored sentence for an older capture."""
+    """Returns why a buffer is asked for; the stored sentence for an older capture."""
     return say_all(realized.reasons, names) if realized.reasons else realized.detail
 
 
@@ -114,12 +114,12 @@ def _name_axes(axes: Sequence[int]) -> str:
 
 
 def find_reason(realized: Realized) -> Reason:
-    """Returns the reason that realized a node first."""
+    """Returns the first reason that asks for a buffer."""
     return next(iter(realized.reasons), Reason(cast(Rule, realized.reason)))
 
 
 def say_briefly(realized: Realized, names: Names) -> str:
-    """Returns what the rule that realized a node means, for a count of nodes; for other rules the sentence of its
+    """Returns what the rule that asks for a buffer means, for a count of nodes; for other rules the sentence of its
     reason."""
     reason = find_reason(realized)
     return _MEANINGS.get(reason.rule) or say_reason(reason, names)
@@ -210,8 +210,8 @@ def _count_up(numbers: Mapping[str, Any]) -> dict[str, Any]:
 
 _SENTENCES: dict[str, str | Say] = {
     "output": "an output of the schedule",
-    "always": lambda reason, names: f"{names.op_of(reason.nodes[0])} is always realized",
-    "kept-scope": lambda reason, names: f"{names.op_of(reason.nodes[0])} is always realized for a CONTIGUOUS over it",
+    "always": lambda reason, names: f"{names.op_of(reason.nodes[0])} always asks for a buffer",
+    "kept-scope": lambda reason, names: f"{names.op_of(reason.nodes[0])} asks for a buffer if a CONTIGUOUS reads it",
     "source-of": lambda reason, names: f"source of {names.label(reason.nodes[0])}",
     "assign": "an ASSIGN",
     "assigned-value": lambda reason, names: f"the value of {names.label(reason.nodes[0])}",
@@ -275,7 +275,7 @@ _SENTENCES: dict[str, str | Say] = {
 
 _MEANINGS = {
     "output": "an output of the schedule",
-    "always": "an op that is always realized (CONTIGUOUS, COPY, ...)",
+    "always": "an op that always asks for a buffer (CONTIGUOUS, COPY, ...)",
     "kept-scope": "a VMAPOUT under a CONTIGUOUS",
     "source-of": "the source of an op that reads buffers (COPY, ...)",
     "assign": "an ASSIGN",
@@ -286,7 +286,7 @@ _MEANINGS = {
     "ending-ranges": "ranges end at it: a reduce, or a reader with loops of its own",
     "forced": "forced by bisect --decisions",
 }
-"""What a rule that realizes nodes means, for any node."""
+"""What a rule that asks for buffers means, for any node."""
 
 # *** failures
 

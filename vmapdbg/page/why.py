@@ -88,7 +88,7 @@ def explain_node(schedule: Schedule, node: Node) -> Explanation:
     index = index_of(schedule)
     made = index.bufferizes.get(node.id)
     decided = node.realized
-    realized = f"{decided.reason}: {decided.detail}" if decided else "no: it is computed where it is read"
+    why = f"{decided.reason}: {decided.detail}" if decided else "it is computed where it is read"
     buffer, lost = list[str](), list[str]()
     if made is not None:
         closed = star_ambient(made.closed_ranges, made.ambient) or "no range"
@@ -99,7 +99,7 @@ def explain_node(schedule: Schedule, node: Node) -> Explanation:
     steps = (
         Topic("read by", list(_say_readers(index, node))),
         Topic("ranges", [_say_ranges(index, node)]),
-        Topic("realized", [realized]),
+        Topic("decision", [f"{index.name_decision(node)}, {why}"]),
         Topic("split", [] if node.unsplit is None else [f"no: {node.unsplit.detail}"]),
         Topic("ambient ranges", list(_say_ambient(index, node))),
         Topic(schedule.buffer_op, buffer, lost),
@@ -188,7 +188,7 @@ def explain_kernel(schedule: Schedule, number: int, kernel: Kernel) -> Explanati
         for n in index.find_read(kernel)
     ]
     steps = (
-        Topic("writes", [f"{node.op} {node.id}: {_say_why(node)}" for node in written]),
+        Topic("writes", [f"{node.op} {node.id}: {_say_rule(node)}" for node in written]),
         Topic("computes", computes),
         Topic("fused into it", list(_say_fused(index, kernel))),
         Topic("reads", reads),
@@ -223,20 +223,19 @@ def describe_work(kernel: Kernel) -> tuple[list[str], list[str]]:
     return ops, [*launch, f"moves {format_bytes(kernel.bytes)}"]
 
 
-def _say_why(node: Node) -> str:
+def _say_rule(node: Node) -> str:
     if node.realized is None:
-        return "not realized"
+        return "no rule asked for its buffer"
     return f"{node.realized.reason} ({node.realized.detail})"
 
 
 def _say_why_not_fused(index: ScheduleIndex, node_id: int) -> str:
     node, made = index.nodes[node_id], index.bufferizes.get(node_id)
-    decided = _say_why(node)
     # an output is kept because it is an output: one sentence is enough
     detail = "" if node.realized is None else node.realized.detail
     if made is None or made.reason in ("", detail):
-        return decided
-    return f"{decided}; {made.reason}"
+        return _say_rule(node)
+    return f"{_say_rule(node)}; {made.reason}"
 
 
 # *** every boundary

@@ -66,7 +66,7 @@ class KernelBuilder:
         compiled, work = program.compiled, program.work
         source = compiled.source.strip("\n") + "\n"
         accesses, resets = self._find_facts(launch, program, source)
-        asked = sum(map(self._count_asked, nodes))
+        asked = sum(map(self._count_asked, nodes if launch.node is not None else ()))
         executed = work.ops * launch.count
         # how often each op that the graph asks for is executed
         redundancy = round(executed / asked, 4) if asked else None
@@ -144,11 +144,10 @@ class KernelBuilder:
 
     def _list_computed(self, launch: Launch) -> list[UOp]:
         """Returns the nodes a kernel computes: from the node it writes back to the nodes whose buffers it reads."""
-        if launch.node is None:
-            return []
         held = self.view.passed.held
         read = {held[b] for b in launch.buffers[1:] if b in held}
-        found, todo = {launch.node: None}, [launch.node]
+        found = dict.fromkeys(launch.parts if launch.node is None else (launch.node,))
+        todo = [] if launch.node is None else [launch.node]
         while todo:
             for source in values_of(todo.pop()):
                 if source not in found and source not in read and source.op.name not in {"KERNEL", "CALL"}:

@@ -32,7 +32,7 @@ class MemoryBuilder:
     ) -> None:
         self.watched, self.records, self.built = watched, records, built
         self.times = Lifetimes(watched)
-        self.known: dict[int, tuple[PassRecord, dict[Any, int], list[int | None]]] = {}
+        self.known: dict[PassRecord, tuple[PassRecord, dict[Any, int], list[int | None]]] = {}
         self.find_value = functools.cache(self._find_value)
         self.holders = Holders(vars(sys.modules["__main__"]))
 
@@ -61,10 +61,10 @@ class MemoryBuilder:
         """Returns the pass of a schedule, the ids of its nodes, and the numbers of the kernels of its launches."""
         passed = self.records[schedule].passed
         assert passed is not None, "a schedule with a launch has a pass"
-        if id(passed) not in self.known:
+        if passed not in self.known:
             ids = {u: number for number, u in enumerate(list_nodes(passed))}
-            self.known[id(passed)] = passed, ids, number_kernels(passed.kernels)
-        return self.known[id(passed)]
+            self.known[passed] = passed, ids, number_kernels(passed.kernels)
+        return self.known[passed]
 
     # *** values
 
@@ -137,7 +137,7 @@ class MemoryBuilder:
         """Returns the peaks of schedules and calls, the highest first; equal ones once."""
         alike = defaultdict[Any, list[MemoryPart]](list)
         for part in self.watched.parts:
-            passed = None if part.schedule is None else id(self.records[part.schedule].passed)
+            passed = None if part.schedule is None else self.records[part.schedule].passed
             alike[passed or (part.name, part.line, part.call)].append(part)
         peaks: list[model.PartPeak] = []
         for first, *others in alike.values():

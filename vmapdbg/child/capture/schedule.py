@@ -39,12 +39,12 @@ def build_schedules(
     Raises RendererMissing, and what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the
     kernel has that error. For `is_brief` see `PassView`.
     """
-    built: dict[int, model.Schedule] = {}
+    built: dict[PassRecord | None, model.Schedule] = {}
     for passed in find_passes(asked):
         try:
             view = PassView(passed, is_brief)
             kernels = tuple(KernelBuilder(view, target, keeps_failed).build_all())
-            built[id(passed)] = add_titles(_build_schedule(view, kernels))
+            built[passed] = add_titles(_build_schedule(view, kernels))
         except RendererMissing:
             raise
         except Exception as error:
@@ -53,7 +53,7 @@ def build_schedules(
             leave_out("a schedule", error)
     schedules: list[model.Schedule] = []
     for index, one in enumerate(asked):
-        made = built.get(id(one.passed), _REFUSED)
+        made = built.get(one.passed, _REFUSED)
         outputs = () if made is _REFUSED else tuple(one.outputs)
         made = replace(made, index=index, line=one.line, outputs=outputs, cached=one.cached, buffer_op=stage_op())
         not_in_key = {name: (str(then), str(now)) for name, (then, now) in one.not_in_key.items()}

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
-from weakref import WeakKeyDictionary, finalize
+from weakref import WeakKeyDictionary
 
 from vmapdbg.check.result import UnwrittenRead
 from vmapdbg.child.evidence.evidence import BlobsFull, Evidence, EvidenceFolder, HeldBuffer, HeldContents, list_parts
@@ -23,6 +23,7 @@ from vmapdbg.child.evidence.jit_call import Given, JitCall, KeptReplay, ReplayAc
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.tensor_calls import Owners, list_owners, list_pending, live_tensors
+from vmapdbg.child.identity import IdentityMap
 from vmapdbg.child.listen.launches import source_of
 from vmapdbg.child.listen.releases import list_writes, memory_of
 from vmapdbg.child.listen.user_lines import find_user_line
@@ -166,15 +167,15 @@ class ReplayWatcher:
 
     def __init__(self, folder: EvidenceFolder, left: list[Left]) -> None:
         self.folder, self.left = folder, left
-        # the captured calls that can be replayed, by the id of the source of their replays
-        self.captured: dict[int, JitCall] = {}
+        # the source of replays -> the captured call. A source that was held would keep its memory
+        self.captured: IdentityMap[JitCall] = IdentityMap()
         # an account of each captured call, also if the program has dropped its jit
         self.accounts: list[ReplayAccount] = []
         self.calls: list[_Running] = []  # outermost first
         # BUFFER that a captured call makes and that its replays do not write
         self.unwritten: WeakKeyDictionary[UOp, UnwrittenRead] = WeakKeyDictionary()
-        # id of a source -> why its graph is not known
-        self.failed: dict[int, str] = {}
+        # a source -> why its graph is not known
+        self.failed: IdentityMap[str] = IdentityMap()
         self._began, self._spent = perf_counter(), 0.0
 
     def on_call(self, call: Callable[..., Any], tiny: Any, *arguments: Any, **options: Any) -> Any:
@@ -191,7 +192,7 @@ class ReplayWatcher:
         if tiny.captured is not before:
             self._note_captured(running)
         elif before is not None and running.known is None:
-            reason = self.failed.get(id(source_of(before)), "the jit was captured by another test, or not watched")
+            reason = self.failed.get(source_of(before), "the jit was captured by another test, or not watched")
             if tiny.fxn is None:
                 reason = "the jit was loaded from a pickle: its buffers are copies, and what they mean is not known"
             self.left.append(Left("replays", 1, reason))
@@ -204,7 +205,7 @@ class ReplayWatcher:
 
     def _find_known(self, tiny: Any) -> JitCall | None:
         """Returns the call that a TinyJit has captured. None if it is unknown."""
-        return None if tiny.captured is None else self.captured.get(id(source_of(tiny.captured)))
+        return None if tiny.captured is None else self.captured.get(source_of(tiny.captured))
 
     def on_prepare(self, prepare: Callable[..., Any], arguments: Any, options: Any) -> Any:
         """A call realizes its inputs: after that they are known."""
@@ -251,7 +252,6 @@ class ReplayWatcher:
         if known is not None or not running.realized or running.given is None:
             return known
         source = source_of(tiny.captured)
-        finalize(source, self._drop, id(source)).atexit = False
         try:
             known = JitCall(tiny, running.given, running.realized, running.pending, running.owners)
             for u, line in known.list_moved():
@@ -259,16 +259,11 @@ class ReplayWatcher:
             if running.replays_others:
                 known.reason = "its function calls another TinyJit, whose kernels are not captured again"
         except Exception as error:  # the user's program goes on
-            self.failed[id(source)] = describe_failure(error)
+            self.failed[source] = describe_failure(error)
             return None
-        self.captured[id(source)] = known
+        self.captured[source] = known
         self.accounts.append(known.account)
         return known
-
-    def _drop(self, source: int) -> None:
-        """The program has let go of what a TinyJit captured: a UOp that is held here would keep its memory."""
-        self.captured.pop(source, None)
-        self.failed.pop(source, None)
 
     def find_unwritten(self, nodes: Iterable[UOp]) -> list[UnwrittenRead]:
         """Returns the BUFFERs that a graph reads and that no kernel wrote. What it writes is written from now on."""

@@ -29,6 +29,7 @@ from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.evidence import ROOM, Evidence, EvidenceFolder
 from vmapdbg.child.failures.diagnose import explain_stopped
 from vmapdbg.child.failures.endless import Endless, EndlessRewrite, Watcher
+from vmapdbg.child.identity import IdentityMap
 from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.run_program import PublishedCounts, ScheduleFeed, current_test
@@ -49,8 +50,8 @@ class SuiteFolder(EvidenceFolder):
         self.root = root
         self.test = ""
         self._number = 0
-        # id of evidence that was written -> the evidence, and how many reasons it had then
-        self._said: dict[int, tuple[Evidence, int]] = {}
+        # evidence that was written -> how many reasons it had then
+        self._said: IdentityMap[int] = IdentityMap()
         self._begin_process()
         os.register_at_fork(after_in_child=self._begin_process)
 
@@ -75,10 +76,10 @@ class SuiteFolder(EvidenceFolder):
 
     def write(self, evidence: Evidence) -> None:
         """Passes on the evidence of a schedule. When it is written again, only new reasons are passed on."""
-        known = self._said.get(id(evidence))
-        self._said[id(evidence)] = (evidence, len(evidence.left))
+        known = self._said.get(evidence)
+        self._said[evidence] = len(evidence.left)
         if known is not None:
-            added = evidence.left[known[1] :]
+            added = evidence.left[known:]
             self.hand_on(Evidence(-1, evidence.line, left=added), self.test)
             return
         # only the reducer needs the graph for tinygrad, which takes long to be packed

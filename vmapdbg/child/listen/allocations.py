@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from weakref import ref
 
+from vmapdbg.child.identity import IdentityMap
 from vmapdbg.child.listen.guard import watching
 from vmapdbg.child.listen.launches import PlannedLaunch, list_captured, watch_captures, watch_launches, watch_replays
 from vmapdbg.child.listen.recorder import Recorder
@@ -18,8 +19,6 @@ from vmapdbg.child.listen.user_lines import find_user_file, find_user_line, name
 from vmapdbg.child.memory import name_dtype
 
 ENDLESS = sys.maxsize
-_CAPTURED, _REPLAYED = "_vmapdbg_captured", "_vmapdbg_replayed"
-"""Attributes of a CapturedJit: its launches, and with what replays launch them."""
 Place = tuple[int, int]
 """The index of a recorded schedule, and the number of a launch in it."""
 
@@ -131,6 +130,10 @@ class Allocations:
         self._running, self._places = MemoryPart("", None, 0, 0), list[Place | None]()
         # AST and place of the launches that TinyJit captures
         self._capturing: list[tuple[Any, Place | None]] | None = None
+        # CapturedJit -> its launches as they were captured, and as replays launch them: each with its arguments, and
+        # with its uses if they are always the same
+        self._captured: IdentityMap[list[tuple[Any, Place | None]]] = IdentityMap()
+        self._replayed: IdentityMap[list[tuple[Place | None, Sequence[Any], list[Use] | None]]] = IdentityMap()
 
     @property
     def peak(self) -> int | None:
@@ -245,7 +248,7 @@ class Allocations:
         try:
             result = call(tiny, *args, **options)
             if self._capturing is not None and tiny.captured is not None:
-                self._list_captured(tiny.captured)
+                self._captured.setdefault(tiny.captured, self._capturing)
         finally:
             self._capturing, part.end = outer, len(self.levels)
             self.parts.append(part)
@@ -258,26 +261,21 @@ class Allocations:
     def on_replay(self, replay: Callable[..., Any], captured: Any, given: Any, *args: Any, **options: Any) -> Any:
         result = replay(captured, given, *args, **options)
         # 0.13 replays before the capturing call returns
-        known, state, line = self._list_captured(captured), vars(captured), find_user_line()
-        is_repeated = _REPLAYED in state
+        known, line = self._captured.setdefault(captured, self._capturing or []), find_user_line()
+        is_repeated = captured in self._replayed
         if not is_repeated:
             launched = list(list_captured(captured))
             places = _place_captured([ast for ast, _ in launched], known)
-            # the uses of a launch without inputs are always the same
-            state[_REPLAYED] = [
+            self._replayed[captured] = [
                 (place, used, None if any(isinstance(one, int) for one in used) else self._list_uses(used))
                 for place, (_, used) in zip(places, launched, strict=True)
             ]
-        for place, arguments, uses in state[_REPLAYED]:
+        for place, arguments, uses in self._replayed[captured]:
             if uses is None:
                 buffers = (given[one] if isinstance(one, int) else one for one in arguments)
                 uses = self._list_uses(getattr(one, "buffer", one) for one in buffers)
             self._add(line, place, uses, is_repeated)
         return result
-
-    def _list_captured(self, captured: Any) -> list[tuple[Any, Place | None]]:
-        """Returns what is known of the launches of a CapturedJit, which keeps it: it is not hashable."""
-        return vars(captured).setdefault(_CAPTURED, self._capturing or [])
 
 
 def match_launches(asts: Sequence[Any], known: Iterable[tuple[Any, Place | None]]) -> list[Place | None]:

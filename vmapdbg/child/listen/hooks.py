@@ -62,6 +62,8 @@ class _Hooks:
     def __init__(self, recorder: Recorder, tensor_ready: Callable[[ModuleType], object]) -> None:
         self.recorder, self.tensor_ready = recorder, tensor_ready
         self._quiet = self._lowering = 0
+        # the rewrites that run, outermost first, and how many UOps their contexts had replaced when they began
+        self._contexts: list[tuple[Any, int]] = []
         self._set_making: Callable[[bool], None] = lambda noting: None
         self._put: set[str] = set()
         # name -> its hook, and the part that is left out without the name; 0.14 defines the last name later
@@ -183,12 +185,17 @@ class _Hooks:
 
     def _on_rewrite(self, rewrite: Callable[..., Any], context: Any, root: Any) -> Any:
         before = len(context.replace)
-        result = rewrite(context, root)
+        self._contexts.append((context, before))
+        try:
+            result = rewrite(context, root)
+        finally:
+            self._contexts.pop()
         # what the user's code simplifies gets its line when it is created
         if self._quiet and not self._lowering and not self.recorder.is_paused:
             # 0.12 goes through a graph node by node, in one context for all
             added = islice(reversed(context.replace.items()), len(context.replace) - before)
-            self.recorder.rewritten(dict(reversed(list(added))), root, getattr(context, "bpm_cache", {}))
+            around = [len(outer.replace) - start for outer, start in self._contexts]
+            self.recorder.rewritten(dict(reversed(list(added))), root, getattr(context, "bpm_cache", {}), around)
         return result
 
     def _watch_context(self, module: Any) -> None:

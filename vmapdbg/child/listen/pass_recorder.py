@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
+from vmapdbg.child.identity import IdentityMap
 from vmapdbg.child.listen.decisions import deciding_of, list_operands, read_decision
 from vmapdbg.child.listen.guard import leaving_out
 from vmapdbg.child.listen.records import BufferRecord, PassRecord, RealizeDecision, UOp, Verdict
@@ -28,11 +29,13 @@ class PassRecorder:
     def __init__(self, record: PassRecord) -> None:
         self.record = record
         self.origin: dict[UOp, UOp] = {u: u for u in record.toposort}
-        # id of a buffer's options -> these, held so that the id stays theirs, and its record: the options go with a
-        # buffer through every rewrite
-        self._buffers: dict[int, tuple[Any, BufferRecord]] = {}
+        # a buffer's options, which go with it through every rewrite -> its record
+        self._buffers: IdentityMap[BufferRecord] = IdentityMap()
         # buffers of a source that a rewrite just made: the node of the source is known when the rewrite is done
         self._unplaced: list[tuple[BufferRecord, UOp]] = []
+        # for rewrites at each depth: the UOps that rewrites inside them replaced, of unknown origin, and how many UOps
+        # the outer rewrite had replaced before
+        self._inner: dict[int, list[tuple[int, list[tuple[UOp, UOp]]]]] = {}
 
     # *** realized nodes
 
@@ -52,10 +55,10 @@ class PassRecorder:
 
     def buffer_of(self, u: UOp) -> BufferRecord | None:
         """Returns the record of a buffer, None for an unknown buffer and for any other UOp."""
-        return self._buffers.get(id(u.arg), (None, None))[1]
+        return self._buffers.get(u.arg)
 
     def _know(self, stage: UOp, record: BufferRecord) -> None:
-        self._buffers.setdefault(id(stage.arg), (stage.arg, record))
+        self._buffers.setdefault(stage.arg, record)
 
     def _add_buffer(self, record: BufferRecord) -> None:
         self.record.buffers.append(record)
@@ -175,12 +178,18 @@ class PassRecorder:
     # *** rewrites
 
     @leaving_out("what the rewrites made")
-    def rewritten(self, replaced: Mapping[UOp, UOp]) -> None:
-        """A rewrite is done: `replaced` maps each UOp it went through to its replacement."""
+    def rewritten(self, replaced: Mapping[UOp, UOp], around: Sequence[int] = ()) -> None:
+        """A rewrite is done: `replaced` maps each UOp it went through to its replacement. For `around` see `Recorder`.
+
+        The origins of what a rule replaces inside a rewrite are known when the rewrite around it is done.
+        """
         origin = self.origin
         ops = type(self.record.tsink.op)
         stage, end = getattr(ops, stage_op()), ops.END
-        for old, new in replaced.items():
+        inner, unknown = self._inner.pop(len(around), []), list[tuple[UOp, UOp]]()
+        for number, (old, new) in enumerate(replaced.items()):
+            while inner and inner[0][0] <= number:
+                unknown += self._follow(inner.pop(0)[1])
             if old.op is stage:
                 # when the pass makes a buffer, its source is still the node itself
                 node = old.src[0]
@@ -194,11 +203,25 @@ class PassRecorder:
                     known.stage = ranged
             elif old.op is end and old not in origin and old.src[0] in origin:
                 origin[old] = origin[old.src[0]]
-            if old is not new and old in origin and new not in origin:
-                origin[new] = origin[old]
+            unknown += self._follow([(old, new)])
+        for _, pairs in inner:
+            unknown += self._follow(pairs)
+        if around and unknown:
+            self._inner.setdefault(len(around) - 1, []).append((around[-1], unknown))
         for record, source in self._unplaced:
             record.node = origin.get(source)
         self._unplaced = [(record, source) for record, source in self._unplaced if record.node is None]
+
+    def _follow(self, replaced: Iterable[tuple[UOp, UOp]]) -> list[tuple[UOp, UOp]]:
+        """Returns the pairs whose origin is not known."""
+        unknown: list[tuple[UOp, UOp]] = []
+        for old, new in replaced:
+            if old is not new and new not in self.origin:
+                if old in self.origin:
+                    self.origin[new] = self.origin[old]
+                else:
+                    unknown.append((old, new))
+        return unknown
 
     @leaving_out("the kernels of a schedule")
     def end(self, graph: UOp, created: Any) -> None:
@@ -221,7 +244,9 @@ class PassRecorder:
                 node = held.get(written)
             if node is not None and written is not None:
                 held.setdefault(written, node)
-            self.record.kernels.append(replace(launch, node=node))
+            # what it writes may be a part of a node's value
+            known = () if node is not None else (self.origin[u] for u in launch.ast.toposort() if u in self.origin)
+            self.record.kernels.append(replace(launch, node=node, parts=tuple(dict.fromkeys(known))))
 
 
 class RecordingMap(dict[Any, Any]):

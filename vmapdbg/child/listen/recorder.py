@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -176,9 +176,12 @@ class Recorder:
         return answer
 
     @guard.leaving_out("what the rewrites made")
-    def rewritten(self, replaced: Mapping[UOp, UOp], root: UOp, asked: Mapping[UOp, UOp | None]) -> None:
+    def rewritten(
+        self, replaced: Mapping[UOp, UOp], root: UOp, asked: Mapping[UOp, UOp | None], around: Sequence[int]
+    ) -> None:
         """A rewrite of the graph of `root` is done: `replaced` maps each UOp it went through to its replacement,
-        `asked` each UOp to what the first rule for it made."""
+        `asked` each UOp to what the first rule for it made. `around` has how many UOps each rewrite around it has
+        replaced until now, outermost first."""
         if self._is_open and is_whole(root):
             made = replaced.get(root, root)
             if _has_ranges(made) and not _has_ranges(root):
@@ -186,7 +189,7 @@ class Recorder:
             else:
                 self._graph = made
         if self.current is not None:
-            self.current.rewritten(replaced)
+            self.current.rewritten(replaced, around)
             self.current.note_ranges(asked)
         else:
             self.lines.follow(replaced)

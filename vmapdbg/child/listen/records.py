@@ -88,8 +88,8 @@ class Launch:
 
     `ast` is what is compiled, a SINK for a compute kernel; `buffers` are its BUFFER (or PARAM) UOps in the order of its
     slots, output first. `variables` has the values that the schedule itself gives to variables of this launch. `node`
-    is the node whose value (or STORE) it writes, None if unknown. `count` joins launches that differ only in the values
-    of the variables `varied`.
+    is the node whose value (or STORE) it writes, None if unknown; then `parts` are the nodes whose ops it has. `count`
+    joins launches that differ only in the values of the variables `varied`.
     """
 
     ast: UOp
@@ -97,6 +97,7 @@ class Launch:
     is_compute: bool
     variables: dict[str, int] = field(default_factory=dict)
     node: UOp | None = None
+    parts: tuple[UOp, ...] = ()
     count: int = 1
     varied: frozenset[str] = frozenset()
 
@@ -130,7 +131,8 @@ def number_kernels(launches: Sequence[Launch]) -> list[int | None]:
     return found
 
 
-@dataclass
+# compared by identity: a pass has one record
+@dataclass(eq=False)
 class PassRecord:
     """One run of the rangeify pass and what followed. `settings` are the scheduler's switches at that time. If it
     `is_derived`, no function of the scheduler is known: all is read off the rewrites of the graph and their rules.
@@ -186,5 +188,4 @@ class ScheduleRecord:
 
 def find_passes(schedules: Iterable[ScheduleRecord]) -> list[PassRecord]:
     """Returns each run of the pass once, in their order."""
-    passes = {id(schedule.passed): schedule.passed for schedule in schedules}
-    return [passed for passed in passes.values() if passed is not None]
+    return [passed for passed in dict.fromkeys(one.passed for one in schedules) if passed is not None]

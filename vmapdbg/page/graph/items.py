@@ -15,8 +15,9 @@ from vmapdbg.diff.nodes import match_nodes
 from vmapdbg.diff.result import ScheduleDiff
 from vmapdbg.model.capture import Bufferize, Capture, Node, Schedule
 from vmapdbg.model.ops import ELEMENTWISE, MOVEMENT, name_op
-from vmapdbg.model.schedule_index import index_of
+from vmapdbg.model.schedule_index import index_of, name_decision
 from vmapdbg.model.vocabulary import Mark
+from vmapdbg.model.wording import format_known
 from vmapdbg.page.format import Places
 from vmapdbg.page.graph.model import ADDED, COMMON, PALETTE, REMOVED, Graph
 from vmapdbg.page.view import Findings
@@ -164,12 +165,22 @@ class Item:
         """Whether the sides decided differently about it."""
         if any(buffer.mark != COMMON for buffer in self.buffers):
             return True
-        return reason_of(self.before) != reason_of(self.node)
+        before, after = self.decisions
+        return before != after
 
+    @property
+    def is_realized(self) -> bool:
+        return self.decisions[1].startswith("realized")
 
-def reason_of(node: Node) -> str | None:
-    """Returns why a node is realized, None if it is not."""
-    return node.realized and node.realized.reason
+    @property
+    def decisions(self) -> tuple[str, str]:
+        """What was decided about the node before and after, with the rule."""
+        sides = (self.before, REMOVED), (self.node, ADDED)
+        words: list[str] = []
+        for node, mark in sides if self.mark == COMMON else ((self.node, self.mark),) * 2:
+            made = next((one.bufferize for one in self.buffers if one.mark in (COMMON, mark)), None)
+            words.append(name_decision(node, made) + format_known(": {}", node.realized and node.realized.reason))
+        return words[0], words[1]
 
 
 def collect_items(pair: DrawnPair) -> list[Item]:

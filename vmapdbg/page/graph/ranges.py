@@ -24,7 +24,7 @@ def build_range_graph(pair: DrawnPair, level: int, title: str) -> Graph:
     for group in folding.groups:
         last, drawn = group.last, pair.side_of(group.last.mark)
         alert = any(buffer.lost for buffer in last.buffers if buffer.mark != REMOVED or last.mark == REMOVED)
-        cells, tip, realized = _list_cells(group, drawn), make_tooltip(group, drawn), last.node.realized is not None
+        cells, tip, realized = _list_cells(group, drawn), make_tooltip(group, drawn), last.is_realized
         look = last.mark, alert, realized
         nodes.append(GraphNode(names[group.key], group.kind, cells, tip, list_ids(group), None, *look))
         makers = (folding.of.get(source) for item in group.items for source in item.src)

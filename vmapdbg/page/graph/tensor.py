@@ -89,7 +89,7 @@ class _Draft:
     def draw(self) -> None:
         for group in self.folding.groups:
             last, drawn = group.last, self.pair.side_of(group.last.mark)
-            realized = last.node.realized is not None and group.kind != "index"
+            realized = last.is_realized and group.kind != "index"
             scope = self.name_scope(last.path)
             label, tooltip, members = make_label(group, drawn), make_tooltip(group, drawn), list_ids(group)
             name, kind = name_node(last), group.kind
@@ -179,7 +179,7 @@ def make_label(group: items.Group, drawn: items.DrawnSchedule) -> tuple[str, ...
     title = [f"{sign}{node.id} {_name_op(node)}"]
     if len(ops) > 1:
         title.append(_count_ops(ops[:-1]))
-    now, then = _name_decision(node), _name_decision(group.last.before)
+    then, now = group.last.decisions
     decisions: list[str] = []
     if now != then:
         decisions = [f"- {then}", f"+ {now}"]
@@ -209,12 +209,6 @@ def _label_value(group: items.Group, drawn: items.DrawnSchedule) -> list[str]:
     if group.last.ambient:
         lines.append(star_ranges(group.last.ambient))
     return [line for line in lines if line]
-
-
-def _name_decision(node: Node) -> str:
-    if node.realized is None:
-        return "not realized"
-    return f"realized: {node.realized.reason}"
 
 
 def star_ranges(names: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""The user's files as one listing: the text of each line, what it costs, why its nodes are realized, and findings.
+"""The user's files as one listing: the text of each line, what it costs, why its nodes ask for buffers, and findings.
 
 At the end: how every source text of the page is cut into lines, and lines into coloured parts.
 """
@@ -74,7 +74,7 @@ def _read(name: str, saved_at: float | None) -> SourceFile:
 @dataclass
 class LineNotes:
     """What is known of a line of the user's code. `number` is its number in the page; `remarks` are the rules that
-    realized its nodes. `findings` are all findings of one run, or of two runs the new ones; `gone` are the findings
+    asked for its buffers. `findings` are all findings of one run, or of two runs the new ones; `gone` are the findings
     that only before has."""
 
     number: int

@@ -194,7 +194,7 @@ def _print_first_wrong(page: Page, capture: Capture, check: ScheduleCheck, buffe
         style = ALERT if sentence.is_cause else ""
         page.add((sentence.text, style), page.place(sentence.line), indent=4)
     if node is not None and node.realized is not None:
-        page.add(f"realized: {node.realized.reason}: {node.realized.detail}", indent=4)
+        page.add(f"{index.name_decision(node)}: {node.realized.reason}: {node.realized.detail}", indent=4)
     made = index.bufferizes.get(buffer.node)
     if made is not None:
         page.add(f"BUFFERIZE closes {', '.join(made.closed_ranges) or 'no range'}: {made.reason}", indent=4)

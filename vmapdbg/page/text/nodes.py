@@ -9,7 +9,7 @@ from rich.text import Text
 
 from vmapdbg.diff.result import NodeChange, VmapChange
 from vmapdbg.model.capture import Node
-from vmapdbg.model.schedule_index import group_equal
+from vmapdbg.model.schedule_index import group_equal, name_decision
 from vmapdbg.model.wording import count_shown, format_known, format_plural, inflect, join_first
 from vmapdbg.page.format import format_ids, format_shape, join_change
 from vmapdbg.page.sentences import say_realized
@@ -49,9 +49,9 @@ def print_nodes(view: ScheduleView) -> None:
 
 
 def _choose_nodes(view: ScheduleView, nodes: Sequence[Node]) -> list[Node]:
-    """Returns the nodes worth a row, outputs first. In a long graph these are the realized nodes, the borders of vmap
-    scopes, the reduces, the nodes where different ambient ranges meet, and the nodes with findings. Constants and their
-    movement ops, devices and index arithmetic without ranges are noise even in a short graph."""
+    """Returns the nodes worth a row, outputs first. In a long graph these are the nodes at which a buffer is asked for,
+    the borders of vmap scopes, the reduces, the nodes where different ambient ranges meet, and the nodes with findings.
+    Constants and their movement ops, devices and index arithmetic without ranges are noise even in a short graph."""
     # the pass numbers sources before consumers
     ordered = sorted(nodes, key=lambda node: -node.id)
     if view.page.show_all:
@@ -114,14 +114,15 @@ def _format_node(view: ScheduleView, node: Node, sources: Iterable[int]) -> Row:
 
 def _format_realized(view: ScheduleView, node: Node, *, is_before: bool = False) -> Text:
     """Returns `realized, always: SENTENCE`. A LOCAL buffer, which has only some axes, names them."""
-    realized = node.realized
+    realized, side = node.realized, "before" if is_before else "after"
+    decision = name_decision(node, view.made[side].get(node.id))
     if realized is None:
-        return view.page.text("not realized")
+        return view.page.text(decision)
     sentence, partial = say_realized(realized, view.side_names["before"]) if is_before else realized.detail, ""
     if 0 < len(realized.axes) < len(node.shape or ()):
         noun = inflect(len(realized.axes), "axis", "axes")
         partial = f", only {noun} {', '.join(map(str, realized.axes))} (LOCAL)"
-    return view.page.join((f"realized, {realized.reason}{partial}", NOTE), format_known(": {}", sentence))
+    return view.page.join((f"{decision}, {realized.reason}{partial}", NOTE), format_known(": {}", sentence))
 
 
 def _list_decisions(view: ScheduleView, node: Node, *, is_before: bool = False) -> list[Text]:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from vmapdbg.diff.pairing import Renaming, find_opcodes
 from vmapdbg.diff.result import CaptureDiff, ScheduleDiff, Totals, ValueDiff
-from vmapdbg.model.capture import Capture, Finding, Schedule
+from vmapdbg.model.capture import Bufferize, Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page import format as formats
@@ -93,6 +93,15 @@ class ScheduleView:
         """The ranges and nodes of before in the names of after."""
         lone = (item.name for item in self.whole.removed_ranges)
         return Renaming(self.whole.renamed, self.whole.pair_nodes(), lone)
+
+    @cached_property
+    def made(self) -> dict[str, dict[int, Bufferize]]:
+        """The BUFFERIZEs of each side by the id of their node."""
+        sides: dict[str, dict[int, Bufferize]] = {"before": {}, "after": {}}
+        for item in self.whole.bufferizes:
+            sides["before"] |= {} if item.before is None else {item.before.node: item.before}
+            sides["after"] |= {} if item.after is None else {item.after.node: item.after}
+        return sides
 
     @cached_property
     def side_names(self) -> dict[str, Names]:
