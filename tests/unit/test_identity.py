@@ -28,13 +28,16 @@ def test_equal_objects_have_values_of_their_own() -> None:
 
 def test_an_object_is_forgotten_when_it_is_gone() -> None:
     known: IdentityMap[int] = IdentityMap()
-    for number in range(3):
+
+    def note(number: int) -> None:
         # an object in a cycle goes when Python collects it; the others' memory is used again
         thing = Unhashable()
         thing.others = [thing] if number == 1 else []
         assert thing not in known
         known[thing] = known[thing] = number
-    del thing
+
+    for number in range(3):
+        note(number)
     gc.collect()
     assert not known
     assert not list(known)
@@ -45,9 +48,12 @@ def test_a_map_changes_while_it_is_read() -> None:
     known: IdentityMap[int] = IdentityMap()
     known.update((thing, number) for number, thing in enumerate(things))
     seen: list[int] = []
-    for thing in known:
-        seen.append(known[thing])
-        things.clear()
-    del thing
+
+    def read() -> None:
+        for thing in known:
+            seen.append(known[thing])
+            things.clear()
+
+    read()
     assert seen == [0]
     assert not known
