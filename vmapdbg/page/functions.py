@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from vmapdbg.model.capture import Capture
+from vmapdbg.model.capture import Capture, Node
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.page.overview import Cost, sum_costs, sum_kernels
 
@@ -23,18 +23,24 @@ class FunctionRow(NamedTuple):
     cost: Cost
 
 
+def path_of(capture: Capture, node: Node) -> tuple[Key, ...]:
+    """Returns the way to a node down the tree: the functions from the outermost on, and its line; nothing if its
+    function is not known."""
+    function = node.function
+    path: list[Key] = [] if function is None else [(function, node.line)]
+    while function is not None:
+        path.append((function, None))
+        function = capture.functions[function].caller
+    return tuple(reversed(path))
+
+
 def count_functions(capture: Capture, least: float = 0) -> list[FunctionRow]:
     """Returns the tree of the user's functions, callers first, the most costly first, without those that have a smaller
     share of the whole than `least`. A function that only calls one other is one row with it."""
 
-    def list_keys(index: ScheduleIndex, node_id: int | None) -> Iterator[Key]:
+    def list_keys(index: ScheduleIndex, node_id: int | None) -> Sequence[Key]:
         node = index.node(node_id)
-        function = node and node.function
-        if node is not None and function is not None:
-            yield function, node.line
-        while function is not None:
-            yield function, None
-            function = capture.functions[function].caller
+        return () if node is None else path_of(capture, node)
 
     costs = sum_costs(capture, lambda index, kernel: list_keys(index, kernel.main))
     for schedule in capture.schedules:

@@ -1,209 +1,307 @@
-"""Folds a graph into fewer boxes: layers that repeat, boxes that are alike, and boxes that follow each other.
+"""Folds a graph into fewer boxes: the user's functions, as far down the tree of calls as the drawing has room.
 
-A `Look` says what two nodes have in common. No step adds a circle that the graph does not have.
+Layers that repeat are drawn once, and the optimizer is one box. No step adds a circle that the graph does not have.
 """
 
 from __future__ import annotations
 
-import re
+import heapq
+import itertools
+import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
 
-from vmapdbg.model.ops import MOVEMENT
-from vmapdbg.model.wording import cut_end, format_plural, join_first
+from vmapdbg.model.capture import Node
+from vmapdbg.model.wording import cut_end, format_known, format_plural, join_first
 from vmapdbg.page.format import format_ids
+from vmapdbg.page.functions import Key, path_of
 from vmapdbg.page.graph import model
-from vmapdbg.page.graph.items import DrawnSchedule
+from vmapdbg.page.graph.items import DrawnPair
 from vmapdbg.page.graph.model import BUFFER_KINDS, COMMON, SIGNS, Graph, GraphEdge, GraphNode
 
 _LEAST_ALIKE = 3
-"""A layer must run this often, and this many alike boxes must be next to each other, to become one box."""
-_MOST_COMPARED = 2000
-"""With more boxes than this, boxes that are alike are not joined: it takes too long."""
+"""A layer must run this often to be drawn once."""
 _MOST_TO_SEARCH = 3000
-_MOST_NAMED = 6
+_FEW = 3
+"""With a third of the boxes that a drawing may have, it has room for the nodes of a line. Three boxes are too few."""
+_MOST_NAMED = 4
 _LONGEST, _LONGEST_TIP = 44, 600
-# these cost nothing: a view, a number, another type
-_FREE = MOVEMENT | {"CAST", "CONST"}
-_ALONE = frozenset({"vmapin", "vmapout", "repeat", "optimizer"})
-"""The kinds of nodes that are never gathered."""
-_PASSIVE = BUFFER_KINDS | {"input", "index", "view"}
+_ALONE = frozenset({"vmapin", "vmapout"})
+"""The kinds of nodes that are never in a box with others."""
+_PASSIVE = BUFFER_KINDS | {"input", "index"}
+"""The kinds of nodes that belong to the node that makes them, else to their first reader."""
+_PHASE = 2
+"""The steps of a path down to the phase of a node: the side and scope, the phase."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """What is known of a node.
+class Subject:
+    """What is known of the nodes of a graph: the capture's node that a drawn node stands for, what the same node of two
+    layers shares (`look`), and what a box says about the nodes in it (`describe`)."""
 
-    Nodes with equal `copy` are the same node of two layers; a buffer has none. Nodes with equal `likeness` are alike;
-    a node without one is never gathered. Nodes of one `place` are joined first, nodes of two `side`s never. A `passive`
-    node (a buffer, an input) counts as alike only if the same boxes write and read it.
-    """
+    pair: DrawnPair
+    node_of: Callable[[GraphNode], Node | None]
+    look: Callable[[GraphNode], Hashable]
+    describe: Callable[[Sequence[GraphNode]], Sequence[str]]
 
-    copy: Hashable = None
-    likeness: Hashable = None
-    place: Hashable = None
-    side: Hashable = None
-    passive: bool = False
+    def list_steps(self, node: GraphNode) -> tuple[Hashable, ...]:
+        """Returns the way to a node from the whole graph: its side and scope, its phase, the functions of the user from
+        the outermost on, its line, the node."""
+        made = self.node_of(node)
+        if node.alert or node.kind in _ALONE or made is None:
+            return (node.mark, node.scope), made and made.phase, node.id
+        calls = path_of(self.pair.side_of(node.mark).capture, made) or (made.line,)
+        return (node.mark, node.scope), made.phase, *calls, node.id
 
 
-@dataclass
+@dataclass(eq=False)
 class Box:
-    """Nodes drawn as one box, by their ids `members`. `times` says how many of each kind are in it, if they are alike.
-    `repeats` counts the layers in it, which are copies of the layer above it; `layer` has the members of the last
-    copy."""
+    """Nodes drawn as one box, by their ids, without the buffers that belong to them. They share the first `depth` steps
+    of their paths. If they are copies of a layer, `layer` has the nodes of the last copy, and `copies` counts them. A
+    box that `is_part` has some of the nodes that follow each other in a function or a line."""
 
-    key: str
     members: list[str]
-    look: Look
-    times: int = 1
-    repeats: int = 0
-    layer: tuple[str, ...] = ()
+    depth: int = 0
+    copies: int = 0
+    layer: Sequence[str] = ()
+    is_part: bool = False
 
 
-LookOf = Callable[[GraphNode], Look]
-LabelOf = Callable[[Box, Sequence[GraphNode]], GraphNode]
-"""Returns the node to draw for a box of several nodes. Its id is the key of the box."""
-DescribeNodes = Callable[[Sequence[GraphNode]], Sequence[str]]
+@dataclass(frozen=True)
+class Folded:
+    """A graph with boxes of several nodes. For the id of such a box, `members` has the ids of all nodes in it, and
+    `contents` the ids of the nodes to draw if it is opened."""
+
+    graph: Graph
+    members: dict[str, list[str]]
+    contents: dict[str, list[str]]
 
 
-class Boxes:
-    """The boxes of a graph by key, and which box reads which. At first every node has its own box."""
+def fold_graph(graph: Graph, subject: Subject, most: int | None = None) -> Folded:
+    """Returns the graph with at most `most` boxes if the tree of functions has a level of that size. A box names what
+    it reads from far above; no edge is drawn for that. Without `most`, only layers and the optimizer are boxes."""
+    tree = _Tree(graph, subject)
+    boxes = [(box, tree.list_nodes(box.members)) for box in tree.list_boxes(most)]
+    if most is not None:
+        folded = tree.draw(boxes)
+        return replace(folded, graph=name_far_sources(folded.graph))
+    several = [(box, names) for box, names in boxes if len(box.members) > 1]
+    # a node and its buffers are drawn one by one
+    return tree.draw(
+        [*several, *((Box([name]), [name]) for box, names in boxes if len(box.members) == 1 for name in names)]
+    )
 
-    def __init__(self, graph: Graph, look: LookOf) -> None:
-        self.boxes = {node.id: Box(node.id, [node.id], look(node)) for node in graph.nodes}
-        # dicts in the place of sets: their order does not change from run to run
-        self.tails, self.heads = model.connect_nodes(graph)
-        self.order = {key: number for number, key in enumerate(self.boxes)}
 
-    def _connect(self, tail: str, head: str) -> None:
-        if tail != head:
-            self.heads[tail][head] = None
-            self.tails[head][tail] = None
+class _Tree:
+    """The nodes of a graph below the steps of their paths. A buffer belongs to its `owner`: the last node that writes
+    it, or the first reader of a buffer that comes in."""
 
-    def join(self, keys: Collection[str], times: int = 1) -> Box:
-        """Makes one box of several, with the key and the place of the last that is not a buffer."""
-        members = sorted((member for key in keys for member in self.boxes[key].members), key=self.order.__getitem__)
-        first = min(keys, key=self.order.__getitem__)
-        last = max(keys, key=lambda key: (self.boxes[key].look.copy is not None, self.order[key]))
-        look = self.boxes[first].look
-        for other in keys:
-            if other != last:
-                for head in self.heads.pop(other):
-                    self.tails[head].pop(other)
-                    self._connect(last, head)
-                for tail in self.tails.pop(other):
-                    self.heads[tail].pop(other)
-                    self._connect(tail, last)
-                del self.boxes[other]
-        self.boxes[last] = Box(last, members, look, times)
-        return self.boxes[last]
+    def __init__(self, graph: Graph, subject: Subject) -> None:
+        self.graph, self.subject = graph, subject
+        self.nodes = {node.id: node for node in graph.nodes}
+        tails, heads = model.connect_nodes(graph)
+        order = model.sort_names(tails, heads)
+        place = {name: number for number, name in enumerate(order)}
+        self.owner: dict[str, str] = {}
+        self.held: dict[str, list[str]] = defaultdict(list)
+        for name in order:
+            node, near = self.nodes[name], sorted(tails[name] or heads[name], key=place.__getitem__)
+            owner = self.nodes[near[-1 if tails[name] else 0]] if near else node
+            is_held = node.kind in _PASSIVE and not node.alert
+            if is_held and owner.mark == node.mark and owner.kind not in _PASSIVE:
+                self.owner[name] = owner.id
+                self.held[owner.id].append(name)
+            else:
+                self.owner[name] = name
+        self.order = [name for name in order if self.owner[name] == name]
+        self.paths = {name: subject.list_steps(self.nodes[name]) for name in self.order}
+        self.tails: dict[str, dict[str, None]] = {name: {} for name in self.order}
+        for edge in graph.edges:
+            tail, head = self.owner[edge.tail], self.owner[edge.head]
+            # a buffer that comes in makes no reader wait for another one
+            if tail != head and (edge.tail == tail or tails[edge.tail]):
+                self.tails[head][tail] = None
 
-    # *** what repeats
+    def list_nodes(self, members: Iterable[str]) -> list[str]:
+        """Returns some nodes and their buffers."""
+        return [each for name in members for each in (name, *self.held.get(name, ()))]
 
-    def join_repeats(self) -> None:
-        """Keeps the first copy of each repeated run of boxes, such as a layer, and joins the other copies. The longest
-        repetition comes first. Buffers are joined with the copies that use them."""
-        while True:
-            run = [box for box in self.boxes.values() if box.look.copy is not None]
-            found = find_repeats([box.look.copy for box in run])
-            if found is None:
-                return
+    # *** down the tree
+
+    def list_boxes(self, most: int | None) -> list[Box]:
+        """Returns the boxes to draw; none reads a later one. The heaviest are opened first, until there are `most`: the
+        nodes of a line only as long as there are few boxes."""
+        first, opened = Box(self.order), dict[Box, list[Box]]()
+        count, refused = 1, list[Box]()
+        waiting, numbers = list[tuple[float, int, Box]](), itertools.count()
+
+        def wait_for(boxes: Iterable[Box]) -> None:
+            for box in boxes:
+                if len(box.members) > 1 and not box.copies and not self._is_optimizer(box):
+                    weight = sum(self.nodes[name].weight + 1 / len(self.order) for name in box.members)
+                    heapq.heappush(waiting, (-weight, next(numbers), box))
+
+        def walk(box: Box) -> Iterator[Box]:
+            below = opened.get(box)
+            yield from [box] if below is None else itertools.chain.from_iterable(map(walk, below))
+
+        wait_for([first])
+        while waiting:
+            box = heapq.heappop(waiting)[-1]
+            below, is_line = self._open(box), len(self.paths[box.members[0]]) == box.depth + 1
+            if most is not None and count + len(below) - 1 > (most // _FEW if is_line else most):
+                refused.append(box)
+                continue
+            opened[box] = below
+            count += len(below) - 1
+            wait_for(below)
+        if most is not None and refused and count <= min(_FEW, most // 2):
+            # its parts are too many for the drawing: parts that follow each other are one box
+            below = self._open(refused[0])
+            size = math.ceil(len(below) / (most - count))
+            parts = [below[start : start + size] for start in range(0, len(below), size)]
+            opened[refused[0]] = [Box(_list_members(part), refused[0].depth, is_part=True) for part in parts]
+        return [*walk(first)] if self.order else []
+
+    def _open(self, box: Box) -> list[Box]:
+        """Returns the boxes of the next level on which a box of several nodes has several."""
+        groups, depth = [box.members], box.depth
+        while len(groups) == 1:
+            groups = self._split(box.members, depth)
+            depth += 1
+        return self._join_layers([Box(group, depth) for group in groups], box.depth)
+
+    def _split(self, members: Iterable[str], depth: int) -> list[list[str]]:
+        """Returns nodes in groups with one step at a depth of their paths: as few as possible without a circle. No
+        group reads a later one."""
+        groups, of = list[list[str]](), dict[str, int]()
+        # the groups above each group, as a set of bits, and the groups of each step
+        above, alike = list[int](), defaultdict[Hashable, list[int]](list)
+        for name in members:
+            sources = {of[tail] for tail in self.tails[name] if tail in of}
+            reads = 0
+            for source in sources:
+                reads |= above[source] | 1 << source
+            known = alike[self.paths[name][depth]]
+            # another group between would read this one and be read by it
+            fits = (one for one in reversed(known) if not any(above[s] >> one & 1 for s in sources if s != one))
+            number = next(fits, None)
+            if number is None:
+                number = len(groups)
+                groups.append([])
+                above.append(0)
+                known.append(number)
+            groups[number].append(name)
+            of[name] = number
+            added = above[number] | reads & ~(1 << number)
+            if added != above[number]:
+                for other, bits in enumerate(above):
+                    if other == number or bits >> number & 1:
+                        above[other] |= added
+        names = {number: group[0] for number, group in enumerate(groups)}
+        tails: dict[str, dict[str, None]] = {name: {} for name in names.values()}
+        heads: dict[str, dict[str, None]] = {name: {} for name in names.values()}
+        for name, number in of.items():
+            for tail in self.tails[name]:
+                if of.get(tail, number) != number:
+                    tails[names[number]][names[of[tail]]] = None
+                    heads[names[of[tail]]][names[number]] = None
+        return [groups[of[name]] for name in model.sort_names(tails, heads)]
+
+    def _join_layers(self, boxes: list[Box], depth: int) -> list[Box]:
+        """Keeps the first copy of each repeated run of boxes, such as a layer, and joins the other copies, which follow
+        each other. The longest repetition comes first."""
+        looks: list[Hashable] = [frozenset(self._count_looks(box.members).items()) for box in boxes]
+        while found := find_repeats(looks):
             start, period, count = found
-            copies = [box.key for box in run[start + period : start + period * count]]
-            last = copies[-period:]
-            layer = (*last, *self._find_used_only_by(last))
-            joined = self.join([*self._find_used_only_by(copies), *copies])
-            joined.repeats = count - 1
-            joined.layer = layer
-            joined.look = Look(copy=joined.key)
+            end, last = start + period * count, start + period * (count - 1)
+            rest, layer = _list_members(boxes[start + period : end]), _list_members(boxes[last:end])
+            joined = Box(rest, depth, count - 1, layer)
+            boxes[start + period : end], looks[start + period : end] = [joined], [id(joined)]
+        return boxes
 
-    def _find_used_only_by(self, keys: Sequence[str]) -> list[str]:
-        """The passive boxes that only these boxes touch, or that they both write and read."""
-        users = set(keys)
-        found: list[str] = []
-        for key, box in self.boxes.items():
-            if box.look.passive and box.look.copy is None:
-                touching = self.heads[key].keys() | self.tails[key]
-                both = self.heads[key].keys() & users and self.tails[key].keys() & users
-                if both or (touching and touching <= users):
-                    found.append(key)
-        return found
+    def _count_looks(self, members: Iterable[str]) -> Counter[Hashable]:
+        return Counter(self.subject.look(self.nodes[name]) for name in members)
 
-    # *** what is alike, next to each other
+    def _is_optimizer(self, box: Box) -> bool:
+        return box.depth == _PHASE and self.paths[box.members[0]][1] == "optimizer"
 
-    def gather(self, most: int) -> None:
-        """Joins boxes until at most `most` are left, or no two can be joined without a circle."""
-        if len(self.boxes) <= _MOST_COMPARED:
-            while self._join_alike():
-                pass
-        for anywhere in (False, True):
-            limit = 2
-            while limit < 2 * len(self.order) and len(self.boxes) > most:
-                self._join_pairs(most, limit, anywhere)
-                limit *= 2
+    # *** the drawing
 
-    def _join_alike(self) -> bool:
-        """Joins boxes that are alike and do not depend on each other, then the steps of equal chains. Returns whether
-        it joined any."""
-        groups = self._find_alike()
-        for alike in groups:
-            self.join(alike, len(alike))
-        joined = bool(groups)
-        # boxes with equally many alike nodes, if one box reads the other
-        while True:
-            some = (key for key, box in self.boxes.items() if box.times > 1)
-            pair = self._find_joinable((tail, head) for tail in some for head in self.heads[tail])
-            if pair is None:
-                return joined
-            self.join(pair, self.boxes[pair[0]].times)
-            joined = True
+    def draw(self, boxes: Sequence[tuple[Box, list[str]]]) -> Folded:
+        """Returns the graph with a node for each of some boxes with all that is in them; its id is that of the last
+        member."""
+        members = {box.members[-1]: names for box, names in boxes}
+        box_of = {name: key for key, names in members.items() for name in names}
+        shown = {box.members[-1]: self._label(box, [self.nodes[name] for name in names]) for box, names in boxes}
+        edges: dict[tuple[str, ...], GraphEdge] = {}
+        for edge in self.graph.edges:
+            tail, head = box_of[edge.tail], box_of[edge.head]
+            key = (tail, head, edge.kind, edge.mark)
+            moved = replace(edge, tail=tail, head=head)
+            if len(members[tail]) == len(members[head]) == 1:
+                key = (*key, edge.label)
+            elif key in edges:
+                # several edges of a box become one without a label
+                moved = replace(moved, label="", tooltip="")
+            # a buffer that comes in and is in the box of its first reader is not from there
+            if tail != head and (self.owner[edge.tail] in self.tails[self.owner[edge.head]] or edge.tail == tail):
+                edges[key] = moved
+        nodes = tuple(shown[node.id] for node in self.graph.nodes if node.id in shown)
+        folded = replace(self.graph, nodes=nodes, edges=tuple(edges.values()))
+        gone = self.graph.count_drawn() - folded.count_drawn()
+        if gone:
+            folded = replace(folded, folded={**self.graph.folded, "in boxes with others": gone})
+        several = {box.members[-1]: box for box, _ in boxes if len(box.members) > 1}
+        contents = {key: self.list_nodes(box.layer or box.members) for key, box in several.items()}
+        return Folded(folded, {key: members[key] for key in several}, contents)
 
-    def _find_alike(self) -> list[list[str]]:
-        """The boxes that are alike, in groups of boxes as far above the last box: these do not depend on each other."""
-        heights = model.measure_depths(reversed(model.sort_names(self.tails, self.heads)), self.heads)
-        alike: dict[Hashable, list[str]] = defaultdict(list)
-        for key, box in self.boxes.items():
-            if box.look.likeness is None or box.times > 1 or len(box.members) > 1:
-                continue
-            likeness: tuple[Hashable, ...] = (box.look.likeness, box.look.side, heights[key])
-            if box.look.passive:
-                likeness += (frozenset(self.heads[key]), frozenset(self.tails[key]))
-            alike[likeness].append(key)
-        return [group for group in alike.values() if len(group) >= _LEAST_ALIKE]
+    def _label(self, box: Box, every: Sequence[GraphNode]) -> GraphNode:
+        nodes, last, members = (
+            [self.nodes[name] for name in box.members],
+            self.nodes[box.members[-1]],
+            list_members(every),
+        )
+        if len(nodes) == 1:
+            return replace(last, members=members)
+        is_kernel = self.graph.stage == "kernels"
+        count, noun = (len(nodes), "kernel") if is_kernel else (len(list_members(nodes)), "node")
+        title, phase = self._name(box)
+        if box.copies:
+            kind, same = "repeat", format_plural(count // box.copies, noun)
+            lines = [f"{title} layers 2-{box.copies + 1}".strip(), f"the same {same} as layer 1"]
+        elif self._is_optimizer(box):
+            kind, lines = "optimizer", ["the optimizer", format_plural(count, noun)]
+        else:
+            repeats = math.gcd(*self._count_looks(box.members).values())
+            kind = "folded"
+            lines = [title + f" (x{repeats})" * (repeats > 1), format_plural(count, noun) + format_known(", {}", phase)]
+        lines += self.subject.describe(nodes)
+        names = cut_end(", ".join(node.lines[0] for node in nodes), _LONGEST_TIP)
+        weight = min(sum(node.weight for node in every), 1.0)
+        tip = f"{lines[0]}\n{names}\nnodes {format_ids(members)}"
+        shown = tuple(map(shorten, filter(None, lines)))
+        alert = any(node.alert for node in nodes)
+        return GraphNode(last.id, kind, shown, tip, members, last.scope, last.mark, alert, weight=weight)
 
-    # *** what follows each other
+    def _name(self, box: Box) -> tuple[str, str | None]:
+        """Returns the innermost function or line that all nodes of a box have, and their phase."""
+        nodes = [self.nodes[name] for name in box.members]
+        made = [node for node in map(self.subject.node_of, nodes) if node is not None]
+        phases = {node.phase for node in made}
+        drawn = self.subject.pair.side_of(nodes[0].mark)
+        ways: Iterable[tuple[Key, ...]] = zip(*(path_of(drawn.capture, node) for node in made), strict=False)
+        shared: list[Key] = [keys[0] for keys in ways if len(set(keys)) == 1]
+        names = [drawn.capture.functions[function].name for function, line in shared if line is None][-1:]
+        lines = dict.fromkeys(node.line for node in made if node.line)
+        places = drawn.places.format_all(lines) if box.is_part or len(lines) == 1 else ""
+        phase = phases.pop() if len(phases) == 1 else None
+        return " ".join(filter(None, [places, *names])) or phase or "", phase
 
-    def _join_pairs(self, most: int, limit: int, anywhere: bool) -> None:
-        """Joins each box with a reader or a source while that makes no circle: boxes of up to `limit` nodes, and of one
-        place unless `anywhere`."""
-        for key in model.sort_names(self.tails, self.heads):
-            if len(self.boxes) <= most:
-                return
-            if key in self.boxes:
-                pairs = chain(product([key], self.heads[key]), product(self.tails[key], [key]))
-                pair = self._find_joinable(pairs, limit, anywhere)
-                if pair is not None:
-                    self.join(pair)
 
-    def _find_joinable(
-        self, pairs: Iterable[tuple[str, str]], limit: int | None = None, anywhere: bool = True
-    ) -> tuple[str, str] | None:
-        """Returns the first of some pairs (tail, head) that may become one box."""
-        for tail, head in pairs:
-            first, second = self.boxes[tail], self.boxes[head]
-            if first.look.likeness is None or second.look.likeness is None:
-                continue
-            if first.look.side != second.look.side or first.times != second.times:
-                continue
-            if limit is not None and len(first.members) + len(second.members) > limit:
-                continue
-            # then no other way leads from one to the other, which would become a circle
-            is_only_way = len(self.heads[tail]) == 1 or len(self.tails[head]) == 1
-            if is_only_way and (anywhere or first.look.place == second.look.place):
-                return tail, head
-        return None
+def _list_members(boxes: Iterable[Box]) -> list[str]:
+    return [name for box in boxes for name in box.members]
 
 
 def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
@@ -225,139 +323,7 @@ def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
     return best
 
 
-# *** boxes of a drawing
-
-
-@dataclass(frozen=True)
-class Folded:
-    """A graph with boxes of several nodes. `contents` has the ids of the nodes to draw if such a box is opened."""
-
-    graph: Graph
-    contents: dict[str, tuple[str, ...]]
-
-
-def fold_graph(
-    graph: Graph, look: LookOf, label: LabelOf, why: str, join: Callable[[Boxes], object] = Boxes.join_repeats
-) -> Folded:
-    """Returns the graph after some of its nodes were joined; by default, with each repeated layer drawn once. The nodes
-    that are gone are counted under `why`."""
-    boxes = Boxes(graph, look)
-    join(boxes)
-    nodes = {node.id: node for node in graph.nodes}
-    joined = {key: box for key, box in boxes.boxes.items() if len(box.members) > 1}
-    box_of = {member: box.key for box in boxes.boxes.values() for member in box.members}
-    shown = {key: node for key, node in nodes.items() if key in boxes.boxes}
-    for key, box in joined.items():
-        shown[key] = label(box, [nodes[member] for member in box.members])
-    edges: dict[tuple[str, ...], GraphEdge] = {}
-    for edge in graph.edges:
-        moved = replace(edge, tail=box_of[edge.tail], head=box_of[edge.head])
-        key = (moved.tail, moved.head, edge.kind, edge.mark)
-        if moved.tail not in joined and moved.head not in joined:
-            key = (*key, edge.label)
-        elif key in edges:
-            # several edges of a box become one without a label
-            moved = replace(moved, label="", tooltip="")
-        if moved.tail != moved.head:
-            edges[key] = moved
-    contents = {key: box.layer or tuple(box.members) for key, box in joined.items()}
-    folded = replace(graph, nodes=tuple(shown.values()), edges=tuple(edges.values()))
-    gone = graph.count_drawn() - folded.count_drawn()
-    if gone:
-        folded = replace(folded, folded={**graph.folded, why: gone})
-    return Folded(folded, contents)
-
-
-def gather_boxes(
-    graph: Graph, drawn: DrawnSchedule, describe: DescribeNodes, most: int, buffer_kind: str = ""
-) -> Folded:
-    """Returns the graph with about `most` boxes: nodes that are alike, then nodes that follow each other. `describe`
-    returns lines about the nodes of a box. A box of buffers has the `buffer_kind`, by default the kind of its first
-    buffer. A box names what it reads from far above; no edge is drawn for that."""
-
-    def look(node: GraphNode) -> Look:
-        if node.alert or node.kind in _ALONE:
-            return Look()
-        made = drawn.list_nodes(node.members)
-        place = next((each.line for each in reversed(made)), None)
-        side = node.mark, node.scope
-        if node.kind in _PASSIVE:
-            return Look(None, node.kind, place, side, passive=True)
-        # the number of each op, whatever its shapes
-        work = frozenset(Counter(each.op for each in made if each.op not in _FREE).items())
-        return Look(node.id, (node.kind, place, work), place, side)
-
-    def label(box: Box, nodes: Sequence[GraphNode]) -> GraphNode:
-        return _label_box(box, nodes, describe, buffer_kind)
-
-    gathered = fold_graph(graph, look, label, "in boxes with others", lambda boxes: boxes.gather(most))
-    return replace(gathered, graph=name_far_sources(gathered.graph))
-
-
-def fold_optimizer(graph: Graph, is_step: Callable[[GraphNode], bool], describe: DescribeNodes) -> Folded:
-    """Returns the graph with the optimizer as one box: its nodes (`is_step`), and the buffers that nothing else reads.
-    A node on which others depend stays, so the box closes no circle. What differs between two sides stays, too."""
-    nodes = {node.id: node for node in graph.nodes}
-    tails, heads = model.connect_nodes(graph)
-    steps = {key for key, node in nodes.items() if node.kind not in _PASSIVE and is_step(node)}
-    inside: set[str] = set()
-    for key in reversed(model.sort_names(tails, heads)):
-        read, readers, node = tails[key].keys(), heads[key].keys(), nodes[key]
-        belongs = key in steps or (node.kind in _PASSIVE and (readers or (read and read <= steps)))
-        if belongs and readers <= inside and node.mark == COMMON and node.scope is None and not node.alert:
-            inside.add(key)
-
-    def label(box: Box, made: Sequence[GraphNode]) -> GraphNode:
-        shown = [node for node in made if node.id in steps]
-        word, members = ("kernel" if shown[0].kind == "kernel" else "node"), list_members(made)
-        lines = (f"the optimizer: {format_plural(len(shown), word)}", *filter(None, describe(shown)))
-        weight = min(sum(node.weight for node in made), 1.0)
-        return GraphNode(box.key, "optimizer", lines, f"nodes {format_ids(members)}", members, weight=weight)
-
-    if len(inside & steps) < 2:
-        return Folded(graph, {})
-    together = [key for key in nodes if key in inside]
-    return fold_graph(graph, lambda node: Look(), label, "of the optimizer", lambda boxes: boxes.join(together))
-
-
-def label_layers(box: Box, nodes: Sequence[GraphNode]) -> GraphNode:
-    """Returns the node of the copies of a layer."""
-    kernels = [node for node in nodes if node.kind == "kernel"]
-    members = list_members(nodes)
-    layers = f"layers 2-{box.repeats + 1}: the same"
-    if kernels:
-        count = format_plural(len(kernels) // box.repeats, "kernel")
-        lines = (f"{layers} {count} as layer 1", f"{kernels[0].lines[0]} to {kernels[-1].lines[0]}")
-    else:
-        lines = (f"{layers} as layer 1", f"{format_plural(len(members), 'node')}, {members[0]} to {members[-1]}")
-    scope, mark = nodes[-1].scope, nodes[-1].mark
-    return GraphNode(box.key, "repeat", lines, f"{lines[0]}\nnodes {format_ids(members)}", members, scope, mark)
-
-
-def _label_box(box: Box, nodes: Sequence[GraphNode], describe: DescribeNodes, buffer_kind: str) -> GraphNode:
-    """Returns the node of a box that was gathered."""
-    buffers = [node for node in nodes if node.kind in BUFFER_KINDS]
-    shown = [node for node in nodes if node.kind not in BUFFER_KINDS]
-    members = list_members(nodes)
-    if len(shown) == 1:
-        held = shorten(f"with {', '.join(node.lines[0] for node in buffers)}")
-        return replace(shown[0], id=box.key, lines=(*shown[0].lines, held), members=members)
-    kind, word = "folded", "node"
-    if not shown:
-        kind, word, shown = buffer_kind or buffers[0].kind, "buffer", buffers
-    ids = list_members(shown)
-    lines = [f"{ids[0]} and {format_plural(len(ids) - 1, f'more {word}')}"]
-    if shown[0].kind == "kernel":
-        lines = [f"{_name_shortly(shown[0])} and {format_plural(len(shown) - 1, 'more kernel')}"]
-    kinds = len(shown) // box.times
-    if box.times > 1 and kinds == 1:
-        lines.append(f"{box.times} of one kind")
-    elif box.times > 1:
-        lines.append(f"{box.times} of each of {kinds} kinds")
-    lines += filter(None, describe(shown))
-    tip = f"{cut_end(', '.join(node.lines[0] for node in shown), _LONGEST_TIP)}\nnodes {format_ids(members)}"
-    weight = min(sum(node.weight for node in nodes), 1.0)
-    return GraphNode(box.key, kind, tuple(lines), tip, members, nodes[0].scope, nodes[0].mark, weight=weight)
+# *** what a box says
 
 
 def list_members(nodes: Iterable[GraphNode]) -> tuple[int, ...]:
@@ -371,11 +337,9 @@ def shorten(text: str, longest: int = _LONGEST) -> str:
 
 
 def _name_shortly(node: GraphNode) -> str:
-    """`#12` for a kernel, else the number of the node."""
-    first = node.lines[0].removeprefix(SIGNS[node.mark]).split()[0].rstrip(",")
-    if first[0] == "#" or first[0].isdigit():
-        return first
-    return re.sub(r"\D", "", node.id)
+    """`#12` for a kernel, the number of a node, else the name of a box."""
+    name = node.lines[0].removeprefix(SIGNS[node.mark])
+    return name if node.kind in ("folded", "repeat", "optimizer") else name.split()[0].rstrip(",")
 
 
 def name_far_sources(graph: Graph, rows: int = 6) -> Graph:
@@ -390,6 +354,6 @@ def name_far_sources(graph: Graph, rows: int = 6) -> Graph:
         else:
             edges.append(edge)
     for name, read in names.items():
-        node, line = known[name], f"also reads {join_first(read, _MOST_NAMED)}"
+        node, line = known[name], f"also reads {join_first([*dict.fromkeys(read)], _MOST_NAMED)}"
         known[name] = replace(node, lines=(*node.lines, line))
     return replace(graph, nodes=tuple(known.values()), edges=tuple(edges))

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 
-from vmapdbg.model.capture import Kernel
+from vmapdbg.model.capture import Kernel, Node
+from vmapdbg.model.schedule_index import kernel_identity
 from vmapdbg.model.vocabulary import Mark
-from vmapdbg.page.format import format_bytes, format_shape, format_share
+from vmapdbg.page.format import format_bytes, format_seconds, format_shape, format_share, round_count
 from vmapdbg.page.graph import fold, model
-from vmapdbg.page.graph.fold import Folded, shorten
+from vmapdbg.page.graph.fold import shorten
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule, Stage
+from vmapdbg.page.overview import Cost
 from vmapdbg.page.why import describe_work, explain_kernel, explain_node
 
 MOST_BOXES = 60
-"""A drawing with more boxes is gathered, to `_GATHERED` boxes if possible."""
-_GATHERED = 45
+"""A drawing with more boxes is folded, to `MOST_FOLDED` boxes if possible."""
+MOST_FOLDED = 45
 _MOST_LINES = 3
 _INPUTS = frozenset({"BUFFER", "COPY", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW", "MSTACK"})
 
 
 def build_kernel_graph(pair: DrawnPair, level: int, title: str) -> model.Graph:
-    """Returns the kernels of a pair of schedules and their buffers. From `level` 1 on, repeated layers are drawn once.
-    At level 2, kernels that are alike or follow each other are one box. Raises GraphError if the schedules have no
-    kernels."""
+    """Returns the kernels of a pair of schedules and their buffers. From `level` 1 on, the optimizer is one box and
+    repeated layers are drawn once. At level 2, the boxes are functions of the user. Raises GraphError if the schedules
+    have no kernels."""
     if not pair.after.schedule.kernels and not pair.before.schedule.kernels:
         raise model.GraphError(f"schedule {pair.after.schedule.index} has no kernels, only copies or nothing")
     new, old = _Part(pair.after, model.ADDED), _Part(pair.before, model.REMOVED)
@@ -40,9 +43,7 @@ def build_kernel_graph(pair: DrawnPair, level: int, title: str) -> model.Graph:
             edges[tail, head] = model.GraphEdge(tail, head, mark=mark)
     graph = model.Graph("kernels", title, tuple(nodes.values()), tuple(edges.values()), (), (), {}, {})
     if level:
-        graph = fold_layers(fold_step(graph, pair.after).graph).graph
-    if level > 1:
-        graph = gather_kernels(graph, pair.after).graph
+        graph = fold_kernels(graph, pair, MOST_FOLDED if level > 1 else None).graph
     return graph
 
 
@@ -139,39 +140,42 @@ class _Part:
 # *** fewer boxes
 
 
-def fold_layers(graph: model.Graph) -> Folded:
-    """Returns the graph with repeated runs of kernels, and the buffers between them, drawn once."""
+def fold_kernels(graph: model.Graph, pair: DrawnPair, most: int | None = None) -> fold.Folded:
+    """Returns the graph with functions of the user as boxes, at most `most` if there is a level of that size; without
+    `most` only with repeated layers and the optimizer as boxes."""
+    kernels = {
+        f"{prefix}kernel{number}": (drawn, kernel)
+        for prefix, drawn in (("before", pair.before), ("", pair.after))
+        for number, kernel in enumerate(drawn.schedule.kernels)
+    }
 
-    def look(node: model.GraphNode) -> fold.Look:
-        if node.kind in model.BUFFER_KINDS:
-            return fold.Look(passive=True)
-        return fold.Look(copy=(*node.lines[0].split(" ")[1:], *node.lines[1:-1], node.mark))
+    def node_of(node: model.GraphNode) -> Node | None:
+        if node.id not in kernels:
+            return pair.side_of(node.mark).index.node(next(iter(node.members), None))
+        drawn, kernel = kernels[node.id]
+        return drawn.index.node(next(reversed(kernel.nodes), None) if kernel.main is None else kernel.main)
 
-    return fold.fold_graph(graph, look, fold.label_layers, "repeated kernels and buffers")
-
-
-def fold_step(graph: model.Graph, drawn: DrawnSchedule) -> Folded:
-    """Returns the graph with the optimizer's kernels as one box."""
-    steps = {f"kernel{i}" for i, kernel in enumerate(drawn.schedule.kernels) if kernel.phase == "optimizer"}
-    return fold.fold_optimizer(graph, lambda node: node.id in steps, _describe_kernels(drawn))
-
-
-def gather_kernels(graph: model.Graph, drawn: DrawnSchedule) -> Folded:
-    """Returns the graph with fewer boxes: kernels that are alike, then kernels that follow each other."""
-    return fold.gather_boxes(graph, drawn, _describe_kernels(drawn), _GATHERED, "folded")
-
-
-def _describe_kernels(drawn: DrawnSchedule) -> fold.DescribeNodes:
-    kernels = {f"kernel{number}": kernel for number, kernel in enumerate(drawn.schedule.kernels)}
-    total = sum(kernel.executed_ops for kernel in kernels.values())
+    def look(node: model.GraphNode) -> Hashable:
+        return node.id if node.id not in kernels else (kernel_identity(kernels[node.id][1]), node.mark)
 
     def describe(nodes: Sequence[model.GraphNode]) -> list[str]:
-        known = [kernels[node.id] for node in nodes if node.id in kernels]
-        ops = sum(kernel.executed_ops for kernel in known)
-        share = f"{format_share(ops, total)} of all ops" if ops else ""
-        return [share, shorten(drawn.places.format_all(line for kernel in known for line in kernel.lines))]
+        drawn, known = pair.side_of(nodes[0].mark), [kernels[node.id][1] for node in nodes if node.id in kernels]
+        cost, whole = (_sum_up(drawn, some) for some in (known, drawn.schedule.kernels))
+        time = f"{format_seconds(cost.seconds)}, {format_share(cost.seconds, whole.seconds)} of the time"
+        return [
+            time * bool(cost.seconds),
+            f"{round_count(cost.ops)} ops, {format_share(cost.ops, whole.ops)} of all" * bool(cost.ops),
+        ]
 
-    return describe
+    return fold.fold_graph(graph, fold.Subject(pair, node_of, look, describe), most)
+
+
+def _sum_up(drawn: DrawnSchedule, kernels: Iterable[Kernel]) -> Cost:
+    programs = Counter(kernel.source for kernel in drawn.capture.kernels)
+    cost = Cost()
+    for kernel in kernels:
+        cost.add(kernel, programs[kernel.source])
+    return cost
 
 
 STAGE = Stage(
@@ -182,7 +186,7 @@ STAGE = Stage(
         "buffer": "a buffer that comes in",
         "kept": "a buffer that a kernel writes",
         "repeat": "a repeated layer, folded",
-        "folded": "several kernels, folded",
+        "folded": "a function or a line, with its kernels",
         "optimizer": "the optimizer, folded",
     },
     sample="kernel",
@@ -191,6 +195,6 @@ STAGE = Stage(
     level_notes=(
         "",
         "the optimizer, repeated layers",
-        "the optimizer, repeated layers, then kernels that are alike and that follow each other",
+        "the optimizer, repeated layers, then functions with their kernels and buffers",
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -150,14 +151,19 @@ def measure_depths(order: Iterable[str], near: Mapping[str, Collection[str]]) ->
 
 
 def sort_names(tails: Mapping[str, Collection[str]], heads: Mapping[str, Collection[str]]) -> list[str]:
-    """Returns the names of nodes, sources first; `tails` are what each reads, `heads` what reads it."""
+    """Returns the names of nodes, sources first, else in their order; `tails` are what each reads, `heads` what reads
+    it."""
+    names = list(tails)
+    place = {name: number for number, name in enumerate(names)}
     waiting = {name: len(sources) for name, sources in tails.items()}
-    order = [name for name, count in waiting.items() if count == 0]
-    for name in order:
-        for head in heads[name]:
+    ready = [place[name] for name, count in waiting.items() if count == 0]
+    order: list[str] = []
+    while ready:
+        order.append(names[heapq.heappop(ready)])
+        for head in heads[order[-1]]:
             waiting[head] -= 1
             if waiting[head] == 0:
-                order.append(head)
+                heapq.heappush(ready, place[head])
     # kernels of two sides drawn over each other can make a circle
     return list(dict.fromkeys([*order, *waiting]))
 

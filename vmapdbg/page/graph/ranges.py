@@ -9,7 +9,7 @@ from vmapdbg.page.format import format_bytes, format_shape
 from vmapdbg.page.graph.fold import shorten
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule, Folding, Group, Item, Stage, collect_items
 from vmapdbg.page.graph.model import REMOVED, SIGNS, Graph, GraphEdge, GraphNode
-from vmapdbg.page.graph.tensor import fold_layers, join_ranges, list_ids, make_tooltip, name_node, star_ranges
+from vmapdbg.page.graph.tensor import fold_nodes, join_ranges, list_ids, make_tooltip, name_node, star_ranges
 
 HEADS = ("id", "op", "shape", "ranges in -> out", "ambient", "decision and buffer", "kernel", "line")
 _WIDEST = (12, 34, 22, 46, 14, 90, 18, 26)
@@ -31,7 +31,7 @@ def build_range_graph(pair: DrawnPair, level: int, title: str) -> Graph:
         edges += [GraphEdge(names[maker], nodes[-1].id) for maker in makers if maker is not None]
     graph = Graph("ranges", title, tuple(nodes), tuple(edges), (), (), pair.range_colours, folding.folded)
     if level:
-        graph = fold_layers(graph, pair)
+        graph = fold_nodes(graph, pair)
     return _lay_out(graph)
 
 
@@ -39,9 +39,8 @@ def _lay_out(graph: Graph) -> Graph:
     """Makes one line of the cells of each row."""
     table: list[Sequence[str]] = [HEADS]
     for node in graph.nodes:
-        if node.kind == "repeat":
-            layers, nodes = node.lines
-            table.append((str(node.members[-1]), layers, "", nodes, "", "", "", ""))
+        if node.kind in ("repeat", "optimizer"):
+            table.append((str(node.members[-1]), node.lines[0], "", node.lines[1], "", "", "", ""))
         else:
             table.append(node.lines)
     columns = zip(*table, strict=True)
@@ -101,5 +100,5 @@ STAGE = Stage(
     most=600,
     pleasant=200,
     # from level 2 on, nodes with different ranges would be joined
-    level_notes=("", "repeated layers"),
+    level_notes=("", "the optimizer, repeated layers"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from vmapdbg.model.capture import Node
 from vmapdbg.model.vocabulary import EdgeKind
@@ -12,61 +12,48 @@ from vmapdbg.page.format import format_bytes, format_ids, format_shape, star_amb
 from vmapdbg.page.graph import fold, items, model
 from vmapdbg.page.why import explain_node
 
-_GATHERED = 60
+_MOST_FOLDED = 60
 _BUFFERS_LEVEL = 3
-"""From this level on, a removed BUFFERIZE is not drawn. The next level also gathers the nodes into boxes."""
-_PASSIVE = model.BUFFERIZES | {"input", "index"}
+"""From this level on, a removed BUFFERIZE is not drawn. At the next level, the boxes are functions."""
 _FAR_ROWS = 12
 _LARGE = 150
 _LONGEST_TIP = 600
 
 
 def build_tensor_graph(pair: items.DrawnPair, level: int, title: str) -> model.Graph:
-    """Returns the tensor graphs of a pair folded to `level`. The last level gathers what is left into boxes."""
+    """Returns the tensor graphs of a pair folded to `level`. At the last level, the boxes are functions of the user."""
     folding = items.Folding(items.collect_items(pair), level)
     draft = _Draft(folding, pair, with_removed=level < _BUFFERS_LEVEL)
     draft.draw()
     clusters, colours = tuple(draft.list_clusters()), pair.range_colours
     graph = model.Graph("tensor", title, tuple(draft.nodes), tuple(draft.edges), clusters, (), colours, folding.folded)
-    drawn, describe = pair.after, _describe_nodes(pair.after)
-
-    def is_step(node: model.GraphNode) -> bool:
-        return {each.phase for each in drawn.list_nodes(node.members)} == {"optimizer"}
-
     if level:
-        graph = fold_layers(fold.fold_optimizer(graph, is_step, describe).graph, pair)
-    if level == items.LEVELS[-1]:
-        return fold.gather_boxes(graph, drawn, describe, _GATHERED).graph
-    if len(graph.nodes) >= _LARGE:
+        graph = fold_nodes(graph, pair, _MOST_FOLDED if level == items.LEVELS[-1] else None)
+    if level < items.LEVELS[-1] and len(graph.nodes) >= _LARGE:
         return fold.name_far_sources(graph, _FAR_ROWS)
     return graph
 
 
-def fold_layers(graph: model.Graph, pair: items.DrawnPair) -> model.Graph:
-    """Returns the graph with repeated layers drawn once: the layers of a network, and of its gradient."""
+def fold_nodes(graph: model.Graph, pair: items.DrawnPair, most: int | None = None) -> model.Graph:
+    """Returns the graph with functions of the user as boxes, at most `most` if there is a level of that size; without
+    `most` only with repeated layers and the optimizer as boxes."""
 
-    def look(node: model.GraphNode) -> fold.Look:
-        if node.kind in _PASSIVE:
-            return fold.Look(passive=True)
+    def node_of(node: model.GraphNode) -> Node | None:
+        return pair.side_of(node.mark).index.node(next(reversed(node.members), None))
+
+    def look(node: model.GraphNode) -> Hashable:
         made = pair.side_of(node.mark).list_nodes(node.members)
         ops = tuple(sorted(Counter(each.op for each in made).items()))
-        last = made[-1]
-        return fold.Look(copy=(node.kind, ops, last.shape, last.dtype, node.mark, node.scope))
+        return node.kind, ops, made[-1].shape, made[-1].dtype, node.mark, node.scope
 
-    return fold.fold_graph(graph, look, fold.label_layers, "repeated layers").graph
-
-
-def _describe_nodes(drawn: items.DrawnSchedule) -> fold.DescribeNodes:
     def describe(nodes: Sequence[model.GraphNode]) -> list[str]:
+        drawn = pair.side_of(nodes[0].mark)
         made = drawn.list_nodes(fold.list_members(nodes))
-        lines: list[str] = []
         sizes = [kept.bytes for node in made if (kept := drawn.index.find_kept(node.id)) is not None]
-        if sizes:
-            lines.append(f"{format_plural(len(sizes), 'buffer')}, {format_bytes(sum(sizes))}")
-        places = dict.fromkeys(node.line for node in made if node.line)
-        return [*lines, _count_ops(node.op for node in made), fold.shorten(drawn.places.format_all(places))]
+        held = f"{format_plural(len(sizes), 'buffer')}, {format_bytes(sum(sizes))}" * bool(sizes)
+        return [held, _count_ops(node.op for node in made)]
 
-    return describe
+    return fold.fold_graph(graph, fold.Subject(pair, node_of, look, describe), most).graph
 
 
 class _Draft:
@@ -251,7 +238,8 @@ STAGE = items.Stage(
         "vmapout": "VMAPOUT: a scope ends",
         "index": "index arithmetic, folded",
         "repeat": "a repeated layer, folded",
-        "folded": "several nodes, folded",
+        "optimizer": "the optimizer, folded",
+        "folded": "a function or a line, with its nodes",
         "kept": "BUFFERIZE kept: a buffer",
         "removed": "BUFFERIZE removed: fused",
     },
@@ -260,9 +248,9 @@ STAGE = items.Stage(
     pleasant=80,
     level_notes=(
         "",
-        "repeated layers",
-        "repeated layers and elementwise ops",
+        "the optimizer, repeated layers",
+        "the optimizer, repeated layers and elementwise ops",
         "all but buffers and scope borders",
-        "all but buffers and scope borders, and of these what is alike or hangs together",
+        "all but buffers and scope borders, and of these functions with their nodes",
     ),
 )

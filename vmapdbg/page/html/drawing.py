@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from xml.etree import ElementTree
@@ -19,9 +19,8 @@ from vmapdbg.model.schedule_index import find_distinct
 from vmapdbg.model.wording import cut_end, format_known
 from vmapdbg.page.format import format_bytes, format_share, round_count
 from vmapdbg.page.graph.dot import TooSlow, clean_text, draw_dots, write_dot
-from vmapdbg.page.graph.fold import Folded
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule
-from vmapdbg.page.graph.kernels import MOST_BOXES, build_kernel_graph, fold_layers, fold_step, gather_kernels
+from vmapdbg.page.graph.kernels import MOST_BOXES, MOST_FOLDED, build_kernel_graph, fold_kernels
 from vmapdbg.page.graph.model import BUFFER_KINDS, Graph, GraphError, GraphNode, keep_nodes, list_components
 from vmapdbg.page.html.nodes import NodeKey, list_sides
 from vmapdbg.page.overview import KernelRow, group_kernels
@@ -34,10 +33,7 @@ _MOST_DRAWN = 160
 """Of a drawing with more boxes, however it is folded, only those with the most work are drawn."""
 _MOST_INSIDE = 400
 """So many boxes are drawn inside other boxes. Boxes beyond that cannot be opened."""
-_OPENED = frozenset({"folded", "repeat", "optimizer"})
 _LONGEST_NAME = 28
-_FOLDED_LINES = ("with ", "also reads ")
-"""How the lines begin that folding adds to a kernel."""
 _MARKS = dict.fromkeys(("changed", "fused-from", "split-into"), "changed") | {
     "only-before": "gone",
     "only-after": "new",
@@ -167,7 +163,7 @@ class _Drawer:
             if len(row.places) > 1:
                 work += f", {len(row.places)} times"
             name = cut_end(row.kernel.name, _LONGEST_NAME)
-            added = [line for line in node.lines if line.startswith(_FOLDED_LINES)]
+            added = [line for line in node.lines if line.startswith("also reads ")]
             return [f"#{number} {name}", f"{work}  {format_share(row.after.ops, self.total)}", *added]
         if node.kind not in BUFFER_KINDS:
             return node.lines
@@ -209,19 +205,19 @@ class _Plan:
     """Folds the graph of a schedule, then the inside of its boxes. `graphs` has what each part draws."""
 
     def __init__(self, drawn: DrawnSchedule) -> None:
-        self.drawn = drawn
+        self.pair = DrawnPair.of_one(drawn)
         self.graphs: list[Graph] = []
-        # the inside of a box, by its id and kind: a box has the id of one of its nodes
-        self.contents: dict[tuple[str, str], Graph] = {}
+        # the inside of the boxes of each part
+        self.contents: list[dict[str, Graph]] = []
 
     def plan(self, graph: Graph) -> list[DrawingPart]:
         """Returns the drawings of a schedule, the whole first."""
-        parts = [self._fold("all", self._keep("optimizer", graph, fold_step(graph, self.drawn)), 0)]
+        parts = [self._fold("all", graph, 0)]
         left = _MOST_INSIDE
         for outer, part in enumerate(parts):
             for node in self.graphs[outer].nodes:
-                inner = self.contents.get((node.id, node.kind))
-                if node.kind not in _OPENED or inner is None or len(inner.nodes) > left:
+                inner = self.contents[outer].get(node.id)
+                if inner is None or len(inner.nodes) > left:
                     continue
                 left -= len(inner.nodes)
                 part.opens[node.id] = len(parts)
@@ -229,43 +225,24 @@ class _Plan:
                 parts.append(self._fold(node.lines[0], some, outer, left_out))
         return parts
 
-    def _keep(self, kind: str, graph: Graph, made: Folded) -> Graph:
-        """Keeps the inside of boxes that were made of a graph, and returns the graph with the boxes."""
-        self.contents |= {(name, kind): keep_nodes(graph, names) for name, names in made.contents.items()}
-        return made.graph
-
     def _fold(self, title: str, graph: Graph, outer: int, left_out: str = "") -> DrawingPart:
         """Folds a graph until a reader can look at it, and says what is left out."""
         notes = list(filter(None, [left_out]))
-        folded = self._keep("repeat", graph, fold_layers(graph))
-        if folded.folded:
-            notes.append("repeated layers are one box")
-        if len(folded.nodes) > MOST_BOXES:
-            folded = self._keep("folded", folded, gather_kernels(folded, self.drawn))
-            notes.append("what is alike, or follows each other, is one box: click opens it")
+        made = fold_kernels(graph, self.pair)
+        if len(made.graph.nodes) > MOST_BOXES:
+            made = fold_kernels(graph, self.pair, MOST_FOLDED)
+            notes.append("functions are boxes: click opens one")
+        elif made.members:
+            notes.append("repeated layers, and the optimizer, are one box")
+        folded = made.graph
         if len(folded.nodes) > _MOST_DRAWN:
             heaviest = sorted(folded.nodes, key=lambda node: -node.weight)[:_MOST_DRAWN]
             notes.append(f"only the {_MOST_DRAWN} of {len(folded.nodes)} boxes with the most work are drawn")
             folded = keep_nodes(folded, {node.id for node in heaviest})
-        shown = {node.id for node in folded.nodes if node.kind == "kernel"}
-        hidden = {node.id: self._list_hidden(node, shown) for node in folded.nodes if node.kind in _OPENED}
+        hidden = {box: [name for name in names if "kernel" in name] for box, names in made.members.items()}
+        self.contents.append({box: keep_nodes(graph, names) for box, names in made.contents.items()})
         self.graphs.append(folded)
         return DrawingPart("; ".join(notes), title, outer, hidden=hidden)
-
-    def _list_hidden(self, box: GraphNode, shown: Collection[str]) -> list[str]:
-        """Returns the kernels of a box that are not drawn."""
-        if box.kind == "repeat":
-            members = set(box.members)
-            kernels = enumerate(self.drawn.schedule.kernels)
-            found = [f"kernel{number}" for number, kernel in kernels if members.intersection(kernel.outputs)]
-            return [name for name in found if name not in shown]
-        hidden: list[str] = []
-        for node in self.contents[box.id, box.kind].nodes:
-            if node.kind == "kernel":
-                hidden.append(node.id)
-            elif node.kind in _OPENED:
-                hidden += self._list_hidden(node, shown)
-        return hidden
 
 
 def _take_some(graph: Graph) -> tuple[Graph, str]:
