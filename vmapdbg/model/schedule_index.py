@@ -195,6 +195,13 @@ def kernel_identity(kernel: Kernel) -> str:
     return kernel.key or kernel.source
 
 
+def work_identity(kernel: Kernel) -> Hashable:
+    """Returns what the same kernels of two layers, or of two steps of a loop, share: they may read other elements."""
+    if not kernel.title:
+        return kernel_identity(kernel)
+    return kernel.title, kernel.phase, kernel.executed_ops, kernel.bytes
+
+
 def group_equal(items: Iterable[_T], identity: Callable[[_T], Hashable]) -> list[list[_T]]:
     """Returns the items in groups with the same `identity`. Groups and members keep their first order."""
     groups: dict[Hashable, list[_T]] = {}

@@ -13,7 +13,7 @@ from vmapdbg.diff.result import KernelChange, ScheduleDiff
 from vmapdbg.model import schedule_index
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Schedule
 from vmapdbg.model.ops import COMPUTES_NOTHING, ELEMENTWISE, REDUCES
-from vmapdbg.model.schedule_index import ScheduleIndex, group_equal, index_of, kernel_identity
+from vmapdbg.model.schedule_index import ScheduleIndex, group_equal, index_of, kernel_identity, work_identity
 from vmapdbg.page.sentences import Names, find_reason, say_briefly
 from vmapdbg.page.view import View
 
@@ -32,7 +32,7 @@ NO_PHASE = "unknown"
 
 @dataclass
 class Cost:
-    """Sums over some kernels; `seconds` is 0 if they were not timed. `programs` counts the kernels of each program.
+    """Sums over some kernels; `seconds` is 0 if they were not timed. `works` counts the kernels that do the same.
     A line, a method or a phase has the number of buffers that it keeps, too, a method the user's lines, and a function
     the bytes that its buffers hold."""
 
@@ -46,7 +46,7 @@ class Cost:
     backward_ops: int = 0
     backward_seconds: float = 0
     lines: dict[str, None] = field(default_factory=dict[str, None])
-    programs: Counter[str] = field(default_factory=Counter[str])
+    works: Counter[Hashable] = field(default_factory=Counter[Hashable])
 
     def add(self, kernel: Kernel, places: int = 0) -> None:
         """Adds a kernel and its share of its program's time: total time / number of places; no time for 0 places."""
@@ -56,7 +56,7 @@ class Cost:
         self.ops += kernel.executed_ops
         self.bytes += kernel.bytes
         self.seconds += seconds
-        self.programs[kernel_identity(kernel)] += 1
+        self.works[work_identity(kernel)] += 1
         if kernel.phase == "backward":
             self.backward_ops += kernel.executed_ops
             self.backward_seconds += seconds
@@ -70,9 +70,8 @@ class Cost:
 
     @property
     def repeats(self) -> int:
-        """How many equal groups the kernels form: the layers of a network, for example. The programs of each group are
-        the same."""
-        return math.gcd(*self.programs.values())
+        """How many equal groups the kernels form: the layers of a network, for example."""
+        return math.gcd(*self.works.values())
 
     @property
     def rank(self) -> tuple[float, ...]:

@@ -157,11 +157,7 @@ class _Tree:
             count += len(below) - 1
             wait_for(below)
         if most is not None and refused and count <= min(_FEW, most // 2):
-            # its parts are too many for the drawing: parts that follow each other are one box
-            below = self._open(refused[0])
-            size = math.ceil(len(below) / (most - count))
-            parts = [below[start : start + size] for start in range(0, len(below), size)]
-            opened[refused[0]] = [Box(_list_members(part), refused[0].depth, is_part=True) for part in parts]
+            opened[refused[0]] = self._join_parts(refused[0], most - count)
         return [*walk(first)] if self.order else []
 
     def _open(self, box: Box) -> list[Box]:
@@ -171,6 +167,19 @@ class _Tree:
             groups = self._split(box.members, depth)
             depth += 1
         return self._join_layers([Box(group, depth) for group in groups], box.depth)
+
+    def _join_parts(self, box: Box, most: int) -> list[Box]:
+        """Returns `most` parts of a box that is too large to be opened: what follows each other in it is one part."""
+        below, parts, room = self._open(box), list[Box](), 0
+        for each in below:
+            is_alone = self.nodes[each.members[0]].alert or self.nodes[each.members[0]].kind in _ALONE
+            if room and not is_alone:
+                parts[-1].members += each.members
+                room -= 1
+            else:
+                parts.append(Box([*each.members], box.depth, is_part=True))
+                room = 0 if is_alone else math.ceil(len(below) / most) - 1
+        return parts
 
     def _split(self, members: Iterable[str], depth: int) -> list[list[str]]:
         """Returns nodes in groups with one step at a depth of their paths: as few as possible without a circle. No

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 
 from vmapdbg.model.capture import Kernel, Node
-from vmapdbg.model.schedule_index import kernel_identity
+from vmapdbg.model.schedule_index import work_identity
 from vmapdbg.model.vocabulary import Mark
 from vmapdbg.page.format import format_bytes, format_seconds, format_shape, format_share, round_count
 from vmapdbg.page.graph import fold, model
@@ -156,7 +156,7 @@ def fold_kernels(graph: model.Graph, pair: DrawnPair, most: int | None = None) -
         return drawn.index.node(next(reversed(kernel.nodes), None) if kernel.main is None else kernel.main)
 
     def look(node: model.GraphNode) -> Hashable:
-        return node.id if node.id not in kernels else (kernel_identity(kernels[node.id][1]), node.mark)
+        return node.id if node.id not in kernels else (work_identity(kernels[node.id][1]), node.mark)
 
     def describe(nodes: Sequence[model.GraphNode]) -> list[str]:
         drawn, known = pair.side_of(nodes[0].mark), [kernels[node.id][1] for node in nodes if node.id in kernels]
