@@ -23,7 +23,7 @@ from vmapdbg.model.capture import (
 )
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import add_beam_times, digest_source
-from vmapdbg.page.functions import count_functions
+from vmapdbg.page.functions import FunctionRow, count_functions
 from vmapdbg.page.speed import describe_beam, describe_speed, find_noise, rate_kernel
 from vmapdbg.page.text.run import print_overview
 from vmapdbg.page.view import View
@@ -94,30 +94,35 @@ def network() -> Capture:
     return make_capture(schedule, functions=functions, timing=timing, device=DEVICE)
 
 
+def list_rows(capture: Capture, least: float = 0) -> list[tuple[int, FunctionRow]]:
+    return [each for row in count_functions(capture, least) for each in row.walk()]
+
+
 def test_a_function_costs_what_it_calls_and_a_kernel_counts_once() -> None:
-    rows = count_functions(network())
-    found = [(row.depth, row.name, row.cost.kernels, row.cost.seconds, row.cost.backward) for row in rows]
+    rows = list_rows(network())
+    found = [(depth, row.name, row.cost.kernels, row.cost.seconds, row.cost.backward) for depth, row in rows]
     assert found == [
         (0, "<module> > main", 3, pytest.approx(1.0), pytest.approx(0.6)),
         (1, "Block.__call__ > n.py:3", 2, pytest.approx(0.8), pytest.approx(0.75)),
         (1, "n.py:9", 1, pytest.approx(0.2), 0),
     ]
-    assert [row.name for row in count_functions(network(), least=0.5)][1:] == ["Block.__call__ > n.py:3"]
+    assert [row.kernels for _, row in rows] == [[(0, 0), (0, 1), (0, 2)], [(0, 0), (0, 1)], [(0, 2)]]
+    assert [row.name for _, row in list_rows(network(), least=0.5)][1:] == ["Block.__call__ > n.py:3"]
 
 
 def test_equal_layers_are_counted() -> None:
     capture = network()
     (schedule,) = capture.schedules
     twice = replace(capture, schedules=(schedule, replace(schedule, index=1)))
-    assert [row.cost.repeats for row in count_functions(twice)] == [2, 2, 2]
-    assert [row.cost.repeats for row in count_functions(capture)] == [1, 1, 1]
+    assert [row.cost.repeats for _, row in list_rows(twice)] == [2, 2, 2]
+    assert [row.cost.repeats for _, row in list_rows(capture)] == [1, 1, 1]
 
 
 def test_kernels_without_times_are_ranked_by_their_ops() -> None:
     capture = network()
     kernels = tuple(replace(kernel, measured=None) for kernel in capture.kernels)
     capture = replace(capture, schedules=(replace(capture.schedules[0], kernels=kernels),))
-    assert [round(row.cost.backward, 2) for row in count_functions(capture)] == [0.33, 0.5, 0]
+    assert [round(row.cost.backward, 2) for _, row in list_rows(capture)] == [0.33, 0.5, 0]
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

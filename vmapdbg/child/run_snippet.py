@@ -126,13 +126,12 @@ class Mode:
         capture = replace(capture, versions=versions, account=account, functions=tuple(recorder.lines.functions))
         if self.allocations is None:
             return capture
-        memory = None
         if recorder.schedules:
             from vmapdbg.child.capture.memory import MemoryBuilder
 
             with leaving_out("what the memory holds"):
-                memory = MemoryBuilder(self.allocations, recorder.schedules, built).build()
-        return replace(capture, peak_bytes=self.allocations.peak, memory=memory)
+                capture = MemoryBuilder(self.allocations, recorder.schedules, built).add_memory(capture)
+        return replace(capture, peak_bytes=self.allocations.peak)
 
     def close(self) -> None:
         """The snippet is done."""

@@ -312,7 +312,7 @@ class Kernel:
     `title` says what the kernel computes (`matmul 64x64x256 + gelu`), from its `main` node: the largest reduce, else
     the last computation. The kernel has the `phase` and the function of that node. `lanes` is the width of its widest
     load or store of GLOBAL memory, in elements. `beam` is the median time of a launch, in seconds, after BEAM optimized
-    the kernel (`show --beam`).
+    the kernel (`show --beam`). `peak` is the most bytes that values have while a launch of it runs (`--memory`).
     """
 
     name: str
@@ -346,6 +346,7 @@ class Kernel:
     phase: vocabulary.Phase | None = None
     lanes: int | None = None
     beam: float | None = None
+    peak: int | None = None
 
 
 @dataclass(frozen=True)

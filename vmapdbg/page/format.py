@@ -261,6 +261,10 @@ class Places:
         named = [f"{file}:{', '.join(sorted(lines[file], key=lambda n: (len(n), n)))}" for file in sorted(lines)]
         return "; ".join(named)
 
+    def format_function(self, name: str, repeats: int) -> str:
+        """Returns the name of a row of the tree of functions: `Blk.__call__ > a.py:3 (x4)`."""
+        return " > ".join(map(self.format, name.split(" > "))) + f" (x{repeats})" * (repeats > 1)
+
     def format_first(self, places: Sequence[str], most: int) -> str:
         """Returns the first places as `format_all` does, and how many more there are."""
         return self.format_all(places[:most]) + format_known(" and {} more", max(len(places) - most, 0) or None)

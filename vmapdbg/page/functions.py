@@ -15,12 +15,19 @@ Key = tuple[int, str | None]
 
 
 class FunctionRow(NamedTuple):
-    """A function of the user with all that it calls, or one line of it: its place in the tree of calls, its name, or
-    `file:number`, and its cost. A kernel counts once: at the line of its main node."""
+    """A function of the user with all that it calls, or one line of it: its name, or `file:number`, its cost, its
+    kernels, by schedule and number, and the rows below it. A kernel counts once: at the line of its main node."""
 
-    depth: int
     name: str
     cost: Cost
+    kernels: list[tuple[int, int]]
+    below: list[FunctionRow]
+
+    def walk(self, depth: int = 0) -> Iterator[tuple[int, FunctionRow]]:
+        """Yields the row and all rows below it, with their depths."""
+        yield depth, self
+        for row in self.below:
+            yield from row.walk(depth + 1)
 
 
 def path_of(capture: Capture, node: Node) -> tuple[Key, ...]:
@@ -35,18 +42,18 @@ def path_of(capture: Capture, node: Node) -> tuple[Key, ...]:
 
 
 def count_functions(capture: Capture, least: float = 0) -> list[FunctionRow]:
-    """Returns the tree of the user's functions, callers first, the most costly first, without those that have a smaller
-    share of the whole than `least`. A function that only calls one other is one row with it."""
-
-    def list_keys(index: ScheduleIndex, node_id: int | None) -> Sequence[Key]:
-        node = index.node(node_id)
-        return () if node is None else path_of(capture, node)
-
-    costs = sum_costs(capture, lambda index, kernel: list_keys(index, kernel.main))
+    """Returns the tree of the user's functions, the most costly first, without those that have a smaller share of the
+    whole than `least`. A function that only calls one other is one row with it."""
+    kernels: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+    for schedule in capture.schedules:
+        for number, kernel in enumerate(schedule.kernels):
+            for key in _list_keys(capture, index_of(schedule), kernel.main):
+                kernels[key].append((schedule.index, number))
+    costs = sum_costs(capture, lambda index, kernel: _list_keys(capture, index, kernel.main))
     for schedule in capture.schedules:
         for made in schedule.bufferizes:
             if made.holds_memory:
-                for key in list_keys(index_of(schedule), made.node):
+                for key in _list_keys(capture, index_of(schedule), made.node):
                     costs.setdefault(key, Cost()).held += made.bytes
     whole = sum_kernels(capture)
     called: dict[int | None, list[tuple[Key, Cost]]] = defaultdict(list)
@@ -56,16 +63,22 @@ def count_functions(capture: Capture, least: float = 0) -> list[FunctionRow]:
             above = capture.functions[function].caller if line is None else function
             called[above].append(((function, line), cost))
 
-    def list_called(caller: int | None, depth: int) -> Iterator[FunctionRow]:
-        """Yields the lines of a function and the functions that it calls, with what they call."""
+    def list_called(caller: int | None) -> list[FunctionRow]:
+        """Returns the lines of a function and the functions that it calls, with what they call."""
+        rows: list[FunctionRow] = []
         for (function, line), cost in sorted(called[caller], key=lambda item: item[1].rank):
             name, below = line, list[FunctionRow]()
             if name is None:
-                name, below = capture.functions[function].name, [*list_called(function, depth + 1)]
+                name, below = capture.functions[function].name, list_called(function)
             if below and below[0].cost.kernels == cost.kernels:
                 name = f"{name} > {below[0].name}"
-                below = [row._replace(depth=row.depth - 1) for row in below[1:]]
-            yield FunctionRow(depth, name, cost)
-            yield from below
+                below = [*below[0].below, *below[1:]]
+            rows.append(FunctionRow(name, cost, kernels[function, line], below))
+        return rows
 
-    return [*list_called(None, 0)]
+    return list_called(None)
+
+
+def _list_keys(capture: Capture, index: ScheduleIndex, node_id: int | None) -> Sequence[Key]:
+    node = index.node(node_id)
+    return () if node is None else path_of(capture, node)

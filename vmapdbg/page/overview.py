@@ -33,8 +33,8 @@ NO_PHASE = "unknown"
 @dataclass
 class Cost:
     """Sums over some kernels; `seconds` is 0 if they were not timed. `works` counts the kernels that do the same.
-    A line, a method or a phase has the number of buffers that it keeps, too, a method the user's lines, and a function
-    the bytes that its buffers hold."""
+    `peak` is the most bytes that values have while one of the kernels runs. A line, a method or a phase has the number
+    of buffers that it keeps, too, a method the user's lines, and a function the bytes that its buffers hold."""
 
     kernels: int = 0
     launches: int = 0
@@ -43,6 +43,7 @@ class Cost:
     seconds: float = 0
     kept: int = 0
     held: int = 0
+    peak: int = 0
     backward_ops: int = 0
     backward_seconds: float = 0
     lines: dict[str, None] = field(default_factory=dict[str, None])
@@ -56,6 +57,7 @@ class Cost:
         self.ops += kernel.executed_ops
         self.bytes += kernel.bytes
         self.seconds += seconds
+        self.peak = max(self.peak, kernel.peak or 0)
         self.works[work_identity(kernel)] += 1
         if kernel.phase == "backward":
             self.backward_ops += kernel.executed_ops

@@ -88,6 +88,14 @@ class Lifetimes:
 
     # *** what has memory when
 
+    def measure_live(self) -> list[int]:
+        """Returns the bytes of all values at each tick, without what the planner's memory holds for no value."""
+        changes = [0] * (len(self.levels) + 1)
+        for value in self.values:
+            changes[min(value.start, len(self.levels))] += value.bytes
+            changes[min(value.end, len(self.levels))] -= value.bytes
+        return list(accumulate(changes))
+
     def has_memory(self, value: Value) -> bool:
         """Whether a value is a part of the peak: in the planner's memory, if it decides the size of that."""
         if value.arena is not None and not self.has_memory(value.arena):

@@ -7,6 +7,7 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -35,6 +36,19 @@ class MemoryBuilder:
         self.known: dict[PassRecord, tuple[PassRecord, dict[Any, int], list[int | None]]] = {}
         self.find_value = functools.cache(self._find_value)
         self.holders = Holders(vars(sys.modules["__main__"]))
+
+    def add_memory(self, capture: model.Capture) -> model.Capture:
+        """Returns the capture with the memory of the run, and the bytes that values have while each kernel runs."""
+        peaks, live = dict[tuple[int | None, int | None], int](), self.times.measure_live()
+        for launch in self.times.launches:
+            place = self.place_launch(launch)
+            key = place.schedule, place.kernel
+            peaks[key] = max(peaks.get(key, 0), live[launch.tick])
+        schedules = (
+            replace(one, kernels=tuple(replace(k, peak=peaks.get((one.index, i))) for i, k in enumerate(one.kernels)))
+            for one in capture.schedules
+        )
+        return replace(capture, schedules=tuple(schedules), memory=self.build())
 
     def build(self) -> model.Memory | None:
         """Returns None if no memory was allocated."""

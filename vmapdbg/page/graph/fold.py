@@ -149,7 +149,8 @@ class _Tree:
         wait_for([first])
         while waiting:
             box = heapq.heappop(waiting)[-1]
-            below, is_line = self._open(box), len(self.paths[box.members[0]]) == box.depth + 1
+            below = self._open(box)
+            is_line = all(each.copies or each.depth == len(self.paths[each.members[0]]) for each in below)
             if most is not None and count + len(below) - 1 > (most // _FEW if is_line else most):
                 refused.append(box)
                 continue
@@ -364,5 +365,5 @@ def name_far_sources(graph: Graph, rows: int = 6) -> Graph:
             edges.append(edge)
     for name, read in names.items():
         node, line = known[name], f"also reads {join_first([*dict.fromkeys(read)], _MOST_NAMED)}"
-        known[name] = replace(node, lines=(*node.lines, line))
+        known[name] = replace(node, lines=(*node.lines, shorten(line)))
     return replace(graph, nodes=tuple(known.values()), edges=tuple(edges))

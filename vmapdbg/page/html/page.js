@@ -180,7 +180,7 @@
     });
     zoom(Math.max(Math.min(...scales, least ? 1 : 8), least));
     if (least) shown().forEach((sheet) => {
-      const heavy = sheet.querySelector(".w5, .w4, .w3, .box");
+      const heavy = [".w5", ".w4", ".w3", ".box"].map((style) => sheet.querySelector(style)).find(Boolean);
       if (heavy) scrollTo(sheet, heavy);
     });
   }

@@ -20,6 +20,7 @@ from vmapdbg.model.capture import Finding
 from vmapdbg.model.schedule_index import find_distinct
 from vmapdbg.model.wording import format_plural, inflect
 from vmapdbg.page import format as formats
+from vmapdbg.page.functions import FunctionRow, count_functions
 from vmapdbg.page.graph.dot import clean_text
 from vmapdbg.page.html.drawing import draw_view
 from vmapdbg.page.html.kernels import KernelView, merge_findings, view_kernels
@@ -128,6 +129,11 @@ class Report:
         self.page = Page(Console(file=StringIO(), width=_TEXT_WIDTH, color_system=None), self.places)
         snippets = view.before.snippet, view.after.snippet
         self.sources: list[SourceView] = view_files(files_before or files, files, self.notes, snippets)
+        # the tree of functions, which two runs do not share; a run of one line needs none
+        self.functions = [] if view.is_pair else count_functions(view.after)
+        self.row_of = {
+            (place.schedule, place.position): number for number, row in enumerate(rows) for place in row.places
+        }
         self.rule_names = {rule.code: rule.name for rule in RULES}
 
     # *** for the template
@@ -140,6 +146,10 @@ class Report:
         """The number in the page of a line of either side."""
         note = self.notes.get(line or "") or self.notes.get(self.view.name_line(line or ""))
         return note and note.number
+
+    def rows_of(self, function: FunctionRow) -> str:
+        """The numbers of the rows with the kernels of a function."""
+        return " ".join(dict.fromkeys(str(self.row_of[place]) for place in function.kernels))
 
     def node_of(self, finding: Finding) -> str:
         """The name of a finding's node, nothing if the page does not explain it."""
@@ -171,8 +181,11 @@ class Report:
         """Yields the title and the text of each part without a drawing of its own: of the overview, then the sections
         of each schedule."""
         overview = Overview(self.view, self.page)
-        overview.add_costs()
-        yield "What lines and methods of Tensor cost", self._take_text()
+        if not self.functions:
+            overview.add_lines()
+            yield "What lines cost", self._take_text()
+        overview.add_methods()
+        yield "What methods of Tensor cost", self._take_text()
         overview.add_rules()
         yield "Why there are buffers", self._take_text()
         run = RunView(self.page, self.view.comparison or self.after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 from rich.text import Text
@@ -59,7 +60,8 @@ def add_overview(view: View, page: Page, hidden: str) -> None:
         printer.add_functions()
     printer.add_values()
     printer.add_kernels()
-    printer.add_costs()
+    printer.add_lines()
+    printer.add_methods()
     printer.add_rules()
     printer.add_findings()
     page.add()
@@ -122,25 +124,24 @@ class Overview:
 
     def add_functions(self) -> None:
         """Adds the tree of the user's functions."""
-        rows = count_functions(self.view.after, _LEAST_SHARE)
+        rows = [each for row in count_functions(self.view.after, _LEAST_SHARE) for each in row.walk()]
         if len(rows) < 2:
             return
         about = f"with all that they call; a kernel counts once; rows below {_LEAST_SHARE:.0%} are left out"
         self.page.head("Functions", about)
-        self.page.table(map(self.format_function, rows), _MOST_FUNCTIONS, "... {} more", noun="row")
+        self.page.table(itertools.starmap(self.format_function, rows), _MOST_FUNCTIONS, "... {} more", noun="row")
 
-    def format_function(self, row: FunctionRow) -> Row:
-        cost, style = row.cost, "" if ":" in row.name else "bold"
-        names = " > ".join(map(self.places.format, row.name.split(" > ")))
-        if cost.repeats > 1:
-            names += f" (x{cost.repeats})"
+    def format_function(self, depth: int, row: FunctionRow) -> Row:
+        cost, style, is_watched = row.cost, "" if ":" in row.name else "bold", self.view.after.memory is not None
+        name = self.places.format_function(row.name, cost.repeats)
         return Row(
-            Cell("function", (f"{'  ' * row.depth}{names}", style), comfort=24, most=60),
+            Cell("function", (f"{'  ' * depth}{name}", style), comfort=24, most=60),
             *self.list_time(cost),
             Cell("backward", format_share(cost.backward, 1) if cost.backward else "", right=True, comfort=8),
             Cell("kernels", f"{cost.kernels:,}", right=True, comfort=7),
-            Cell("ops", round_count(cost.ops), right=True, comfort=6),
+            Cell("ops", round_count(cost.ops), right=True, comfort=6, leaves=2 if is_watched else None, optional=True),
             Cell("moves", format_bytes(cost.bytes), right=True, comfort=9, leaves=1, optional=True),
+            Cell("peak", format_bytes(cost.peak) if cost.peak else "", right=True, comfort=9, leaves=3, optional=True),
             Cell("buffers", format_bytes(cost.held), right=True, comfort=9, leaves=0, optional=True),
         )
 
@@ -280,8 +281,8 @@ class Overview:
 
     # *** lines and methods
 
-    def add_costs(self) -> None:
-        """Adds what the user's lines come to, and of one run the methods and phases."""
+    def add_lines(self) -> None:
+        """Adds what the user's lines come to."""
         lines, counts = overview.count_costs(self.view, "line"), "a kernel counts for each of"
         if self.view.is_pair:
             self.add_cost_table("line", lines, f" changed, the largest change of work first; {counts} its lines")
@@ -289,8 +290,13 @@ class Overview:
         without = overview.sum_kernels(self.view.after, without_line=True)
         rest = f"{format_share(without.ops, self.total.ops) or '0%'} of ops have none"
         self.add_cost_table("line", lines, f", {counts} its lines; {rest}")
+
+    def add_methods(self) -> None:
+        """Adds what the methods of Tensor and the phases of one run come to."""
+        if self.view.is_pair:
+            return
         methods, phases = (overview.count_costs(self.view, by) for by in ("method", "phase"))
-        self.add_cost_table("method", methods, f", {counts} which it computes a value")
+        self.add_cost_table("method", methods, ", a kernel counts for each of which it computes a value")
         if len(phases) > 1:
             self.add_cost_table("phase", phases, ", a kernel has the phase of its largest part")
 
