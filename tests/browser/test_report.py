@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captures import long_graph, lost_range, make_capture, make_kernel, make_node, make_schedule, training_step
+from captures import (
+    long_graph,
+    lost_range,
+    make_capture,
+    make_kernel,
+    make_network,
+    make_node,
+    make_schedule,
+    training_step,
+)
 from opened import EVIL, Opened, check_follows_system, check_names_are_text, open_page
 
 from vmapdbg.model.capture import Capture, Finding
@@ -200,7 +209,7 @@ FOLDED = ".part:not([hidden]) .box.folded"
 
 @pytest.fixture
 def training(browser: Any, tmp_path: Path) -> Iterator[Opened]:
-    with open_page(browser, write(tmp_path, training_step())) as report:
+    with open_page(browser, write(tmp_path, training_step(40))) as report:
         yield report
 
 
@@ -217,21 +226,21 @@ def count_boxes(report: Opened) -> int:
 def test_the_first_view_has_few_boxes_that_can_be_read(training: Opened) -> None:
     assert count_boxes(training) <= 60
     assert training.page.evaluate("document.querySelector('.graph').viewBox.baseVal.width") < 1300
-    assert "click opens it" in training.text("figcaption >> nth=0")
+    assert "click opens one" in training.text("figcaption >> nth=0")
 
 
 def test_a_box_opens_and_marks_its_contents(training: Opened) -> None:
-    open_box(training, "30 of each of 2 kinds")
+    open_box(training, "net.py:30")
     assert training.text(".part:not([hidden]) .trail").startswith("all \u203a ")
     assert 30 < count_boxes(training) <= 60
-    assert "of 30 that are alike" in training.text(".part:not([hidden]) figcaption")
+    assert "of 40 that are alike" in training.text(".part:not([hidden]) figcaption")
     # boxes that are alike are in rows
     _, _, width, height = map(float, training.page.get_attribute(".part:not([hidden]) .graph", "viewBox").split())
     assert width < 900 < 4 * height
     kernels = training.page.locator("details.kernel.lit")
-    assert kernels.count() == 60
-    assert training.page.locator("tr.lit").count() == 2
-    assert training.page.locator("#why .from button").count() == 60
+    assert kernels.count() == 40
+    assert training.page.locator("tr.lit").count() == 1
+    assert training.page.locator("#why .from button").count() == 40
     # a kernel of it is selected as any other
     training.page.locator("#why .from button").first.click()
     assert training.page.locator("details.kernel.chosen").count() == 1
@@ -241,7 +250,7 @@ def test_a_box_opens_and_marks_its_contents(training: Opened) -> None:
 
 def test_a_box_is_opened_and_closed_by_keyboard(training: Opened) -> None:
     before = count_boxes(training)
-    training.page.locator(FOLDED, has_text="30 of each of 2 kinds").focus()
+    training.page.locator(FOLDED, has_text="net.py:30").focus()
     training.page.keyboard.press("Enter")
     assert training.page.evaluate("document.activeElement.textContent") == "all"
     training.page.keyboard.press("Tab")
@@ -250,18 +259,18 @@ def test_a_box_is_opened_and_closed_by_keyboard(training: Opened) -> None:
     training.page.keyboard.press("Enter")
     assert count_boxes(training) == before
     assert not training.page.locator(".trail").first.is_visible()
-    assert "30 of each of 2 kinds" in training.page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert "net.py:30" in training.page.evaluate("document.activeElement.getAttribute('aria-label')")
 
 
 def test_a_kernel_inside_of_a_box_lights_the_box_up(training: Opened) -> None:
     lines = training.page.evaluate("JSON.parse(document.getElementById('data').textContent).lines")
-    training.click_line([line[0] for line in lines].index("net.py:31"))
+    training.click_line([line[0] for line in lines].index("net.py:30"))
     label = training.page.get_attribute(".part:not([hidden]) .box.folded.lit", "aria-label")
-    assert "30 of each of 2 kinds" in label
+    assert "net.py:30" in label
 
 
 def test_a_selection_outside_of_the_open_box_is_shown_in_the_whole_drawing(training: Opened) -> None:
-    open_box(training, "30 of each of 2 kinds")
+    open_box(training, "net.py:30")
     training.click_line(0)
     assert training.page.locator(".part:not([hidden]) .trail").count() == 0
     assert training.page.locator(".part:not([hidden]) .box.lit").count() > 0
@@ -279,6 +288,22 @@ def test_a_repeated_layer_is_opened(browser: Any, tmp_path: Path) -> None:
     report.page.locator(".part:not([hidden]) .box.repeat").click()
     assert report.page.locator(".part:not([hidden]) .box.kernel").count() == 2
     assert report.page.locator("details.kernel.lit").count() == 2
+    assert report.said == []
+
+
+def test_the_page_begins_with_the_functions_and_a_click_leads_to_their_kernels(browser: Any, tmp_path: Path) -> None:
+    """The way down: a function, its lines, their kernels."""
+    report = Opened(browser, write(tmp_path, make_network()))
+    rows = [text.split() for text in report.page.locator(".tree .fn:not(.head)").all_inner_texts()]
+    assert [row[0] for row in rows] == ["<module>", "Block.__call__", "n.py:9"]
+    assert rows[1][-9:] == ["800", "ms", "80%", "200", "67%", "75%", "2", "16", "B"]
+    report.page.locator(".tree .to", has_text="Block.__call__").click()
+    assert report.page.locator("details.kernel.lit").count() == 2
+    assert report.page.locator(".tree details[open]").count() == 1, "the row stays open"
+    report.page.locator(".tree .to", has_text="n.py:9").click()
+    assert report.page.locator("details.kernel.lit").count() == 1
+    report.page.locator(".tree summary.fn").first.click(position={"x": 4, "y": 8})
+    assert not report.page.locator(".tree .to", has_text="n.py:9").is_visible()
     assert report.said == []
 
 

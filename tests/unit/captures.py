@@ -16,7 +16,9 @@ from vmapdbg.model.capture import (
     Bufferize,
     Capture,
     Finding,
+    Function,
     Kernel,
+    Measured,
     Node,
     Range,
     Realized,
@@ -285,6 +287,26 @@ def many_kernels(count: int = 24) -> Capture:
         Finding("VD104", "r_8_32_16_4_6", None, None, "executes 37.2 times the ops that the graph asks for", 0, 6),
     )
     return make_capture(schedule, snippet="train.py", target="metal", findings=findings)
+
+
+def make_network() -> Capture:
+    """A function that is called by `main` and has a forward and a backward kernel; `main` has one of its own."""
+    functions = Function("<module>", "n.py", None), Function("main", "n.py", 0), Function("Block.__call__", "n.py", 1)
+    nodes = [
+        make_node(1, "ADD", line="n.py:3", function=2, phase="forward"),
+        make_node(2, "ADD", line="n.py:3", function=2, phase="backward"),
+        make_node(3, "ADD", line="n.py:9", function=1, phase="forward"),
+    ]
+    kernels: list[Kernel] = []
+    for node, seconds in zip(nodes, (0.2, 0.6, 0.2), strict=True):
+        name = f"r_{node.id}"
+        measured = Measured(1, seconds, seconds, seconds)
+        known = {"nodes": (node.id,), "main": node.id, "phase": node.phase, "measured": measured, "title": "add 2"}
+        kernels.append(
+            make_kernel(name, f"void {name}();", executed_ops=100, bytes=8, lines=(str(node.line),), **known)
+        )
+    schedule = make_schedule(nodes=tuple(nodes), kernels=tuple(kernels))
+    return make_capture(schedule, functions=functions)
 
 
 def training_step(parameters: int = 30) -> Capture:

@@ -6,14 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from captures import make_capture, make_kernel, make_node, make_schedule
+from captures import make_capture, make_kernel, make_network, make_schedule
 from rendered import flatten, print_to_text
 
 from vmapdbg.model.capture import (
     BufferArg,
     Capture,
     Device,
-    Function,
     Kernel,
     LaunchTime,
     MarkTime,
@@ -74,24 +73,8 @@ def test_noise_is_reported_only_if_launches_differ_much() -> None:
 
 
 def network() -> Capture:
-    """A function that is called by `main` and has a forward and a backward kernel; `main` has one of its own."""
-    functions = Function("<module>", "n.py", None), Function("main", "n.py", 0), Function("Block.__call__", "n.py", 1)
-    nodes = [
-        make_node(1, "ADD", line="n.py:3", function=2, phase="forward"),
-        make_node(2, "ADD", line="n.py:3", function=2, phase="backward"),
-        make_node(3, "ADD", line="n.py:9", function=1, phase="forward"),
-    ]
-    kernels: list[Kernel] = []
-    for node, seconds in zip(nodes, (0.2, 0.6, 0.2), strict=True):
-        name = f"r_{node.id}"
-        measured = Measured(1, seconds, seconds, seconds)
-        known = {"nodes": (node.id,), "main": node.id, "phase": node.phase, "measured": measured, "title": "add 2"}
-        kernels.append(
-            make_kernel(name, f"void {name}();", executed_ops=100, bytes=8, lines=(str(node.line),), **known)
-        )
-    timing = Timing(3.0, {"python": 1.5, "kernels": 1.0, "scheduling": 0.5}, (MarkTime("epoch", 2.0, 4, 3, 1.0),))
-    schedule = make_schedule(nodes=tuple(nodes), kernels=tuple(kernels))
-    return make_capture(schedule, functions=functions, timing=timing, device=DEVICE)
+    parts = {"python": 1.5, "kernels": 1.0, "scheduling": 0.5}
+    return replace(make_network(), timing=Timing(3.0, parts, (MarkTime("epoch", 2.0, 4, 3, 1.0),)), device=DEVICE)
 
 
 def list_rows(capture: Capture, least: float = 0) -> list[tuple[int, FunctionRow]]:
