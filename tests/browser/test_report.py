@@ -233,7 +233,7 @@ def test_a_box_opens_and_marks_its_contents(training: Opened) -> None:
     open_box(training, "net.py:30")
     assert training.text(".part:not([hidden]) .trail").startswith("all \u203a ")
     assert 30 < count_boxes(training) <= 60
-    assert "of 40 that are alike" in training.text(".part:not([hidden]) figcaption")
+    assert "functions are boxes" in training.text(".part:not([hidden]) figcaption")
     # boxes that are alike are in rows
     _, _, width, height = map(float, training.page.get_attribute(".part:not([hidden]) .graph", "viewBox").split())
     assert width < 900 < 4 * height

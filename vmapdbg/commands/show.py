@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import click
 
@@ -14,6 +15,7 @@ from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import add_beam_times
 from vmapdbg.model.store import StoreError, check_output, save_capture, write_output
+from vmapdbg.model.vocabulary import Sort
 from vmapdbg.page.claims import account_of_shown
 from vmapdbg.page.sections import SECTIONS
 
@@ -30,6 +32,7 @@ _SEE_PART = "Why: vmapdbg why {}. Its nodes, ranges, buffers and source: --all, 
 @options.of_part
 @options.times
 @click.option("--beam", type=click.IntRange(1), help="Time the kernels with BEAM of this width, too.")
+@click.option("--sort", type=click.Choice(get_args(Sort)), help="The order of kernels and functions in the overview.")
 @options.memory
 @options.json("Print the capture as one JSON document.")
 @options.strict
@@ -42,6 +45,7 @@ def show(
     only: tuple[str, ...] | None,
     part: options.Part,
     beam: int | None,
+    sort: Sort | None,
     as_json: bool,
     strict: bool,
     save: Path | None,
@@ -59,6 +63,7 @@ def show(
       vmapdbg show samples/lost_range.py --patches ambient-ranges,nested-ranges --only bufferize,source
       vmapdbg show train.py --target metal --save after.json -- --steps 1
       vmapdbg show train.py --memory -o lifetimes.svg
+      vmapdbg show after.json --sort bytes
       vmapdbg show after.json --kernel r_32_64_4
       vmapdbg show train.py --time --beam 2 --kernel backward
       vmapdbg show after.json --line train.py:12 --only kernels,source
@@ -82,7 +87,7 @@ def show(
     if as_json:
         console.print_json(capture)
     else:
-        print_report(capture, only, part, bool(given.memory))
+        print_report(capture, only, part, bool(given.memory), sort)
     if failed is not None:
         # the report is printed even if the file cannot be written
         raise failed
@@ -112,9 +117,11 @@ def draw_lifetimes(capture: Capture, output: Path) -> None:
     console.say(f"wrote {output}")
 
 
-def print_report(capture: Capture, only: tuple[str, ...] | None, part: options.Part, of_memory: bool) -> None:
-    """Prints a capture, a part of it, or the page `of_memory`; an overview of a long capture. Raises Failure if it does
-    not have the part."""
+def print_report(
+    capture: Capture, only: tuple[str, ...] | None, part: options.Part, of_memory: bool, sort: Sort | None
+) -> None:
+    """Prints a capture, a part of it, or the page `of_memory`; an overview of a long capture, or of one to `sort`.
+    Raises Failure if it does not have the part, or times to sort by."""
     if not capture.schedules:
         console.report_no_schedule(capture)
         return
@@ -122,13 +129,15 @@ def print_report(capture: Capture, only: tuple[str, ...] | None, part: options.P
     from vmapdbg.page.text.run import print_capture, print_memory, print_overview, print_part
     from vmapdbg.page.view import View
 
-    view = View.of_one(capture)
+    if sort in ("time", "median") and capture.timing is None:
+        raise Failure(f"--sort {sort} needs the times of the kernels: --time")
+    view = replace(View.of_one(capture), sort=sort)
     is_whole = only is None and part.is_whole
     if is_whole and of_memory:
         print_memory(capture, console.make_console())
         return
     # a timed run is about its times
-    if is_whole and (capture.timing is not None or is_long(view)):
+    if is_whole and (capture.timing is not None or sort is not None or is_long(view)):
         print_overview(view, console.make_console(), _SEE_MORE)
         return
     selected = part.select(view)

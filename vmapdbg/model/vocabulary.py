@@ -154,3 +154,6 @@ MeasureKind = Literal["time", "ops", "bytes", "memory"]
 """What `bisect --commits` measures."""
 TuneOutcome = Literal["unchanged", "helps", "no-better", "same-kernels", "other-values", "fails"]
 """What came of a run of `tune` with edits."""
+
+Sort = Literal["time", "median", "times", "ops", "bytes", "name"]
+"""By what kernels and functions are sorted: the time of all launches, of one, their number, their work, or the name."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from vmapdbg.model.capture import Capture, Node
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
+from vmapdbg.model.vocabulary import Sort
 from vmapdbg.page.overview import Cost, sum_costs, sum_kernels
 
 Key = tuple[int, str | None]
@@ -15,12 +16,11 @@ Key = tuple[int, str | None]
 
 
 class FunctionRow(NamedTuple):
-    """A function of the user with all that it calls, or one line of it: its name, or `file:number`, its cost, its
-    kernels, by schedule and number, and the rows below it. A kernel counts once: at the line of its main node."""
+    """A function of the user with all that it calls, or one line of it: its name, or `file:number`, its cost, and
+    the rows below it. A kernel counts once: at the line of its main node."""
 
     name: str
     cost: Cost
-    kernels: list[tuple[int, int]]
     below: list[FunctionRow]
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, FunctionRow]]:
@@ -41,19 +41,19 @@ def path_of(capture: Capture, node: Node) -> tuple[Key, ...]:
     return tuple(reversed(path))
 
 
-def count_functions(capture: Capture, least: float = 0) -> list[FunctionRow]:
-    """Returns the tree of the user's functions, the most costly first, without those that have a smaller share of the
-    whole than `least`. A function that only calls one other is one row with it."""
-    kernels: dict[Key, list[tuple[int, int]]] = defaultdict(list)
-    for schedule in capture.schedules:
-        for number, kernel in enumerate(schedule.kernels):
-            for key in _list_keys(capture, index_of(schedule), kernel.main):
-                kernels[key].append((schedule.index, number))
-    costs = sum_costs(capture, lambda index, kernel: _list_keys(capture, index, kernel.main))
+def count_functions(capture: Capture, least: float = 0, sort: Sort | None = None) -> list[FunctionRow]:
+    """Returns the tree of the user's functions as it is sorted, else the most costly first, without those that have a
+    smaller share of the whole than `least`. A function that only calls one other is one row with it."""
+
+    def list_keys(index: ScheduleIndex, node_id: int | None) -> Sequence[Key]:
+        node = index.node(node_id)
+        return () if node is None else path_of(capture, node)
+
+    costs = sum_costs(capture, lambda index, kernel: list_keys(index, kernel.main))
     for schedule in capture.schedules:
         for made in schedule.bufferizes:
             if made.holds_memory:
-                for key in _list_keys(capture, index_of(schedule), made.node):
+                for key in list_keys(index_of(schedule), made.node):
                     costs.setdefault(key, Cost()).held += made.bytes
     whole = sum_kernels(capture)
     called: dict[int | None, list[tuple[Key, Cost]]] = defaultdict(list)
@@ -66,19 +66,15 @@ def count_functions(capture: Capture, least: float = 0) -> list[FunctionRow]:
     def list_called(caller: int | None) -> list[FunctionRow]:
         """Returns the lines of a function and the functions that it calls, with what they call."""
         rows: list[FunctionRow] = []
-        for (function, line), cost in sorted(called[caller], key=lambda item: item[1].rank):
+        for (function, line), cost in called[caller]:
             name, below = line, list[FunctionRow]()
             if name is None:
                 name, below = capture.functions[function].name, list_called(function)
-            if below and below[0].cost.kernels == cost.kernels:
-                name = f"{name} > {below[0].name}"
-                below = [*below[0].below, *below[1:]]
-            rows.append(FunctionRow(name, cost, kernels[function, line], below))
-        return rows
+            whole = next((row for row in below if row.cost.kernels == cost.kernels), None)
+            if whole is not None:
+                name = f"{name} > {whole.name}"
+                below = [*whole.below, *(row for row in below if row is not whole)]
+            rows.append(FunctionRow(name, cost, below))
+        return sorted(rows, key=lambda row: row.cost.rank_by(sort, row.name))
 
     return list_called(None)
-
-
-def _list_keys(capture: Capture, index: ScheduleIndex, node_id: int | None) -> Sequence[Key]:
-    node = index.node(node_id)
-    return () if node is None else path_of(capture, node)

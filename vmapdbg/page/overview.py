@@ -14,6 +14,7 @@ from vmapdbg.model import schedule_index
 from vmapdbg.model.capture import Bufferize, Capture, Kernel, Node, Schedule
 from vmapdbg.model.ops import COMPUTES_NOTHING, ELEMENTWISE, REDUCES
 from vmapdbg.model.schedule_index import ScheduleIndex, group_equal, index_of, kernel_identity, work_identity
+from vmapdbg.model.vocabulary import Sort
 from vmapdbg.page.sentences import Names, find_reason, say_briefly
 from vmapdbg.page.view import View
 
@@ -32,9 +33,10 @@ NO_PHASE = "unknown"
 
 @dataclass
 class Cost:
-    """Sums over some kernels; `seconds` is 0 if they were not timed. `works` counts the kernels that do the same.
-    `peak` is the most bytes that values have while one of the kernels runs. A line, a method or a phase has the number
-    of buffers that it keeps, too, a method the user's lines, and a function the bytes that its buffers hold."""
+    """Sums over some kernels; `seconds` is 0 if they were not timed. `works` counts the kernels that do the same, and
+    `programs` has their programs. `peak` is the most bytes that values have while one of the kernels runs, `median` the
+    longest launch. A line, a method or a phase has the number of buffers that it keeps, too, a method the user's lines,
+    and a function the bytes that its buffers hold."""
 
     kernels: int = 0
     launches: int = 0
@@ -44,10 +46,12 @@ class Cost:
     kept: int = 0
     held: int = 0
     peak: int = 0
+    median: float = 0
     backward_ops: int = 0
     backward_seconds: float = 0
     lines: dict[str, None] = field(default_factory=dict[str, None])
     works: Counter[Hashable] = field(default_factory=Counter[Hashable])
+    programs: dict[str, None] = field(default_factory=dict[str, None])
 
     def add(self, kernel: Kernel, places: int = 0) -> None:
         """Adds a kernel and its share of its program's time: total time / number of places; no time for 0 places."""
@@ -58,6 +62,8 @@ class Cost:
         self.bytes += kernel.bytes
         self.seconds += seconds
         self.peak = max(self.peak, kernel.peak or 0)
+        self.median = max(self.median, 0 if kernel.measured is None else kernel.measured.median)
+        self.programs[kernel_identity(kernel)] = None
         self.works[work_identity(kernel)] += 1
         if kernel.phase == "backward":
             self.backward_ops += kernel.executed_ops
@@ -79,6 +85,23 @@ class Cost:
     def rank(self) -> tuple[float, ...]:
         """Orders costs by the most time first, then by work."""
         return -self.seconds, -self.ops, -self.bytes
+
+    @property
+    def amounts(self) -> dict[Sort, float]:
+        """What costs can be sorted by, except their names."""
+        return {
+            "time": self.seconds,
+            "median": self.median,
+            "times": self.launches,
+            "ops": self.ops,
+            "bytes": self.bytes,
+        }
+
+    def rank_by(self, sort: Sort | None, name: str) -> tuple[float | str, ...]:
+        """Orders costs with their names: the largest first; by name from the first letter on."""
+        if sort is None:
+            return self.rank
+        return (name,) if sort == "name" else (-self.amounts[sort], name)
 
 
 def sum_costs(capture: Capture, list_keys: Callable[[ScheduleIndex, Kernel], Iterable[_Key]]) -> dict[_Key, Cost]:
@@ -160,9 +183,9 @@ def _rank_kernels(row: KernelRow) -> tuple[float, ...]:
 
 
 def group_kernels(view: View, *, unchanged: bool = False) -> list[KernelRow]:
-    """Returns the kernels of a view, equal ones as one row. One run: all kernels, the longest first if they were timed,
-    else those with the most work. Two runs: the kernels that changed, the largest change first, and with `unchanged`
-    also the equal kernels."""
+    """Returns the kernels of a view, equal ones as one row. One run: all kernels as they are sorted, else the longest
+    first if they were timed, else those with the most work. Two runs: the kernels that changed, the largest change
+    first, and with `unchanged` also the equal kernels."""
     every = [Place(pair, position) for pair in view.schedules for position in range(len(pair.kernels))]
     if view.is_pair and not unchanged:
         every = [place for place in every if place.change.status != "unchanged"]
@@ -179,7 +202,9 @@ def group_kernels(view: View, *, unchanged: bool = False) -> list[KernelRow]:
                 lines = [view.name_line(line) for item in place.change.before for line in item.kernel.lines]
             row.lines |= dict.fromkeys(lines)
         rows.append(row)
-    return sorted(rows, key=_rank_kernels if view.is_pair else lambda row: row.after.rank)
+    if view.is_pair:
+        return sorted(rows, key=_rank_kernels)
+    return sorted(rows, key=lambda row: row.after.rank_by(view.sort, row.kernel.name))
 
 
 def identify_change(change: KernelChange) -> Hashable:

@@ -22,6 +22,7 @@ from vmapdbg.diff import result
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import index_of, is_line
+from vmapdbg.model.vocabulary import Sort
 from vmapdbg.model.wording import join_first
 
 _MOST_NAMED = 5
@@ -29,12 +30,14 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class View:
-    """One run, or two runs and their `comparison`. With one run `before` and `after` are the same capture."""
+    """One run, or two runs and their `comparison`. With one run `before` and `after` are the same capture, and its
+    kernels and functions are sorted by `sort`; by None the most important is first."""
 
     before: Capture
     after: Capture
     schedules: tuple[result.ScheduleDiff, ...]
     comparison: result.CaptureDiff | None = None
+    sort: Sort | None = None
 
     @classmethod
     def of_one(cls, capture: Capture) -> View:

@@ -21,7 +21,7 @@ from vmapdbg.page.format import format_bytes, format_share, round_count
 from vmapdbg.page.graph.dot import TooSlow, clean_text, draw_dots, write_dot
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule
 from vmapdbg.page.graph.kernels import MOST_BOXES, MOST_FOLDED, build_kernel_graph, fold_kernels
-from vmapdbg.page.graph.model import BUFFER_KINDS, Graph, GraphError, GraphNode, keep_nodes, list_components
+from vmapdbg.page.graph.model import BUFFER_KINDS, Graph, GraphError, GraphNode, keep_nodes
 from vmapdbg.page.html.nodes import NodeKey, list_sides
 from vmapdbg.page.overview import KernelRow, group_kernels
 from vmapdbg.page.view import View
@@ -221,14 +221,12 @@ class _Plan:
                     continue
                 left -= len(inner.nodes)
                 part.opens[node.id] = len(parts)
-                some, left_out = _take_some(inner)
-                parts.append(self._fold(node.lines[0], some, outer, left_out))
+                parts.append(self._fold(node.lines[0], inner, outer))
         return parts
 
-    def _fold(self, title: str, graph: Graph, outer: int, left_out: str = "") -> DrawingPart:
+    def _fold(self, title: str, graph: Graph, outer: int) -> DrawingPart:
         """Folds a graph until a reader can look at it, and says what is left out."""
-        notes = list(filter(None, [left_out]))
-        made = fold_kernels(graph, self.pair)
+        made, notes = fold_kernels(graph, self.pair), list[str]()
         if len(made.graph.nodes) > MOST_BOXES:
             made = fold_kernels(graph, self.pair, MOST_FOLDED)
             notes.append("functions are boxes: click opens one")
@@ -243,19 +241,6 @@ class _Plan:
         self.contents.append({box: keep_nodes(graph, names) for box, names in made.contents.items()})
         self.graphs.append(folded)
         return DrawingPart("; ".join(notes), title, outer, hidden=hidden)
-
-
-def _take_some(graph: Graph) -> tuple[Graph, str]:
-    """Returns enough of the unconnected parts of a graph, which are alike, and says how many there are."""
-    alike = list_components(graph)
-    if len(graph.nodes) <= MOST_BOXES or len(alike) == 1:
-        return graph, ""
-    shown: set[str] = set()
-    for count, names in enumerate(alike):
-        if shown and len(shown) + len(names) > MOST_BOXES:
-            return keep_nodes(graph, shown), f"the first {count} of {len(alike)} that are alike"
-        shown |= names
-    return graph, ""
 
 
 # *** SVG

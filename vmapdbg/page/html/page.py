@@ -17,7 +17,7 @@ from rich.console import Console
 
 from vmapdbg.lint import RULES
 from vmapdbg.model.capture import Finding
-from vmapdbg.model.schedule_index import find_distinct
+from vmapdbg.model.schedule_index import find_distinct, kernel_identity
 from vmapdbg.model.wording import format_plural, inflect
 from vmapdbg.page import format as formats
 from vmapdbg.page.functions import FunctionRow, count_functions
@@ -129,11 +129,8 @@ class Report:
         self.page = Page(Console(file=StringIO(), width=_TEXT_WIDTH, color_system=None), self.places)
         snippets = view.before.snippet, view.after.snippet
         self.sources: list[SourceView] = view_files(files_before or files, files, self.notes, snippets)
-        # the tree of functions, which two runs do not share; a run of one line needs none
+        # two runs do not share a tree
         self.functions = [] if view.is_pair else count_functions(view.after)
-        self.row_of = {
-            (place.schedule, place.position): number for number, row in enumerate(rows) for place in row.places
-        }
         self.rule_names = {rule.code: rule.name for rule in RULES}
 
     # *** for the template
@@ -149,7 +146,8 @@ class Report:
 
     def rows_of(self, function: FunctionRow) -> str:
         """The numbers of the rows with the kernels of a function."""
-        return " ".join(dict.fromkeys(str(self.row_of[place]) for place in function.kernels))
+        programs = function.cost.programs
+        return " ".join(str(n) for n, one in enumerate(self.kernels) if kernel_identity(one.row.kernel) in programs)
 
     def node_of(self, finding: Finding) -> str:
         """The name of a finding's node, nothing if the page does not explain it."""
@@ -216,9 +214,8 @@ class Report:
         for shown in self.kernels:
             lines = [number for line in shown.row.lines if (number := self.line_number(line)) is not None]
             row, kernel, name = shown.row, shown.row.kernel, clean_text(shown.name or "(failed)")
-            costs = {"times": row.after.launches, "median": 0 if kernel.measured is None else kernel.measured.median}
-            costs |= {"seconds": row.after.seconds, "ops": row.after.ops, "bytes": row.after.bytes}
-            kernels.append([name, lines, *self.explainer.explain_row(row, texts), clean_text(kernel.title), costs])
+            steps, title = self.explainer.explain_row(row, texts), clean_text(kernel.title)
+            kernels.append([name, lines, *steps, title, row.after.amounts])
         nodes = self.explainer.describe_nodes({line: note.number for line, note in self.notes.items()}, texts)
         places = [[clean_text(self.places.format(line)), clean_text(line)] for line in self.notes]
         return {"lines": places, "kernels": kernels, "nodes": nodes, "texts": list(map(clean_text, texts.numbers))}

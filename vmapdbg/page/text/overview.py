@@ -124,7 +124,7 @@ class Overview:
 
     def add_functions(self) -> None:
         """Adds the tree of the user's functions."""
-        rows = [each for row in count_functions(self.view.after, _LEAST_SHARE) for each in row.walk()]
+        rows = [each for row in count_functions(self.view.after, _LEAST_SHARE, self.view.sort) for each in row.walk()]
         if len(rows) < 2:
             return
         about = f"with all that they call; a kernel counts once; rows below {_LEAST_SHARE:.0%} are left out"
@@ -188,6 +188,8 @@ class Overview:
         shown = self.kernels[:most]
         if not self.view.is_pair:
             order = "longest first" if self.total.seconds else "most work first"
+            if self.view.sort is not None:
+                order = f"sorted by {self.view.sort}"
             self.page.head("Kernels", f"{count_shown(len(shown), len(self.kernels), 'kernel')}, {order}")
             self.page.table(map(self.format_kernel, shown))
         elif shown:
