@@ -236,7 +236,7 @@ def test_a_box_opens_and_marks_its_contents(training: Opened) -> None:
     assert "functions are boxes" in training.text(".part:not([hidden]) figcaption")
     # boxes that are alike are in rows
     _, _, width, height = map(float, training.page.get_attribute(".part:not([hidden]) .graph", "viewBox").split())
-    assert width < 900 < 4 * height
+    assert width < 1000 < 4 * height
     kernels = training.page.locator("details.kernel.lit")
     assert kernels.count() == 40
     assert training.page.locator("tr.lit").count() == 1

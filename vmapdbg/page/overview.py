@@ -89,13 +89,8 @@ class Cost:
     @property
     def amounts(self) -> dict[Sort, float]:
         """What costs can be sorted by, except their names."""
-        return {
-            "time": self.seconds,
-            "median": self.median,
-            "times": self.launches,
-            "ops": self.ops,
-            "bytes": self.bytes,
-        }
+        names: tuple[Sort, ...] = ("time", "median", "times", "ops", "bytes")
+        return dict(zip(names, (self.seconds, self.median, self.launches, self.ops, self.bytes), strict=True))
 
     def rank_by(self, sort: Sort | None, name: str) -> tuple[float | str, ...]:
         """Orders costs with their names: the largest first; by name from the first letter on."""

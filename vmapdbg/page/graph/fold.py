@@ -86,11 +86,9 @@ def fold_graph(graph: Graph, subject: Subject, most: int | None = None) -> Folde
     if most is not None:
         folded = tree.draw(boxes)
         return replace(folded, graph=name_far_sources(folded.graph))
-    several = [(box, names) for box, names in boxes if len(box.members) > 1]
     # a node and its buffers are drawn one by one
-    return tree.draw(
-        [*several, *((Box([name]), [name]) for box, names in boxes if len(box.members) == 1 for name in names)]
-    )
+    singles = [(Box([name]), [name]) for box, names in boxes if len(box.members) == 1 for name in names]
+    return tree.draw([*((box, names) for box, names in boxes if len(box.members) > 1), *singles])
 
 
 class _Tree:
@@ -209,14 +207,12 @@ class _Tree:
                 for other, bits in enumerate(above):
                     if other == number or bits >> number & 1:
                         above[other] |= added
-        names = {number: group[0] for number, group in enumerate(groups)}
-        tails: dict[str, dict[str, None]] = {name: {} for name in names.values()}
-        heads: dict[str, dict[str, None]] = {name: {} for name in names.values()}
+        tails: dict[str, dict[str, None]] = {group[0]: {} for group in groups}
+        heads: dict[str, dict[str, None]] = {group[0]: {} for group in groups}
         for name, number in of.items():
-            for tail in self.tails[name]:
-                if of.get(tail, number) != number:
-                    tails[names[number]][names[of[tail]]] = None
-                    heads[names[of[tail]]][names[number]] = None
+            for source in {of[tail] for tail in self.tails[name] if tail in of} - {number}:
+                tails[groups[number][0]][groups[source][0]] = None
+                heads[groups[source][0]][groups[number][0]] = None
         return [groups[of[name]] for name in model.sort_names(tails, heads)]
 
     def _join_layers(self, boxes: list[Box], depth: int) -> list[Box]:
@@ -268,11 +264,8 @@ class _Tree:
         return Folded(folded, {key: members[key] for key in several}, contents)
 
     def _label(self, box: Box, every: Sequence[GraphNode]) -> GraphNode:
-        nodes, last, members = (
-            [self.nodes[name] for name in box.members],
-            self.nodes[box.members[-1]],
-            list_members(every),
-        )
+        nodes, members = [self.nodes[name] for name in box.members], list_members(every)
+        last = nodes[-1]
         if len(nodes) == 1:
             return replace(last, members=members)
         is_kernel = self.graph.stage == "kernels"
@@ -298,9 +291,9 @@ class _Tree:
     def _name(self, box: Box) -> tuple[str, str | None]:
         """Returns the innermost function or line that all nodes of a box have, and their phase."""
         nodes = [self.nodes[name] for name in box.members]
+        drawn = self.subject.pair.side_of(nodes[0].mark)
         made = [node for node in map(self.subject.node_of, nodes) if node is not None]
         phases = {node.phase for node in made}
-        drawn = self.subject.pair.side_of(nodes[0].mark)
         ways: Iterable[tuple[Key, ...]] = zip(*(path_of(drawn.capture, node) for node in made), strict=False)
         shared: list[Key] = [keys[0] for keys in ways if len(set(keys)) == 1]
         names = [drawn.capture.functions[function].name for function, line in shared if line is None][-1:]

@@ -143,27 +143,22 @@ class _Part:
 def fold_kernels(graph: model.Graph, pair: DrawnPair, most: int | None = None) -> fold.Folded:
     """Returns the graph with functions of the user as boxes, at most `most` if there is a level of that size; without
     `most` only with repeated layers and the optimizer as boxes."""
-    kernels = {
-        f"{prefix}kernel{number}": (drawn, kernel)
-        for prefix, drawn in (("before", pair.before), ("", pair.after))
-        for number, kernel in enumerate(drawn.schedule.kernels)
-    }
+    sides = (model.PREFIXES[model.REMOVED], pair.before), ("", pair.after)
+    kernels = {f"{side}kernel{n}": k for side, drawn in sides for n, k in enumerate(drawn.schedule.kernels)}
 
     def node_of(node: model.GraphNode) -> Node | None:
-        if node.id not in kernels:
-            return pair.side_of(node.mark).index.node(next(iter(node.members), None))
-        drawn, kernel = kernels[node.id]
-        return drawn.index.node(next(reversed(kernel.nodes), None) if kernel.main is None else kernel.main)
+        main = kernels[node.id].main if node.id in kernels else None
+        return pair.side_of(node.mark).index.node(next(reversed(node.members), None) if main is None else main)
 
     def look(node: model.GraphNode) -> Hashable:
-        return node.id if node.id not in kernels else (work_identity(kernels[node.id][1]), node.mark)
+        return (work_identity(kernels[node.id]), node.mark) if node.id in kernels else node.id
 
     def describe(nodes: Sequence[model.GraphNode]) -> list[str]:
-        drawn, known = pair.side_of(nodes[0].mark), [kernels[node.id][1] for node in nodes if node.id in kernels]
+        drawn, known = pair.side_of(nodes[0].mark), [kernels[node.id] for node in nodes if node.id in kernels]
         cost, whole = (_sum_up(drawn, some) for some in (known, drawn.schedule.kernels))
-        time = f"{format_seconds(cost.seconds)}, {format_share(cost.seconds, whole.seconds)} of the time"
         return [
-            time * bool(cost.seconds),
+            f"{format_seconds(cost.seconds)}, {format_share(cost.seconds, whole.seconds)} of the time"
+            * (cost.seconds > 0),
             f"{round_count(cost.ops)} ops, {format_share(cost.ops, whole.ops)} of all" * bool(cost.ops),
         ]
 

@@ -11,19 +11,18 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 from vmapdbg.diff.result import ScheduleDiff
 from vmapdbg.model.schedule_index import find_distinct
-from vmapdbg.model.wording import cut_end, format_known
-from vmapdbg.page.format import format_bytes, format_share, round_count
+from vmapdbg.model.wording import format_known
 from vmapdbg.page.graph.dot import TooSlow, clean_text, draw_dots, write_dot
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule
 from vmapdbg.page.graph.kernels import MOST_BOXES, MOST_FOLDED, build_kernel_graph, fold_kernels
-from vmapdbg.page.graph.model import BUFFER_KINDS, Graph, GraphError, GraphNode, keep_nodes
+from vmapdbg.page.graph.model import BUFFER_KINDS, Graph, GraphError, keep_nodes
 from vmapdbg.page.html.nodes import NodeKey, list_sides
-from vmapdbg.page.overview import KernelRow, group_kernels
+from vmapdbg.page.overview import KernelRow
 from vmapdbg.page.view import View
 
 _MOST_SCHEDULES, _MOST_PAIRS = 6, 3
@@ -33,7 +32,6 @@ _MOST_DRAWN = 160
 """Of a drawing with more boxes, however it is folded, only those with the most work are drawn."""
 _MOST_INSIDE = 400
 """So many boxes are drawn inside other boxes. Boxes beyond that cannot be opened."""
-_LONGEST_NAME = 28
 _MARKS = dict.fromkeys(("changed", "fused-from", "split-into"), "changed") | {
     "only-before": "gone",
     "only-after": "new",
@@ -131,10 +129,6 @@ class _Drawer:
                     if side == name:
                         for kernel in kernels:
                             self.rows[schedule, kernel.number].append((number, row))
-        # the rows of this side alone
-        programs = group_kernels(View.of_one(self.capture))
-        self.programs = {(place.schedule, place.position): row for row in programs for place in row.places}
-        self.total = sum(row.after.ops for row in programs)
 
     def draw(self, index: int) -> list[DrawingPart]:
         """Returns the parts of the schedule with an index, the whole first."""
@@ -142,7 +136,7 @@ class _Drawer:
         plan = _Plan(drawn)
         try:
             parts = plan.plan(build_kernel_graph(DrawnPair.of_one(drawn), 0, ""))
-            made = draw_dots([write_dot(self._label_nodes(graph, drawn)) for graph in plan.graphs], "svg", _SECONDS)
+            made = draw_dots([write_dot(graph) for graph in plan.graphs], "svg", _SECONDS)
         except GraphError as error:
             return [DrawingPart(str(error))]
         except TooSlow:
@@ -150,25 +144,6 @@ class _Drawer:
         for part, graph, svg in zip(parts, plan.graphs, made, strict=True):
             part.svg = clean_svg(svg.decode(), self._list_attributes(part, graph, index))
         return parts
-
-    def _label_nodes(self, graph: Graph, drawn: DrawnSchedule) -> Graph:
-        nodes = tuple(replace(node, lines=tuple(self._label(node, drawn))) for node in graph.nodes)
-        return replace(graph, nodes=nodes)
-
-    def _label(self, node: GraphNode, drawn: DrawnSchedule) -> Sequence[str]:
-        if node.kind == "kernel":
-            number = int(node.id.removeprefix("kernel"))
-            row = self.programs[drawn.schedule.index, number]
-            work = f"{round_count(row.kernel.executed_ops)} ops"
-            if len(row.places) > 1:
-                work += f", {len(row.places)} times"
-            name = cut_end(row.kernel.name, _LONGEST_NAME)
-            added = [line for line in node.lines if line.startswith("also reads ")]
-            return [f"#{number} {name}", f"{work}  {format_share(row.after.ops, self.total)}", *added]
-        if node.kind not in BUFFER_KINDS:
-            return node.lines
-        made = drawn.index.find_kept(node.members[0])
-        return [cut_end(node.lines[0], _LONGEST_NAME) + format_known("  {}", made and format_bytes(made.bytes))]
 
     def _list_attributes(self, part: DrawingPart, graph: Graph, index: int) -> dict[str, dict[str, str]]:
         """Returns the SVG attributes of each box: its classes, its text for a screen reader, and its links."""

@@ -179,11 +179,9 @@ class Report:
         """Yields the title and the text of each part without a drawing of its own: of the overview, then the sections
         of each schedule."""
         overview = Overview(self.view, self.page)
-        if not self.functions:
-            overview.add_lines()
-            yield "What lines cost", self._take_text()
-        overview.add_methods()
-        yield "What methods of Tensor cost", self._take_text()
+        # the lines of one run are in its tree
+        overview.add_lines() if self.is_pair else overview.add_methods()
+        yield f"What {'lines' if self.is_pair else 'methods of Tensor'} cost", self._take_text()
         overview.add_rules()
         yield "Why there are buffers", self._take_text()
         run = RunView(self.page, self.view.comparison or self.after)
