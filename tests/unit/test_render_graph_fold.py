@@ -365,7 +365,7 @@ def test_a_training_step_is_folded_to_what_one_can_look_at(stage: StageName, tmp
     notes = write_graph(training_step(), tmp_path / "out.svg", stage=stage)
     drawn = (tmp_path / "out.svg").read_text("utf-8").count('class="node"')
     assert drawn <= 60
-    assert any("in boxes with others" in note for note in notes)
+    assert any("in boxes of functions" in note for note in notes)
     assert any("--around NODE" in note for note in notes)
 
 
@@ -387,4 +387,4 @@ def test_a_box_says_how_many_there_are_and_where(stage: StageName, last: int, tm
 def test_a_small_schedule_is_drawn_as_it_is(tmp_path: Path) -> None:
     for stage in ("tensor", "kernels"):
         write_graph(lost_range(), tmp_path / "small.svg", stage=stage)
-        assert "in boxes with others" not in (tmp_path / "small.svg").read_text("utf-8")
+        assert "in boxes of functions" not in (tmp_path / "small.svg").read_text("utf-8")

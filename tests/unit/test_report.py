@@ -181,7 +181,8 @@ def test_methods_stand_with_what_they_come_to_and_where_they_are_called() -> Non
 def test_findings_stand_at_line_kernel_and_on_top() -> None:
     finding = Finding("VD101", "r_64", 3, "net.py:3", "the last one wins", 0, 0, 3, "close it")
     text = render(make_program(findings=(finding,)), SOURCE)
-    assert text.count("the last one wins") == 3
+    # and in the box of the drawing
+    assert text.count("the last one wins") == 4
     assert '<b class="code-mark">VD101</b>' in text[text.index("data0[0] = ") :]
 
 
@@ -291,7 +292,7 @@ def test_a_huge_run_stays_small() -> None:
     text = render(make_capture(make_schedule(nodes=nodes, kernels=kernels), snippet="net.py"), SOURCE)
     assert len(text) < 1_600_000
     assert "are not in the page: vmapdbg show --kernel k0 has them" in text
-    assert "is one box" in text
+    assert "functions are boxes" in text
     shown = [
         name
         for names in re.findall(r'data-part="0".*?</svg>', text, flags=re.S)
@@ -306,7 +307,7 @@ def test_if_boxes_cannot_be_joined_the_boxes_with_the_most_work_are_drawn() -> N
     nodes = tuple(make_node(number, "ADD", line="net.py:3") for number in range(200))
     faults = tuple(Finding("VD101", f"k{n}", None, "net.py:3", "lost", 0, n) for n in range(200))
     text = render(make_capture(make_schedule(nodes=nodes, kernels=kernels), snippet="net.py", findings=faults), SOURCE)
-    assert "only the 160 of 400 boxes with the most work are drawn" in text
+    assert "only the 160 of 200 boxes with the most work are drawn" in text
 
 
 # *** two runs

@@ -99,9 +99,14 @@ class Cost:
         return (name,) if sort == "name" else (-self.amounts[sort], name)
 
 
+def count_programs(capture: Capture) -> Counter[str]:
+    """Returns source -> the number of kernels of a run that have it."""
+    return Counter(kernel.source for kernel in capture.kernels)
+
+
 def sum_costs(capture: Capture, list_keys: Callable[[ScheduleIndex, Kernel], Iterable[_Key]]) -> dict[_Key, Cost]:
     """Returns key -> the sums over the kernels of a run with that key. Kernels of one program share its time."""
-    programs = Counter(kernel.source for kernel in capture.kernels)
+    programs = count_programs(capture)
     found: dict[_Key, Cost] = {}
     for schedule in capture.schedules:
         for kernel in schedule.kernels:
@@ -184,7 +189,7 @@ def group_kernels(view: View, *, unchanged: bool = False) -> list[KernelRow]:
     every = [Place(pair, position) for pair in view.schedules for position in range(len(pair.kernels))]
     if view.is_pair and not unchanged:
         every = [place for place in every if place.change.status != "unchanged"]
-    programs = {side: _count_programs(view, side) for side in ("before", "after")}
+    programs = {side: count_programs(getattr(view, side)) for side in ("before", "after")}
     rows: list[KernelRow] = []
     for places in group_equal(every, lambda place: identify_change(place.change)):
         row = KernelRow(places, Cost(), Cost(), {})
@@ -206,16 +211,6 @@ def identify_change(change: KernelChange) -> Hashable:
     """Returns what equal changes of kernels share: the programs of both sides, with their names."""
     programs = ((kernel_identity(side.kernel), side.kernel.name) for side in change.sides)
     return change.status, len(change.before), *programs
-
-
-def _count_programs(view: View, side: str) -> Counter[str]:
-    """Returns source -> the number of kernels of a side that have it."""
-    found: Counter[str] = Counter()
-    for pair in view.schedules:
-        # a kernel that was split, or fused with others, is in one change only
-        kernels = {item.number: item.kernel.source for change in pair.kernels for item in getattr(change, side)}
-        found.update(kernels.values())
-    return found
 
 
 # *** is a page enough?

@@ -258,7 +258,9 @@ class _Tree:
         folded = replace(self.graph, nodes=nodes, edges=tuple(edges.values()))
         gone = self.graph.count_drawn() - folded.count_drawn()
         if gone:
-            folded = replace(folded, folded={**self.graph.folded, "in boxes with others": gone})
+            folded = replace(
+                folded, folded={**self.graph.folded, "in boxes of functions or layers": gone}
+            )
         several = {box.members[-1]: box for box, _ in boxes if len(box.members) > 1}
         contents = {key: self.list_nodes(box.layer or box.members) for key, box in several.items()}
         return Folded(folded, {key: members[key] for key in several}, contents)

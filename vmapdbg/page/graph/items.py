@@ -115,8 +115,8 @@ class Stage:
 
     `title` is its name above the drawing. `build` gets the pair to draw, the level of folding and the title of the
     drawing. `legend` says what each kind of node is; `sample` is the kind that shows marks. A reader can look at
-    `most` nodes (`Graph.count_drawn`); a drawing of more than `pleasant` boxes is folded. `level_notes` say for each
-    level what is folded.
+    `most` nodes (`Graph.count_drawn`); a drawing of more than `pleasant` boxes is folded. It can be folded to
+    so many `levels`.
     """
 
     title: str
@@ -125,7 +125,7 @@ class Stage:
     sample: str
     most: int
     pleasant: int
-    level_notes: tuple[str, ...]
+    levels: int
 
 
 # *** the nodes to draw

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 
 from vmapdbg.model.capture import Kernel, Node
@@ -12,7 +11,7 @@ from vmapdbg.page.format import format_bytes, format_seconds, format_shape, form
 from vmapdbg.page.graph import fold, model
 from vmapdbg.page.graph.fold import shorten
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule, Stage
-from vmapdbg.page.overview import Cost
+from vmapdbg.page.overview import Cost, count_programs
 from vmapdbg.page.why import describe_work, explain_kernel, explain_node
 
 MOST_BOXES = 60
@@ -166,8 +165,7 @@ def fold_kernels(graph: model.Graph, pair: DrawnPair, most: int | None = None) -
 
 
 def _sum_up(drawn: DrawnSchedule, kernels: Iterable[Kernel]) -> Cost:
-    programs = Counter(kernel.source for kernel in drawn.capture.kernels)
-    cost = Cost()
+    programs, cost = count_programs(drawn.capture), Cost()
     for kernel in kernels:
         cost.add(kernel, programs[kernel.source])
     return cost
@@ -187,9 +185,5 @@ STAGE = Stage(
     sample="kernel",
     most=160,
     pleasant=MOST_BOXES,
-    level_notes=(
-        "",
-        "the optimizer, repeated layers",
-        "the optimizer, repeated layers, then functions with their kernels and buffers",
-    ),
+    levels=3,
 )

@@ -100,5 +100,5 @@ STAGE = Stage(
     most=600,
     pleasant=200,
     # from level 2 on, nodes with different ranges would be joined
-    level_notes=("", "the optimizer, repeated layers"),
+    levels=2,
 )

@@ -246,11 +246,5 @@ STAGE = items.Stage(
     sample="op",
     most=160,
     pleasant=80,
-    level_notes=(
-        "",
-        "the optimizer, repeated layers",
-        "the optimizer, repeated layers and elementwise ops",
-        "all but buffers and scope borders",
-        "all but buffers and scope borders, and of these functions with their nodes",
-    ),
+    levels=len(items.LEVELS),
 )

@@ -233,7 +233,7 @@ class Drawing:
 
     def list_levels(self) -> tuple[int, ...]:
         """Returns the levels of folding to try: the asked level, or all."""
-        levels = range(len(self.stage.level_notes))
+        levels = range(self.stage.levels)
         if self.fold is not None:
             return (min(self.fold, levels[-1]),)
         return tuple(levels)
@@ -246,8 +246,7 @@ class Drawing:
             parts = ", ".join(f"{count:,} {why}" for why, count in folded.most_common())
             notes.append(f"folded {folded.total():,} of {folded.total() + self.drawn:,} nodes: {parts}")
         if level and self.fold is None and graph.folded:
-            opened = "--around NODE --depth N draws a part as it is, --fold 0 all"
-            notes.append(f"folded to stay readable: {self.stage.level_notes[level]} ({opened})")
+            notes.append("folded to stay readable: --around NODE --depth N draws a part as it is, --fold 0 all")
         if self.left_out:
             notes.append(f"{format_plural(self.left_out, 'node')} further away not drawn")
         return notes
