@@ -9,7 +9,7 @@ import heapq
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from vmapdbg.model.capture import Node
@@ -130,34 +130,29 @@ class _Tree:
     def list_boxes(self, most: int | None) -> list[Box]:
         """Returns the boxes to draw; none reads a later one. The heaviest are opened first, until there are `most`: the
         nodes of a line only as long as there are few boxes."""
-        first, opened = Box(self.order), dict[Box, list[Box]]()
-        count, refused = 1, list[Box]()
+        boxes, refused = [Box(self.order)], list[Box]()
         waiting, numbers = list[tuple[float, int, Box]](), itertools.count()
 
-        def wait_for(boxes: Iterable[Box]) -> None:
-            for box in boxes:
+        def wait_for(some: Iterable[Box]) -> None:
+            for box in some:
                 if len(box.members) > 1 and not box.copies and not self._is_optimizer(box):
                     weight = sum(self.nodes[name].weight + 1 / len(self.order) for name in box.members)
                     heapq.heappush(waiting, (-weight, next(numbers), box))
 
-        def walk(box: Box) -> Iterator[Box]:
-            below = opened.get(box)
-            yield from [box] if below is None else itertools.chain.from_iterable(map(walk, below))
-
-        wait_for([first])
+        wait_for(boxes)
         while waiting:
             box = heapq.heappop(waiting)[-1]
-            below = self._open(box)
+            below, at = self._open(box), boxes.index(box)
             is_line = all(each.copies or each.depth == len(self.paths[each.members[0]]) for each in below)
-            if most is not None and count + len(below) - 1 > (most // _FEW if is_line else most):
+            if most is not None and len(boxes) + len(below) - 1 > (most // _FEW if is_line else most):
                 refused.append(box)
                 continue
-            opened[box] = below
-            count += len(below) - 1
+            boxes[at : at + 1] = below
             wait_for(below)
-        if most is not None and refused and count <= min(_FEW, most // 2):
-            opened[refused[0]] = self._join_parts(refused[0], most - count)
-        return [*walk(first)] if self.order else []
+        if most is not None and refused and len(boxes) <= min(_FEW, most // 2):
+            at = boxes.index(refused[0])
+            boxes[at : at + 1] = self._join_parts(refused[0], most - len(boxes))
+        return boxes if self.order else []
 
     def _open(self, box: Box) -> list[Box]:
         """Returns the boxes of the next level on which a box of several nodes has several."""
@@ -258,9 +253,7 @@ class _Tree:
         folded = replace(self.graph, nodes=nodes, edges=tuple(edges.values()))
         gone = self.graph.count_drawn() - folded.count_drawn()
         if gone:
-            folded = replace(
-                folded, folded={**self.graph.folded, "in boxes of functions or layers": gone}
-            )
+            folded = replace(folded, folded={**self.graph.folded, "in boxes of functions or layers": gone})
         several = {box.members[-1]: box for box, _ in boxes if len(box.members) > 1}
         contents = {key: self.list_nodes(box.layer or box.members) for key, box in several.items()}
         return Folded(folded, {key: members[key] for key in several}, contents)

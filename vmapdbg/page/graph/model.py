@@ -151,8 +151,7 @@ def measure_depths(order: Iterable[str], near: Mapping[str, Collection[str]]) ->
 
 
 def sort_names(tails: Mapping[str, Collection[str]], heads: Mapping[str, Collection[str]]) -> list[str]:
-    """Returns the names of nodes, sources first, else in their order; `tails` are what each reads, `heads` what reads
-    it."""
+    """Returns the names of nodes, sources first, else in their order: `tails` are what each reads."""
     names = list(tails)
     place = {name: number for number, name in enumerate(names)}
     waiting = {name: len(sources) for name, sources in tails.items()}

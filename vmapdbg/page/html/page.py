@@ -129,7 +129,6 @@ class Report:
         self.page = Page(Console(file=StringIO(), width=_TEXT_WIDTH, color_system=None), self.places)
         snippets = view.before.snippet, view.after.snippet
         self.sources: list[SourceView] = view_files(files_before or files, files, self.notes, snippets)
-        # two runs do not share a tree
         self.functions = [] if view.is_pair else count_functions(view.after)
         self.rule_names = {rule.code: rule.name for rule in RULES}
 

@@ -61,7 +61,8 @@ def add_overview(view: View, page: Page, hidden: str) -> None:
     printer.add_values()
     printer.add_kernels()
     printer.add_lines()
-    printer.add_methods()
+    if not view.is_pair:
+        printer.add_methods()
     printer.add_rules()
     printer.add_findings()
     page.add()
@@ -295,8 +296,6 @@ class Overview:
 
     def add_methods(self) -> None:
         """Adds what the methods of Tensor and the phases of one run come to."""
-        if self.view.is_pair:
-            return
         methods, phases = (overview.count_costs(self.view, by) for by in ("method", "phase"))
         self.add_cost_table("method", methods, ", a kernel counts for each of which it computes a value")
         if len(phases) > 1:
