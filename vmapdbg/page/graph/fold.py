@@ -31,8 +31,7 @@ _ALONE = frozenset({"vmapin", "vmapout"})
 """The kinds of nodes that are never in a box with others."""
 _PASSIVE = BUFFER_KINDS | {"input", "index"}
 """The kinds of nodes that belong to the node that makes them, else to their first reader."""
-_PHASE = 2
-"""The steps of a path down to the phase of a node: the side and scope, the phase."""
+_PHASE = 2  # the steps of a path down to the phase of a node
 
 
 @dataclass(frozen=True)
@@ -189,9 +188,8 @@ class _Tree:
             known = alike[self.paths[name][depth]]
             # another group between would read this one and be read by it
             fits = (one for one in reversed(known) if not any(above[s] >> one & 1 for s in sources if s != one))
-            number = next(fits, None)
-            if number is None:
-                number = len(groups)
+            number = next(fits, len(groups))
+            if number == len(groups):
                 groups.append([])
                 above.append(0)
                 known.append(number)
@@ -217,7 +215,8 @@ class _Tree:
         while found := find_repeats(looks):
             start, period, count = found
             end, last = start + period * count, start + period * (count - 1)
-            rest, layer = _list_members(boxes[start + period : end]), _list_members(boxes[last:end])
+            rest = [name for box in boxes[start + period : end] for name in box.members]
+            layer = [name for box in boxes[last:end] for name in box.members]
             joined = Box(rest, depth, count - 1, layer)
             boxes[start + period : end], looks[start + period : end] = [joined], [id(joined)]
         return boxes
@@ -296,10 +295,6 @@ class _Tree:
         places = drawn.places.format_all(lines) if box.is_part or len(lines) == 1 else ""
         phase = phases.pop() if len(phases) == 1 else None
         return " ".join(filter(None, [places, *names])) or phase or "", phase
-
-
-def _list_members(boxes: Iterable[Box]) -> list[str]:
-    return [name for box in boxes for name in box.members]
 
 
 def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
