@@ -68,6 +68,14 @@ def test_the_planners_memory_is_shown_as_its_values(tmp_path: Path) -> None:
     assert all(one["since"] == one["first"]["launch"] and one["until"] == one["last"]["launch"] for one in planned)
 
 
+def test_each_kernel_has_the_memory_while_it_runs(tmp_path: Path) -> None:
+    """The tree of functions has the highest of them: the peak of the run is that of one of its kernels."""
+    capture = watch(tmp_path, LARGE)
+    memory, peaks = capture["memory"], [k["peak"] for s in capture["schedules"] for k in s["kernels"]]
+    assert max(peaks) == memory["peak"] - memory["unused"]
+    assert 0 < min(peaks) < max(peaks)
+
+
 def test_a_global_that_is_not_used_again_should_be_deleted_and_that_gives_the_predicted_peak(tmp_path: Path) -> None:
     memory = watch(tmp_path, LARGE)["memory"]
     (advice,) = [one for one in memory["advice"] if one["kind"] == "free"]

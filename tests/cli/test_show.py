@@ -388,6 +388,14 @@ def test_time_says_where_the_time_goes(tmp_path: Path, tree: list[str]) -> None:
     assert any(kernel["title"].startswith("matmul 4x8x8") for kernel in kernels)
 
 
+def test_kernels_are_sorted_by_time_only_if_they_were_timed(tmp_path: Path) -> None:
+    (tmp_path / "snippet.py").write_text("from tinygrad import Tensor\n(Tensor.ones(4).contiguous() + 1).realize()\n")
+    done = run_tool("show", "snippet.py", "--sort", "time", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--sort time needs the times of the kernels: --time" in done.stderr
+    assert "sorted by bytes" in run_tool("show", "snippet.py", "--sort", "bytes", cwd=tmp_path).stdout
+
+
 def test_beam_times_each_kernel_again(tmp_path: Path) -> None:
     text = "x = Tensor.ones(32, 32).contiguous().realize()\nprint((x @ x).sum().item())\n"
     capture, _ = show_text(tmp_path, text, "--beam", "1")

@@ -22,7 +22,9 @@ from vmapdbg.model.capture import (
 )
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import add_beam_times, digest_source
+from vmapdbg.model.vocabulary import Sort
 from vmapdbg.page.functions import FunctionRow, count_functions
+from vmapdbg.page.overview import group_kernels
 from vmapdbg.page.speed import describe_beam, describe_speed, find_noise, rate_kernel
 from vmapdbg.page.text.run import print_overview
 from vmapdbg.page.view import View
@@ -91,6 +93,24 @@ def test_a_function_costs_what_it_calls_and_a_kernel_counts_once() -> None:
     ]
     assert [len(row.cost.programs) for _, row in rows] == [3, 2, 1]
     assert [row.name for _, row in list_rows(network(), least=0.5)][1:] == ["Block.__call__ > n.py:3"]
+
+
+def test_functions_and_kernels_are_sorted_by_what_the_user_asks_for() -> None:
+    """One order for the tree, the table of kernels, and the columns of a report."""
+    capture = network()
+    (schedule,) = capture.schedules
+    heavy = replace(schedule.kernels[2], executed_ops=900, peak=64)
+    capture = replace(capture, schedules=(replace(schedule, kernels=(*schedule.kernels[:2], heavy)),))
+    sorts: list[tuple[Sort, list[str], list[str]]] = [
+        ("ops", ["n.py:9", "Block.__call__ > n.py:3"], ["r_3", "r_1", "r_2"]),
+        ("name", ["Block.__call__ > n.py:3", "n.py:9"], ["r_1", "r_2", "r_3"]),
+        ("median", ["Block.__call__ > n.py:3", "n.py:9"], ["r_2", "r_1", "r_3"]),
+    ]
+    for sort, names, kernels in sorts:
+        assert [row.name for row in count_functions(capture, sort=sort)[0].below] == names
+        rows = group_kernels(replace(View.of_one(capture), sort=sort))
+        assert [row.kernel.name for row in rows] == kernels
+    assert [row.cost.peak for _, row in list_rows(capture)] == [64, 0, 64]
 
 
 def test_equal_layers_are_counted() -> None:
