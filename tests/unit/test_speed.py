@@ -137,7 +137,7 @@ def test_the_overview_says_where_the_time_goes(width: int) -> None:
     assert "CPU reaches 10.0 Gop/s and 1.00 GB/s; a launch takes 10.0 us" in said
     assert "epoch 4 2.00 s 1.00 s 3" in said
     assert "<module> > main 1.00 s 100% 60% 3 300" in said
-    assert "backward 600 ms 60% 1 100" in said
+    assert "phases share of the time: backward 60%" in said
     assert "add 2" in said
 
 

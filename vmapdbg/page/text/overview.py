@@ -32,6 +32,10 @@ from vmapdbg.page.view import View
 
 _MOST_ROWS = 10
 _MOST_RULES = 8
+# of one run, which fills a page
+_MOST_PROGRAMS = 5
+_MOST_REASONS = 4
+_MOST_SHARES = 8
 _MOST_OF_PART = 7
 _MOST_PLACES = 3
 _MOST_NAMES = 4
@@ -57,13 +61,13 @@ def add_overview(view: View, page: Page, hidden: str) -> None:
     add_memory_line(view, page)
     if not view.is_pair:
         printer.add_timing()
+        printer.add_shares()
         printer.add_functions()
     printer.add_values()
-    printer.add_kernels()
-    printer.add_lines()
-    if not view.is_pair:
-        printer.add_methods()
-    printer.add_rules()
+    printer.add_kernels(_MOST_ROWS if view.is_pair else _MOST_PROGRAMS)
+    if view.is_pair:
+        printer.add_lines()
+    printer.add_rules(_MOST_RULES if view.is_pair else _MOST_REASONS)
     printer.add_findings()
     page.add()
     page.add((hidden, "dim"))
@@ -122,6 +126,28 @@ class Overview:
         if timing is not None and timing.marks:
             page.head("Marks", "phases that the program marks, and calls of a TinyJit")
             page.table(map(_format_mark, timing.marks))
+
+    def add_shares(self) -> None:
+        """Adds the shares of phases and of methods of Tensor in one run, and of what has no line of the user."""
+        of = "time" if self.total.seconds else "ops"
+        shares: dict[str, str] = {}
+        for name, by in (("phases", "phase"), ("methods", "method")):
+            rows = overview.count_costs(self.view, by)
+            said = [f"{row.name} {self.share_of(row.after)}" for row in rows]
+            if len(rows) > 1 or by == "method":
+                shares[name] = join_first(said, _MOST_SHARES)
+        lost = overview.sum_kernels(self.view.after, without_line=True)
+        if lost.kernels:
+            shares["no line"] = self.share_of(lost)
+        for name, share in shares.items():
+            if share:
+                self.page.add((f"{name:8}", "dim"), f"share of the {of}: {share}", indent=2, hang=10)
+
+    def share_of(self, cost: overview.Cost) -> str:
+        """Returns the share of the time, or of the ops if nothing was timed."""
+        if self.total.seconds:
+            return format_share(cost.seconds, self.total.seconds)
+        return format_share(cost.ops, self.total.ops) or "0%"
 
     def add_functions(self) -> None:
         """Adds the tree of the user's functions."""
@@ -285,14 +311,10 @@ class Overview:
     # *** lines and methods
 
     def add_lines(self) -> None:
-        """Adds what the user's lines come to."""
-        lines, counts = overview.count_costs(self.view, "line"), "a kernel counts for each of"
-        if self.view.is_pair:
-            self.add_cost_table("line", lines, f" changed, the largest change of work first; {counts} its lines")
-            return
-        without = overview.sum_kernels(self.view.after, without_line=True)
-        rest = f"{format_share(without.ops, self.total.ops) or '0%'} of ops have none"
-        self.add_cost_table("line", lines, f", {counts} its lines; {rest}")
+        """Adds what changed for the user's lines, of two runs."""
+        lines = overview.count_costs(self.view, "line")
+        about = " changed, the largest change of work first; a kernel counts for each of its lines"
+        self.add_cost_table("line", lines, about)
 
     def add_methods(self) -> None:
         """Adds what the methods of Tensor and the phases of one run come to."""
@@ -323,7 +345,7 @@ class Overview:
             Cell("called at", self.name_places(after.lines), comfort=16, most=40, leaves=2),
         )
 
-    def add_rules(self) -> None:
+    def add_rules(self, most: int = _MOST_RULES) -> None:
         page, counted = self.page, overview.count_rules(self.view)
         if not counted:
             return
@@ -332,7 +354,7 @@ class Overview:
             before, after = (sum(getattr(getattr(row, side), name) for row in counted) for side in ("before", "after"))
             sums.append(page.change(write(before), write(after)))
         page.head("Buffers", sums[0], " kept (", sums[1], "), ", sums[2], " asked for")
-        page.table(map(self.format_rule, counted[:_MOST_RULES]))
+        page.table(map(self.format_rule, counted), most, "... {} more", noun="reason")
 
     def format_rule(self, row: overview.RuleRow) -> Row:
         page, before, after = self.page, row.before, row.after
