@@ -131,7 +131,8 @@ class Overview:
         """Adds the shares of phases and of methods of Tensor in one run, and of what has no line of the user."""
         of = "time" if self.total.seconds else "ops"
         shares: dict[str, str] = {}
-        for name, by in (("phases", "phase"), ("methods", "method")):
+        kinds: dict[str, overview.By] = {"phases": "phase", "methods": "method"}
+        for name, by in kinds.items():
             rows = overview.count_costs(self.view, by)
             said = [f"{row.name} {self.share_of(row.after)}" for row in rows]
             if len(rows) > 1 or by == "method":
