@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import sqlite3
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tinygrad import Tensor
@@ -87,6 +89,17 @@ def test_another_setting_or_target_decides_anew(runs: Runs, monkeypatch: pytest.
     monkeypatch.setattr(_known, "digest_code", lambda: "other code")
     assert runs.schedule(attention)[0] > 1
     assert len(runs.disk) == 3
+
+
+@pytest.mark.parametrize("error", [OSError("read-only"), sqlite3.OperationalError("locked")])
+def test_without_a_cache_each_process_decides(error: Exception, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, kernels = runs.schedule(attention)
+    fails = Mock(side_effect=error)
+    monkeypatch.setattr(_known, "diskcache_get", fails)
+    monkeypatch.setattr(_known, "diskcache_put", fails)
+
+    assert runs.schedule(attention) == (first, kernels)
+    assert fails.call_count == 2
 
 
 def test_an_observer_sees_the_decisions_made(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ another process schedules the same graph once (patches fusion-guard, realize-reu
 A key has everything that decisions depend on: the graph, the patches, these files, tinygrad's settings and the target. A process that an observer
 watches decides anew, and shows it. CACHELEVEL=0 keeps nothing, as for kernels."""
 from __future__ import annotations
-import functools, hashlib
+import contextlib, functools, hashlib, pickle, sqlite3
 from pathlib import Path
 from typing import NamedTuple
 from tinygrad.device import Device
@@ -16,6 +16,8 @@ from tinygrad_overlay.schedule._pass import Attempt
 from tinygrad_overlay.schedule._refusals import Refusal
 
 TABLE = "vmapdbg_decisions"
+# a cache that cannot be read or written, such as that of a read-only home, knows nothing
+no_cache = contextlib.suppress(OSError, sqlite3.Error, pickle.UnpicklingError)
 
 class Known(NamedTuple):
   """The decisions of an Attempt. Nodes are positions in its toposort."""
@@ -36,8 +38,9 @@ def make_key(sink:UOp) -> str:
 def recall(attempt:Attempt, sink:UOp) -> bool:
   """Gives the attempt the decisions that are known for its graph, if there are any."""
   if not _state.process.keeps_decisions or _state.observer.listens: return False
-  attempt.known_as = make_key(sink)
-  if (known:=diskcache_get(TABLE, attempt.known_as)) is None: return False
+  attempt.known_as, known = make_key(sink), None
+  with no_cache: known = diskcache_get(TABLE, attempt.known_as)
+  if known is None: return False
   nodes, (points, reused, attempt.keeps_all) = list(attempt.toposort), Known(*known)
   attempt.is_recalled = True
   attempt.realize_points, attempt.reused = ({nodes[i]:refusal for i,refusal in found.items()} for found in (points, reused))
@@ -47,4 +50,4 @@ def keep(key:str, made:Attempt) -> None:
   """Keeps the decisions of the attempt that is the result for the graph with this key."""
   places = {x:i for i,x in enumerate(made.toposort)}
   points, reused = ({places[x]:refusal for x,refusal in found.items()} for found in (made.realize_points, made.reused))
-  diskcache_put(TABLE, key, tuple(Known(points, reused, made.keeps_all)))
+  with no_cache: diskcache_put(TABLE, key, tuple(Known(points, reused, made.keeps_all)))
