@@ -312,15 +312,9 @@ def test_launches_of_lazy_tensors_and_tinyjit_replays_are_timed_too(tmp_path: Pa
     assert all(0 < time["least"] <= time["median"] <= time["most"] < 10 for time in times)
     # the function's kernel: twice as it is captured, then replayed
     assert 5 in [time["launches"] for time in times]
-    # only the overlay has a model that predicts them: a launch of a few ops is 2 us for it
-    predicted = [kernel["predicted"] for kernel in kernels]
-    if tree:
-        assert set(predicted) == {None}
-    else:
-        assert all(2e-6 <= seconds < 3e-6 for seconds in predicted)
     untimed, _ = show_text(tmp_path, text, *tree)
     untimed_kernels = [kernel for schedule in untimed["schedules"] for kernel in schedule["kernels"]]
-    assert {(kernel["measured"], kernel["predicted"]) for kernel in untimed_kernels} == {(None, None)}
+    assert {kernel["measured"] for kernel in untimed_kernels} == {None}
     keys = [kernel["key"] for kernel in untimed_kernels]
     assert keys == [kernel["key"] for kernel in kernels[: len(keys)]]
 

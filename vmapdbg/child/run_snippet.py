@@ -191,8 +191,7 @@ def write_capture(request: Request, mode: Mode, error: model.SnippetError | None
     write_atomically(request.progress, f"{kernels:,} kernels")
     capture = mode.build(error)
     if mode.stopwatch is not None:
-        # with the overlay, also the times that it predicts
-        capture = mode.stopwatch.add_times(capture, [] if request.job.patches is None else mode.recorder.schedules)
+        capture = mode.stopwatch.add_times(capture)
         mode.recorder.is_paused = True
         with leaving_out("what the device reaches"):
             capture = replace(capture, device=find_device(mode.stopwatch))

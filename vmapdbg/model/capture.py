@@ -303,11 +303,7 @@ class Kernel:
     order. `overwrites` is a BUFFER or PARAM from before the schedule that it writes although nothing assigns to it.
 
     `failed` is the error of a kernel that tinygrad cannot make a program of: it has no name and no source, and its
-    numbers are zero. `measured` has the times of all launches of its program (None if not timed). `predicted` is the
-    time of one launch, in seconds, that the overlay's cost model expects on the same device
-    (`tinygrad/codegen/_cost.py`); it ranks kernels, and half of the predictions for the CPU are 0.5 to 1.5 of the
-    measured time (`bench/cost_model.py`). It is None if the kernel was not timed, if codegen fails on it without BEAM,
-    and on an observed tinygrad.
+    numbers are zero. `measured` has the times of all launches of its program (None if not timed).
 
     `title` says what the kernel computes (`matmul 64x64x256 + gelu`), from its `main` node: the largest reduce, else
     the last computation. The kernel has the `phase` and the function of that node. `lanes` is the width of its widest
@@ -340,7 +336,6 @@ class Kernel:
     measured: Measured | None = None
     wrong_times: tuple[WrongTime, ...] = ()
     overwrites: int | None = None
-    predicted: float | None = None
     title: str = ""
     main: int | None = None
     phase: vocabulary.Phase | None = None

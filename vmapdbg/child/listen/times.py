@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -16,9 +15,7 @@ from typing import Any
 import vmapdbg
 from vmapdbg.child.listen.guard import Watched, watching
 from vmapdbg.child.listen.launches import jit_class, watch_schedules
-from vmapdbg.child.listen.records import Launch, ScheduleRecord, find_passes
 from vmapdbg.child.listen.user_lines import name_function
-from vmapdbg.install.overlay import OVERLAY_PACKAGE
 from vmapdbg.model.capture import Capture, Kernel, LaunchTime, MarkTime, Measured, Timing
 from vmapdbg.model.schedule_index import digest_source
 
@@ -172,17 +169,12 @@ class Stopwatch:
 
     # *** the result
 
-    def add_times(self, capture: Capture, overlay: Iterable[ScheduleRecord]) -> Capture:
-        """Returns the capture with the times of its kernels; for kernels of schedules on the overlay also with the time
-        that its cost model predicts."""
-        launched = {launch.ast.key.hex(): launch for passed in find_passes(overlay) for launch in passed.kernels}
+    def add_times(self, capture: Capture) -> Capture:
+        """Returns the capture with the times of its kernels."""
 
         def fill(kernel: Kernel) -> Kernel:
             times = self.seconds.get(kernel.source.strip("\n"))
-            if not times:
-                return kernel
-            predicted = predict(launched[kernel.key]) if kernel.key in launched else None
-            return replace(kernel, measured=measure(times), predicted=predicted)
+            return replace(kernel, measured=measure(times)) if times else kernel
 
         schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)
         if self._overheads:
@@ -235,21 +227,3 @@ def measure(times: Sequence[float]) -> Measured:
         low, _, high = quantiles(times, n=4)
         spread = high - low
     return Measured(len(times), median(times), min(times), max(times), first=times[0], spread=spread)
-
-
-def predict(launched: Launch) -> float | None:
-    """Returns the seconds of one launch on the device of the kernel's buffers; None if codegen fails on its AST."""
-    from tinygrad.device import Device
-
-    model: Any = importlib.import_module(f"{OVERLAY_PACKAGE}.codegen._work")
-    device = launched.buffers[0].device
-    if isinstance(device, tuple):
-        # the same kernel on each of them
-        device = device[0]
-    # the device is open: it ran the kernel
-    renderer = Device[device].renderer
-    try:
-        work = model.estimate_work(launched.ast, renderer)
-    except model.CannotLower:
-        return None
-    return model.predict_ns(work, renderer) / 1e9
