@@ -35,6 +35,24 @@ for step in range(3):
     STEP
 """
 
+STEPS = """
+from tinygrad import Tensor
+x = Tensor.arange(256 * 256).reshape(256, 256).float().contiguous().realize()
+w = (x * 0.001).contiguous().realize()
+def step(x, w):
+    early = (x + 1).sqrt().contiguous()
+    h = x
+    for _ in range(3):
+        h = ((h @ w) * 1e-3).contiguous()
+    return (h * early).sum()
+print(step(x, w).item())
+"""
+EDITS = {
+    "recompute": [(".sqrt().contiguous()", ".sqrt()")],
+    "half": [("((h @ w) * 1e-3)", "((h.float() @ w) * 1e-3).half()"), ("(h * early)", "(h.float() * early)")],
+}
+"""What somebody types who follows the advice."""
+
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_peak_is_the_programs_own(name: str, tmp_path: Path) -> None:
@@ -82,6 +100,23 @@ def test_a_global_that_is_not_used_again_should_be_deleted_and_that_gives_the_pr
     assert (advice["name"], advice["line"]) == ("d", "snippet.py:5")
     edited = LARGE.replace("c = ", "del d\nc = ")
     assert advice["peak"] == measure_alone(tmp_path, edited, *PATCHED) < memory["peak"]
+
+
+@pytest.mark.parametrize("kind", EDITS)
+def test_an_edit_as_advised_gives_the_predicted_peak(kind: str, tmp_path: Path) -> None:
+    memory = watch(tmp_path, STEPS)["memory"]
+    # the first of its kind saves most
+    advice = next(one for one in memory["advice"] if one["kind"] == kind)
+    edited = STEPS
+    for old, new in EDITS[kind]:
+        edited = edited.replace(old, new)
+    alone = measure_alone(tmp_path, edited, *PATCHED)
+    assert abs(advice["peak"] - alone) <= 0.01 * alone < 0.01 * memory["peak"]
+
+
+def test_memory_of_a_schedule_cannot_be_freed_while_it_runs(tmp_path: Path) -> None:
+    """Only the schedule that has the peak uses `x`: to delete `x` after it changes nothing."""
+    assert "free" not in {one["kind"] for one in watch(tmp_path, STEPS)["memory"]["advice"]}
 
 
 def test_lazy_gradients_that_hold_activations_are_found_and_dropping_them_gives_the_predicted_peak(

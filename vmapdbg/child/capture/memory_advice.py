@@ -93,6 +93,7 @@ class Adviser:
     # *** free earlier
 
     def drop(self, value: Value) -> list[Span]:
+        """Has the planner free a value after its last use, in the schedule that computes it."""
         return [] if self.holders.names_of(value) else span_without(value, value.touched[-1])
 
     def advise_delete(self, value: Value) -> MemoryAdvice | None:
@@ -108,7 +109,9 @@ class Adviser:
             return None
         last = value.touched[-1]
         line = value.reads.get(last, value.used[-1].line)
-        peak = self.times.find_peak({value: span_without(value, last)})
+        # while a schedule or a call runs, its inputs stay
+        ends = [part.end - 1 for part in self.builder.watched.parts if part.first <= last < part.end]
+        peak = self.times.find_peak({value: span_without(value, max(ends, default=last))})
         return MemoryAdvice("free", line, ", ".join(sorted(names)), 1, value.bytes, peak)
 
 
