@@ -106,6 +106,21 @@ def test_a_list_keeps_an_element() -> None:
     assert all("[]" not in text for text in cuts("f([1, 2], [a])\n"))
 
 
+@pytest.mark.parametrize(
+    ("source", "refused"),
+    [
+        ("x = np.random.default_rng(1).standard_normal(4)\n", {"np.random.standard_normal(4)", "default_rng()"}),
+        ("Tensor.manual_seed(1)\nx = Tensor.rand(4)\n", {"x = Tensor.rand(4)\n"}),
+        ("np.random.seed(1)\nx = np.random.rand(4)\n", {"x = np.random.rand(4)\n"}),
+    ],
+)
+def test_random_numbers_stay_the_same_in_each_run(source: str, refused: set[str]) -> None:
+    made = [text for _, text in list_smaller(normalize(f"import numpy as np\n{source}"))]
+    assert made
+    for part in refused:
+        assert not [text for text in made if part in text and "seed(1)" not in text]
+
+
 def test_a_number_does_not_become_zero_or_negative() -> None:
     assert all("0" not in text and "-" not in text for text in cuts("f(5, 7)\n"))
 
