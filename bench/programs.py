@@ -23,7 +23,7 @@ from bench.sides import UNFUSED, Side, close, measure, side_environment
 from bench.unseen_programs import UNSEEN
 
 SPECS = {"stock": UNFUSED, "again": UNFUSED, "patched": "all", "later": "all"}
-"""The side `patched` decides anew, and keeps its decisions for the side `later`."""
+"""`patched` makes all decisions itself and writes them to tinygrad's cache. `later` reads them from there."""
 MOST_TIME, MOST_SCHEDULE, MOST_PEAK, WORTH_MEMORY = 1.02, 1.5, 1.1, 0.8
 
 

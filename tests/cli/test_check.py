@@ -302,7 +302,7 @@ print((x.where(y, 0).sum(1) + Tensor(0).reshape(1, 1).expand(2, 2).sum(1)).tolis
     ("text", "told", "status"),
     [
         (SWITCHED, "os.environ['PCONTIG'] = '2'", 3),
-        (WRONG_ALONE, "# Its values are not those of the numpy reference (VD201).", 1),
+        (WRONG_ALONE, "# Its values differ from the numpy reference (VD201).", 1),
         (CRASHES_ALONE, "# It ends with CalledProcessError.", 3),
     ],
 )

@@ -76,8 +76,7 @@ def store_reused(run:Run, made:Attempt, ret:Result) -> tuple[Attempt, Result]:
     if not stored and not _state.observer.listens:
       made.reused = reused
       return use(made, ret)
-    points = {**made.realize_points, **stored}
-    return repeat_attempt(run, Attempt(points, keeps_all=made.keeps_all, is_compared=True, rounds=made.rounds, reused=reused))
+    return repeat_attempt(run, restore(made, stored, reused))
   with _state.unwatched(): reused = find_reused(made)
   if not reused: return made, ret
   new = store()
@@ -89,14 +88,17 @@ def store_reused(run:Run, made:Attempt, ret:Result) -> tuple[Attempt, Result]:
   # LOCAL memory and the order of loops may not allow a fusion beside the new buffers
   return repeat_attempts(run, *new, None)
 
+def restore(made:Attempt, points:dict[UOp, Refusal], reused:dict[UOp, Refusal]) -> Attempt:
+  """Returns a new attempt like `made`, with more realize points."""
+  return Attempt({**made.realize_points, **points}, keeps_all=made.keeps_all, is_compared=True, rounds=made.rounds, reused=reused)
+
 def fit_memory(run:Run, made:Attempt, ret:Result) -> tuple[Attempt, Result]:
   """Takes back fusions that save too little time for their bytes, in a whole graph."""
   stock = StockAttempt(run, set())
   for _ in range(MAX_ATTEMPTS):
     with _state.unwatched(): refused = find_over_memory(made, stock.get)
     if not refused: break
-    new = Attempt({**made.realize_points, **refused}, keeps_all=made.keeps_all, is_compared=True, rounds=made.rounds, reused=made.reused)
-    made, ret = repeat_attempts(run, *repeat_attempt(run, new), None)
+    made, ret = repeat_attempts(run, *repeat_attempt(run, restore(made, refused, made.reused)), None)
   return made, ret
 
 def judge(made:Attempt, stock:StockAttempt|None) -> dict[UOp, Refusal]:

@@ -1,8 +1,8 @@
 """Keeps the decisions for a graph in tinygrad's cache on disk (CACHEDB), where it keeps compiled kernels: to decide takes as long as several schedules, and
 another process schedules the same graph once (patches fusion-guard, realize-reused).
 
-A key has everything that decisions depend on: the graph, the patches, these files, tinygrad's settings and the target. A process that an observer
-watches decides anew, and shows it. CACHELEVEL=0 keeps nothing, as for kernels."""
+A key has everything that decisions depend on: the graph, the patches, these files, tinygrad's settings and the target. If an observer watches the
+process, the decisions are made again, so that it can report them. With CACHELEVEL=0 nothing is cached, no compiled kernels either."""
 from __future__ import annotations
 import contextlib, functools, hashlib, pickle, sqlite3
 from pathlib import Path
@@ -41,7 +41,7 @@ def recall(attempt:Attempt, sink:UOp) -> bool:
   attempt.known_as, known = make_key(sink), None
   with no_cache: known = diskcache_get(TABLE, attempt.known_as)
   if known is None: return False
-  nodes, (points, reused, attempt.keeps_all) = list(attempt.toposort), Known(*known)
+  nodes, (points, reused, attempt.keeps_all) = list(attempt.toposort), known
   attempt.is_recalled = True
   attempt.realize_points, attempt.reused = ({nodes[i]:refusal for i,refusal in found.items()} for found in (points, reused))
   return True
@@ -50,4 +50,4 @@ def keep(key:str, made:Attempt) -> None:
   """Keeps the decisions of the attempt that is the result for the graph with this key."""
   places = {x:i for i,x in enumerate(made.toposort)}
   points, reused = ({places[x]:refusal for x,refusal in found.items()} for found in (made.realize_points, made.reused))
-  with no_cache: diskcache_put(TABLE, key, tuple(Known(points, reused, made.keeps_all)))
+  with no_cache: diskcache_put(TABLE, key, Known(points, reused, made.keeps_all))

@@ -12,7 +12,7 @@ from vmapdbg.diff.captures import diff_captures, have_same_tinygrad
 from vmapdbg.diff.result import ValueDiff
 from vmapdbg.diff.values import compare_outputs, estimate_terms
 from vmapdbg.install.job import Run
-from vmapdbg.model.capture import Capture, Finding
+from vmapdbg.model.capture import DIED, Capture, Finding
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import count_kernels
 from vmapdbg.model.vocabulary import MatchedBy
@@ -138,7 +138,7 @@ def describe_end(run: Run) -> str:
     error = run.capture.error
     if error is None:
         return RUNS_WELL
-    return error.message if error.type == "ChildDied" else f"{error.type}: {error.message}"
+    return error.message if error.type == DIED else f"{error.type}: {error.message}"
 
 
 def _differing_outputs(

@@ -287,7 +287,7 @@ def _repair(tree: ast.Module, unknown: set[str]) -> None:
 
 
 def _read_by(statement: ast.stmt) -> set[str]:
-    """Returns the names that a statement reads, without those of the statements in it."""
+    """Returns the names that a statement reads itself. What the statements in its body read does not count."""
     parts = [part for part in ast.iter_child_nodes(statement) if not isinstance(part, _BLOCKS)]
     return set[str]().union(*(_Names(part).read for part in parts))
 

@@ -152,7 +152,7 @@ def main() -> None:
     def report(where: str) -> None:
         # the process died: the tool says how, in front of `where`
         line = next((asked.line for asked in reversed(mode.recorder.schedules)), None)
-        write_capture(request, mode, model.SnippetError("ChildDied", where, line))
+        write_capture(request, mode, model.SnippetError(model.DIED, where, line))
 
     if request.shadow:
         mode.shadow = Shadow(request.job.target, request.shadow_id, report)

@@ -27,13 +27,12 @@ from vmapdbg.commands.shared import console, jobs
 from vmapdbg.commands.shared.children import ChildDied, died_capture, do_many, finish_capture, started_child
 from vmapdbg.install.job import Job, Run, TrialRequest
 from vmapdbg.install.patches import spell_patches
-from vmapdbg.model.capture import Capture
+from vmapdbg.model.capture import DIED, Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import load_capture
 
 Fault = tuple[str | None, ...]
 """What a smaller program must have in common with the program: how both end, or what `check` finds wrong."""
-_DIED = "ChildDied"
 _ENDLESS = 1e6
 _SHORTEST = 20.0
 """A smaller program may run for this many seconds at least, and for five times as long as the program."""
@@ -153,7 +152,7 @@ class Judge:
     def __init__(
         self, chosen: Sequence[Job], kind: str, source: str, preloads: bool, stack: contextlib.ExitStack
     ) -> None:
-        # values are compared with numpy, or with those of the other job
+        # one job: `check` compares its values with numpy; two jobs: their values are compared with each other
         self.jobs = [replace(job, values=len(chosen) > 1) for job in chosen]
         self.kind, self.tried = kind, 0
         self.seconds = self.jobs[0].timeout
@@ -168,7 +167,7 @@ class Judge:
         self.wanted: Fault = ()
         began = time.monotonic()
         self.wanted = next(iter(self.find_faults(source)), ())
-        if _DIED not in self.wanted:
+        if DIED not in self.wanted:
             patience = max(_SHORTEST, 5 * (time.monotonic() - began))
             self.seconds = min(patience, self.seconds or patience)
 
@@ -191,7 +190,7 @@ class Judge:
                 return self.compare(servers, source)
             capture, report = servers[0].run(source, self.seconds)
             error = capture.error
-            is_of_tinygrad = error is not None and (error.crash is not None or error.type == _DIED)
+            is_of_tinygrad = error is not None and (error.crash is not None or error.type == DIED)
             if not self.wanted:
                 self.has_error, self.own_error = is_of_tinygrad, error and error.type
             if is_of_tinygrad:
@@ -225,7 +224,7 @@ class Judge:
         what, *_ = self.wanted
         if self.has_error:
             return f"It ends with {what}{on}."
-        return f"Its values are not those of the numpy reference{on} ({what})."
+        return f"Its values differ from the numpy reference{on} ({what})."
 
 
 # *** faults
@@ -236,7 +235,7 @@ def end_of(capture: Capture) -> Fault:
     error = capture.error
     if error is None:
         return ("",)
-    if error.type == _DIED:
+    if error.type == DIED:
         return error.type, error.message
     if error.crash is None:
         return (error.type,)

@@ -19,7 +19,7 @@ from vmapdbg.install.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
 from vmapdbg.model.account import Account
-from vmapdbg.model.capture import SCHEMA, Capture, Finding
+from vmapdbg.model.capture import DIED, SCHEMA, Capture, Finding
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, load_capture, write_output
 from vmapdbg.model.wording import format_plural
@@ -42,7 +42,7 @@ class Linted:
     def is_dead(self) -> bool:
         """Whether the child died before it captured a schedule."""
         error = self.capture.error
-        return error is not None and error.type == "ChildDied" and not self.capture.schedules
+        return error is not None and error.type == DIED and not self.capture.schedules
 
     @property
     def exit_code(self) -> int:

@@ -415,6 +415,10 @@ class Versions:
     commit: str | None = None
 
 
+DIED = "ChildDied"
+"""The type of the error of a run whose process died."""
+
+
 @dataclass(frozen=True)
 class SnippetError:
     """The error that ended the snippet: the exception's type name, its message, the user's `file:line`.

@@ -1,1 +1,1 @@
-"""Arrays of numbers, and when two numbers are the same: what diff, check and the reducer compare with."""
+"""Arrays of numbers, and when two numbers are the same: what diff, check and bisect compare with."""

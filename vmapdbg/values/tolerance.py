@@ -1,4 +1,4 @@
-"""The dtypes, and when two computations of the same value agree: the one tolerance of diff, check and the reducer.
+"""The dtypes, and when two computations of the same value agree: the one tolerance of diff, check and bisect.
 
 A dtype has tinygrad's name, such as `float`. Two runs of one graph add the numbers of a reduce in different orders, and
 each order rounds in its own way. n roundings point up and down alike, so their sum grows with the square root of n.

@@ -33,7 +33,7 @@ class MemoryBuilder:
     ) -> None:
         self.watched, self.records, self.built = watched, records, built
         self.times = Lifetimes(watched)
-        self.known: dict[PassRecord, tuple[PassRecord, dict[Any, int], list[int | None]]] = {}
+        self.known: dict[PassRecord, tuple[dict[Any, int], list[int | None]]] = {}
         self.find_value = functools.cache(self._find_value)
         self.holders = Holders(vars(sys.modules["__main__"]))
 
@@ -77,8 +77,8 @@ class MemoryBuilder:
         assert passed is not None, "a schedule with a launch has a pass"
         if passed not in self.known:
             ids = {u: number for number, u in enumerate(list_nodes(passed))}
-            self.known[passed] = passed, ids, number_kernels(passed.kernels)
-        return self.known[passed]
+            self.known[passed] = ids, number_kernels(passed.kernels)
+        return passed, *self.known[passed]
 
     # *** values
 

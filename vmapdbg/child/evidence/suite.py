@@ -82,7 +82,7 @@ class SuiteFolder(EvidenceFolder):
             added = evidence.left[known:]
             self.hand_on(Evidence(-1, evidence.line, left=added), self.test)
             return
-        # only the reducer needs the graph for tinygrad, which takes long to be packed
+        # the graph for stock tinygrad is only for a check of one run
         blobs: list[Path] = []
         if "asked" in evidence.graphs:
             blobs += (self.path / "blobs").iterdir()

@@ -24,7 +24,7 @@ from vmapdbg.install.job import Job, Request, Run, dump_record
 from vmapdbg.install.overlay import BOOTSTRAP_DIR, child_environment
 from vmapdbg.install.patches import Patches, format_patches
 from vmapdbg.install.trees import TreeError, find_tree
-from vmapdbg.model.capture import SCHEMA, Capture, SnippetError, Versions
+from vmapdbg.model.capture import DIED, SCHEMA, Capture, SnippetError, Versions
 from vmapdbg.model.failure import EXIT_CHILD, Failure
 from vmapdbg.model.store import load_capture
 
@@ -247,7 +247,7 @@ def finish_capture(capture: Capture) -> Capture:
 
 def died_capture(job: Job, message: str) -> Capture:
     """Returns the Capture of a child that left none: it has only the error, a ChildDied."""
-    died, versions = SnippetError("ChildDied", message, None), Versions(__version__, "", "")
+    died, versions = SnippetError(DIED, message, None), Versions(__version__, "", "")
     return Capture(SCHEMA, versions, job.snippet, job.target, job.patch_states, died, (), ())
 
 

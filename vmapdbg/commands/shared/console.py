@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from vmapdbg.model.capture import Capture
+from vmapdbg.model.capture import DIED, Capture
 from vmapdbg.model.failure import EXIT_CHILD, EXIT_SNIPPET
 from vmapdbg.model.store import dump_document
 
@@ -41,7 +41,7 @@ def report_death(capture: Capture) -> None:
     """Says what could not be observed and, if the child died after it had captured something, how."""
     for line in capture.missing:
         say_once(line)
-    if capture.error is not None and capture.error.type == "ChildDied":
+    if capture.error is not None and capture.error.type == DIED:
         say(capture.error.message)
 
 
@@ -57,7 +57,7 @@ def report_untimed(*captures: Capture) -> None:
 # *** the end of a command
 
 # the errors of a snippet that did not end by itself
-_HUNG = frozenset({"ChildDied", "EndlessRewrite"})
+_HUNG = frozenset({DIED, "EndlessRewrite"})
 
 
 def end_after(capture: Capture, names_status: bool = True) -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from vmapdbg.diff.result import CaptureDiff, ScheduleDiff, Side
 from vmapdbg.install.patches import Patch
-from vmapdbg.model.capture import Capture, SnippetError
+from vmapdbg.model.capture import DIED, Capture, SnippetError
 from vmapdbg.model.schedule_index import count_kernels, find_distinct, group_equal
 from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.claims import CHECKED as DIFFED
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _MANY_SCHEDULES = 4
 _MOST_FINDINGS = 5
 _MOST_LINES, _LEAST_SOURCE = 48, 12
-_DIED = "ChildDied"
 
 
 def print_capture(
@@ -355,11 +354,11 @@ def _describe_end(side: Side) -> str:
         return f"made {format_plural(side.schedules, 'schedule')}, {format_plural(side.totals.kernels, 'kernel')}"
     when = f"after {format_plural(side.schedules, 'schedule')}" if side.schedules else "before its first schedule"
     failure = _describe_failure(side.error)
-    return failure if side.error.type == _DIED else f"{failure} {when}"
+    return failure if side.error.type == DIED else f"{failure} {when}"
 
 
 def _describe_failure(error: SnippetError) -> str:
-    return "DIED" if error.type == _DIED else f"RAISED {error.type}"
+    return "DIED" if error.type == DIED else f"RAISED {error.type}"
 
 
 def _describe_counts(page: Page, diff: CaptureDiff) -> list[Text]:
@@ -397,7 +396,7 @@ def _print_errors(page: Page, diff: CaptureDiff) -> None:
     for name, error in errors.items():
         if error is None:
             continue
-        what = "died" if error.type == _DIED else f"raised {error.type}"
+        what = "died" if error.type == DIED else f"raised {error.type}"
         page.add()
         page.add((f"!! {name} {what}{page.places.format(error.line, ' at {}')}", ALERT), hang=3)
         page.add_each(error.message.splitlines(), indent=3)
