@@ -390,12 +390,14 @@ def test_kernels_are_sorted_by_time_only_if_they_were_timed(tmp_path: Path) -> N
     assert "sorted by bytes" in run_tool("show", "snippet.py", "--sort", "bytes", cwd=tmp_path).stdout
 
 
-def test_beam_times_each_kernel_again(tmp_path: Path) -> None:
-    text = "x = Tensor.ones(32, 32).contiguous().realize()\nprint((x @ x).sum().item())\n"
-    capture, _ = show_text(tmp_path, text, "--beam", "1")
+@pytest.mark.parametrize("options", [(), ("--kernel", "add")])
+def test_beam_times_the_kernels_that_matter_again(tmp_path: Path, options: tuple[str, ...]) -> None:
+    text = "x = Tensor.ones(256, 256).contiguous().realize()\n(x @ x).realize()\n(x[0, :2] + 1).realize()\n"
+    capture, _ = show_text(tmp_path, text, "--beam", "1", *options)
     kernels = [kernel for schedule in capture["schedules"] for kernel in schedule["kernels"]]
-    assert kernels
-    assert all(kernel["beam"] > 0 for kernel in kernels)
+    searched = {kernel["title"].partition(" ")[0] for kernel in kernels if kernel["beam"] is not None}
+    assert searched & {"add", "matmul"} == ({"add"} if options else {"matmul"})
+    assert len(kernels) > 2
 
 
 # a scope whose RANGE gets another id in the schedule; a sum over rows and classes; a gather along one of its axes

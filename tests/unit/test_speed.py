@@ -21,7 +21,7 @@ from vmapdbg.model.capture import (
     Timing,
 )
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.schedule_index import add_beam_times, digest_source
+from vmapdbg.model.schedule_index import add_beam_times, digest_source, list_longest
 from vmapdbg.model.vocabulary import Sort
 from vmapdbg.page.functions import FunctionRow, count_functions
 from vmapdbg.page.overview import group_kernels
@@ -143,7 +143,7 @@ def test_the_overview_says_where_the_time_goes(width: int) -> None:
 
 def launched(*seconds: float, **changes: Any) -> Capture:
     """A run that launches two kernels in turn."""
-    kernels = [timed(1.0, 10, 10, source=source) for source in ("void f();", "void g();")]
+    kernels = [timed(1.0, 10, 10, source=source, key=source[5]) for source in ("void f();", "void g();")]
     digests = [digest_source(kernel.source) for kernel in kernels] * len(seconds)
     timing = Timing(9.0, {}, (), tuple(map(LaunchTime, digests, seconds)))
     return make_capture(make_schedule(kernels=tuple(kernels)), timing=timing, **changes)
@@ -151,15 +151,27 @@ def launched(*seconds: float, **changes: Any) -> Capture:
 
 def test_a_run_with_beam_is_paired_by_its_launches() -> None:
     """Its kernels have other sources."""
-    found = add_beam_times(launched(1, 1, 1, 1, 1), launched(0.5, 2, 0.25, 2, 0.5))
+    found = add_beam_times(launched(1, 1, 1, 1, 1), launched(0.5, 2, 0.25, 2, 0.5), "fg")
     assert [kernel.beam for kernel in found.kernels] == [0.5, 2]
+    found = add_beam_times(launched(1, 1, 1, 1), launched(0.5, 2, 0.5, 2), "g")
+    assert [kernel.beam for kernel in found.kernels] == [None, 2]
+    assert describe_beam(found.kernels[0]) == ""
+    found = add_beam_times(launched(1, 1, 1, 1, 1), launched(0.5, 2, 0.25, 2, 0.5), "fg")
     assert describe_beam(found.kernels[0]) == "2.0x"
     assert describe_speed(found.kernels[0], DEVICE).endswith(", 2.0x faster with BEAM")
     assert describe_beam(timed(1.0, 10, 10)) == ""
 
 
+def test_beam_searches_for_nine_tenths_of_the_time() -> None:
+    times = {"a": 0.5, "b": 9.0, "c": 0.2, "d": 0.3, "e": 30.0}
+    kernels = [timed(seconds, 10, 10, source=name, key=name) for name, seconds in times.items()]
+    assert list_longest(kernels) == ("e", "b")
+    assert list_longest([*kernels, timed(30.0, 10, 10, source="e", key="f")]) == ("e", "f", "b")
+    assert list_longest([make_kernel("r_1")]) == ()
+
+
 def test_a_run_with_beam_that_is_another_program_is_not_compared() -> None:
     with pytest.raises(Failure, match="has 1 launches instead of 2"):
-        add_beam_times(launched(1, 1), launched(1))
+        add_beam_times(launched(1, 1), launched(1), "fg")
     with pytest.raises(Failure, match="the run with BEAM failed: no memory"):
-        add_beam_times(launched(1), launched(1, error=SnippetError("MemoryError", "no memory", None)))
+        add_beam_times(launched(1), launched(1, error=SnippetError("MemoryError", "no memory", None)), "fg")

@@ -171,7 +171,7 @@ def run_in(mode: Mode, request: Request) -> model.SnippetError | None:
     else:
         fall_back_to_python_device()
         if mode.stopwatch is not None:
-            mode.stopwatch.start(request.job.beam)
+            mode.stopwatch.start(request.job.beam, request.job.searched)
         error = run_snippet(request, mode.recorder)
         if mode.stopwatch is not None:
             mode.stopwatch.stop()

@@ -13,7 +13,7 @@ from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.work_folder import check_target
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.schedule_index import add_beam_times
+from vmapdbg.model.schedule_index import add_beam_times, list_longest
 from vmapdbg.model.store import StoreError, check_output, save_capture, write_output
 from vmapdbg.model.vocabulary import Sort
 from vmapdbg.page.claims import account_of_shown
@@ -31,7 +31,7 @@ _SEE_PART = "Why: vmapdbg why {}. Its nodes, ranges, buffers and source: --all, 
 @click.option("--only", type=options.names("section", SECTIONS), help=f"Print only these: {','.join(SECTIONS)}.")
 @options.of_part
 @options.times
-@click.option("--beam", type=click.IntRange(1), help="Time the kernels with BEAM of this width, too.")
+@click.option("--beam", type=click.IntRange(1), help="Time the longest kernels with BEAM of this width, too.")
 @click.option("--sort", type=click.Choice(get_args(Sort)), help="The order of kernels and functions in the overview.")
 @options.memory
 @options.json("Print the capture as one JSON document.")
@@ -75,7 +75,8 @@ def show(
         given = replace(given, times=True)
     capture = jobs.load_or_run(snippet, given, quiet_stdout=as_json)
     if beam is not None and capture.error is None:
-        capture = add_beam_times(capture, jobs.run_with_beam(snippet, given, beam))
+        searched = list_searched(capture, part)
+        capture = add_beam_times(capture, jobs.run_with_beam(snippet, given, beam, searched), searched)
     failed = None
     if save is not None:
         try:
@@ -94,6 +95,17 @@ def show(
     console.end_after(capture)
     if strict and not account_of_shown(capture).is_balanced:
         sys.exit(1)
+
+
+def list_searched(capture: Capture, part: options.Part) -> tuple[str, ...]:
+    """Returns the keys of the kernels that --beam searches for: of the part, the kernels that take most of the time.
+    Raises Failure if the capture does not have the part."""
+    from vmapdbg.page.view import View
+
+    selected = part.select(View.of_one(capture))
+    if selected is None:
+        return list_longest(capture.kernels)
+    return list_longest([change.after[0].kernel for pair in selected for change in pair.kernels])
 
 
 def check_files(snippet: str | None, save: Path | None, output: Path | None, given: options.JobOptions) -> None:

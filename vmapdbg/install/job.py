@@ -42,8 +42,8 @@ class Job:
     what it leaves lazy is run. `typed` is `-c` or `-` if the tool wrote the snippet's file, with code that was typed or
     read from stdin. `measured` is what `bisect` measures, if it does: then BEAM searches nothing, and for `memory` no
     schedule is recorded, because records keep memory. `TUNED` repeats launches. With `beam` BEAM searches that
-    wide for each kernel. `edits` is a file that `tune` wrote: the text of each file that it edits. `switches` are
-    environment variables for the snippet (`PCONTIG=2`).
+    wide for the kernels with the keys `searched`. `edits` is a file that `tune` wrote: the text of each file that it
+    edits. `switches` are environment variables for the snippet (`PCONTIG=2`).
     """
 
     snippet: str
@@ -59,6 +59,7 @@ class Job:
     typed: str = ""
     measured: str = ""
     beam: int = 0
+    searched: tuple[str, ...] = ()
     memory: bool = False
     edits: str = ""
     switches: tuple[str, ...] = ()

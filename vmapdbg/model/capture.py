@@ -308,7 +308,8 @@ class Kernel:
     `title` says what the kernel computes (`matmul 64x64x256 + gelu`), from its `main` node: the largest reduce, else
     the last computation. The kernel has the `phase` and the function of that node. `lanes` is the width of its widest
     load or store of GLOBAL memory, in elements. `beam` is the median time of a launch, in seconds, after BEAM optimized
-    the kernel (`show --beam`). `peak` is the most bytes that values have while a launch of it runs (`--memory`).
+    the kernel (`show --beam`), None if it did not. `peak` is the most bytes that values have while a launch of it runs
+    (`--memory`).
     """
 
     name: str

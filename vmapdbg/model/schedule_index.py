@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -227,20 +227,39 @@ def digest_source(source: str) -> str:
     return hashlib.sha256(source.strip("\n").encode()).hexdigest()[:12]
 
 
-def add_beam_times(capture: Capture, searched: Capture) -> Capture:
-    """Returns the capture with the times of its kernels in another run of the program, in which BEAM optimized them:
-    launches are paired in their order. Raises Failure if the runs launch different kernels."""
-    first, other = (one.timing.launches if one.timing is not None else () for one in (capture, searched))
-    if searched.error is not None:
-        raise Failure(f"the run with BEAM failed: {searched.error.message}")
+_MOST_TIME = 0.9
+
+
+def list_longest(kernels: Iterable[Kernel]) -> tuple[str, ...]:
+    """Returns the keys of the kernels that take most of the time of some kernels."""
+    keys: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for kernel in kernels:
+        keys[kernel.source][kernel.key] = None
+    times = {source: sum_times(one) for source, one in find_times(kernels).items()}
+    found: list[str] = []
+    left = sum(times.values()) * _MOST_TIME
+    for source in sorted(times, key=lambda source: -times[source]):
+        if left <= 0:
+            break
+        left -= times[source]
+        found += keys[source]
+    return tuple(found)
+
+
+def add_beam_times(capture: Capture, again: Capture, searched: Container[str]) -> Capture:
+    """Returns the capture with the times of kernels in another run of the program, in which BEAM optimized those with
+    the keys `searched`: launches are paired in their order. Raises Failure if the runs launch different kernels."""
+    first, other = (one.timing.launches if one.timing is not None else () for one in (capture, again))
+    if again.error is not None:
+        raise Failure(f"the run with BEAM failed: {again.error.message}")
     if len(first) != len(other):
         raise Failure(f"the run with BEAM has {len(other):,} launches instead of {len(first):,}")
     found: dict[str, list[float]] = defaultdict(list)
-    for one, again in zip(first, other, strict=True):
-        found[one.kernel].append(again.seconds)
+    for one, with_beam in zip(first, other, strict=True):
+        found[one.kernel].append(with_beam.seconds)
 
     def fill(kernel: Kernel) -> Kernel:
-        times = found.get(digest_source(kernel.source))
+        times = kernel.key in searched and found.get(digest_source(kernel.source))
         return replace(kernel, beam=sorted(times)[len(times) // 2]) if times else kernel
 
     schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)

@@ -7,13 +7,13 @@ import inspect
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import vmapdbg
-from vmapdbg.child.listen.guard import Watched, watching
+from vmapdbg.child.listen.guard import Watched, put_around, watching
 from vmapdbg.child.listen.launches import jit_class, watch_schedules
 from vmapdbg.child.listen.user_lines import name_function
 from vmapdbg.model.capture import Capture, Kernel, LaunchTime, MarkTime, Measured, Timing
@@ -43,15 +43,18 @@ class Stopwatch:
         self._marks: dict[str, MarkTime] = {}
         self._marked: tuple[str, float] | None = None
         self._jits: list[str] = []
+        # the keys of the kernels that BEAM optimizes, None without BEAM
+        self._searched: Container[str] | None = None
 
     # *** the program
 
-    def start(self, beam: int = 0) -> None:
+    def start(self, beam: int = 0, searched: Container[str] = ()) -> None:
         """The program begins. TinyJit launches kernels one by one, so that each is timed. With `beam`, BEAM optimizes
-        all kernels, in this process."""
+        the kernels with the keys `searched`, in this process."""
         os.environ.setdefault("JIT", "2")
         if beam:
             os.environ.update(BEAM=str(beam), JITBEAM=str(beam), PARALLEL="0")
+            self._searched = searched
         self._since = time.perf_counter()
         vmapdbg.listeners.append(self.mark)
 
@@ -112,7 +115,20 @@ class Stopwatch:
             for owner, name in compilers:
                 parameters = inspect.signature(getattr(owner, name)).parameters
                 changes.wrap(owner, name, functools.partial(self._run_in, "compiling"), *parameters)
+            if self._searched is not None:
+                name = "to_program" if hasattr(realize, "to_program") else "get_program"
+                put_around(realize, name, self.on_compile, "times with BEAM")
             changes.wrap(jit_class(jit), "__call__", self.on_jit, "self", "args", "kwargs")
+
+    def on_compile(self, run: Callable[..., Any], ast: Any, *rest: Any, **options: Any) -> Any:
+        from tinygrad.helpers import Context
+
+        # since 0.13 the width of the search is a part of the AST
+        plain = ast.replace(arg=replace(ast.arg, beam=0)) if hasattr(ast.arg, "beam") else ast
+        if self._searched is not None and plain.key.hex() in self._searched:
+            return run(ast, *rest, **options)
+        with Context(BEAM=0):
+            return run(plain, *rest, **options)
 
     def on_runner(
         self, run: Callable[..., Any], runner: Any, rawbufs: Any, var_vals: Any = None, *_: Any, **__: Any

@@ -48,9 +48,9 @@ def load_or_run(snippet: str | None, given: JobOptions, quiet_stdout: bool = Tru
     return capture
 
 
-def run_with_beam(snippet: str | None, given: JobOptions, beam: int) -> Capture:
-    """Returns the capture of a timed run in which BEAM optimizes the kernels. Its output goes nowhere."""
-    job = replace(make_job(snippet, given), beam=beam)
+def run_with_beam(snippet: str | None, given: JobOptions, beam: int, searched: tuple[str, ...]) -> Capture:
+    """Returns the capture of a timed run in which BEAM optimizes the kernels with some keys. Its output is dropped."""
+    job = replace(make_job(snippet, given), beam=beam, searched=searched)
     with show_progress(f"running {job.snippet} with BEAM={beam}"):
         return run_quietly(job).capture
 
