@@ -7,8 +7,11 @@ finds the decisions in tinygrad's cache, and the peak of the memory. `noise` is 
 divided by its time in the first. `=` means that all kernels are stock's: a difference is noise, too. The processes take
 turns, so that a machine that slows down slows all of them; the least time of each process counts.
 
-Exit status 1: a time is above 1.02 and above the noise, a first schedule above 1.5, or a peak above 1.1 although not a
-fifth of the time is saved.
+The first schedule of a process varies by up to a factor of two, because garbage is collected: three processes measure
+it in a row, and the least counts.
+
+Exit status 1: a time is above 1.02 and above the noise, a first schedule above 1.5, or a peak above 1.1 and by more
+than 64 KiB although not a fifth of the time is saved.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import Any
 
 from bench.first_call import DECIDES_ANEW
 from bench.own_programs import OWN
@@ -24,7 +28,8 @@ from bench.unseen_programs import UNSEEN
 
 SPECS = {"stock": UNFUSED, "again": UNFUSED, "patched": "all", "later": "all"}
 """`patched` makes all decisions itself and writes them to tinygrad's cache. `later` reads them from there."""
-MOST_TIME, MOST_SCHEDULE, MOST_PEAK, WORTH_MEMORY = 1.02, 1.5, 1.1, 0.8
+MOST_TIME, MOST_SCHEDULE, MOST_PEAK, WORTH_MEMORY, FEW_BYTES = 1.02, 1.5, 1.1, 0.8, 64 << 10
+PROCESSES = 3
 
 
 def make_environment(side: str) -> dict[str, str]:
@@ -34,9 +39,18 @@ def make_environment(side: str) -> dict[str, str]:
 
 def compare(name: str, rounds: int) -> list[str]:
     """Prints the row of a program. Returns what is above its limit."""
-    sides = {side: Side("bench.first_call", make_environment(side)) for side in SPECS}
-    stock, _, patched, later = (json.loads(side.ask("prepare", name)) for side in sides.values())
+    sides = dict[str, Side]()
+    first = dict[str, Any]()
+    for side in SPECS:
+        answers = list[Any]()
+        for _ in range(PROCESSES):
+            if side in sides:
+                sides.pop(side).close()
+            sides[side] = Side("bench.first_call", make_environment(side))
+            answers.append(json.loads(sides[side].ask("prepare", name)))
+        first[side] = answers[-1] | {"schedule": min(answer["schedule"] for answer in answers)}
     sides.pop("later").close()
+    stock, patched, later = (first[side] for side in ("stock", "patched", "later"))
     seconds, again, patched_seconds = map(min, measure(sides, name, rounds).values())
     close(sides)
     took, noise = patched_seconds / seconds, again / seconds
@@ -58,7 +72,7 @@ def compare(name: str, rounds: int) -> list[str]:
         found.append(f"{name}: first schedule in a later process {schedule_later:.2f}, at most {MOST_SCHEDULE}")
     if later["keys"] != patched["keys"]:
         found.append(f"{name}: a later process runs other kernels")
-    if peak > MOST_PEAK and took > WORTH_MEMORY:
+    if peak > MOST_PEAK and patched["peak"] - stock["peak"] > FEW_BYTES and took > WORTH_MEMORY:
         found.append(f"{name}: peak of memory {peak:.2f}, at most {MOST_PEAK}")
     return found
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from captures import make_capture, make_kernel, make_node, make_schedule
 from rendered import flatten, print_to_text
@@ -84,6 +85,74 @@ def edit_at(line: int, method: str | None, text: str = SOURCE) -> list[str]:
 )
 def test_a_value_is_stored_where_its_method_is_called(line: int, method: str | None, new: list[str]) -> None:
     assert edit_at(line, method) == new
+
+
+@pytest.mark.parametrize(
+    ("call", "new"),
+    [
+        (
+            "(x * y).cumsum(1)",
+            "(lambda s: (s + (s[:, :, -1:].cumsum(1) - s[:, :, -1:])).flatten(1, 2))"
+            "((x * y).unflatten(1, (-1, 16)).cumsum(2))",
+        ),
+        (
+            "f(x) .cumsum(-2)",
+            "(lambda s: (s + (s[..., -1:, :].cumsum(-3) - s[..., -1:, :])).flatten(-3, -2))"
+            "(f(x) .unflatten(-2, (-1, 16)).cumsum(-2))",
+        ),
+        (
+            "x.cumsum()",
+            "(lambda s: (s + (s[:, -1:].cumsum(0) - s[:, -1:])).flatten(0, 1))(x.unflatten(0, (-1, 16)).cumsum(1))",
+        ),
+        # which axis is it, and is it one?
+        ("x.cumsum(n)", None),
+        ("x.cumsum(axis=1)", None),
+        ("cumsum(x, 1)", None),
+        ("x.cumprod(1)", None),
+    ],
+)
+def test_a_cumsum_is_computed_in_blocks(call: str, new: str | None) -> None:
+    made = source(f"y = {call}\n")
+    found = [edit.new for node in made.find_values(1, None) for edit in made.split_scan(node)]
+    assert found == ([] if new is None else [new])
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
+def test_blocks_give_the_same_sums(axis: int) -> None:
+    class Array(np.ndarray):
+        """Tensor's methods, on integers."""
+
+        def unflatten(self, axis: int, sizes: tuple[int, ...]) -> Any:
+            axis %= self.ndim
+            return self.reshape(*self.shape[:axis], *sizes, *self.shape[axis + 1 :])
+
+        def flatten(self, first: int, last: int) -> Any:
+            first, last = first % self.ndim, last % self.ndim
+            return self.reshape(*self.shape[:first], -1, *self.shape[last + 1 :])
+
+    x = np.arange(32 * 48 * 64).reshape(32, 48, 64).view(Array)
+    made = source(f"x.cumsum({axis})\n")
+    (edit,) = (edit for node in made.find_values(1, "cumsum") for edit in made.split_scan(node))
+    assert (eval(edit.new) == x.cumsum(axis)).all()
+
+
+def test_only_a_long_cumsum_is_computed_in_blocks() -> None:
+    """It is ranked by the time of the kernels that compute it."""
+
+    def labels(length: int, method: str = "cumsum") -> list[str]:
+        nodes = (
+            make_node(0, "BUFFER", shape=(4, length, length)),
+            make_node(1, "REDUCE_AXIS", src=(0,), shape=(4, length, 1), line="s.py:1", method=method),
+        )
+        kernel = make_kernel("r_1", nodes=(1,), outputs=(1,), measured=Measured(1, 1e-3, 1e-3, 1e-3))
+        capture = make_capture(make_schedule(nodes=nodes, kernels=(kernel,)))
+        text = "y = x.cumsum(1)\n"
+        found = list_candidates(capture, {"s.py": source(text)}, "time")
+        return [edit.label for gain, edits in found for edit in edits if edit.label.startswith("blocks") and gain == 1]
+
+    assert labels(32) == ["blocks of 16 for x.cumsum(1)"]
+    assert labels(16) == []
+    assert labels(32, "matmul") == []
 
 
 def test_several_edits_change_only_their_bytes() -> None:

@@ -135,7 +135,6 @@ def print_part(view: View, part: options.Part, output: Path | None) -> None:
     part that the diff does not have."""
     from vmapdbg.page.overview import is_long
     from vmapdbg.page.text.run import print_diff, print_head, print_overview, print_peaks
-    from vmapdbg.page.view import select_schedules
 
     if output is not None:
         print_head(view.diff, console.make_console())
@@ -144,8 +143,6 @@ def print_part(view: View, part: options.Part, output: Path | None) -> None:
         print_overview(view, console.make_console(), _SEE_MORE)
         return
     selected = part.select(view)
-    if selected is None and part.number is not None:
-        selected = select_schedules(view, part.number)
     print_diff(view.diff, console.make_console(), selected=selected, show_all=part.show_all)
     print_peaks(view, console.make_console())
 

@@ -137,7 +137,7 @@ def print_report(
     if not capture.schedules:
         console.report_no_schedule(capture)
         return
-    from vmapdbg.page.overview import is_long, is_long_part
+    from vmapdbg.page.overview import group_kernels, is_long, is_long_part
     from vmapdbg.page.text.run import print_capture, print_memory, print_overview, print_part
     from vmapdbg.page.view import View
 
@@ -155,9 +155,9 @@ def print_report(
     selected = part.select(view)
     if selected is not None and only is None and not part.show_all:
         chosen = replace(view, schedules=tuple(selected))
-        if is_long_part(chosen):
-            asked = part.line or f"kernel {part.kernel}"
-            named = part.line or next(change.after[0].kernel.name for pair in selected for change in pair.kernels)
+        named = part.line or next((row.kernel.name for row in group_kernels(chosen)), None)
+        if named is not None and is_long_part(chosen):
+            asked = part.line or (f"schedule {part.number}" if part.kernel is None else f"kernel {part.kernel}")
             print_part(chosen, console.make_console(), asked, _SEE_PART.format(named))
             return
     print_capture(
@@ -166,5 +166,5 @@ def print_report(
         only=only or tuple(SECTIONS),
         schedule=part.schedule,
         show_all=part.show_all,
-        selected=selected,
+        selected=None if part.kernel is None and part.line is None else selected,
     )

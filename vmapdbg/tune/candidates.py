@@ -11,7 +11,7 @@ from vmapdbg.install.job import Job
 from vmapdbg.install.patches import spell_patches
 from vmapdbg.model.capture import Capture, Kernel, Node, Schedule
 from vmapdbg.model.ops import ELEMENTWISE, REDUCES
-from vmapdbg.model.schedule_index import find_times, index_of, sum_times
+from vmapdbg.model.schedule_index import count_elements, find_times, index_of, sum_times
 from vmapdbg.model.wording import split_place
 from vmapdbg.tune.edits import STORE, STORE_GRADIENT, Edit, Source
 from vmapdbg.values.tolerance import ITEMSIZE, spell_dtype
@@ -23,6 +23,8 @@ _LEAST_GAIN = 0.01
 """The share of the whole that an edit must promise."""
 _UNKNOWN_GAIN = 0.05
 """The promise of an edit whose effect nothing predicts: no store where there is one, switches, patches."""
+_LONG = 32
+"""A reduce that is a cumsum of fewer elements is left alone."""
 _SWITCHABLE = ("fuse-broadcast", "fusion-guard", "realize-reused", "whole-gathers")
 _SWITCHES = ("PCONTIG=2", "SPLIT_REDUCEOP=0")
 
@@ -41,6 +43,10 @@ def list_candidates(capture: Capture, sources: Mapping[str, Source], by: str) ->
         for node in sources[file].find_values(number or 0, method) if file in sources else ():
             edit = sources[file].store(node, STORE_GRADIENT if is_gradient else STORE)
             gains[edit] = max(gains[edit], gain)
+    for line, gain in (_rank_scans(capture) if by == "time" else {}).items():
+        file, number = split_place(line)
+        for node in sources[file].find_values(number or 0, "cumsum") if file in sources else ():
+            gains |= dict.fromkeys(sources[file].split_scan(node), gain)
     lines: dict[tuple[str, str], list[Edit]] = defaultdict(list)
     for edit in sorted(gains, key=lambda edit: -gains[edit]):
         together = lines[edit.line, edit.label.partition(" ")[0]]
@@ -69,18 +75,37 @@ def list_lines(capture: Capture) -> list[str]:
     return [line for line in lines if line and not line.startswith("<") and "site-packages" not in line]
 
 
-def _rank_places(capture: Capture, by: str) -> dict[Place, float]:
-    """Returns the share of the time that storing the value of a place may save; for memory, a share of the largest
-    saving."""
+def _share_time(capture: Capture) -> dict[str, float]:
+    """Returns source -> the share of the time that a kernel with it takes."""
     seconds = {source: sum_times(one) for source, one in find_times(capture.kernels).items()}
     # kernels with the same source were timed together
     counts = Counter(kernel.source for kernel in capture.kernels)
     whole = sum(seconds.values()) or 1.0
+    return {source: one / whole / counts[source] for source, one in seconds.items()}
+
+
+def _rank_scans(capture: Capture) -> dict[str, float]:
+    """Returns for each line with a long cumsum the share of the time of kernels that compute it as a reduce."""
+    shares, found = _share_time(capture), defaultdict[str, float](float)
+    for schedule in capture.schedules:
+        index = index_of(schedule)
+        for kernel in schedule.kernels:
+            sums = (node for node in map(index.node, kernel.nodes) if node and node.method == "cumsum")
+            long = (n for n in sums if n.op in REDUCES and index.count_reduced(n) >= _LONG * count_elements(n.shape))
+            for line in {node.line for node in long if node.line is not None}:
+                found[line] += shares.get(kernel.source, 0.0)
+    return found
+
+
+def _rank_places(capture: Capture, by: str) -> dict[Place, float]:
+    """Returns the share of the time that storing the value of a place may save; for memory, a share of the largest
+    saving."""
+    shares = _share_time(capture)
     found: dict[Place, float] = defaultdict(float)
     for schedule in capture.schedules:
         costs: dict[int, list[tuple[float, float]]] = defaultdict(list)
         for kernel in schedule.kernels:
-            share = seconds.get(kernel.source, 0) / whole / counts[kernel.source]
+            share = shares.get(kernel.source, 0.0)
             if by == "memory" or share >= _LEAST_GAIN:
                 for number, cost in _measure_work(schedule, kernel, share if by == "time" else None).items():
                     costs[number].append(cost)

@@ -29,6 +29,7 @@ _TAKES_NUMBERS = re.compile(
 )
 _VALUES = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Compare)
 _STORED = re.compile(rb"^[ \t)]*\.?(contiguous|clone|realize)\(")
+_BLOCK = 16
 _MOST_SHOWN, _END_SHOWN = 40, 14
 
 
@@ -88,6 +89,30 @@ class Source:
         return self._edit(
             f"{suffix} on {_shorten(old)}", node, start, end, f"{old if is_simple else f'({old})'}{suffix}"
         )
+
+    def split_scan(self, node: ast.expr) -> Iterator[Edit]:
+        """Yields the edit that computes `x.cumsum(axis)` in blocks of 16: the sums in each block, and the sum of the
+        blocks before. The program fails with it if the axis is no multiple of 16."""
+        match node:
+            case ast.Call(func=ast.Attribute(attr="cumsum") as method, args=args, keywords=[]):
+                pass
+            case _:
+                return
+        try:
+            axis = ast.literal_eval(args[0]) if args else 0
+        except ValueError:
+            return
+        (start, end), length = self._span(node), len(b"cumsum")
+        summed = self.data[start : self._span(method)[1] - length].decode().rstrip().removesuffix(".")
+        # the axes of the blocks, and of the elements of a block
+        blocks, inside = (axis - 1, axis) if axis < 0 else (axis, axis + 1)
+        around = ":, " * inside if axis >= 0 else "..., "
+        last = f"s[{around}-1:{', :' * -(axis + 1)}]"
+        new = (
+            f"(lambda s: (s + ({last}.cumsum({blocks}) - {last})).flatten({blocks}, {inside}))"
+            f"({summed}.unflatten({axis}, (-1, {_BLOCK})).cumsum({inside}))"
+        )
+        yield self._edit(f"blocks of {_BLOCK} for {_shorten(self.data[start:end].decode())}", node, start, end, new)
 
     def list_stores(self, lines: Collection[int]) -> Iterator[Edit]:
         """Yields edits that remove `.contiguous()` at some lines."""

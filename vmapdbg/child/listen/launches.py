@@ -98,6 +98,15 @@ def watch_replacements(changes: Any, tensor_module: ModuleType, around: Callable
         changes.wrap(tensor_module, "_apply_map_to_tensors", around, *inspect.signature(found).parameters)
 
 
+def watch_calls(changes: Any, realize: Any, around: Callable[..., Any], part: str) -> None:
+    """Calls `around` with the function that runs a CALL of a LINEAR, for each (0.13 on)."""
+    from tinygrad.uop.ops import PatternMatcher
+
+    # several parts of the tool may watch
+    kind = Watched if isinstance(realize.pm_exec, Watched) else PatternMatcher
+    changes.replace_value(realize, "pm_exec", kind, lambda stock: Watched(stock, around, part))
+
+
 class _ExecItems:
     """0.12: `run_schedule` takes items off a list and runs an ExecItem for each."""
 
@@ -147,8 +156,6 @@ class _Calls:
     """0.13 on: `run_linear` has a matcher run each CALL of a LINEAR."""
 
     def __init__(self, changes: Any, tensor_module: ModuleType, realize: ModuleType, watcher: LaunchWatcher):
-        from tinygrad.uop.ops import PatternMatcher
-
         self.watcher = watcher
         # the number of the next launch of the schedule that runs, None if no schedule runs
         self.next: int | None = None
@@ -159,9 +166,7 @@ class _Calls:
         parameters = inspect.signature(realize.run_linear).parameters
         first = ("linear", "var_vals")
         changes.wrap(tensor_module, "run_linear", self.on_linear, *first, *[p for p in parameters if p not in first])
-        # the evidence and the copy of the process may both watch
-        kind = Watched if isinstance(realize.pm_exec, Watched) else PatternMatcher
-        changes.replace_value(realize, "pm_exec", kind, lambda stock: Watched(stock, self.on_call, "launches"))
+        watch_calls(changes, realize, self.on_call, "launches")
 
     def on_linear(self, run: Callable[..., Any], linear: UOp, var_vals: Any = None, *rest: Any, **options: Any) -> Any:
         known = dict(var_vals or {})

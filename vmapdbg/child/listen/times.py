@@ -14,7 +14,7 @@ from typing import Any
 
 import vmapdbg
 from vmapdbg.child.listen.guard import Watched, put_around, watching
-from vmapdbg.child.listen.launches import jit_class, watch_schedules
+from vmapdbg.child.listen.launches import jit_class, watch_calls, watch_schedules
 from vmapdbg.child.listen.user_lines import name_function
 from vmapdbg.model.capture import Capture, Kernel, LaunchTime, MarkTime, Measured, Timing
 from vmapdbg.model.schedule_index import digest_source
@@ -108,8 +108,12 @@ class Stopwatch:
             if hasattr(realize, "CompiledRunner"):
                 # 0.12
                 compilers.append((realize.ExecItem, "lower"))
-                changes.wrap(realize.CompiledRunner, "__call__", self.on_runner, "self", "rawbufs", "var_vals", "wait")
+                parameters = "self", "rawbufs", "var_vals", "wait"
+                changes.wrap(realize.CompiledRunner, "__call__", self.on_runner, *parameters)
+                on_copy = functools.partial(self._run_in, "copying")
+                changes.wrap(realize.BufferCopy, "__call__", on_copy, *parameters)
             else:
+                watch_calls(changes, realize, self.on_call, "times")
                 changes.wrap(realize, "get_runtime", self.on_runtime, "device", "ast", "cache")
             watch_schedules(changes, tensor_module, functools.partial(self._run_in, "scheduling"))
             for owner, name in compilers:
@@ -129,6 +133,9 @@ class Stopwatch:
             return run(ast, *rest, **options)
         with Context(BEAM=0):
             return run(plain, *rest, **options)
+
+    def on_call(self, run: Callable[..., Any], call: Any, context: Any) -> Any:
+        return self._run_in("copying", run, call, context) if call.src[0].op.name == "COPY" else run(call, context)
 
     def on_runner(
         self, run: Callable[..., Any], runner: Any, rawbufs: Any, var_vals: Any = None, *_: Any, **__: Any

@@ -228,14 +228,15 @@ class Part:
         return not self.show_all and not self.is_selected
 
     def select(self, view: View) -> list[ScheduleDiff] | None:
-        """Returns the kernel or the line, None if neither is given. Raises Failure if the view does not have it."""
-        from vmapdbg.page.view import select_kernels, select_line
+        """Returns the kernel, the line or the schedule, None if none of them is given. Raises Failure if the view does
+        not have it."""
+        from vmapdbg.page.view import select_kernels, select_line, select_schedules
 
         if self.kernel is not None:
             return select_kernels(view, self.kernel, self.number)
         if self.line is not None:
             return select_line(view, self.line, self.number)
-        return None
+        return None if self.number is None else select_schedules(view, self.number)
 
 
 def of_part(command: F) -> F:

@@ -305,7 +305,7 @@ class Overview:
             Cell("times", str(len(group)), right=True, comfort=5),
             Cell("node", name_node(schedule, node.id), right=True, comfort=7),
             Cell("op", node.op, comfort=11),
-            Cell("line", (self.places.format(node.line), "dim"), comfort=12, most=30),
+            Cell("line", (self.places.format(node.line), "dim"), comfort=16, most=30),
             Cell("kept, because", made.reason, comfort=28, most=80),
         )
 
