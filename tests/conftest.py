@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 
 from hypothesis import settings
+
+# what the tool remembers for a working directory is not kept in the user's own folder
+os.environ.setdefault("XDG_STATE_HOME", tempfile.mkdtemp(prefix="vmapdbg-state-"))
 
 # the tests start hundreds of processes: without kept compiled modules each would compile the checkout's modules again
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

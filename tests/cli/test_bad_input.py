@@ -198,9 +198,33 @@ def test_a_missing_device_is_an_error_of_the_snippet(tmp_path: Path) -> None:
 
 
 def test_a_read_only_folder_does_not_stop_the_run(tmp_path: Path) -> None:
-    (tmp_path / ".vmapdbg").write_text("a file where the folder should be", encoding="utf-8")
+    (tmp_path / "state").write_text("a file where the folder should be", encoding="utf-8")
     name = write(tmp_path, PLAIN)
-    assert run_tool("show", name, cwd=tmp_path).returncode == 0
+    assert run_tool("show", name, cwd=tmp_path, XDG_STATE_HOME="state").returncode == 0
+
+
+def test_a_remembered_job_in_the_working_directory_is_not_used(tmp_path: Path) -> None:
+    """A clone can contain one: it names an interpreter, which would run."""
+    (tmp_path / ".vmapdbg").mkdir()
+    (tmp_path / ".vmapdbg" / "last.json").write_text('{"snippet": "a.py", "python": "./evil.sh"}', encoding="utf-8")
+    evil = tmp_path / "evil.sh"
+    evil.write_text("#!/bin/sh\ntouch ran\n", encoding="utf-8")
+    evil.chmod(0o755)
+    done = run_tool("why", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "none is remembered here" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("command", ["show", "check"])
+def test_modules_of_the_working_directory_do_not_run(command: str, tmp_path: Path) -> None:
+    """`python ../ok.py` does not import them either."""
+    (tmp_path / "q").mkdir()
+    for name in ("json", "dataclasses", "numpy", "vmapdbg", "msgspec"):
+        (tmp_path / "q" / f"{name}.py").write_text(f"raise SystemExit('UNASKED {name}')\n", encoding="utf-8")
+    write(tmp_path, PLAIN)
+    done = run_tool(command, "../snippet.py", cwd=tmp_path / "q")
+    assert (done.returncode, "UNASKED" in done.stdout + done.stderr) == (0, False), done.stderr
 
 
 def run_redirected(redirection: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -26,8 +26,9 @@ STEPS = sorted((ROOT / "tests" / "releases" / "steps").glob("*.py"))
 def run_tool(
     *arguments: str, cwd: Path, stdin: str | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs `vmapdbg ARGUMENTS` in `cwd` with its output piped; `variables` are added to the environment."""
-    return run_command(sys.executable, "-m", "vmapdbg", *arguments, cwd=cwd, stdin=stdin, **variables)
+    """Runs `vmapdbg ARGUMENTS` in `cwd` with its output piped; `variables` are added to the environment. As for the
+    command that is installed, `cwd` is not on the path."""
+    return run_command(sys.executable, "-P", "-m", "vmapdbg", *arguments, cwd=cwd, stdin=stdin, **variables)
 
 
 def write(folder: Path, text: str, name: str = "snippet.py") -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from vmapdbg.commands.shared.work_folder import recall_job, remember_job
+from vmapdbg.commands.shared.work_folder import make_folder, recall_job, remember_job
 from vmapdbg.install.job import CheckRequest, Job, Request, TrialRequest, dump_record, load_job, load_request
 from vmapdbg.install.patches import ALL, Patches
 from vmapdbg.model.failure import Failure
@@ -33,16 +34,21 @@ def test_a_job_and_a_request_come_back_whole(patches: Patches | None) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the tool in the working folder."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / ".vmapdbg").mkdir()
-    return tmp_path / ".vmapdbg"
+    """What is remembered for the working directory."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return make_folder()
 
 
-def test_the_whole_job_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_whole_job_is_remembered_outside_of_the_working_directory(folder: Path) -> None:
     remember_job(JOB)
     assert recall_job() == JOB
+    assert list(Path.cwd().iterdir()) == []
+    # another directory knows nothing of it
+    os.chdir("..")
+    with pytest.raises(Failure, match="none is remembered here"):
+        recall_job()
 
 
 @pytest.mark.parametrize(

@@ -298,7 +298,7 @@ def list_tensors(values: Sequence[Any], kind: type) -> list[Any]:
 def set_path(folder: Path, tree: str) -> None:
     """Puts the snippet's folder first, as Python does. If the folder has another tinygrad, the request's tree
     comes before it. (The tree is on PYTHONPATH, too.)"""
-    sys.path[0] = str(folder)
+    sys.path.insert(0, str(folder))
     if tree and (folder / "tinygrad").is_dir():
         sys.path.insert(0, tree)
 

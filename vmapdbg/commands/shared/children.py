@@ -146,10 +146,6 @@ def started_child(
     if request.job.tree:
         tree = find_tree(request.job.tree)
         request = replace(request, tinygrad=str(tree.folder), commit=tree.commit)
-    python = [sys.executable, "-m"]
-    if request.job.python:
-        # another interpreter does not have vmapdbg installed
-        python = [request.job.python, str(BOOTSTRAP_DIR / "child.py")]
     environment = dict(os.environ)
     if request.job.is_compared:
         # values are compared with another run's: sets must have the same order
@@ -163,8 +159,9 @@ def started_child(
         request = replace(request, folder=folder, lifeline=lifeline)
         # the child may write to the same stdout: the tool's earlier output must come first
         sys.stdout.flush()
+        python, start = request.job.python or sys.executable, str(BOOTSTRAP_DIR / "child.py")
         process = subprocess.Popen(
-            [*python, request.module, dump_record(request)],
+            [python, start, request.module, dump_record(request)],
             env=child_environment(None if patches is None else format_patches(patches), environment, request.tinygrad),
             stdin=stdin,
             stdout=stdout,

@@ -1,8 +1,14 @@
-"""The folder `.vmapdbg/` under the working directory: the last job, and code from -c or stdin."""
+"""What the tool remembers for a working directory: the last job, and code from -c or stdin.
+
+It is in the user's state folder (`XDG_STATE_HOME`, else `~/.local/state`), not in the working directory: a folder that
+somebody else made could name a program there, which the next command would run.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,34 +17,32 @@ from vmapdbg.install.job import Job, dump_record, load_job
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, check_output, write_atomically
 
-FOLDER = Path(".vmapdbg")
 _STDIN = "-"
 
 
 def make_folder() -> Path:
-    """Creates the folder `.vmapdbg` if necessary, and returns it. Raises OSError."""
-    FOLDER.mkdir(exist_ok=True)
-    # the folder ignores itself, so that git never offers it for a commit
-    ignore = FOLDER / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
-    return FOLDER
+    """Returns the state folder of the working directory; creates it if necessary. Raises OSError, and RuntimeError if
+    the user has no home."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", "vmapdbg")
+    folder = state / hashlib.sha256(os.fsencode(Path.cwd())).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 # *** the last job
 
 
 def remember_job(job: Job) -> None:
-    """Saves the job, unless the directory cannot be written."""
-    with contextlib.suppress(OSError, StoreError):
+    """Saves the job, unless the folder cannot be written."""
+    with contextlib.suppress(OSError, RuntimeError, StoreError):
         write_atomically(make_folder() / "last.json", dump_record(job, indent=1) + "\n")
 
 
 def recall_job() -> Job:
     """Returns the job that was saved last. Raises Failure."""
     try:
-        return load_job((FOLDER / "last.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError):
+        return load_job((make_folder() / "last.json").read_text(encoding="utf-8"))
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError):
         raise Failure("no SNIPPET given, and none is remembered here: run vmapdbg show SNIPPET first") from None
 
 
@@ -72,13 +76,9 @@ def file_of_code(snippet: str | None, code: str | None) -> tuple[str | None, str
 def keep_code(code: bytes) -> str:
     """Writes code to a file and returns its name. The name depends on the code, so that two runs at the same time do
     not overwrite each other's code. Raises Failure."""
-    # imported here because most commands get a file
-    import hashlib
-
-    file = FOLDER / f"code-{hashlib.sha256(code).hexdigest()[:8]}.py"
     try:
-        make_folder()
-    except OSError as error:
-        raise Failure(f"cannot keep the code in {FOLDER}: {error.strerror}") from None
+        file = make_folder() / f"code-{hashlib.sha256(code).hexdigest()[:8]}.py"
+    except (OSError, RuntimeError) as error:
+        raise Failure(f"cannot keep the code: {error}") from None
     write_atomically(file, code)
     return str(file)

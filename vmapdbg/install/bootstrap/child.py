@@ -1,7 +1,8 @@
-"""Runs a module of vmapdbg in an interpreter that does not have it: `python child.py MODULE ARGUMENT...`.
+"""Runs a module of vmapdbg: `python child.py MODULE ARGUMENT...`.
 
-The interpreter of the user's project gets only this package, and no other package that is installed with it: a package
-that the project lacks is still missing.
+The interpreter may be the one of the user's project, which does not have vmapdbg. It gets only this package, and no
+other package that is installed with it: a package that the project lacks is still missing. The working directory is not
+on the path: a `json.py` there is the user's, and nothing imports it unasked.
 """
 
 import importlib
@@ -15,8 +16,7 @@ def main() -> None:
     # the package then finds its own modules
     sys.path[0] = os.path.abspath(os.path.join(__file__, *[os.pardir] * 4))
     importlib.import_module("vmapdbg")
-    # as `python -m` has it
-    sys.path[0] = os.getcwd()
+    del sys.path[0]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

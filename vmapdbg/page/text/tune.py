@@ -75,7 +75,7 @@ def _add_tried(page: Page, document: TuneDocument) -> None:
     tried = [trial for trial in document.tried if trial.outcome != "helps"]
     if tried:
         page.head("tried, and no better", f"one run each; unchanged {format_measured(document.by, document.number)}")
-    for trial in page.first(tried, _MOST_TRIED, "... and {} (--json has them)", noun="more try"):
+    for trial in page.first(tried, _MOST_TRIED, "... and {} more (--json has them)"):
         outcome = _OUTCOMES.get(trial.outcome) or format_measured(document.by, trial.number or 0)
         page.add((f"{outcome:13}", "dim"), _name(trial), (format_known(" ({})", trial.about), "dim"), indent=2, hang=13)
     if document.untried:
