@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import pytest
 from tinygrad import Tensor
 from tinygrad.engine.schedule import schedule_cache
+from tinygrad.func import vmap
 from tinygrad.helpers import Context
 from tinygrad.uop.ops import Ops, UOp
 from tinygrad_overlay import _state
@@ -67,7 +68,13 @@ def rotary() -> Tensor:
     return (Tensor.empty(16, 64, 32) * angles.cos() + Tensor.empty(16, 64, 32) * angles.sin()).softmax()
 
 
-@pytest.mark.parametrize("make", [training, attention, rotary])
+def scope() -> Tensor:
+    """The gradient of each sample, with a RANGE that has another id in each call."""
+    x, w = Tensor.empty(16, 64), Tensor.empty(64, 48)
+    return vmap(lambda one: (one @ w).softmax().square().mean().gradient(w)[0])(x)
+
+
+@pytest.mark.parametrize("make", [training, attention, rotary, scope])
 def test_another_process_decides_nothing(runs: Runs, make: Callable[[], Tensor]) -> None:
     first, kernels = runs.schedule(make)
 

@@ -214,9 +214,8 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
     graph_rewrite(tsink, pm_generate_realize_map, ctx=attempt.ctx.realize_map, name="get realize")
     attempt.forced = frozenset(attempt.ctx.realize_map)
     RangeAssignment(attempt, free_ranges).run(debug)
-  decide_part = None if scope_ranges else attempt.decide_part
-  if decide_part is not None and _known.recall(attempt, tsink): attempt.is_decided = True
-  elif decide_part is not None:
+  if attempt.decide_part is not None and _known.recall(attempt, tsink): attempt.is_decided = True
+  elif (decide_part:=attempt.decide_part) is not None and not scope_ranges:
     with _state.unwatched():
       # with every fusion that the ranges allow
       walk()
