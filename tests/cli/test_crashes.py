@@ -4,6 +4,10 @@ numpy. If its process dies, what was captured before is shown, with how it died 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -353,3 +357,57 @@ def test_what_ran_before_is_checked(tmp_path: Path) -> None:
     assert done.returncode == 4
     assert done.stdout.startswith("snippet.py  2 outputs compared, none wrong, until the snippet failed\n")
     assert done.stderr == f"vmapdbg: snippet.py {words}\n"
+
+
+WAITS = """
+import os, signal
+from tinygrad import Tensor
+heard = []
+signal.signal(signal.SIGCHLD, {handler})
+Tensor.ones(4).contiguous().realize()
+try:
+    while True:
+        os.wait()
+except ChildProcessError:
+    print("no child", heard)
+(Tensor.ones(3).contiguous() + 1).realize()
+"""
+
+
+@pytest.mark.parametrize("handler", ["signal.SIG_IGN", "signal.SIG_DFL", "lambda *_: heard.append(1)"])
+def test_the_program_has_no_child_of_ours(handler: str, tmp_path: Path) -> None:
+    # clang would be a child of tinygrad
+    name = write(tmp_path, WAITS.format(handler=handler))
+    done = run_tool("show", name, "--timeout", "60", cwd=tmp_path, DEV="PYTHON")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no child []" in done.stdout
+    assert "2 schedules" in done.stdout
+
+
+def test_a_tool_that_is_killed_leaves_no_child_in_a_c_call(tmp_path: Path) -> None:
+    """`PyDLL` keeps the interpreter's lock: no thread of the child runs while it sleeps."""
+    (tmp_path / "sleeps.py").write_text(
+        "import ctypes, os\nopen('pid', 'w').write(str(os.getpid()))\nctypes.PyDLL(None).sleep(60)\n", encoding="utf-8"
+    )
+    tool = subprocess.Popen([sys.executable, "-P", "-m", "vmapdbg", "show", "sleeps.py"], cwd=tmp_path)
+    try:
+        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    finally:
+        tool.kill()
+        tool.wait()
+    child = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not is_alive(child))
+
+
+def wait_until(is_true: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return False

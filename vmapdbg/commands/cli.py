@@ -54,6 +54,11 @@ class Commands(click.Group):
                 self.commands[name] = getattr(module, name)
         return self.commands.get(cmd_name)
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args[0] not in COMMANDS and Path(args[0]).suffix == ".py":
+            raise click.UsageError(f"{args[0]} is no command: did you mean vmapdbg show {args[0]}?", ctx)
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -75,7 +80,8 @@ class Commands(click.Group):
             sys.stdout.flush()
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx is not None else "vmapdbg"
-            say(f"{error.format_message().rstrip('.')} (see {command} --help)")
+            said = " ".join(error.format_message().split())
+            say(f"{said.rstrip('.')} (see {command} --help)")
             sys.exit(EXIT_USAGE)
         except Failure as error:
             say(f"{error}")

@@ -46,8 +46,6 @@ def tune(snippet: str | None, by: str, budget: float, write: bool, as_json: bool
       vmapdbg tune train.py --budget 300 --write -- --steps 5
       vmapdbg tune train.py --by memory
     """
-    if jobs.is_saved(snippet):
-        raise Failure(f"{snippet} is a saved capture: tune runs the snippet itself")
     job = jobs.make_job(snippet, given)
     if write and job.typed:
         raise Failure("--write changes a file, and this code was typed")

@@ -79,12 +79,18 @@ def check_output(path: Path, snippet: str | None = None, endings: Sequence[str] 
         if len(endings) > 1:
             known = f"one of {known}"
         raise StoreError(f"{path}: the ending must be {known}")
-    if path.is_dir():
-        raise StoreError(f"cannot write {path}: it is a folder")
-    if not path.absolute().parent.is_dir():
-        raise StoreError(f"cannot write {path}: there is no folder {path.parent}")
-    if snippet is not None and path.exists() and Path(snippet).exists() and path.samefile(snippet):
-        raise StoreError(f"cannot write {path}: it is the snippet")
+    if str(path) == "-":
+        raise StoreError("cannot write -: a file has another name, and stdout is for what the command prints")
+    try:
+        if path.is_dir():
+            raise StoreError(f"cannot write {path}: it is a folder")
+        if not path.absolute().parent.is_dir():
+            raise StoreError(f"cannot write {path}: there is no folder {path.parent}")
+        if snippet is not None and path.exists() and Path(snippet).exists() and path.samefile(snippet):
+            raise StoreError(f"cannot write {path}: it is the snippet")
+    except OSError as error:
+        # a name that is too long, for example
+        raise StoreError(f"cannot write {path}: {error.strerror}") from error
 
 
 def load_capture(path: Path | str) -> Capture:
@@ -126,7 +132,11 @@ def build_capture(data: Any, name: str) -> Capture:
 
 
 def check_ids(capture: Capture) -> None:
-    """Raises ValueError if a schedule names an unknown node, or if its index is not its position."""
+    """Raises ValueError if a schedule names an unknown node, if its index is not its position, or if a finding is about
+    an unknown schedule."""
+    for number, finding in enumerate(capture.findings):
+        if finding.schedule is not None and not 0 <= finding.schedule < len(capture.schedules):
+            raise ValueError(f"capture.findings.{number}.schedule: there is no schedule {finding.schedule}")
     for position, schedule in enumerate(capture.schedules):
         if schedule.index != position:
             raise ValueError(f"capture.schedules.{position}.index: expected {position}, not {schedule.index}")
@@ -164,7 +174,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         content = content.encode()
     temporary: str | None = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
         with os.fdopen(handle, "wb") as file:
             file.write(content)
         # mkstemp allows only the owner to read: use the rights of any new file

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+
+# Control and bidirectional characters and lone surrogates: they would move the cursor, colour a pipe, or fail
+# to encode.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def format_plural(count: int, noun: str, plural: str | None = None) -> str:
@@ -64,3 +69,13 @@ def split_place(place: str) -> tuple[str, int | None]:
     if not file or not number.isdecimal():
         return place, None
     return file, int(number)
+
+
+def escape_unsafe(value: str, encoding: str = "utf-8") -> str:
+    """Returns `value` with escapes such as `\\x1b` for characters unsafe in a terminal or missing in `encoding`."""
+    if value.isascii() and value.isprintable():
+        return value
+    value = _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), value.expandtabs(4))
+    if encoding.startswith("utf"):
+        return value
+    return value.encode(encoding, "backslashreplace").decode(encoding)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import mmap
 import os
+import select
 import signal
 import sys
 import threading
@@ -24,16 +27,20 @@ from vmapdbg.model.capture import SnippetError
 
 _FREE, _SHARE = 0.1, 0.02
 """The copies of the process may take so many seconds, or this share of the snippet's time."""
-_POLL = 0.05
-"""Seconds between two looks whether the process still lives."""
 _NONE = -1
 
 
 def hold(lifeline: int) -> None:
     """Watches the reading end of a pipe; the tool holds the other end. When the tool ends, even by SIGKILL, the whole
-    group of this process is killed. A negative number means no pipe."""
+    group of this process is killed. A negative number means no pipe. On Linux this process is killed even if it is in
+    a C call that lets no other thread run."""
+    if lifeline >= 0 and sys.platform == "linux":
+        # the numbers of Linux: PR_SET_PDEATHSIG is 1
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
     def watch() -> None:
+        # signals are for the program's threads
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             os.read(lifeline, 1)
         except OSError:
@@ -104,10 +111,10 @@ class Shadow:
     """A copy of the snippet's process that reports what was captured if the process dies: by a segmentation fault in a
     kernel, by `os._exit`, or killed.
 
-    The process forks a new copy before each schedule runs. If that takes long, it stops forking, and the report says
-    that it lacks a later schedule. Only on Linux: elsewhere a copy of a process with threads, or with a GPU, may not go
-    on. `file` gets the copy's process id, `report` the end of a sentence about what ran, and writes the capture.
-    Kernels are for `target`.
+    The process forks a new copy before each schedule runs. The copy is no child of the process, whose `os.wait()` does
+    not find it. If forking takes long, the process stops it, and the report says that it lacks a later schedule. Only
+    on Linux: elsewhere a copy of a process with threads, or with a GPU, may not go on. `file` gets the copy's process
+    id, `report` the end of a sentence about what ran, and writes the capture. Kernels are for `target`.
     """
 
     def __init__(self, target: str, file: Path, report: Callable[[str], None]) -> None:
@@ -126,6 +133,7 @@ class Shadow:
         """Starts to copy when schedules run. Raises UnknownShape."""
         if sys.platform != "linux":
             return
+        self.process = os.pidfd_open(self.owner)
         with watching("what ran last") as changes:
             watch_launches(changes, tensor_module, self)
 
@@ -158,12 +166,27 @@ class Shadow:
         # a process that the snippet forks has no report of its own
         if os.getpid() != self.owner or self.spent > max(_FREE, _SHARE * (begins - self.started)):
             return
-        copy = os.fork()
-        if copy == 0:
-            self.wait()
-        self.file.write_text(str(copy), encoding="utf-8")
+        reads, writes = os.pipe()
+        # the child in between is none of the program's: its handler must not hear of it
+        known = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        child = os.fork()
+        if child == 0:
+            if os.fork() == 0:
+                signal.pthread_sigmask(signal.SIG_SETMASK, known)
+                os.write(writes, str(os.getpid()).encode())
+                self.wait()
+            os._exit(0)
+        # it is gone already if the program ignores SIGCHLD
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(child, 0)
+        signal.sigtimedwait({signal.SIGCHLD}, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, known)
+        os.close(writes)
+        copy = os.read(reads, 20).decode()
+        os.close(reads)
+        self.file.write_text(copy, encoding="utf-8")
         self.stop()
-        self.copy = copy
+        self.copy = int(copy)
         self.spent += time.monotonic() - begins
 
     def wait(self) -> None:
@@ -172,8 +195,8 @@ class Shadow:
             # the snippet's handlers of signals are not for the copy
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
-            while os.getppid() == self.owner:
-                time.sleep(_POLL)
+            # readable when the process ends
+            select.select([self.process], [], [])
             self.report(self.describe_place())
         finally:
             os._exit(0)
@@ -181,8 +204,8 @@ class Shadow:
     def stop(self) -> None:
         """Ends the copy: the process reports itself."""
         if self.copy and os.getpid() == self.owner:
-            os.kill(self.copy, signal.SIGKILL)
-            os.waitpid(self.copy, 0)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.copy, signal.SIGKILL)
             self.copy = 0
 
     def describe_place(self) -> str:

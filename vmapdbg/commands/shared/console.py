@@ -14,6 +14,7 @@ import click
 from vmapdbg.model.capture import DIED, Capture
 from vmapdbg.model.failure import EXIT_CHILD, EXIT_SNIPPET
 from vmapdbg.model.store import dump_document
+from vmapdbg.model.wording import escape_unsafe
 
 WIDTH = "vmapdbg.width"
 """The value of --width, in the `meta` of the context."""
@@ -23,8 +24,8 @@ _NARROWEST = 20
 
 
 def say(message: str) -> None:
-    """Prints one line on stderr."""
-    click.echo(f"vmapdbg: {message}", err=True)
+    """Prints a message on stderr. It may name what a file of another person contains: escapes are shown."""
+    click.echo(f"vmapdbg: {escape_unsafe(message)}", err=True)
 
 
 say_once = functools.cache(say)

@@ -38,11 +38,15 @@ print(*sys.version_info[:2], spec is not None and spec.origin is not None)"""
 
 
 def load_or_run(snippet: str | None, given: JobOptions, quiet_stdout: bool = True) -> Capture:
-    """Returns the capture of a saved file, or of a run of the snippet, which prints to stderr, or with
-    `quiet_stdout=False` to stdout. Raises Failure for a saved capture with an option that cannot change it."""
+    """Returns the capture of a saved file, or of a run of the snippet, which is remembered if it ends well. The snippet
+    prints to stderr, or with `quiet_stdout=False` to stdout. Raises Failure for a saved capture with an option that
+    cannot change it."""
     if is_saved(snippet):
         return load_saved(snippet, given)
-    capture = capture_job(make_job(snippet, given), quiet_stdout)
+    job = make_job(snippet, given)
+    capture = capture_job(job, quiet_stdout)
+    if capture.error is None and (snippet, given.code) != (None, None):
+        remember_job(replace(job, times=False, memory=False))
     if given.times:
         report_untimed(capture)
     return capture
@@ -111,7 +115,7 @@ def report_mistakes(findings: Iterable[Finding]) -> None:
 
 
 def make_job(snippet: str | None, given: JobOptions) -> Job:
-    """Returns the job for a snippet, and remembers it. Without a snippet, returns the remembered job with the given
+    """Returns the job for a snippet. Without a snippet, returns the remembered job with the given
     options in place of its own. Its tinygrad is chosen: see `choose_tinygrad`. Raises Failure."""
     return choose_tinygrad(make_open_job(snippet, given), given.patches)
 
@@ -126,9 +130,7 @@ def make_open_job(snippet: str | None, given: JobOptions) -> Job:
         say(f"using {job.snippet}, from the last show{describe_job_options(job)}")
         return job
     check_snippet(snippet)
-    job = apply_options(apply_settings(Job(snippet, typed=typed)), given)
-    remember_job(replace(job, times=False, memory=False))
-    return job
+    return apply_options(apply_settings(Job(snippet, typed=typed)), given)
 
 
 def apply_options(job: Job, given: JobOptions) -> Job:
@@ -162,6 +164,8 @@ def spell_job_options(job: Job) -> list[str]:
 def check_snippet(snippet: str) -> None:
     """Raises Failure if a snippet is not a file that Python can run."""
     path = Path(snippet)
+    if is_saved(snippet):
+        raise Failure(f"{snippet} is a saved capture: this command runs a snippet")
     if path.is_dir():
         raise Failure(f"{snippet} is a directory, not a Python file")
     if not path.exists():

@@ -27,8 +27,17 @@ Decorator = Callable[[Any], Any]
 
 # *** types
 
-FILE = click.Path()
-"""A name that the shell completes. Commands check the file themselves."""
+
+class FileName(click.Path):
+    """A name that the shell completes. Commands check the file themselves."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not value:
+            self.fail("it is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE = FileName()
 
 
 class TextType(click.ParamType[Any]):

@@ -8,7 +8,6 @@ it folds a cell.
 from __future__ import annotations
 
 import functools
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
@@ -21,7 +20,7 @@ from rich.style import Style
 from rich.text import Text
 
 from vmapdbg.model.capture import Finding
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.wording import escape_unsafe, format_plural
 from vmapdbg.page.format import Places, format_ratio
 
 ALERT = "bold red"
@@ -36,25 +35,12 @@ _MOST_FOLDS = 3
 _NARROWEST = 2
 _NARROWEST_PAGE = 24
 _WIDEST_RULE = 100
-# Control and bidirectional characters and lone surrogates: they would move the cursor, colour a pipe, or fail
-# to encode.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 _T = TypeVar("_T")
 _Amount = TypeVar("_Amount", int, float)
 Piece = str | Text | tuple[str, str]
 """A part of a line: a plain string, a Text, or a string and its style."""
-
-
-def escape_unsafe(value: str, encoding: str = "utf-8") -> str:
-    """Returns `value` with escapes such as `\\x1b` for characters unsafe in a terminal or missing in `encoding`."""
-    if value.isascii() and value.isprintable():
-        return value
-    value = _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), value.expandtabs(4))
-    if encoding.startswith("utf"):
-        return value
-    return value.encode(encoding, "backslashreplace").decode(encoding)
 
 
 class Page:

@@ -17,10 +17,10 @@ from vmapdbg.lint.rule import Rule
 from vmapdbg.model.account import Account
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import count_kernels, index_of
-from vmapdbg.model.wording import format_known, format_plural, split_place
+from vmapdbg.model.wording import escape_unsafe, format_known, format_plural, split_place
 from vmapdbg.page.claims import LINTED, account_of_shown, claim_clean, say_left
 from vmapdbg.page.format import Places
-from vmapdbg.page.text.layout import ALERT, Page, escape_unsafe
+from vmapdbg.page.text.layout import ALERT, Page
 
 if TYPE_CHECKING:
     from vmapdbg.page.documents import RunDocument

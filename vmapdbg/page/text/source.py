@@ -14,11 +14,11 @@ from rich.text import Text
 from vmapdbg.diff.result import KernelChange, KernelSide
 from vmapdbg.diff.source import LinePair, MarkedSpan, align_sources
 from vmapdbg.install.targets import language_of
-from vmapdbg.model.wording import format_plural
+from vmapdbg.model.wording import escape_unsafe, format_plural
 from vmapdbg.page.format import format_ids, join_change
 from vmapdbg.page.sentences import describe_crash, describe_error
 from vmapdbg.page.text.kernels import TITLES, list_parts, name_change, name_kernel
-from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, CHANGED, Page, escape_unsafe
+from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, CHANGED, Page
 from vmapdbg.page.text.view import ScheduleView
 
 # With a smaller share of equal lines, one column shows the whole of before, then the whole of after.
