@@ -39,8 +39,6 @@ def hold(lifeline: int) -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
     def watch() -> None:
-        # signals are for the program's threads
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             os.read(lifeline, 1)
         except OSError:
@@ -167,20 +165,22 @@ class Shadow:
         if os.getpid() != self.owner or self.spent > max(_FREE, _SHARE * (begins - self.started)):
             return
         reads, writes = os.pipe()
-        # the child in between is none of the program's: its handler must not hear of it
-        known = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        # the child in between is none of the program's: its handler must not hear of it; only the main thread sets one
+        handler = signal.getsignal(signal.SIGCHLD)
+        is_muted = callable(handler) and threading.current_thread() is threading.main_thread()
+        if is_muted:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         child = os.fork()
         if child == 0:
             if os.fork() == 0:
-                signal.pthread_sigmask(signal.SIG_SETMASK, known)
                 os.write(writes, str(os.getpid()).encode())
                 self.wait()
             os._exit(0)
         # it is gone already if the program ignores SIGCHLD
         with contextlib.suppress(ChildProcessError):
             os.waitpid(child, 0)
-        signal.sigtimedwait({signal.SIGCHLD}, 0)
-        signal.pthread_sigmask(signal.SIG_SETMASK, known)
+        if is_muted:
+            signal.signal(signal.SIGCHLD, handler)
         os.close(writes)
         copy = os.read(reads, 20).decode()
         os.close(reads)
