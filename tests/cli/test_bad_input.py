@@ -203,6 +203,15 @@ def test_a_read_only_folder_does_not_stop_the_run(tmp_path: Path) -> None:
     assert run_tool("show", name, cwd=tmp_path, XDG_STATE_HOME="state").returncode == 0
 
 
+def test_a_compiler_beside_the_interpreter_is_found(tmp_path: Path) -> None:
+    """Editors and hooks call the tool by its path."""
+    if not (Path(sys.executable).parent / "clang").exists():
+        pytest.skip("the venv has no clang")
+    name = write(tmp_path, "from tinygrad import Tensor\nTensor.ones(3).contiguous().realize()\n")
+    done = run_tool("show", name, cwd=tmp_path, PATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_remembered_job_in_the_working_directory_is_not_used(tmp_path: Path) -> None:
     """A clone can contain one: it names an interpreter, which would run."""
     (tmp_path / ".vmapdbg").mkdir()

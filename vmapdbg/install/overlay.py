@@ -248,6 +248,9 @@ def child_environment(
     starts, installs the overlay with `patches`; None takes the overlay out of an environment. `tree` is the folder of
     the tinygrad that they import, empty for the installed tinygrad. With `observes` they observe it instead; other
     variables say what for (`bootstrap/sitecustomize.py`)."""
+    # most processes that import this module start no other
+    import shutil
+
     ours = (PATCHES_VARIABLE, "PYTHONPATH")
     changed = {name: value for name, value in environment.items() if name not in ours}
     given = environment.get("PYTHONPATH", "").split(os.pathsep)
@@ -261,4 +264,8 @@ def child_environment(
         entries.insert(0, tree)
     if entries:
         changed["PYTHONPATH"] = os.pathsep.join(entries)
+    beside = Path(sys.executable).parent
+    if shutil.which("clang", path=environment.get("PATH")) is None and (beside / "clang").exists():
+        # an editor or a hook calls the tool by its path, and nothing has activated its venv
+        changed["PATH"] = os.pathsep.join(filter(None, [environment.get("PATH"), str(beside)]))
     return changed
