@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -312,3 +314,70 @@ def test_the_report_is_shown_though_it_cannot_be_saved(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "1 schedule, 1 kernel" in done.stdout
     assert done.stderr == "vmapdbg: cannot write out/run.json: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("snippet.py",), "snippet.py is no command: did you mean vmapdbg show snippet.py?"),
+        (("check", "run.json"), "run.json is a saved capture: this command runs a snippet"),
+        (("bisect", "run.json"), "run.json is a saved capture: this command runs a snippet"),
+        (("show", "snippet.py", "--save", "-"), "cannot write -: a file has another name"),
+        (("show", "snippet.py", "--tinygrad", ""), "Invalid value for '--tinygrad': it is empty"),
+        (("show", "snippet.py", "--python", ""), "Invalid value for '--python': it is empty"),
+        (("show", ""), "Invalid value for '[SNIPPET]': it is empty"),
+        (("graph", "snippet.py", "-o", "a" * 253 + ".svg"), "File name too long"),
+        (
+            ("show", "run.json"),
+            "run.json is not a vmapdbg capture: capture.findings.0.schedule: there is no",
+        ),
+        (("schema",), "Missing argument"),
+        (("show", "evil.json", "--kernel", "zz"), r"there is no kernel zz: \x1b[31mred"),
+        (("show", "evil.json", "--schedule", "99"), "there is no schedule 99"),
+        (("why", "zz", "evil.json"), ""),
+    ],
+)
+def test_bad_input_ends_with_one_line(arguments: tuple[str, ...], said: str, saved: Path) -> None:
+    done = run_tool(*arguments, cwd=saved)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "\x1b" not in done.stderr
+    assert sorted(file.name for file in saved.iterdir()) == ["evil.json", "run.json", "snippet.py"]
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A folder with a snippet, a capture whose finding is about no schedule, and a capture with escapes."""
+    name = write(tmp_path, PLAIN)
+    capture = json.loads(run_tool("show", name, "--json", cwd=tmp_path).stdout)
+    finding = {"code": "VD101", "kernel": None, "node": None, "line": None, "message": "m", "schedule": 7}
+    (tmp_path / "run.json").write_text(json.dumps({**capture, "findings": [finding]}), encoding="utf-8")
+    capture["schedules"][0]["kernels"][0]["name"] = "\x1b[31mred"
+    (tmp_path / "evil.json").write_text(json.dumps(capture), encoding="utf-8")
+    return tmp_path
+
+
+def test_a_run_that_failed_is_not_remembered(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN, "good.py")
+    write(tmp_path, "raise ValueError", "bad.py")
+    assert run_tool("show", "good.py", cwd=tmp_path).returncode == 0
+    assert run_tool("show", "bad.py", cwd=tmp_path).returncode == 3
+    assert "using good.py, from the last show" in run_tool("why", cwd=tmp_path).stderr
+
+
+@pytest.mark.parametrize("delay", [0.03, 0.06, 0.1, 0.15, 0.25, 0.4])
+def test_an_interrupt_during_the_start(delay: float, tmp_path: Path) -> None:
+    name = write(tmp_path, PLAIN)
+    code = "import runpy, sys; print(end='.', flush=True); sys.argv = ['vmapdbg', 'show', sys.argv[1]]; "
+    code += "runpy.run_module('vmapdbg', run_name='__main__')"
+    command = [sys.executable, "-P", "-c", code, name]
+    tool = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert tool.stdout is not None
+    # Python itself has started
+    tool.stdout.read(1)
+    time.sleep(delay)
+    tool.send_signal(signal.SIGINT)
+    _, stderr = tool.communicate(timeout=60)
+    assert tool.returncode == 130
+    assert "Traceback" not in stderr
