@@ -327,10 +327,7 @@ def test_the_report_is_shown_though_it_cannot_be_saved(tmp_path: Path) -> None:
         (("show", "snippet.py", "--python", ""), "Invalid value for '--python': it is empty"),
         (("show", ""), "Invalid value for '[SNIPPET]': it is empty"),
         (("graph", "snippet.py", "-o", "a" * 253 + ".svg"), "File name too long"),
-        (
-            ("show", "run.json"),
-            "run.json is not a vmapdbg capture: capture.findings.0.schedule: there is no",
-        ),
+        (("show", "run.json"), "run.json is not a vmapdbg capture: capture.findings.0.schedule: there is no"),
         (("schema",), "Missing argument"),
         (("show", "evil.json", "--kernel", "zz"), r"there is no kernel zz: \x1b[31mred"),
         (("show", "evil.json", "--schedule", "99"), "there is no schedule 99"),

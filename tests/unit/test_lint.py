@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -412,6 +413,13 @@ def test_a_comment_that_hides_no_finding_by_mistake_is_told(comment: str, words:
     finding = Finding("VD104", None, None, f"{file}:1", "")
     assert split_ignored([finding]) == ((finding,), ())
     assert list(list_mistakes([finding, finding], ("VD101", "VD102"))) == [f"{file}:1: {words}"]
+
+
+def test_a_file_without_an_end_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for file in ("/dev/zero", str(tmp_path / "fifo")):
+        finding = Finding("VD101", None, None, f"{file}:1", "")
+        assert split_ignored([finding]) == ((finding,), ())
 
 
 @pytest.mark.parametrize("width", [24, 60, 80, 200])

@@ -57,6 +57,9 @@ def find_line(place: str | None, files: dict[str, list[str]]) -> str:
         return ""
     if name not in files:
         files[name] = []
+        path = Path(name)
         with contextlib.suppress(OSError, ValueError):
-            files[name] = Path(name).read_text(encoding="utf-8", errors="replace").splitlines()
+            # a capture can name a FIFO or a device, which has no end
+            if path.is_file():
+                files[name] = path.read_text(encoding="utf-8", errors="replace").splitlines()
     return next(iter(files[name][number - 1 : number]), "")
