@@ -89,7 +89,7 @@ REFUSED = {
     "graph ok.py -o x.bmp": "x.bmp: the ending must be one of .svg, .png, .pdf, .dot, .json",
     "graph ok.py -o no/such/x.svg": "cannot write no/such/x.svg: there is no folder no/such",
     "bisect ok.py -o x.py": "-o is the file for --reduce",
-    "tune all.json": "all.json is a saved capture: tune runs the snippet itself",
+    "tune all.json": "all.json is a saved capture: this command runs a snippet",
     "tune -c 1 --write": "--write changes a file, and this code was typed",
     "tune ok.py --by speed": "Invalid value for '--by': 'speed' is not one of 'time', 'memory'",
     "tune ok.py --budget 0": "Invalid value for '--budget': '0' is not a number of seconds over 0",

@@ -129,6 +129,8 @@ def make_open_job(snippet: str | None, given: JobOptions) -> Job:
         job = apply_options(job, given)
         say(f"using {job.snippet}, from the last show{describe_job_options(job)}")
         return job
+    if is_saved(snippet):
+        raise Failure(f"{snippet} is a saved capture: this command runs a snippet")
     check_snippet(snippet)
     return apply_options(apply_settings(Job(snippet, typed=typed)), given)
 
@@ -164,8 +166,6 @@ def spell_job_options(job: Job) -> list[str]:
 def check_snippet(snippet: str) -> None:
     """Raises Failure if a snippet is not a file that Python can run."""
     path = Path(snippet)
-    if is_saved(snippet):
-        raise Failure(f"{snippet} is a saved capture: this command runs a snippet")
     if path.is_dir():
         raise Failure(f"{snippet} is a directory, not a Python file")
     if not path.exists():

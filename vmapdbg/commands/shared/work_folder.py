@@ -7,7 +7,6 @@ somebody else made could name a program there, which the next command would run.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import sys
 from collections.abc import Sequence
@@ -23,6 +22,9 @@ _STDIN = "-"
 def make_folder() -> Path:
     """Returns the state folder of the working directory; creates it if necessary. Raises OSError, and RuntimeError if
     the user has no home."""
+    # it takes time to import
+    import hashlib
+
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", "vmapdbg")
     folder = state / hashlib.sha256(os.fsencode(Path.cwd())).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
@@ -76,6 +78,8 @@ def file_of_code(snippet: str | None, code: str | None) -> tuple[str | None, str
 def keep_code(code: bytes) -> str:
     """Writes code to a file and returns its name. The name depends on the code, so that two runs at the same time do
     not overwrite each other's code. Raises Failure."""
+    import hashlib
+
     try:
         file = make_folder() / f"code-{hashlib.sha256(code).hexdigest()[:8]}.py"
     except (OSError, RuntimeError) as error:
