@@ -108,10 +108,10 @@ class Session:
     @contextmanager
     def capture(self) -> Generator[Captured]:
         from vmapdbg.child.live import build_live_capture, recording
+        from vmapdbg.commands.shared.children import finish_capture
         from vmapdbg.commands.shared.jobs import add_findings
         from vmapdbg.model.failure import Failure
         from vmapdbg.page.claims import SHOWN, account_of_shown, say_left
-        from vmapdbg.page.sentences import fill_sentences
 
         captured = Captured()
         recorder, target = self.config.stash[_INSTALLED]
@@ -119,7 +119,7 @@ class Session:
             yield captured
             built = replace(build_live_capture(schedules, target), account=recorder.tally.settle())
         try:
-            captured.built = add_findings(fill_sentences(built), str(self.test_file))
+            captured.built = add_findings(finish_capture(built), str(self.test_file))
         except Failure as error:
             # a pyproject.toml between the test and pytest's rootdir is wrong
             pytest.fail(f"vmapdbg: {error}", pytrace=False)

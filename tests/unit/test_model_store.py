@@ -48,7 +48,7 @@ def test_keys_are_the_contract() -> None:
     """Scripts read these keys: a rename breaks them."""
     data = to_data(LOST)
     top = "schema kind versions snippet target patches error schedules findings mode missing peak_bytes account"
-    top += " functions timing device memory"
+    top += " functions timing device memory sources"
     assert list(data) == top.split()
     (schedule,) = data["schedules"]
     kernel, finding = schedule["kernels"][0], to_data(captures.many_kernels())["findings"][0]

@@ -28,15 +28,18 @@ from click.testing import CliRunner
 from diff_captures import draw_capture, mutate_capture
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rendered import print_to_text
 
 from vmapdbg.commands.cli import main
+from vmapdbg.commands.shared.children import finish_capture
 from vmapdbg.diff.captures import diff_captures
 from vmapdbg.diff.pairing import match_lines
 from vmapdbg.model.capture import Access, BufferArg, Capture, Finding, Measured, Realized, SnippetError
 from vmapdbg.model.store import save_capture
 from vmapdbg.page.format import list_places
 from vmapdbg.page.html.page import render_report
-from vmapdbg.page.html.source import SourceFile, SourceView, collect_notes, read_sources, split_code, view_files
+from vmapdbg.page.html.source import SourceFile, SourceView, collect_notes, list_sources, split_code, view_files
+from vmapdbg.page.text.lint import print_text
 from vmapdbg.page.view import View
 
 EVIL = "</script></style><img src=x onerror=alert(1)>\"'{{ 7*7 }}<!--\x00\x1b[31m\u202e\ud800"
@@ -216,21 +219,30 @@ def test_every_capture_has_a_page(capture: Capture) -> None:
 # *** the user's source
 
 
-def test_sources_are_read_and_marked_if_they_are_newer_but_no_other_file_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "a.py"
-    path.write_text("x = 1\n")
-    os.utime(path, (200, 200))
-    assert "changed since" in read_sources([f"{path}:1"], "", saved_at=100)[0].note
-    assert read_sources([f"{path}:1"], "", saved_at=300)[0].note == ""
-    missing, there = f"{tmp_path}/b.py:2", f"{path}:1"
-    files = {Path(file.name).name: file for file in read_sources([missing, there], str(path))}
-    assert files["a.py"] == SourceFile(str(path), "x = 1\n")
-    assert files["b.py"].text is None
-    assert "not here" in files["b.py"].note
-    # it may be from another person, and the page may be sent on: a secret file must not be in it
-    secret = tmp_path / "id_rsa"
-    secret.write_text("secret")
-    assert read_sources([f"{secret}:1"], "", saved_at=300)[0].text is None
+def test_the_page_has_the_texts_that_the_capture_has(tmp_path: Path) -> None:
+    """A capture may be another person's, and the page may be sent on: no file is read because the capture names it."""
+    secret = tmp_path / "secret_settings.py"
+    secret.write_text("PASSWORD = 1\n")
+    found = on_line("net.py:1"), on_line(f"{secret}:1")
+    capture = make_capture(sources={"net.py": "x = 1\n"}, findings=found)
+    files = {file.name: file for file in list_sources(capture)}
+    assert files["net.py"] == SourceFile("net.py", "x = 1\n")
+    assert files[str(secret)].text is None
+    assert "not in the capture" in files[str(secret)].note
+    assert "PASSWORD" not in print_to_text(lambda console: print_text(capture, 0, console))
+
+
+def test_a_run_keeps_the_texts_of_the_files_that_its_lines_name(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    (tmp_path / "large.py").write_text("#" * 500_000)
+    os.mkfifo(tmp_path / "fifo")
+    places = (f"{tmp_path}/{name}:1" for name in ("a.py", "large.py", "fifo", "gone.py"))
+    capture = make_capture(findings=tuple(map(on_line, places)))
+    assert finish_capture(capture).sources == {f"{tmp_path}/a.py": "x = 1\n"}
+
+
+def on_line(line: str) -> Finding:
+    return Finding("VD101", None, None, line, "m")
 
 
 def view_file(file: SourceFile) -> SourceView:
@@ -270,7 +282,7 @@ def test_saved_captures_are_written_as_a_page(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     text = Page(output.read_text("utf-8")).text
     assert "a.json" in text
-    assert "this file is not here" in text
+    assert "its text is not in the capture" in text
 
 
 def test_a_kernel_without_a_program_says_so() -> None:

@@ -242,8 +242,8 @@ def lint_subject(subject: Subject, baseline: str | None) -> Linted:
         if baseline is not None and before.error is not None and capture.error is None:
             compared = "VD103 and VD104 compare only what it scheduled before"
             console.say(f"the baseline ({baseline}) failed with {before.error.type}: {compared}")
-    findings, ignored = split_ignored(lint_capture(capture, before, codes))
-    jobs.report_mistakes(findings)
+    findings, ignored = split_ignored(lint_capture(capture, before, codes), capture.sources)
+    jobs.report_mistakes(findings, capture.sources)
     report_failed(capture)
     return Linted(replace(capture, findings=findings), len(ignored))
 

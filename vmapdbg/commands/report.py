@@ -49,16 +49,13 @@ def report(snippet: str | None, output: Path, given: options.JobOptions) -> None
 
 def write_report(view: View, output: Path, saved: Sequence[str]) -> None:
     """Writes the page of one run, or of two. `saved` has for each run the file that it was read from, else ""."""
-    from vmapdbg.page.format import list_places
     from vmapdbg.page.html.page import render_report
-    from vmapdbg.page.html.source import SourceFile, read_sources
+    from vmapdbg.page.html.source import list_sources
 
-    files: list[list[SourceFile]] = []
+    files = [list_sources(capture) for capture in (view.before, view.after)]
     made: list[str] = []
-    for capture, name in zip((view.before, view.after)[-len(saved) :], saved, strict=True):
-        saved_at = Path(name).stat().st_mtime if name else None
-        files.append(read_sources(list_places(capture), capture.snippet, saved_at))
-        when = datetime.now() if saved_at is None else datetime.fromtimestamp(saved_at)
+    for name in saved:
+        when = datetime.fromtimestamp(Path(name).stat().st_mtime) if name else datetime.now()
         made.append(f"{'saved' if name else 'run'} {when:%Y-%m-%d %H:%M}")
     if saved[0] and not view.is_pair:
         # of two runs, the name of each side is in the diff

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from vmapdbg.model.capture import Finding
@@ -13,16 +13,19 @@ from vmapdbg.model.wording import split_place
 _COMMENT = re.compile(r"#\s*vmapdbg:\s*ignore\b(?P<list>\s*\[(?P<codes>[^\]]*)(?P<end>\])?)?")
 
 
-def split_ignored(findings: Iterable[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+def split_ignored(
+    findings: Iterable[Finding], sources: Mapping[str, str] | None = None
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Returns the findings that stay and the findings that a comment hides. A comment without codes hides all.
 
-    Lines are read from the files as they are now; an unreadable file hides nothing.
+    `sources` are the texts of the user's files, as a Capture has them. With None they are read as they are now; an
+    unreadable file hides nothing.
     """
-    files: dict[str, list[str]] = {}
+    read = UserLines(sources)
     kept: list[Finding] = []
     ignored: list[Finding] = []
     for finding in findings:
-        comment = _COMMENT.search(find_line(finding.line, files))
+        comment = _COMMENT.search(read.find(finding.line))
         is_hidden = comment is not None and (comment["list"] is None or finding.code in _list_codes(comment))
         (ignored if is_hidden else kept).append(finding)
     return tuple(kept), tuple(ignored)
@@ -35,12 +38,14 @@ def _list_codes(comment: re.Match[str]) -> list[str]:
     return [code.strip().upper() for code in comment["codes"].split(",")]
 
 
-def list_mistakes(findings: Iterable[Finding], known: Collection[str]) -> Iterator[str]:
+def list_mistakes(
+    findings: Iterable[Finding], known: Collection[str], sources: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """Yields a sentence for each mistake in the ignore comments on the lines of some findings: an unknown code, or no
-    `]` at the end."""
-    files: dict[str, list[str]] = {}
+    `]` at the end. `sources` is what `split_ignored` takes."""
+    read = UserLines(sources)
     for place in dict.fromkeys(finding.line for finding in findings):
-        comment = _COMMENT.search(find_line(place, files))
+        comment = _COMMENT.search(read.find(place))
         if comment is None or comment["list"] is None:
             continue
         if comment["end"] is None:
@@ -50,16 +55,23 @@ def list_mistakes(findings: Iterable[Finding], known: Collection[str]) -> Iterat
                 yield f"{place}: unknown code {code!r} in ignore[{comment['codes']}]: choose from {', '.join(known)}"
 
 
-def find_line(place: str | None, files: dict[str, list[str]]) -> str:
-    """Returns the text of the line `file:12`, "" if it cannot be read. `files` caches the lines read so far."""
-    name, number = split_place(place or "")
-    if number is None:
-        return ""
-    if name not in files:
-        files[name] = []
-        path = Path(name)
-        with contextlib.suppress(OSError, ValueError):
-            # a capture can name a FIFO or a device, which has no end
-            if path.is_file():
-                files[name] = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return next(iter(files[name][number - 1 : number]), "")
+class UserLines:
+    """The lines of the user's files: of some texts by file, or of the files on the disk."""
+
+    def __init__(self, sources: Mapping[str, str] | None) -> None:
+        self.reads = sources is None
+        self.files = {name: text.splitlines() for name, text in (sources or {}).items()}
+
+    def find(self, place: str | None) -> str:
+        """Returns the text of the line `file:12`, "" if it is unknown."""
+        name, number = split_place(place or "")
+        if number is None:
+            return ""
+        if name not in self.files:
+            self.files[name] = []
+            path = Path(name)
+            with contextlib.suppress(OSError, ValueError):
+                # a FIFO or a device has no end
+                if self.reads and path.is_file():
+                    self.files[name] = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return next(iter(self.files[name][number - 1 : number]), "")

@@ -585,7 +585,8 @@ class Capture:
     tinygrad had allocated at a time, None if it was not measured (`--memory`, `bisect --by memory`). `account` compares
     what happened with what the capture has; None if it was not counted. `functions` are the user's functions that make
     nodes, a caller before what it calls. `timing` and `device` are None if the program was not timed. `memory` says
-    what the peak is made of, None without `--memory`.
+    what the peak is made of, None without `--memory`. `sources` has the text of each of the user's files that lines
+    name, as it was after the run: no command reads a file because a saved capture names it.
     """
 
     schema: Literal[1]
@@ -605,6 +606,7 @@ class Capture:
     timing: Timing | None = None
     device: Device | None = None
     memory: Memory | None = None
+    sources: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

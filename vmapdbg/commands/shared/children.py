@@ -12,10 +12,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import IO, Generic, TypeVar
 
 from vmapdbg import __version__
@@ -27,11 +28,14 @@ from vmapdbg.install.trees import TreeError, find_tree
 from vmapdbg.model.capture import DIED, SCHEMA, Capture, SnippetError, Versions
 from vmapdbg.model.failure import EXIT_CHILD, Failure
 from vmapdbg.model.store import load_capture
+from vmapdbg.model.wording import split_place
 
 _POLL = 0.2
 """Seconds between two looks at the progress of a child."""
 _LONGEST_REPORT = 60.0
 """Seconds that the shadow of a dead child has for its report."""
+_MOST_SOURCE = 400_000
+"""A capture does not have the text of a file with more bytes."""
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "VECLIB_MAXIMUM_THREADS": "1"}
 """For a process that uses numpy while a program runs. Its matrices are small; if other processes need the cores,
 several threads wait for each other much longer than they multiply."""
@@ -239,7 +243,19 @@ def finish_capture(capture: Capture) -> Capture:
 
     if capture.error is not None and capture.error.type == "OverlayError":
         raise Failure(capture.error.message)
-    return fill_sentences(capture)
+    return replace(fill_sentences(capture), sources=dict(read_sources(capture)))
+
+
+def read_sources(capture: Capture) -> Iterator[tuple[str, str]]:
+    """Yields the name and the text of each file that the lines of a capture name, without files that are large."""
+    from vmapdbg.page.format import list_places
+
+    for name in sorted({split_place(line)[0] for line in list_places(capture)}):
+        path = Path(name)
+        # code from `exec` is in `<string>`
+        with contextlib.suppress(OSError, ValueError):
+            if path.is_file() and path.stat().st_size <= _MOST_SOURCE:
+                yield name, path.read_text(encoding="utf-8", errors="replace")
 
 
 def died_capture(job: Job, message: str) -> Capture:

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeGuard
@@ -84,7 +84,7 @@ def capture_job(job: Job, quiet_stdout: bool = True) -> Capture:
         capture = run_job(job, stdout, progress=progress, shadow=True)
     report_death(capture)
     capture = add_findings(capture)
-    report_mistakes(capture.findings)
+    report_mistakes(capture.findings, capture.sources)
     return capture
 
 
@@ -95,19 +95,20 @@ def add_findings(capture: Capture, file: str | None = None) -> Capture:
     from vmapdbg.lint.ignores import split_ignored
 
     codes = find_settings(capture.snippet if file is None else file).choose_codes()
-    return replace(capture, findings=split_ignored(lint_capture(capture, codes=codes))[0])
+    return replace(capture, findings=split_ignored(lint_capture(capture, codes=codes), capture.sources)[0])
 
 
 def findings_of(capture: Capture) -> tuple[Finding, ...]:
     return add_findings(capture).findings
 
 
-def report_mistakes(findings: Iterable[Finding]) -> None:
-    """Says, once each, which comments on the lines of some findings try to ignore a code and cannot."""
+def report_mistakes(findings: Iterable[Finding], sources: Mapping[str, str] | None = None) -> None:
+    """Says, once each, which comments on the lines of some findings try to ignore a code and cannot. `sources` is what
+    `split_ignored` takes."""
     from vmapdbg.lint import CODES
     from vmapdbg.lint.ignores import list_mistakes
 
-    for mistake in list_mistakes(findings, CODES):
+    for mistake in list_mistakes(findings, CODES, sources):
         say_once(mistake)
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 from pygments.token import Comment, Keyword, Name, Number, String
 
-from vmapdbg.model.capture import Finding
+from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.model.wording import split_place
 from vmapdbg.page.format import list_places
 from vmapdbg.page.overview import Cost, CostRow, RuleRow, count_rules, pair_costs
@@ -26,46 +25,27 @@ if TYPE_CHECKING:
 Part = tuple[str, str]
 """The CSS class of a piece of a line, empty for plain text, and its text."""
 
-_MOST_BYTES = 400_000
-"""The text of a larger file is not shown."""
 _AROUND = 12
 """Lines further than this from a line with a cost or an edit are left out."""
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file with lines of a capture. If it cannot be read, `text` is None and `note` says why. `note` also warns if
-    the file is newer than the capture."""
+    """A file with lines of a capture. If the capture does not have its text, that is None and `note` says so."""
 
     name: str
     text: str | None
     note: str = ""
 
 
-def read_sources(lines: Iterable[str], snippet: str, saved_at: float | None = None) -> list[SourceFile]:
-    """Reads the files that some lines name, the snippet first. `saved_at` is when a saved capture was written, in
-    seconds since 1970; None if the snippet has just run. A saved capture may be another person's: only Python files
-    that it names are put into a page."""
-    names = sorted({split_place(line)[0] for line in lines}, key=lambda name: (name != snippet, name))
-    return [_read(name, saved_at) for name in names]
-
-
-def _read(name: str, saved_at: float | None) -> SourceFile:
-    path = Path(name)
-    try:
-        # code from `exec` is in `<string>`, and a device is not a file to read
-        if not path.is_file() or (saved_at is not None and path.suffix != ".py"):
-            return SourceFile(name, None, "this file is not here: its lines are shown without their text")
-        status = path.stat()
-        if status.st_size > _MOST_BYTES:
-            return SourceFile(name, None, f"a file of {status.st_size:,} bytes: its lines are shown without their text")
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        return SourceFile(name, None, f"this file cannot be read ({reason}): its lines are shown without their text")
-    is_changed = saved_at is not None and status.st_mtime > saved_at
-    note = "changed since the capture was saved: line numbers may be wrong" if is_changed else ""
-    return SourceFile(name, text, note)
+def list_sources(capture: Capture) -> list[SourceFile]:
+    """Returns the files that the lines of a capture name, the snippet first."""
+    names = {split_place(line)[0] for line in list_places(capture)}
+    unknown = "its text is not in the capture: its lines are shown without it"
+    return [
+        SourceFile(name, capture.sources.get(name), "" if name in capture.sources else unknown)
+        for name in sorted(names, key=lambda name: (name != capture.snippet, name))
+    ]
 
 
 # *** notes next to a line

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from vmapdbg import __version__
 from vmapdbg.lint import RULES
-from vmapdbg.lint.ignores import find_line
+from vmapdbg.lint.ignores import UserLines
 from vmapdbg.lint.rule import Rule
 from vmapdbg.model.account import Account
 from vmapdbg.model.capture import Capture, Finding, Schedule
@@ -33,11 +33,11 @@ _MOST_FAILURES = 3
 def print_text(capture: Capture, ignored: int, console: Console) -> None:
     """Prints how much was checked, then each finding of a capture with its source lines and what to try. `ignored`
     counts the findings that comments excluded."""
-    page = Page(console, Places.of(capture))
+    page, lines = Page(console, Places.of(capture)), UserLines(capture.sources)
     _print_headline(page, capture, ignored)
     for finding in capture.findings:
         schedule = next((item for item in capture.schedules if item.index == finding.schedule), None)
-        quoted = [("your line", find_line(finding.line, {}).strip()), _kernel_line(schedule, finding)]
+        quoted = [("your line", lines.find(finding.line).strip()), _kernel_line(schedule, finding)]
         place = page.places.format(finding.line) or capture.snippet
         page.add()
         _print_finding(page, finding, place, quoted, _describe_place(schedule, finding))
