@@ -227,6 +227,18 @@ def test_a_remembered_job_in_the_working_directory_is_not_used(tmp_path: Path) -
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("options", [("show", "--time", "--memory"), ("check",)])
+def test_a_module_next_to_the_snippet_is_only_the_snippets(options: tuple[str, ...], tmp_path: Path) -> None:
+    for name in ("json", "statistics", "difflib", "sqlite3", "graphviz"):
+        (tmp_path / f"{name}.py").write_text("x = 1\n", encoding="utf-8")
+    name = write(
+        tmp_path, "import statistics, difflib\nfrom tinygrad import Tensor\nTensor.ones(9).contiguous().realize()\n"
+    )
+    done = run_tool(*options, name, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "kernel" in done.stdout
+
+
 @pytest.mark.parametrize("command", ["show", "check"])
 def test_modules_of_the_working_directory_do_not_run(command: str, tmp_path: Path) -> None:
     """`python ../ok.py` does not import them either."""

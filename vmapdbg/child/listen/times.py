@@ -51,6 +51,9 @@ class Stopwatch:
     def start(self, beam: int = 0, searched: Container[str] = ()) -> None:
         """The program begins. TinyJit launches kernels one by one, so that each is timed. With `beam`, BEAM optimizes
         the kernels with the keys `searched`, in this process."""
+        # `measure` needs it, and after the snippet a file next to that may have its name
+        import statistics  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
         os.environ.setdefault("JIT", "2")
         if beam:
             os.environ.update(BEAM=str(beam), JITBEAM=str(beam), PARALLEL="0")
