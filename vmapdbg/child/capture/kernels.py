@@ -20,6 +20,7 @@ from vmapdbg.child.program.linear_reader import read_linear, read_memories
 from vmapdbg.child.program.programs import RenderedProgram, op_weight, render_program, target_limit
 from vmapdbg.model import capture as model
 from vmapdbg.model.ops import WRITES
+from vmapdbg.model.reach import reach
 from vmapdbg.model.vocabulary import ArgumentAccess
 from vmapdbg.model.wording import split_place
 
@@ -146,13 +147,11 @@ class KernelBuilder:
         """Returns the nodes a kernel computes: from the node it writes back to the nodes whose buffers it reads."""
         held = self.view.passed.held
         read = {held[b] for b in launch.buffers[1:] if b in held}
-        found = dict.fromkeys(launch.parts if launch.node is None else (launch.node,))
-        todo = [] if launch.node is None else [launch.node]
-        while todo:
-            for source in values_of(todo.pop()):
-                if source not in found and source not in read and source.op.name not in {"KERNEL", "CALL"}:
-                    found[source] = None
-                    todo.append(source)
+
+        def list_computed(u: UOp) -> list[UOp]:
+            return [s for s in values_of(u) if s not in read and s.op.name not in {"KERNEL", "CALL"}]
+
+        found = launch.parts if launch.node is None else reach([launch.node], list_computed)
         return [u for u in found if u in self.view.ids and u.op.name not in _MEMORY]
 
     def _count_asked(self, u: UOp) -> int:

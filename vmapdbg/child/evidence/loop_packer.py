@@ -17,6 +17,7 @@ from vmapdbg.child.evidence.packer import SAME, UNEXPECTED, CannotPack, Contents
 from vmapdbg.child.listen.releases import find_under, kernel_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import ARITHMETIC, RESHAPING, STAGE_OPS
+from vmapdbg.model.reach import reach
 from vmapdbg.reference.graph import OpNode, ScheduledKernel
 
 _ARGUMENTS = frozenset({"DEFINE_GLOBAL", "PARAM"})
@@ -222,19 +223,19 @@ def _pack_kernel(ast: UOp, variables: Mapping[str, int]) -> ScheduledKernel:
 
 def find_stores(ast: UOp) -> list[UOp]:
     """Returns the STOREs of a kernel. Raises CannotPack if another op is around them."""
-    found: dict[UOp, None] = {}
-    stack = [ast]
-    while stack:
-        u = stack.pop()
-        if u.op.name == "END":
-            stack.append(u.src[0])
-        elif u.op.name in {"SINK", "GROUP"}:
-            stack += reversed(u.src)
-        elif u.op.name == "STORE":
-            found[u] = None
-        else:
-            raise CannotPack(f"the reference does not know {u.op.name} around a store")
-    return list(found)
+
+    def follow(u: UOp) -> Sequence[UOp]:
+        match u.op.name:
+            case "END":
+                return u.src[:1]
+            case "SINK" | "GROUP":
+                return u.src[::-1]
+            case "STORE":
+                return ()
+            case op:
+                raise CannotPack(f"the reference does not know {op} around a store")
+
+    return [u for u in reach([ast], follow) if u.op.name == "STORE"]
 
 
 class KernelPacker(LoopPacker):

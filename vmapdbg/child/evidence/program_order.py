@@ -281,12 +281,8 @@ class ProgramOrder:
         self.pending.update(writes)
         for one, graph in before:
             # from 0.13 on, Tensors that were made before the write to a view come after it
-            if (
-                one.uop is not graph
-                and one is not result
-                and self.find(one) is None
-                and (find_under(graph, _VIEWS).op.name not in _MEMORY)
-            ):
+            is_changed = one.uop is not graph and one is not result
+            if is_changed and self.find(one) is None and find_under(graph, _VIEWS).op.name not in _MEMORY:
                 self.set(one, graph)
         # whatever the target held: now it holds the value
         self.set(result, None if meaning is None else self.rebuild(result.uop, {given: meaning}))

@@ -14,6 +14,7 @@ from typing import Literal
 from vmapdbg.child.program import linear
 from vmapdbg.child.program.reach import Reach, bound_address, count_written, find_reach
 from vmapdbg.model import capture as model
+from vmapdbg.model.reach import reach
 from vmapdbg.model.vocabulary import LoopKind
 from vmapdbg.reference.graph import Unknown
 
@@ -52,27 +53,16 @@ def find_data(
     The loop around a store only orders it, and is not followed. Without `through_local`, values that other threads
     stored to LOCAL memory do not count, only the addresses where they are read.
     """
-    found: set[linear.Value] = set()
-    accesses: set[linear.MemoryAccess] = set()
-    todo = list(values)
-    while todo:
-        value = todo.pop()
-        if value in found:
-            continue
-        found.add(value)
-        todo += value.sources
-        followed = [program.loaded[value]] if value in program.loaded else []
-        while followed:
-            access = followed.pop()
-            if access in accesses:
-                continue
-            accesses.add(access)
-            todo += access.addressing
-            if access.is_store:
-                todo.append(access.value)
-            if through_local or access.buffer.space != "local":
-                followed += access.follows
-    return found, accesses
+
+    def follow(item: linear.Value | linear.MemoryAccess) -> list[linear.Value | linear.MemoryAccess]:
+        if isinstance(item, linear.Value):
+            return [*item.sources, *([program.loaded[item]] if item in program.loaded else ())]
+        stored = [item.value] if item.is_store else []
+        return [*item.addressing, *stored, *(item.follows if through_local or item.buffer.space != "local" else ())]
+
+    reached = reach(values, follow)
+    accesses = {item for item in reached if isinstance(item, linear.MemoryAccess)}
+    return {item for item in reached if isinstance(item, linear.Value)}, accesses
 
 
 # the facts are not about registers
