@@ -198,7 +198,6 @@ class RunWriter(ScheduleFeed):
         self._note(self._files.get(schedule.key, ""), schedule.line, failed)
 
     def _note(self, name: str, line: str | None, failed: str) -> None:
-        """Notes what the current test asked for."""
         test = current_test()
         if test != self._test:
             self._test = test

@@ -10,10 +10,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from vmapdbg.model.reach import reach
-
+_T = TypeVar("_T")
 DEVICES = 1 << 62
 """The id of the step range that counts the devices of a sharded tensor. No RANGE has this id."""
 
@@ -64,6 +63,19 @@ MOVEMENT = frozenset({"reshape", "expand", "permute", "pad", "shrink", "flip"})
 """Ops that move elements and compute nothing."""
 WRITES = frozenset({"assign", "store"})
 _VIEWS = MOVEMENT | WRITES | {"same", "bitcast", "after", "shards", "shard"}
+
+
+def reach(starts: Iterable[_T], follow: Callable[[_T], Iterable[_T]]) -> dict[_T, None]:
+    """Returns some parts of a graph of any kind, and all parts that `follow` gives for any of these, each once. The
+    last part that it gives comes first."""
+    found: dict[_T, None] = {}
+    todo = list(starts)
+    while todo:
+        part = todo.pop()
+        if part not in found:
+            found[part] = None
+            todo += follow(part)
+    return found
 
 
 class Unknown(Exception):

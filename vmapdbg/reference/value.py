@@ -252,7 +252,6 @@ def _add_windows(numbers: Numbers, axes: tuple[int, ...]) -> Numbers | None:
 
 
 def _cut(numbers: Numbers, axis: int, part: slice) -> Numbers:
-    """Returns a part of an axis, as a view."""
     return numbers[(*[slice(None)] * axis, part)]
 
 

@@ -20,9 +20,9 @@ from vmapdbg.child.program.linear_reader import read_linear, read_memories
 from vmapdbg.child.program.programs import RenderedProgram, op_weight, render_program, target_limit
 from vmapdbg.model import capture as model
 from vmapdbg.model.ops import WRITES
-from vmapdbg.model.reach import reach
 from vmapdbg.model.vocabulary import ArgumentAccess
 from vmapdbg.model.wording import split_place
+from vmapdbg.reference.graph import reach
 
 _MEMORY = frozenset({"BUFFER", "PARAM"})
 # the accesses and resets of a program
@@ -119,7 +119,6 @@ class KernelBuilder:
         )
 
     def _find_wrong_times(self, number: int, linear: LinearProgram) -> Iterator[model.WrongTime]:
-        """Yields what a kernel reads at a wrong time, of the arguments that its program still has."""
         wrong_times = self.order.wrong_times.get(number, {})
         for buffer in sorted(linear.buffers, key=lambda buffer: buffer.slot):
             if buffer.space == "global" and buffer.slot in wrong_times:

@@ -16,7 +16,7 @@ from vmapdbg.child.listen.records import Launch, UOp, number_kernels
 from vmapdbg.child.listen.releases import device_of, find_under
 from vmapdbg.model.capture import WrongTime
 from vmapdbg.model.ops import RESHAPING, STORES
-from vmapdbg.model.reach import reach
+from vmapdbg.reference.graph import reach
 
 _LEAVES = frozenset({"BUFFER", "PARAM"})
 _LOOKS = RESHAPING | {"BITCAST", "DETACH", "AFTER", "ASSIGN"}

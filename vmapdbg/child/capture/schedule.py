@@ -81,7 +81,6 @@ def _build_schedule(view: PassView, kernels: tuple[model.Kernel, ...]) -> model.
 
 
 def _build_ranges(view: PassView) -> tuple[model.Range, ...]:
-    """Returns the ranges that any node has, first the ranges of vmap scopes."""
     passed = view.passed
     # thousands of nodes share few index expressions
     indices = dict.fromkeys(r for ins, outs, *_ in passed.range_map.values() for r in (*ins, *outs))
@@ -214,7 +213,6 @@ def _build_bufferize(view: PassView, made: BufferRecord) -> model.Bufferize:
 
 
 def _explain_outcome(view: PassView, buffer: BufferRecord) -> Reason:
-    """Returns the rule that kept or removed a BUFFERIZE, with its numbers."""
     passed = view.passed
     if passed.end != "scheduled" and not buffer.stored and "removed" not in buffer.verdicts:
         is_too_early = passed.end == "failed" and not any(made.stored for made in passed.buffers)
@@ -241,7 +239,6 @@ def _explain_outcome(view: PassView, buffer: BufferRecord) -> Reason:
 def _name_rule(
     buffer: BufferRecord, stage: UOp, reader: UOp | None, decision: DecisionRecord
 ) -> tuple[Rule, dict[str, int | float | str]]:
-    """Returns the rule that decided about a buffer, and its numbers."""
     value, op = stage.src[0], buffer.stage.src[0].op.name
     if reader is None:
         if value.op.name == "CONST":

@@ -81,7 +81,6 @@ class PassView:
         return model.Decision(decision.file, decision.line, decision.function, decision.text, tuple(conditions))
 
     def _describe_value(self, value: Any) -> str:
-        """Returns a value in one short line."""
         if isinstance(value, (list, tuple)):
             shown = list(map(self._describe_value, value[:_MOST_PARTS]))
             if len(value) > _MOST_PARTS:

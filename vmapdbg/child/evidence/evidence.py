@@ -193,21 +193,18 @@ class Evidence:
         return any(DEVICES in graph.ranges for name, graph in self.graphs.items() if name != "got")
 
 
-def pack_graph(roots: Iterable[UOp], contents: Callable[[UOp], str | None]) -> PackedGraph:
+def pack_graph(roots: Sequence[UOp], contents: Callable[[UOp], str | None]) -> PackedGraph:
     """Packs the graph of `roots`; `contents` returns the name of the contents of a BUFFER."""
-    wanted = list(roots)
     packed = PackedGraph()
     slots: dict[UOp, int] = {}
-    if not wanted:
-        return packed
-    *nodes, _sink = wanted[0].sink(*wanted[1:]).toposort()
+    *nodes, _sink = roots[0].sink(*roots[1:]).toposort()
     for u in nodes:
         slots[u] = len(packed.nodes)
         arg = (u.device, math.prod(u.shape)) if u.op.name == "BUFFER" else u.arg
         packed.nodes.append((u.op.name, u.dtype, tuple(slots[s] for s in u.src), arg))
         if u.op.name == "BUFFER" and (name := contents(u)) is not None:
             packed.blobs[slots[u]] = name
-    packed.roots = [slots[u] for u in wanted]
+    packed.roots = [slots[u] for u in roots]
     return packed
 
 

@@ -115,7 +115,6 @@ def _bytes_of(buffer: Any) -> tuple[int, int]:
 
 
 def _do_overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Returns whether two parts of the same memory have a byte in common."""
     return one[0] < other[1] and other[0] < one[1]
 
 
@@ -205,7 +204,6 @@ class LaunchKeeper:
         return max((part.writer for part in parts if part.writer is not None), default=None)
 
     def _list_written(self, index: int, buffers: Sequence[Any]) -> Iterator[Any]:
-        """Yields the buffers that a launch writes, on each device."""
         ast = self.steps[index].ast
         written: Iterable[Any] = range(1)
         if ast.op.name == "SINK":

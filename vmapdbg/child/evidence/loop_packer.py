@@ -17,8 +17,7 @@ from vmapdbg.child.evidence.packer import SAME, UNEXPECTED, CannotPack, Contents
 from vmapdbg.child.listen.releases import find_under, kernel_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import ARITHMETIC, RESHAPING, STAGE_OPS
-from vmapdbg.model.reach import reach
-from vmapdbg.reference.graph import OpNode, ScheduledKernel
+from vmapdbg.reference.graph import OpNode, ScheduledKernel, reach
 
 _ARGUMENTS = frozenset({"DEFINE_GLOBAL", "PARAM"})
 _Made = TypeVar("_Made")
@@ -285,7 +284,6 @@ class KernelPacker(LoopPacker):
         return self._add("fetch", u, (memory, *place), len(place) > 1)
 
     def _find_argument(self, index: UOp) -> int:
-        """Returns the slot of the argument that an INDEX reads or writes."""
         memory = index.src[0]
         if memory.op.name not in _ARGUMENTS:
             raise CannotPack(f"the reference does not know a buffer that is {memory.op.name}")

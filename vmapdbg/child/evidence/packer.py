@@ -247,7 +247,6 @@ class Packer:
     # *** sources of a UOp
 
     def _find_sources(self, u: UOp) -> list[UOp]:
-        """Returns the UOps that a UOp is computed from."""
         op = u.op.name
         if op in _REFUSED:
             raise CannotPack(_REFUSED[op])

@@ -394,7 +394,6 @@ def _has_memory(u: UOp) -> bool:
 
 
 def _why_no_values(nodes: Iterable[UOp]) -> str | None:
-    """Returns why the values of a graph cannot be read, None if they can."""
     for u in nodes:
         # 0.14 has no DEVICE
         if u.op.name in {"DEVICE", "BUFFER", "COPY"}:

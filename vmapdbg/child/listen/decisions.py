@@ -86,7 +86,6 @@ def find_deciding(tree: ast.Module) -> dict[Function, Kind]:
 
 
 def _kind_of_rule(attributes: set[str], is_about_buffers: bool) -> Kind | None:
-    """Returns the kind of a function that a rule calls, by the attributes in its source."""
     if is_about_buffers:
         return "stores" if "store" in attributes else "rule"
     if "bufferize" in attributes:

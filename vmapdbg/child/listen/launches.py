@@ -204,7 +204,6 @@ class _Calls:
 
 
 def _find_resolver(changes: Any, realize: ModuleType) -> Callable[[UOp, Any], list[UOp]]:
-    """Returns a function that lists the arguments of a CALL."""
     stock: Any = getattr(realize, "resolve_params", None)
     if stock is None:
         # in April 2026 the CALL had them itself

@@ -57,12 +57,9 @@ class PassRecorder:
         """Returns the record of a buffer, None for an unknown buffer and for any other UOp."""
         return self._buffers.get(u.arg)
 
-    def _know(self, stage: UOp, record: BufferRecord) -> None:
-        self._buffers.setdefault(stage.arg, record)
-
     def _add_buffer(self, record: BufferRecord) -> None:
         self.record.buffers.append(record)
-        self._know(record.stage, record)
+        self._buffers.setdefault(record.stage.arg, record)
 
     @leaving_out("what rules decided about buffers")
     def rule_answered(self, frame: FrameType, line: int, answer: UOp | None) -> bool:
@@ -117,7 +114,7 @@ class PassRecorder:
             return "removed"
         if value.src == stage.src and value.arg == stage.arg:
             return "same"
-        self._know(value, record)
+        self._buffers.setdefault(value.arg, record)
         return "narrowed"
 
     def note_stores(self, record: BufferRecord, stored: UOp) -> None:
@@ -283,7 +280,6 @@ class RecordingMap(dict[Any, Any]):
 
 
 def _written_memory(arguments: Sequence[UOp]) -> UOp | None:
-    """Returns the memory that a kernel writes: its first argument's; None if there are no arguments."""
     return None if not arguments else memory_of(arguments[0])
 
 

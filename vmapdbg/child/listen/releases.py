@@ -47,11 +47,6 @@ def schedule_module() -> Any:
     raise ImportError("this tinygrad has no create_schedule")
 
 
-def find_creator(names: Container[str]) -> str:
-    """Returns the name of `create_schedule` among the names of a module."""
-    return next((name for name in CREATORS if name in names), CREATORS[0])
-
-
 def schedule_tensors(tensors: Sequence[Any]) -> None:
     """Has tinygrad schedule tensors together, and not run them."""
     # schedule() and schedule_linear() refuse bound variables; the schedule itself is the same

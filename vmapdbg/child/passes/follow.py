@@ -290,7 +290,6 @@ def main() -> None:
 
 
 def _add_lines(path: result.SchedulePath, schedule: model.Schedule) -> result.SchedulePath:
-    """Returns the path of a schedule with the lines of its nodes."""
     lines: dict[int | None, str | None] = {node.id: node.line for node in schedule.nodes}
     outputs: list[result.OutputPath] = []
     for output in path.outputs:

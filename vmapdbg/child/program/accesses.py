@@ -14,9 +14,8 @@ from typing import Literal
 from vmapdbg.child.program import linear
 from vmapdbg.child.program.reach import Reach, bound_address, count_written, find_reach
 from vmapdbg.model import capture as model
-from vmapdbg.model.reach import reach
 from vmapdbg.model.vocabulary import LoopKind
-from vmapdbg.reference.graph import Unknown
+from vmapdbg.reference.graph import Unknown, reach
 
 _STORE = re.compile(r"\s*(\*\(.*\) = |(data|temp|acc|buf)\w*\[.*\] = )")
 _LOAD = re.compile(r"\s*[\w<> ]+ val\d+ = [(*]*(\w*)")

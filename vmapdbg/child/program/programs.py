@@ -227,7 +227,6 @@ def _fix_loops(uops: Sequence[UOp], fixed: Mapping[UOp, int]) -> list[UOp]:
 
 
 def _make_program(uops: list[UOp]) -> Any:
-    """Returns tinygrad's PYTHON program of linear UOps."""
     from tinygrad.runtime.ops_python import PythonCompiler, PythonProgram, PythonRenderer
     from tinygrad.uop import Ops
     from tinygrad.uop.ops import python_alu

@@ -253,7 +253,6 @@ def _find_distinct(values: Integers) -> Integers:
 
 
 def _join_distinct(blocks: Sequence[Integers]) -> Integers:
-    """Returns the values that occur in any block, sorted."""
     import numpy as np
 
     # each block by itself first: many steps have few values
