@@ -30,8 +30,7 @@ def build_capture(
     error: model.SnippetError | None = None,
     missing: Sequence[str] = (),
 ) -> model.Capture:
-    """Returns the capture of some schedules. `patches` are the states of the overlay's patches, None without the
-    overlay."""
+    """Returns the capture of some schedules. `patches` are the states of the patches, None without the overlay."""
     tinygrad = _observed_version() if patches is None else overlay.TINYGRAD_VERSION
     versions = model.Versions(__version__, tinygrad, platform.python_version())
     what = (model.SCHEMA, versions, snippet, target, dict(patches or {}), error, schedules, ())

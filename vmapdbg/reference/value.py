@@ -101,8 +101,7 @@ class RangedArray:
         return value
 
     def leave_scope(self, names: Sequence[int | None], sizes: Sequence[int]) -> RangedArray:
-        """Turns step ranges into own axes of these sizes. `names` is as in `enter_scope`, for the axes of the
-        result."""
+        """Turns step ranges into own axes of these sizes. `names` has the id for each axis of the result, or None."""
         value = self
         for axis, name in enumerate(names):
             if name is None:
@@ -124,8 +123,7 @@ class RangedArray:
         return whole.move(np.reshape, (*shape[:place], shape[place] * shape[place + 1], *shape[place + 2 :]))
 
     def reduce(self, op: str, axes: Sequence[int], keep: bool, names: Sequence[int]) -> RangedArray:
-        """Reduces the value over own axes and step ranges, which it must all have. Returns floats in double precision,
-        not rounded yet."""
+        """Reduces over own axes and step ranges that it has. Returns floats in double precision, not rounded yet."""
         steps = len(self.ranges)
         places = tuple(map(self.ranges.index, names)) + tuple(steps + axis for axis in axes)
         numbers = reduce_numbers(self.numbers, op, places)

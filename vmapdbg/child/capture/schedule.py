@@ -34,11 +34,9 @@ _READ = frozenset({"BUFFER", "PARAM", "AFTER", *STAGE_OPS})
 def build_schedules(
     asked: Sequence[ScheduleRecord], target: str, keeps_failed: bool = False, is_brief: bool = False
 ) -> tuple[model.Schedule, ...]:
-    """Returns the schedules in the order they were asked for, their kernels rendered for `target`.
-
-    Raises RendererMissing, and what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the
-    kernel has that error. For `is_brief` see `PassView`.
-    """
+    """Returns the schedules in the order they were asked for, their kernels rendered for `target`. Raises
+    RendererMissing, and what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the kernel
+    has that error. For `is_brief` see `PassView`."""
     built: dict[PassRecord | None, model.Schedule] = {}
     for passed in find_passes(asked):
         try:
@@ -146,11 +144,8 @@ def _list_outside(view: PassView, indices: Sequence[UOp], sizes: Sequence[Any] |
 
 
 def _describe_argument(view: PassView, u: UOp) -> str:
-    """Returns the argument of a node in words, the same for every release of tinygrad.
-
-    These are the axes of a reduce, the sizes of a movement op, the value of a constant, the slot of a PARAM, the name
-    of a variable with its bounds; empty for an op without an argument of its own.
-    """
+    """Returns the argument of a node in words, the same for every release of tinygrad; empty if it has none of its
+    own."""
     name = u.op.name
     if name in RESHAPING:
         return "(" + ", ".join(map(_describe_sizes, u.marg)) + ")"
@@ -289,10 +284,7 @@ def _reads_buffer(value: UOp) -> bool:
 
 def make_choices(choices: Sequence[Choice], passed: PassRecord, schedule: int) -> str | None:
     """Sets the nodes of a pass that are forced and released, before it decides anything; choices name nodes by their
-    ids in a Capture.
-
-    Returns a line if the schedule has no such node with the same op: another choice removed it.
-    """
+    ids in a Capture. Returns a line if the schedule has no such node with the same op: another choice removed it."""
     asked = [choice for choice in choices if choice.schedule == schedule]
     if not asked:
         return None

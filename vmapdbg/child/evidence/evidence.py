@@ -230,13 +230,9 @@ class EvidenceFolder:
             file.write_bytes(data)
         return name
 
-    def keep_buffer(self, buffer: Any) -> str:
-        """Keeps what a buffer of tinygrad holds now, and returns the name of the contents. Raises BlobsFull."""
-        return self.keep_data(read_buffer(buffer))
-
     def keep_all(self, buffer: Any) -> tuple[str, ...]:
-        """Keeps the contents of a buffer on each of its devices, and returns their names. Raises BlobsFull."""
-        return tuple(map(self.keep_buffer, list_parts(buffer)))
+        """Keeps what a buffer holds now on each of its devices, and returns the names. Raises BlobsFull."""
+        return tuple(self.keep_data(read_buffer(part)) for part in list_parts(buffer))
 
     def read_data(self, name: str) -> bytes:
         return (self.path / "blobs" / name).read_bytes()

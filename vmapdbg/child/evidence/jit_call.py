@@ -301,8 +301,7 @@ class CallGraph:
         return None
 
     def _find_held(self) -> list[list[_Held]]:
-        """Returns for each schedule the BUFFERs that it writes last, and for the last one the BUFFERs with pending
-        writes."""
+        """Returns for each schedule the BUFFERs that it writes last, and for the last one those with pending writes."""
         count, memory = len(self.call.realized), self.call.memory
         held: list[list[_Held]] = [[] for _ in range(count)]
         for u, writes in self._assigned.items():

@@ -167,12 +167,11 @@ class LaunchKeeper:
     def _keep(self, buffer: Any) -> tuple[PartOfMemory, int | None]:
         part = self._find_part(buffer)
         if not part.is_known and buffer.is_allocated():
-            part.note(self.folder.keep_buffer(buffer))
+            part.note(*self.folder.keep_all(buffer))
         return part, len(part.versions) - 1 if part.is_known else None
 
     def after(self, index: int, buffers: Sequence[Any], uops: Sequence[UOp]) -> None:
-        """Keeps what a launch wrote, before tinygrad gives its memory to another buffer. `uops` is its linear
-        program."""
+        """Keeps what a launch wrote before its memory goes to another buffer. `uops` is its linear program."""
         if index >= len(self.steps):
             return
         for one in self._list_written(index, buffers):
@@ -189,7 +188,7 @@ class LaunchKeeper:
             return
         written = list_parts(buffers[0])
         try:
-            names = tuple(map(self.folder.keep_buffer, written))
+            names = self.folder.keep_all(buffers[0])
         except BlobsFull:
             self.is_full = True
             return

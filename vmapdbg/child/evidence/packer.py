@@ -48,9 +48,7 @@ _FIRST = SAME_VALUE | RESHAPING | SHARDED | {"BITCAST", "CAST", "BIND", "VMAPIN"
 _FIRST |= {"REDUCE", "REDUCE_AXIS", "ALLREDUCE"}
 """Ops that are computed from their first source only."""
 _REFUSED = {
-    "KERNEL": "a custom kernel is in its graph",
-    "CALL": "a custom kernel is in its graph",
-    "CUSTOM_KERNEL": "a custom kernel is in its graph",
+    **dict.fromkeys(("KERNEL", "CALL", "CUSTOM_KERNEL"), "a custom kernel is in its graph"),
     "CUSTOM_FUNCTION": "a custom function is in its graph",
     "BUFFER_VIEW": "it looks at a part of a DISK",
 }
@@ -122,8 +120,7 @@ def _find_binding(u: UOp) -> tuple[str, UOp] | None:
 
 
 def find_argument_sizes(scheduled: UOp) -> dict[str, int]:
-    """Returns the variables of a scheduled CALL. From 0.13 on the graph of the pass names a variable by its place among
-    the arguments."""
+    """Returns the variables of a scheduled CALL: from 0.13 on the pass names one by its place among the arguments."""
     if scheduled.op.name != "CALL":
         return {}
     places = {f"p{place}": Sizes({}).find(u) for place, u in enumerate(scheduled.src[1:])}

@@ -244,8 +244,7 @@ class ProgramOrder:
         return result
 
     def _derive(self, result: Any, sources: Sequence[Any], given: Sequence[UOp]) -> None:
-        """Notes what a new Tensor means: it is made of the Tensors `sources`, and of other Tensors with the graphs
-        `given`."""
+        """Notes what a new Tensor means, made of the Tensors `sources` and of others with the graphs `given`."""
         if [source.uop for source in sources] == list(result.uop.src):
             # one graph may have two meanings
             meant = tuple(map(self.find, sources))
@@ -317,8 +316,7 @@ class ProgramOrder:
     # *** a schedule
 
     def before(self, nodes: Collection[UOp], asked: Sequence[Any], read: Callable[[UOp], tuple[bytes, ...]]) -> None:
-        """Prepares for a schedule that will run: `nodes` is its graph, `asked` its Tensors, and `read` returns what a
-        BUFFER holds."""
+        """Prepares for a schedule with these `nodes`, for the Tensors `asked`. `read` returns what a BUFFER holds."""
         written: dict[UOp, list[Origin]] = {}
         for memory, write in list_writes(nodes):
             if not getattr(memory, "is_variable", False):

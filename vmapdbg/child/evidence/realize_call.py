@@ -382,8 +382,7 @@ class RealizeCall:
         return [u for u in made if u.op.name == "BUFFER"]
 
     def keep_views(self, memory: set[UOp] | None) -> None:
-        """Notes the outputs of a call that TinyJit has captured. `memory` has the BUFFERs of its replays, None if they
-        are the same."""
+        """Notes the outputs of a captured call. `memory` has the BUFFERs of its replays, None if they are the same."""
         views = self._find_views()
         self.views = [u if u is not None and (memory is None or memory_of(u) in memory) else None for u in views]
 

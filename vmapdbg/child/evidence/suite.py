@@ -178,8 +178,7 @@ class CallByCall(Collector):
 
 
 def check_this_process(root: Path) -> None:
-    """Passes on what this process realizes to `vmapdbg.child.compare.checker`, through the folder `root`, as soon as a
-    call returns."""
+    """Passes on what this process realizes to the judge, through the folder `root`, as soon as a call returns."""
     folder = SuiteFolder(root)
     recorder = BetweenCalls(folder)
     collector = CallByCall(folder, recorder)

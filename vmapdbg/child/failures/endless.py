@@ -197,8 +197,7 @@ def explain_chain(context: Any, made: list[tuple[UOp, UOp]]) -> Explanation:
 
 
 def find_rule(context: Any, matchers: Sequence[Any], node: UOp, fits: Callable[[UOp | None], bool]) -> str | None:
-    """Returns the `file:line` of the first rule of some PatternMatchers whose answer for a node fits, None if none
-    does."""
+    """Returns the `file:line` of the first rule of PatternMatchers whose answer for a node fits, None if none does."""
     rules = [rule for matcher in matchers if matcher is not None for rule in matcher.pdict.get(node.op, ())]
     for pattern, match, *_ in rules:
         # a rule may need a state that has changed

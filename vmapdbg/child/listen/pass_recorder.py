@@ -177,9 +177,7 @@ class PassRecorder:
     @leaving_out("what the rewrites made")
     def rewritten(self, replaced: Mapping[UOp, UOp], around: Sequence[int] = ()) -> None:
         """A rewrite is done: `replaced` maps each UOp it went through to its replacement. For `around` see `Recorder`.
-
-        The origins of what a rule replaces inside a rewrite are known when the rewrite around it is done.
-        """
+        The origins of what a rule replaces inside a rewrite are known when the rewrite around it is done."""
         origin = self.origin
         ops = type(self.record.tsink.op)
         stage, end = getattr(ops, stage_op()), ops.END
@@ -284,11 +282,8 @@ def _written_memory(arguments: Sequence[UOp]) -> UOp | None:
 
 
 def find_ambient(toposort: Iterable[UOp], scope_ranges: frozenset[UOp]) -> dict[UOp, tuple[UOp, ...]]:
-    """Maps each node to the RANGEs of scopes that its value depends on, in the order of their loops.
-
-    They are the union over its sources, without the RANGEs that end at the node. `UOp.ranges` says the same only if
-    this tinygrad ends the RANGEs of a VMAPOUT.
-    """
+    """Maps each node to the RANGEs of scopes that its value depends on, in the order of their loops: those of its
+    sources that do not end at it. `UOp.ranges` says the same only if this tinygrad ends the RANGEs of a VMAPOUT."""
     found: dict[UOp, tuple[UOp, ...]] = {}
     for u in toposort if scope_ranges else ():
         inside = {r for s in u.src for r in found.get(s, ())}

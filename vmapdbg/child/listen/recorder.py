@@ -72,10 +72,8 @@ class Recorder:
             yield
         except OverlayError:
             raise
-        except ImportError as unknown:
-            self.leave_out(part, unknown)
         except Exception as error:
-            self.leave_out(part, f"{type(error).__name__}: {error}")
+            self.leave_out(part, error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}")
 
     @property
     def origin(self) -> Mapping[UOp, UOp]:
@@ -219,8 +217,7 @@ class Recorder:
         context: Any,
         scope_ranges: frozenset[UOp],
     ) -> None:
-        """The rangeify pass runs on the graph of `tsink`. `context` is its IndexingContext; `scope_ranges` are the
-        RANGEs of vmap scopes."""
+        """The rangeify pass runs on the graph of `tsink`, with its IndexingContext and the RANGEs of vmap scopes."""
         passed = PassRecord(tsink, toposort, consumers, scope_ranges=scope_ranges)
         passed.unsplit, self._unsplit = self._unsplit, {}
         self._begin(passed)

@@ -231,8 +231,7 @@ class ScheduleFollower:
 
 
 def without_doubtful(passes: Sequence[result.PassValue]) -> tuple[result.PassValue, ...]:
-    """Returns the values of passes without wrong values before a right value. No pass repairs a value: such a value was
-    only evaluated wrongly."""
+    """Returns the values of passes; one that is wrong before a right one is unknown: no pass repairs a value."""
     last = max((i for i, one in enumerate(passes) if one.status == "right"), default=0)
     values = list(passes)
     for i, one in enumerate(passes[:last]):

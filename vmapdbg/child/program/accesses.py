@@ -47,11 +47,9 @@ def find_source_lines(program: linear.LinearProgram, source: str) -> dict[linear
 def find_data(
     program: linear.LinearProgram, *values: linear.Value, through_local: bool = True
 ) -> tuple[set[linear.Value], set[linear.MemoryAccess]]:
-    """Returns all values that some values are computed from, and the loads and stores on the way.
-
-    The loop around a store only orders it, and is not followed. Without `through_local`, values that other threads
-    stored to LOCAL memory do not count, only the addresses where they are read.
-    """
+    """Returns all values that some values are computed from, and the loads and stores on the way. The loop around a
+    store only orders it, and is not followed. Without `through_local`, values that other threads stored to LOCAL memory
+    do not count, only the addresses where they are read."""
 
     def follow(item: linear.Value | linear.MemoryAccess) -> list[linear.Value | linear.MemoryAccess]:
         if isinstance(item, linear.Value):

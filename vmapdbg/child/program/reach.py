@@ -181,8 +181,7 @@ def count_written(reaches: Sequence[Reach], size: int) -> tuple[int, int | None,
 
 
 def _merge_constants(reaches: Sequence[Reach]) -> list[list[Values]]:
-    """Returns for each reach the sets of values whose sums it has. Stores that differ by a constant become one: a loop
-    was unrolled."""
+    """Returns the sets of values whose sums each reach has; an unrolled loop, stores a constant apart, becomes one."""
     by_values: dict[tuple[object, ...], list[Reach]] = {}
     for r in reaches:
         alike = (values if isinstance(values, range) else values.tobytes() for values in r.sets)
@@ -199,8 +198,7 @@ def _merge_constants(reaches: Sequence[Reach]) -> list[list[Values]]:
 
 
 def _count_distinct(sets: Sequence[Values]) -> int | None:
-    """Counts the different sums of one value of each set: the product of their sizes if no two sums can be equal, else
-    None."""
+    """Counts the different sums of one value of each set: the product of the sizes; None if two sums can be equal."""
     runs: list[range | Integers] = []
     for values in sets:
         if isinstance(values, range):
