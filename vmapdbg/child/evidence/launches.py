@@ -167,7 +167,8 @@ class LaunchKeeper:
     def _keep(self, buffer: Any) -> tuple[PartOfMemory, int | None]:
         part = self._find_part(buffer)
         if not part.is_known and buffer.is_allocated():
-            part.note(*self.folder.keep_all(buffer))
+            (name,) = self.folder.keep_all(buffer)
+            part.note(name)
         return part, len(part.versions) - 1 if part.is_known else None
 
     def after(self, index: int, buffers: Sequence[Any], uops: Sequence[UOp]) -> None:
