@@ -87,8 +87,7 @@ def process_kept() -> Iterator[None]:
 
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[list[ScheduleRecord]]:
-    """Records in this block alone: before and after it the recorder is paused. Yields the list of the block's
-    schedules. At the end every UOp is let go."""
+    """Records in this block alone. Yields the list of the block's schedules. At the end every UOp is let go."""
     # a schedule that was made before would come from the cache, and was not recorded then
     getattr(schedule_module(), "schedule_cache", {}).clear()
     recorder.forget()

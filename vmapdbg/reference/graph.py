@@ -66,8 +66,7 @@ _VIEWS = MOVEMENT | WRITES | {"same", "bitcast", "after", "shards", "shard"}
 
 
 def reach(starts: Iterable[_T], follow: Callable[[_T], Iterable[_T]]) -> dict[_T, None]:
-    """Returns some parts of a graph of any kind, and all parts that `follow` gives for any of these, each once. The
-    last part that it gives comes first."""
+    """Returns some parts of a graph, and all that `follow` gives for any of these, once, the last given first."""
     found: dict[_T, None] = {}
     todo = list(starts)
     while todo:

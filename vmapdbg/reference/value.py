@@ -71,8 +71,7 @@ class RangedArray:
         return self.move(operator.getitem, index, ranges=self.ranges[:axis] + self.ranges[axis + 1 :])
 
     def spread(self, ranges: tuple[int, ...], rank: int) -> RangedArray:
-        """Returns the value with an axis for each of `ranges`, of size 1 if it does not depend on it, and `rank` own
-        axes."""
+        """Returns the value with an axis for each of `ranges`, size 1 if it has no such range, and `rank` own axes."""
         own_shape = self.own_shape
         if self.ranges == ranges and len(own_shape) == rank:
             return self

@@ -144,8 +144,7 @@ def _list_outside(view: PassView, indices: Sequence[UOp], sizes: Sequence[Any] |
 
 
 def _describe_argument(view: PassView, u: UOp) -> str:
-    """Returns the argument of a node in words, the same for every release of tinygrad; empty if it has none of its
-    own."""
+    """Returns the argument of a node in words, the same for every release; empty if it has none of its own."""
     name = u.op.name
     if name in RESHAPING:
         return "(" + ", ".join(map(_describe_sizes, u.marg)) + ")"

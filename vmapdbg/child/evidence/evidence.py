@@ -101,9 +101,8 @@ class WrittenBuffer:
 
 @dataclass(frozen=True)
 class Meant:
-    """An output that means something else than its graph, because of the order of reads and writes: the position of
-    the graph's value, the lines of the writes that the graph comes after, and whether all of them move the counter of
-    random numbers."""
+    """An output that means something else than its graph, by the order of reads and writes: the position of the graph's
+    value, the lines of the writes that the graph comes after, and whether all move the counter of random numbers."""
 
     slot: int
     lines: tuple[str, ...]

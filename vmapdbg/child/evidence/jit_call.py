@@ -192,8 +192,7 @@ class JitCall:
         return found
 
     def find_time(self, index: int, u: UOp) -> str:
-        """Returns when a BUFFER holds what schedule `index` of a replay reads: `before` the replay or `after` it.
-        Raises CannotPack if at neither time."""
+        """Returns when a BUFFER holds what schedule `index` reads: `before` or `after` a replay. Raises CannotPack."""
         writers = [i for i, written in enumerate(self.written) if id(u.buffer) in written]
         if all(i >= index for i in writers):
             return "before"
@@ -242,8 +241,7 @@ class ScheduleGraph:
 
 
 class CallGraph:
-    """What the schedules of a captured call compute one after the other, for some values of its variables. Raises
-    CannotPack."""
+    """What the schedules of a captured call compute in turn, for some values of its variables. Raises CannotPack."""
 
     def __init__(self, call: JitCall, variables: dict[str, int]):
         # without cycles: nothing waits for the collector of garbage while it keeps memory

@@ -218,8 +218,7 @@ class LaunchKeeper:
 
     def group(self, passes: Sequence[PassRecord | None]) -> list[tuple[int, ...]] | None:
         """Returns for each kernel of the first pass the numbers of its launches: one, or one for each device of its
-        output. The other passes are of functions that it calls, whose kernels run in between. None if the launches
-        cannot be matched."""
+        output. The other passes are of functions that it calls, whose kernels run in between. None if unknown."""
         first, *others = passes or [None]
         if first is None or None in others:
             return None

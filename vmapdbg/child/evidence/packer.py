@@ -130,8 +130,7 @@ def find_argument_sizes(scheduled: UOp) -> dict[str, int]:
 class Packer:
     """Packs tensor graphs. `contents` names the contents of a BUFFER; `variables` has the numbers of variables by their
     names, if the graph does not bind them, or if they have other values now. It adds to `graph`, in which `held`
-    returns the slot of what a BUFFER holds, None if that are its contents. Ops that are in no table above have a method
-    `_make_OP`."""
+    returns the slot of what a BUFFER holds, None if that are its contents. Ops in no table above have a `_make_OP`."""
 
     def __init__(
         self,
@@ -176,8 +175,7 @@ class Packer:
 
     def add_assigned(self) -> dict[UOp, int]:
         """Adds what BUFFERs hold after the writes of the graph, and returns BUFFER -> slot. If several change a BUFFER,
-        each must come after the writes before it. In 0.12 the second ASSIGN may go to memory of its own: such BUFFERs
-        are left out."""
+        each must come after the writes before it: in 0.12 the second ASSIGN may go to memory of its own."""
         buffers = {slot: u for u, slot in self.buffers.items()}
         # memory -> its writes
         writes: dict[int, list[int]] = {}

@@ -191,8 +191,7 @@ class ProgramOrder:
         return places[root] if is_memory else values[root]
 
     def take_lost(self, nodes: Iterable[UOp], pending: Collection[UOp]) -> list[LostWrite]:
-        """Returns the lost writes, each once. `pending` are the writes that must come before a graph with these
-        `nodes`."""
+        """Returns the lost writes, each once. `pending` must come before a graph with these `nodes`."""
         if not self.pending:
             return []
         # a Tensor may have another write to the buffer

@@ -239,8 +239,7 @@ class RealizeCall:
         variables: Mapping[str, int] = {},
     ) -> None:
         """Keeps what the outputs hold now, in the evidence of the call or of a replay; `keep` keeps a buffer. `moved`
-        has buffers to read instead, by the id of the buffer that they replace; `variables` have other values now.
-        Raises BlobsFull."""
+        has buffers to read instead, by the id of the buffer they replace; `variables` are as now. Raises BlobsFull."""
 
         def read(u: UOp) -> tuple[str, ...] | None:
             if not u.is_realized:
@@ -297,8 +296,7 @@ class RealizeCall:
             self.evidence.held.append(HeldBuffer(slot, now, "live", launch=launch))
 
     def _keep_pending(self, packer: Packer) -> set[UOp]:
-        """Keeps what Tensors hold that waited for a write, and do not wait any more. Returns the BUFFERs that they
-        had, if their writes were in the graph."""
+        """Keeps what Tensors hold that waited for a write. Returns their BUFFERs, if the graph had the writes."""
         found: set[UOp] = set()
         for one in self.pending:
             memory, is_asked = find_shown(one.tensor(), SHARDED), packer.slots.get(one.graph) is not None

@@ -96,8 +96,7 @@ class SuiteFolder(EvidenceFolder):
         self._said.clear()
 
     def hand_on(self, evidence: Evidence, test: str, blobs: Sequence[Path] = ()) -> None:
-        """Passes on what is known of a schedule of a test, with the contents of buffers. Without a schedule, the number
-        of the evidence is -1."""
+        """Passes on what is known of a schedule of a test, with buffers; without a schedule, its number is -1."""
         self._number += 1
         making = self.root / "making" / f"{self.token}-{self._number}"
         (making / "blobs").mkdir(parents=True)

@@ -165,8 +165,7 @@ class Recorder:
             self.current.record.range_map = dict(self.current.record.range_map)
 
     def returned(self, line: int, answer: Any) -> Any:
-        """A rule about buffers returns `answer` on this line. Returns the answer, or None if the answer would remove a
-        buffer that is forced."""
+        """A rule about buffers returns `answer` on a line. Returns it, or None if it would remove a forced buffer."""
         if self.current is None and self._is_open and places_buffers(sys._getframe(1)):
             self._derive_pass(self._graph)
         if self.current is not None and self.current.rule_answered(sys._getframe(1), line, answer):

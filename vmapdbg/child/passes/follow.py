@@ -102,9 +102,8 @@ class ScheduleFollower:
                 memory = self.packer.pack_memory(self.followed[first_memory - 1].outputs[number])
             if order is not None:
                 return memory, order.find_slot(found, run.is_memory)
-            if run.is_memory:
-                return memory, self.packer.pack_memory(found)
-            return memory, self.packer.pack(found)
+            pack = self.packer.pack_memory if run.is_memory else self.packer.pack
+            return memory, pack(found)
 
         passes = [*self._compare_passes(pack_after), self._compare_run(number)]
         node = self.packer.graph.nodes[right]

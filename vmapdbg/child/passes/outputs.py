@@ -169,8 +169,7 @@ class BufferFollower:
 
 
 class OrderedKernels:
-    """The launches of one schedule, on one memory. `held` has the slot of what each buffer holds after the last
-    launch."""
+    """The launches of one schedule, on one memory. `held` has the slot of what each buffer holds after the last one."""
 
     def __init__(self, created: Sequence[Launch], packer: LoopPacker):
         """Adds the launches of a created schedule to the graph of `packer`. Raises CannotPack."""

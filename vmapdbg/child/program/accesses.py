@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Literal
 
 from vmapdbg.child.program import linear
-from vmapdbg.child.program.reach import Reach, bound_address, count_written, find_reach
+from vmapdbg.child.program.reach import Reach, bound_address, count_written, find_known_reach, find_reach
 from vmapdbg.model import capture as model
 from vmapdbg.model.vocabulary import LoopKind
 from vmapdbg.reference.graph import Unknown, reach
@@ -86,7 +86,7 @@ def _describe(
     outside: list[linear.MemoryAccess] = []
     lost: dict[linear.MemoryAccess, tuple[linear.ProgramLoop, ...]] = {}
     for access in accesses:
-        reach = _reach_of(access)
+        reach = find_known_reach(access.index, access.gate, access.loops, access.width)
         if reach is not None:
             reaches.append(reach)
         if (found := find_bounds(access, reach)) is not None:
@@ -118,15 +118,6 @@ def _describe(
         elements=elements,
         missing=missing,
     )
-
-
-def _reach_of(access: linear.MemoryAccess) -> Reach | None:
-    """Returns the addresses that an access reaches, None if they are undecided."""
-    if any(loop.symbolic for loop in access.loops):
-        return None
-    with suppress(Unknown):
-        return find_reach(access.index, access.gate, access.loops, access.width)
-    return None
 
 
 def find_bounds(access: linear.MemoryAccess, reach: Reach | None) -> tuple[int, int] | None:

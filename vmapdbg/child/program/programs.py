@@ -77,8 +77,7 @@ def forget_programs(most: int) -> None:
 
 def count_work(program: LinearProgram) -> Work:
     """Counts a linear program: each op times the trip counts of the loops around it times its threads. Arithmetic on
-    addresses and gates is not counted. A trip count that depends on a variable is its maximum. Both branches of an IF
-    count."""
+    addresses and gates is not counted. A symbolic trip count is its maximum. Both branches of an IF count."""
     addresses = set(walk(program.addressing, ()))
 
     def count(loops: Iterable[ProgramLoop]) -> int:

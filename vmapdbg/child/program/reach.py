@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -73,6 +74,15 @@ def find_reach(address: Value, gate: Value | None, loops: Iterable[ProgramLoop],
         joined = [*apart, part]
     found = [_find_values(*part, sizes) for part in joined]
     return Reach(base, tuple(values for values, _ in found), width, math.prod(steps for _, steps in found))
+
+
+def find_known_reach(address: Value, gate: Value | None, loops: Sequence[ProgramLoop], width: int) -> Reach | None:
+    """Returns what an access reaches, None if that is undecided."""
+    if any(loop.symbolic for loop in loops):
+        return None
+    with suppress(Unknown):
+        return find_reach(address, gate, loops, width)
+    return None
 
 
 def _find_values(
@@ -310,12 +320,7 @@ def find_outside(index: Any, size: int) -> tuple[int, int] | None:
     if isinstance(low, int) and isinstance(high, int) and low >= 0 and high < size:
         return None
     (address, valid), loops = read_values(index.get_idx(), index.get_valid())
-    if any(loop.symbolic for loop in loops):
-        return None
-    try:
-        reach = find_reach(address, valid, loops, 1)
-    except Unknown:
-        return None
-    if not reach.steps or (reach.lowest >= 0 and reach.highest < size):
+    reach = find_known_reach(address, valid, loops, 1)
+    if reach is None or not reach.steps or (reach.lowest >= 0 and reach.highest < size):
         return None
     return reach.lowest, reach.highest
