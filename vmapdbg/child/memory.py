@@ -49,9 +49,3 @@ def read_switches() -> dict[str, int | str]:
 
     known = {name: switch.value for name, switch in ContextVar._cache.items() if name not in _CHANGE_NOTHING}
     return {name: value for name, value in known.items() if isinstance(value, (int, str))}
-
-
-def find_changed(switches: dict[str, int | str]) -> dict[str, int | str]:
-    """Returns the switches with another value in this process, without switches that it does not have."""
-    here = read_switches()
-    return {name: value for name, value in switches.items() if here.get(name, value) != value}

@@ -43,13 +43,8 @@ class KernelBuilder:
             with leaving_out("the order of kernels"):
                 self.order = find_order(view)
 
-    def build_all(self) -> Iterator[model.Kernel]:
-        """Yields the compute kernels in the order of the schedule."""
-        launches = (launch for launch in self.view.launches if launch.is_compute)
-        for number, launch in enumerate(launches):
-            yield self.build_kernel(launch, number)
-
     def build_kernel(self, launch: Launch, number: int) -> model.Kernel:
+        """Returns the compute kernel of a launch, and of this number."""
         nodes = self._list_computed(launch)
         kernel = self._build_launch(launch, nodes)
         try:

@@ -41,7 +41,9 @@ def build_schedules(
     for passed in find_passes(asked):
         try:
             view = PassView(passed, is_brief)
-            kernels = tuple(KernelBuilder(view, target, keeps_failed).build_all())
+            builder = KernelBuilder(view, target, keeps_failed)
+            launches = [launch for launch in view.launches if launch.is_compute]
+            kernels = tuple(builder.build_kernel(launch, number) for number, launch in enumerate(launches))
             built[passed] = add_titles(_build_schedule(view, kernels))
         except RendererMissing:
             raise

@@ -53,8 +53,7 @@ class PackedGraph:
 
 @dataclass(frozen=True)
 class Version:
-    """What some memory held for a while: the name of its contents, and the launch that wrote them; None: they were
-    there before the schedule."""
+    """What memory held for a while: the name of its contents, and the launch that wrote them (None: before all)."""
 
     name: str
     launch: int | None

@@ -66,8 +66,7 @@ class OldContents(NamedTuple):
 
 
 class PendingTensor(NamedTuple):
-    """A Tensor, held weakly, that waits for a write at `line`: its graph, the BUFFER that it writes to, and whether the
-    Tensor means this graph."""
+    """A Tensor, held weakly, that waits for a write at `line`: its graph, its BUFFER, whether it means the graph."""
 
     tensor: weakref.ref[Any]
     graph: UOp

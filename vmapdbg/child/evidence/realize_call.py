@@ -55,8 +55,7 @@ _NOT_TRIED = frozenset(
 
 
 class RealizeCall:
-    """Keeps the evidence of one call: `start`, then `finish` or `fail`, then `write`. If TinyJit captures the call, its
-    replays use it later."""
+    """Keeps the evidence of one call: `start`, `finish` or `fail`, then `write`. Replays of the call use it later."""
 
     def __init__(self, folder: EvidenceFolder, asked: Sequence[Any]):
         """`asked` are the Tensors that have something to compute."""

@@ -35,7 +35,6 @@ _SHARDED = frozenset({"MULTI", "UNSHARD", "MSTACK", "MSELECT", "ALLREDUCE"})
 class PassRun:
     """One rewrite of a whole graph by the scheduler: its name, the `file:line` of its call, and the graph before and
     after it. `rewrites` has each (before, after) of its rules in order; `context` is tinygrad's RewriteContext.
-
     `outputs` has the UOp of each output after it, by the output's number. With `is_memory` it is not for the output,
     but for all that the buffer holds that it is in."""
 
