@@ -142,10 +142,10 @@ class KernelBuilder:
         held = self.view.passed.held
         read = {held[b] for b in launch.buffers[1:] if b in held}
 
-        def list_computed(u: UOp) -> list[UOp]:
+        def follow(u: UOp) -> list[UOp]:
             return [s for s in values_of(u) if s not in read and s.op.name not in {"KERNEL", "CALL"}]
 
-        found = launch.parts if launch.node is None else reach([launch.node], list_computed)
+        found = launch.parts if launch.node is None else reach([launch.node], follow)
         return [u for u in found if u in self.view.ids and u.op.name not in _MEMORY]
 
     def _count_asked(self, u: UOp) -> int:

@@ -174,8 +174,8 @@ class Packer:
     # *** writes
 
     def add_assigned(self) -> dict[UOp, int]:
-        """Adds what BUFFERs hold after the writes of the graph, and returns BUFFER -> slot. If several change a BUFFER,
-        each must come after the writes before it: in 0.12 the second ASSIGN may go to memory of its own."""
+        """Adds what BUFFERs hold after the writes of the graph, and returns BUFFER -> slot, without BUFFERs that
+        writes change which do not follow each other: in 0.12 the second ASSIGN may go to memory of its own."""
         buffers = {slot: u for u, slot in self.buffers.items()}
         # memory -> its writes
         writes: dict[int, list[int]] = {}
