@@ -238,7 +238,7 @@ class RealizeCall:
         variables: Mapping[str, int] = {},
     ) -> None:
         """Keeps what the outputs hold now, in the evidence of the call or of a replay; `keep` keeps a buffer. `moved`
-        has buffers to read instead, by the id of the replaced buffer; `variables` have other values now. Raises BlobsFull."""
+        has buffers to read instead, by the id of the replaced one; `variables` have new values. Raises BlobsFull."""
 
         def read(u: UOp) -> tuple[str, ...] | None:
             if not u.is_realized:
