@@ -30,8 +30,7 @@ def build_capture(
     error: model.SnippetError | None = None,
     missing: Sequence[str] = (),
 ) -> model.Capture:
-    """Returns the capture of some schedules. `patches` are the states of the overlay's patches, None without the
-    overlay."""
+    """Returns the capture of some schedules. `patches` are the states of the patches, None without the overlay."""
     tinygrad = _observed_version() if patches is None else overlay.TINYGRAD_VERSION
     versions = model.Versions(__version__, tinygrad, platform.python_version())
     what = (model.SCHEMA, versions, snippet, target, dict(patches or {}), error, schedules, ())
@@ -88,8 +87,7 @@ def process_kept() -> Iterator[None]:
 
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[list[ScheduleRecord]]:
-    """Records in this block alone: before and after it the recorder is paused. Yields the list of the block's
-    schedules. At the end every UOp is let go."""
+    """Records in this block alone. Yields the list of the block's schedules. At the end every UOp is let go."""
     # a schedule that was made before would come from the cache, and was not recorded then
     getattr(schedule_module(), "schedule_cache", {}).clear()
     recorder.forget()

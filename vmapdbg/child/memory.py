@@ -12,10 +12,7 @@ _CHANGE_NOTHING = frozenset({"CAPTURING", "DEBUG", "DEBUG_RANGEIFY", "PROFILE", 
 
 
 def read_buffer(buffer: Any) -> bytes:
-    """Returns the contents of a buffer of tinygrad.
-
-    If nothing was ever written to it (Tensor.empty), these are the contents of its memory.
-    """
+    """Returns the contents of a buffer of tinygrad: of its memory if nothing was ever written to it (Tensor.empty)."""
     if not buffer.size:
         # tinygrad has no memory of no bytes
         return b""
@@ -46,17 +43,9 @@ def name_dtype(dtype: Any) -> str:
 
 def read_switches() -> dict[str, int | str]:
     """Returns the value of each switch that changes what tinygrad schedules and compiles (`PCONTIG`, `NOOPT`, ...), by
-    the name of its environment variable.
-
-    DEV is left out from 0.13 on: its value is an object of tinygrad, and a process without tinygrad may read these.
-    """
+    the name of its environment variable. DEV is left out from 0.13 on: its value is an object of tinygrad, and a
+    process without tinygrad may read these."""
     from tinygrad.helpers import ContextVar
 
     known = {name: switch.value for name, switch in ContextVar._cache.items() if name not in _CHANGE_NOTHING}
     return {name: value for name, value in known.items() if isinstance(value, (int, str))}
-
-
-def find_changed(switches: dict[str, int | str]) -> dict[str, int | str]:
-    """Returns the switches with another value in this process, without switches that it does not have."""
-    here = read_switches()
-    return {name: value for name, value in switches.items() if here.get(name, value) != value}

@@ -39,8 +39,7 @@ _PHASE = re.compile(r" \((setup|call|teardown)\)$")
 
 
 def collect_from_this_process() -> None:
-    """Lints, saves or checks what this process schedules. The overlay is installed already, unless tinygrad is observed
-    as it is."""
+    """Lints, saves or checks what this process schedules, after the overlay is installed or tinygrad is observed."""
     asked = json.loads(os.environ[COLLECT_VARIABLE])
     folder = Path(asked["folder"])
     if asked["kind"] == "check":
@@ -198,7 +197,6 @@ class RunWriter(ScheduleFeed):
         self._note(self._files.get(schedule.key, ""), schedule.line, failed)
 
     def _note(self, name: str, line: str | None, failed: str) -> None:
-        """Notes what the current test asked for."""
         test = current_test()
         if test != self._test:
             self._test = test

@@ -75,9 +75,8 @@ def run_in_fork(work: Callable[[], object], seconds: float) -> int:
 def try_program(mode: Mode, asked: TrialRequest, file: str, folder: Path) -> None:
     """Runs a program, and writes its Capture and its checks."""
     evidence = None if asked.evidence is None else EvidenceFolder(folder)
-    request = replace(asked, job=replace(asked.job, snippet=file), folder=str(folder))
-    if evidence is not None:
-        request = replace(request, evidence=str(folder))
+    job = replace(asked.job, snippet=file)
+    request = replace(asked, job=job, folder=str(folder), evidence=evidence and str(folder))
     mode.request, mode.job = request, request.job
     if mode.collector is not None and evidence is not None:
         mode.collector.folder = mode.collector.replays.folder = evidence

@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+_T = TypeVar("_T")
 DEVICES = 1 << 62
 """The id of the step range that counts the devices of a sharded tensor. No RANGE has this id."""
 
@@ -64,6 +65,18 @@ WRITES = frozenset({"assign", "store"})
 _VIEWS = MOVEMENT | WRITES | {"same", "bitcast", "after", "shards", "shard"}
 
 
+def reach(starts: Iterable[_T], follow: Callable[[_T], Iterable[_T]]) -> dict[_T, None]:
+    """Returns some parts of a graph, and all that `follow` gives for any of these, once, the last given first."""
+    found: dict[_T, None] = {}
+    todo = list(starts)
+    while todo:
+        part = todo.pop()
+        if part not in found:
+            found[part] = None
+            todo += follow(part)
+    return found
+
+
 class Unknown(Exception):
     """A value cannot be computed here; the message says why."""
 
@@ -112,16 +125,8 @@ class OpGraph:
     ) -> list[int]:
         """Returns the positions of nodes and of all that they are computed from, down to `ends`; sources first.
         `sources_of` returns the nodes that a node is computed from, by default its sources."""
-        found: set[int] = set()
-        stack = list(slots)
-        while stack:
-            slot = stack.pop()
-            if slot in found:
-                continue
-            found.add(slot)
-            if slot not in ends:
-                stack += sources_of(slot) if sources_of else self.nodes[slot].src
-        return sorted(found)
+        find_sources = sources_of or (lambda slot: self.nodes[slot].src)
+        return sorted(reach(slots, lambda slot: () if slot in ends else find_sources(slot)))
 
     def take(self, slots: Iterable[int]) -> tuple[OpGraph, dict[int, int]]:
         """Returns a graph of some nodes and all that they are computed from, and position here -> position there."""
@@ -177,22 +182,14 @@ class OpGraph:
     def find_writes(self, slot: int) -> list[int]:
         """Returns the stores and assigns that happen before an `after`, in order: its own, and the earlier ones of the
         memory that it reads or writes."""
-        found: set[int] = set()
-        seen: set[int] = set()
-        stack = [slot]
-        while stack:
-            current = stack.pop()
-            if current in seen:
-                continue
-            seen.add(current)
+
+        def find_earlier(current: int) -> list[int]:
             node = self.nodes[current]
-            if node.op in WRITES:
-                found.add(current)
-            else:
-                stack += node.src[1:]
             path = self.find_view(node.src[0]).path
-            stack += [earlier for earlier in path if self.nodes[earlier].op in {"assign", "after"}]
-        return sorted(found)
+            earlier = [step for step in path if self.nodes[step].op in {"assign", "after"}]
+            return earlier if node.op in WRITES else [*earlier, *node.src[1:]]
+
+        return sorted(found for found in reach([slot], find_earlier) if self.nodes[found].op in WRITES)
 
     def value_of_write(self, write: int, known: Container[int]) -> int:
         """Returns the node with the values that a write writes: an assign has them, too, if its own value is known."""

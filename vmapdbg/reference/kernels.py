@@ -131,8 +131,7 @@ class LoopEvaluator(Evaluator):
 def run_kernel(
     kernel: ScheduledKernel, contents: Mapping[int, Numbers], rounding: Rounding | None = None
 ) -> dict[int, RangedArray]:
-    """Maps each argument that is written to what it holds afterwards; `contents` has the flat contents before. Raises
-    Unknown with the reason if that cannot be computed."""
+    """Maps each written argument to its contents afterwards, flat like the `contents` before. Raises Unknown."""
     refuse_order(kernel)
     given = {slot: RangedArray(contents[number]) for number, slot in kernel.arguments.items()}
     parts = list(split(kernel))
@@ -162,8 +161,7 @@ def refuse_order(kernel: ScheduledKernel) -> None:
 
 
 def split(kernel: ScheduledKernel) -> Iterator[Mapping[int, range]]:
-    """Yields the parts in which a kernel is computed: step range -> its steps that are computed. Raises Unknown if it
-    takes too long or cannot be split."""
+    """Yields the parts in which a kernel is computed: step range -> its steps. Raises Unknown if it takes too long."""
     graph = kernel.graph
     open_ranges = graph.open_ranges()
     used = [names | ended_ranges(node) for node, names in zip(graph.nodes, open_ranges, strict=True)]

@@ -181,10 +181,8 @@ def _is_zero(graph: OpGraph, slot: int) -> bool:
 
 def add_products(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers | None:
     """Returns the sum of x * y over axes, which stay with the size 1: floats in double precision, integers as integers.
-
     The operands have the same shape; a repeated axis is a view. Returns None if integers could be too large for a
-    double: then the product must be computed.
-    """
+    double: then the product must be computed."""
     dtype = sum_dtype(x.dtype)
     shape = list(x.shape)
     for axis in axes:

@@ -71,8 +71,7 @@ class RangedArray:
         return self.move(operator.getitem, index, ranges=self.ranges[:axis] + self.ranges[axis + 1 :])
 
     def spread(self, ranges: tuple[int, ...], rank: int) -> RangedArray:
-        """Returns the value with an axis for each of `ranges`, of size 1 if it does not depend on it, and `rank` own
-        axes."""
+        """Returns the value with an axis for each of `ranges`, size 1 if it has no such range, and `rank` own axes."""
         own_shape = self.own_shape
         if self.ranges == ranges and len(own_shape) == rank:
             return self
@@ -101,8 +100,7 @@ class RangedArray:
         return value
 
     def leave_scope(self, names: Sequence[int | None], sizes: Sequence[int]) -> RangedArray:
-        """Turns step ranges into own axes of these sizes. `names` is as in `enter_scope`, for the axes of the
-        result."""
+        """Turns step ranges into own axes of these sizes. `names` has the id for each axis of the result, or None."""
         value = self
         for axis, name in enumerate(names):
             if name is None:
@@ -124,8 +122,7 @@ class RangedArray:
         return whole.move(np.reshape, (*shape[:place], shape[place] * shape[place + 1], *shape[place + 2 :]))
 
     def reduce(self, op: str, axes: Sequence[int], keep: bool, names: Sequence[int]) -> RangedArray:
-        """Reduces the value over own axes and step ranges, which it must all have. Returns floats in double precision,
-        not rounded yet."""
+        """Reduces over own axes and step ranges that it has. Returns floats in double precision, not rounded yet."""
         steps = len(self.ranges)
         places = tuple(map(self.ranges.index, names)) + tuple(steps + axis for axis in axes)
         numbers = reduce_numbers(self.numbers, op, places)
@@ -252,7 +249,6 @@ def _add_windows(numbers: Numbers, axes: tuple[int, ...]) -> Numbers | None:
 
 
 def _cut(numbers: Numbers, axis: int, part: slice) -> Numbers:
-    """Returns a part of an axis, as a view."""
     return numbers[(*[slice(None)] * axis, part)]
 
 

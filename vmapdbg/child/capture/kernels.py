@@ -22,6 +22,7 @@ from vmapdbg.model import capture as model
 from vmapdbg.model.ops import WRITES
 from vmapdbg.model.vocabulary import ArgumentAccess
 from vmapdbg.model.wording import split_place
+from vmapdbg.reference.graph import reach
 
 _MEMORY = frozenset({"BUFFER", "PARAM"})
 # the accesses and resets of a program
@@ -42,13 +43,8 @@ class KernelBuilder:
             with leaving_out("the order of kernels"):
                 self.order = find_order(view)
 
-    def build_all(self) -> Iterator[model.Kernel]:
-        """Yields the compute kernels in the order of the schedule."""
-        launches = (launch for launch in self.view.launches if launch.is_compute)
-        for number, launch in enumerate(launches):
-            yield self.build_kernel(launch, number)
-
     def build_kernel(self, launch: Launch, number: int) -> model.Kernel:
+        """Returns the compute kernel of a launch, and of this number."""
         nodes = self._list_computed(launch)
         kernel = self._build_launch(launch, nodes)
         try:
@@ -118,7 +114,6 @@ class KernelBuilder:
         )
 
     def _find_wrong_times(self, number: int, linear: LinearProgram) -> Iterator[model.WrongTime]:
-        """Yields what a kernel reads at a wrong time, of the arguments that its program still has."""
         wrong_times = self.order.wrong_times.get(number, {})
         for buffer in sorted(linear.buffers, key=lambda buffer: buffer.slot):
             if buffer.space == "global" and buffer.slot in wrong_times:
@@ -146,13 +141,11 @@ class KernelBuilder:
         """Returns the nodes a kernel computes: from the node it writes back to the nodes whose buffers it reads."""
         held = self.view.passed.held
         read = {held[b] for b in launch.buffers[1:] if b in held}
-        found = dict.fromkeys(launch.parts if launch.node is None else (launch.node,))
-        todo = [] if launch.node is None else [launch.node]
-        while todo:
-            for source in values_of(todo.pop()):
-                if source not in found and source not in read and source.op.name not in {"KERNEL", "CALL"}:
-                    found[source] = None
-                    todo.append(source)
+
+        def follow(u: UOp) -> list[UOp]:
+            return [s for s in values_of(u) if s not in read and s.op.name not in {"KERNEL", "CALL"}]
+
+        found = launch.parts if launch.node is None else reach([launch.node], follow)
         return [u for u in found if u in self.view.ids and u.op.name not in _MEMORY]
 
     def _count_asked(self, u: UOp) -> int:

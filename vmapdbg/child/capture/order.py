@@ -16,6 +16,7 @@ from vmapdbg.child.listen.records import Launch, UOp, number_kernels
 from vmapdbg.child.listen.releases import device_of, find_under
 from vmapdbg.model.capture import WrongTime
 from vmapdbg.model.ops import RESHAPING, STORES
+from vmapdbg.reference.graph import reach
 
 _LEAVES = frozenset({"BUFFER", "PARAM"})
 _LOOKS = RESHAPING | {"BITCAST", "DETACH", "AFTER", "ASSIGN"}
@@ -88,7 +89,6 @@ class _OrderFinder:
         return found
 
     def _find_wrong_times(self, index: int, launch: Launch) -> Iterator[tuple[int, WrongTime]]:
-        """Yields the arguments that a launch reads at a wrong time."""
         if launch.node is None or launch.count != 1:
             return
         asked = self._find_asked(launch.node)
@@ -112,24 +112,14 @@ class _OrderFinder:
         """Maps each memory that a launch may read to sets of writes that it should see: a set for each place in its
         part of the graph that looks at the memory."""
         found: dict[Any, list[set[UOp]]] = {}
-        seen: set[UOp] = set()
-        todo = list(_list_read(written))
-        while todo:
-            u = todo.pop()
-            if u in seen:
-                continue
-            seen.add(u)
-            if u.op.name in _LEAVES or u.op.name in {"ASSIGN", "AFTER"}:
-                memory = _memory_key(_memory_of(u))
-                if memory in self.leaves:
-                    found.setdefault(memory, []).append(find_writes_before(u))
-            elif u not in self.writers:
-                todo += _list_read(u)
+        ends = _LEAVES | {"ASSIGN", "AFTER"}
+        for u in reach(_list_read(written), lambda u: () if u.op.name in ends or u in self.writers else _list_read(u)):
+            if u.op.name in ends and (memory := _memory_key(_memory_of(u))) in self.leaves:
+                found.setdefault(memory, []).append(find_writes_before(u))
         return found
 
 
 def _list_read(u: UOp) -> Iterable[UOp]:
-    """Returns the sources whose values a node uses."""
     return u.src[1:2] if u.op.name in STORES else values_of(u)
 
 
@@ -150,20 +140,15 @@ def find_writes_before(view: UOp) -> set[UOp]:
     """Returns the writes to its memory that a view comes after. Each node is visited once: a write in place comes after
     the earlier writes both by its view and by its target."""
     writes: set[UOp] = set()
-    seen: set[UOp] = set()
-    todo = [view]
-    while todo:
-        u = todo.pop()
-        if u in seen or u.op.name in _LEAVES:
-            continue
-        seen.add(u)
-        if u.op.name == "ASSIGN":
-            writes.add(u)
-        if u.op.name == "AFTER":
-            for write in u.src[1:]:
-                if write.op.name not in STORES:
-                    raise Unclear
-                writes.add(write)
-                todo.append(write.src[0])
-        todo.append(u.src[0])
+
+    def follow(u: UOp) -> list[UOp]:
+        if u.op.name in _LEAVES:
+            return []
+        before = u.src[1:] if u.op.name == "AFTER" else ()
+        if any(write.op.name not in STORES for write in before):
+            raise Unclear
+        writes.update(before, [u] if u.op.name == "ASSIGN" else ())
+        return [u.src[0], *(write.src[0] for write in before)]
+
+    reach([view], follow)
     return writes

@@ -145,8 +145,7 @@ def _explain_ending(view: PassView, node: UOp, decision: DecisionRecord, at: mod
 
 
 def _find_ends(view: PassView, node: UOp, ranges: Iterable[UOp]) -> dict[UOp, UOp]:
-    """Maps each range that ends below a node to the nearest node at which it ends: an EXPAND, or a broadcasting
-    consumer."""
+    """Maps each range that ends below a node to the nearest node with its end: an EXPAND or a broadcasting consumer."""
     wanted, found = dict.fromkeys(ranges), dict[UOp, UOp]()
     todo, seen = [node], {node}
     while todo and len(found) < len(wanted):

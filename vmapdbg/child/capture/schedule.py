@@ -34,16 +34,16 @@ _READ = frozenset({"BUFFER", "PARAM", "AFTER", *STAGE_OPS})
 def build_schedules(
     asked: Sequence[ScheduleRecord], target: str, keeps_failed: bool = False, is_brief: bool = False
 ) -> tuple[model.Schedule, ...]:
-    """Returns the schedules in the order they were asked for, their kernels rendered for `target`.
-
-    Raises RendererMissing, and what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the
-    kernel has that error. For `is_brief` see `PassView`.
-    """
+    """Returns the schedules in the order they were asked for, their kernels rendered for `target`. Raises
+    RendererMissing, and what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the kernel
+    has that error. For `is_brief` see `PassView`."""
     built: dict[PassRecord | None, model.Schedule] = {}
     for passed in find_passes(asked):
         try:
             view = PassView(passed, is_brief)
-            kernels = tuple(KernelBuilder(view, target, keeps_failed).build_all())
+            builder = KernelBuilder(view, target, keeps_failed)
+            launches = [launch for launch in view.launches if launch.is_compute]
+            kernels = tuple(builder.build_kernel(launch, number) for number, launch in enumerate(launches))
             built[passed] = add_titles(_build_schedule(view, kernels))
         except RendererMissing:
             raise
@@ -81,7 +81,6 @@ def _build_schedule(view: PassView, kernels: tuple[model.Kernel, ...]) -> model.
 
 
 def _build_ranges(view: PassView) -> tuple[model.Range, ...]:
-    """Returns the ranges that any node has, first the ranges of vmap scopes."""
     passed = view.passed
     # thousands of nodes share few index expressions
     indices = dict.fromkeys(r for ins, outs, *_ in passed.range_map.values() for r in (*ins, *outs))
@@ -147,11 +146,7 @@ def _list_outside(view: PassView, indices: Sequence[UOp], sizes: Sequence[Any] |
 
 
 def _describe_argument(view: PassView, u: UOp) -> str:
-    """Returns the argument of a node in words, the same for every release of tinygrad.
-
-    These are the axes of a reduce, the sizes of a movement op, the value of a constant, the slot of a PARAM, the name
-    of a variable with its bounds; empty for an op without an argument of its own.
-    """
+    """Returns the argument of a node in words, the same for every release; empty if it has none of its own."""
     name = u.op.name
     if name in RESHAPING:
         return "(" + ", ".join(map(_describe_sizes, u.marg)) + ")"
@@ -214,7 +209,6 @@ def _build_bufferize(view: PassView, made: BufferRecord) -> model.Bufferize:
 
 
 def _explain_outcome(view: PassView, buffer: BufferRecord) -> Reason:
-    """Returns the rule that kept or removed a BUFFERIZE, with its numbers."""
     passed = view.passed
     if passed.end != "scheduled" and not buffer.stored and "removed" not in buffer.verdicts:
         is_too_early = passed.end == "failed" and not any(made.stored for made in passed.buffers)
@@ -241,7 +235,6 @@ def _explain_outcome(view: PassView, buffer: BufferRecord) -> Reason:
 def _name_rule(
     buffer: BufferRecord, stage: UOp, reader: UOp | None, decision: DecisionRecord
 ) -> tuple[Rule, dict[str, int | float | str]]:
-    """Returns the rule that decided about a buffer, and its numbers."""
     value, op = stage.src[0], buffer.stage.src[0].op.name
     if reader is None:
         if value.op.name == "CONST":
@@ -292,10 +285,7 @@ def _reads_buffer(value: UOp) -> bool:
 
 def make_choices(choices: Sequence[Choice], passed: PassRecord, schedule: int) -> str | None:
     """Sets the nodes of a pass that are forced and released, before it decides anything; choices name nodes by their
-    ids in a Capture.
-
-    Returns a line if the schedule has no such node with the same op: another choice removed it.
-    """
+    ids in a Capture. Returns a line if the schedule has no such node with the same op: another choice removed it."""
     asked = [choice for choice in choices if choice.schedule == schedule]
     if not asked:
         return None

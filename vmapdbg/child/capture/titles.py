@@ -56,7 +56,6 @@ def _add_title(kernel: Kernel, index: ScheduleIndex) -> Kernel:
 
 
 def _name_reduce(node: Node, index: ScheduleIndex) -> str:
-    """Returns what a reduce computes, and on which shape."""
     name = _name_method(node) or node.op.lower()
     kind = _REDUCES.get(node.arg.partition(" ")[0], "reduce")
     contracted = _find_contraction(node, index)

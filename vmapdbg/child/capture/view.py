@@ -47,10 +47,8 @@ class PassView:
     # *** ranges
 
     def asked_of(self, consumer: UOp, node: UOp) -> Ranges | None:
-        """Returns the ranges that a consumer indexes a node with; None if it has no ranges.
-
-        With implicit broadcasting (0.14 on), a consumer has more ranges than it indexes its source with.
-        """
+        """Returns the ranges that a consumer indexes a node with; None if it has no ranges. With implicit broadcasting
+        (0.14 on), a consumer has more ranges than it indexes its source with."""
         ranges = self.passed.range_map.get(consumer)
         if ranges is None:
             return None
@@ -81,7 +79,6 @@ class PassView:
         return model.Decision(decision.file, decision.line, decision.function, decision.text, tuple(conditions))
 
     def _describe_value(self, value: Any) -> str:
-        """Returns a value in one short line."""
         if isinstance(value, (list, tuple)):
             shown = list(map(self._describe_value, value[:_MOST_PARTS]))
             if len(value) > _MOST_PARTS:
@@ -115,10 +112,8 @@ class PassView:
 
 
 def list_nodes(passed: PassRecord) -> list[UOp]:
-    """Returns the UOps of the graph that compute something, in its order: not the UOps that only give a size.
-
-    From 0.13 on a shape consists of constants of a weak int, which may be numbers of the program as well.
-    """
+    """Returns the UOps of the graph that compute something, in its order: not the UOps that only give a size. From 0.13
+    on a shape consists of constants of a weak int, which may be numbers of the program as well."""
     values = {passed.tsink}
     for u in reversed(passed.toposort):
         if u in values:

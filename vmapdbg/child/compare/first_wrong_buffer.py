@@ -114,12 +114,9 @@ class BufferWalk:
         check = replace(check, reads=tuple(self.evidence.buffers[s].node for s in sources))
         if check.missing or any(s >= len(before) or before[s].comparison is None for s in sources):
             return check
-        found = [self._find_misread(index, s, tolerance, got, right) for s in sources]
-        misread = [one for one in found if one is not None]
-        if len(misread) == 1:
-            return replace(check, misread=misread[0])
+        misread = list(filter(None, (self._find_misread(index, s, tolerance, got, right) for s in sources)))
         # if two buffers have the same contents, either could be misread
-        return check
+        return replace(check, misread=misread[0]) if len(misread) == 1 else check
 
     def _find_misread(self, index: int, source: int, tolerance: Tolerance, got: Array, right: Array) -> Misread | None:
         slot, source_slot = self.values.roots[index], self.values.roots[source]

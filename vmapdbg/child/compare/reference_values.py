@@ -135,8 +135,7 @@ class ComparedGraph:
         return values
 
     def compare(self, slot: int, got: Array, right: Array) -> Comparison:
-        """Compares the value of a node. A wrong value is computed again in double precision, which separates rounding
-        from a fault."""
+        """Compares the value of a node. If it is wrong, double precision separates rounding from a fault."""
         undefined = self.values.undefined_elements(slot)
         if undefined is not None:
             size = ITEMSIZE[got.dtype]

@@ -17,7 +17,7 @@ from typing import Any
 from vmapdbg.child.evidence.evidence import PackedGraph
 from vmapdbg.child.failures.endless import Watcher
 from vmapdbg.child.listen.rendering import make_renderer
-from vmapdbg.child.memory import find_changed, make_buffer, read_switches
+from vmapdbg.child.memory import make_buffer, read_switches
 from vmapdbg.install import overlay
 
 _PATIENCE = 60.0
@@ -58,10 +58,11 @@ def main() -> None:
     from tinygrad.helpers import Context
     from tinygrad.tensor import Tensor
 
-    if not switches.keys() <= read_switches().keys():
+    here = read_switches()
+    if not switches.keys() <= here.keys():
         sys.exit(_SWITCH_IS_MISSING)
     Watcher().start()
-    with Context(**find_changed(switches)):
+    with Context(**{name: value for name, value in switches.items() if value != here[name]}):
         first, *others = [Tensor(u, device=u.device) for u in build_graph(pickle.loads(graph), contents)]
         first.realize(*others)
 

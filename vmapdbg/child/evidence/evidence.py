@@ -53,8 +53,7 @@ class PackedGraph:
 
 @dataclass(frozen=True)
 class Version:
-    """What some memory held for a while: the name of its contents, and the launch that wrote them; None: they were
-    there before the schedule."""
+    """What memory held for a while: the name of its contents, and the launch that wrote them (None: before all)."""
 
     name: str
     launch: int | None
@@ -101,9 +100,8 @@ class WrittenBuffer:
 
 @dataclass(frozen=True)
 class Meant:
-    """An output that means something else than its graph, because of the order of reads and writes: the position of
-    the graph's value, the lines of the writes that the graph comes after, and whether all of them move the counter of
-    random numbers."""
+    """An output that means something else than its graph, by the order of reads and writes: the position of the graph's
+    value, the lines of the writes that the graph comes after, and whether all move the counter of random numbers."""
 
     slot: int
     lines: tuple[str, ...]
@@ -193,21 +191,18 @@ class Evidence:
         return any(DEVICES in graph.ranges for name, graph in self.graphs.items() if name != "got")
 
 
-def pack_graph(roots: Iterable[UOp], contents: Callable[[UOp], str | None]) -> PackedGraph:
+def pack_graph(roots: Sequence[UOp], contents: Callable[[UOp], str | None]) -> PackedGraph:
     """Packs the graph of `roots`; `contents` returns the name of the contents of a BUFFER."""
-    wanted = list(roots)
     packed = PackedGraph()
     slots: dict[UOp, int] = {}
-    if not wanted:
-        return packed
-    *nodes, _sink = wanted[0].sink(*wanted[1:]).toposort()
+    *nodes, _sink = roots[0].sink(*roots[1:]).toposort()
     for u in nodes:
         slots[u] = len(packed.nodes)
         arg = (u.device, math.prod(u.shape)) if u.op.name == "BUFFER" else u.arg
         packed.nodes.append((u.op.name, u.dtype, tuple(slots[s] for s in u.src), arg))
         if u.op.name == "BUFFER" and (name := contents(u)) is not None:
             packed.blobs[slots[u]] = name
-    packed.roots = [slots[u] for u in wanted]
+    packed.roots = [slots[u] for u in roots]
     return packed
 
 
@@ -233,13 +228,9 @@ class EvidenceFolder:
             file.write_bytes(data)
         return name
 
-    def keep_buffer(self, buffer: Any) -> str:
-        """Keeps what a buffer of tinygrad holds now, and returns the name of the contents. Raises BlobsFull."""
-        return self.keep_data(read_buffer(buffer))
-
     def keep_all(self, buffer: Any) -> tuple[str, ...]:
-        """Keeps the contents of a buffer on each of its devices, and returns their names. Raises BlobsFull."""
-        return tuple(map(self.keep_buffer, list_parts(buffer)))
+        """Keeps what a buffer holds now on each of its devices, and returns the names. Raises BlobsFull."""
+        return tuple(self.keep_data(read_buffer(part)) for part in list_parts(buffer))
 
     def read_data(self, name: str) -> bytes:
         return (self.path / "blobs" / name).read_bytes()

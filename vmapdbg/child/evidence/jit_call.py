@@ -192,8 +192,7 @@ class JitCall:
         return found
 
     def find_time(self, index: int, u: UOp) -> str:
-        """Returns when a BUFFER holds what schedule `index` of a replay reads: `before` the replay or `after` it.
-        Raises CannotPack if at neither time."""
+        """Returns when a BUFFER holds what schedule `index` reads: `before` or `after` a replay. Raises CannotPack."""
         writers = [i for i, written in enumerate(self.written) if id(u.buffer) in written]
         if all(i >= index for i in writers):
             return "before"
@@ -242,8 +241,7 @@ class ScheduleGraph:
 
 
 class CallGraph:
-    """What the schedules of a captured call compute one after the other, for some values of its variables. Raises
-    CannotPack."""
+    """What the schedules of a captured call compute in turn, for some values of its variables. Raises CannotPack."""
 
     def __init__(self, call: JitCall, variables: dict[str, int]):
         # without cycles: nothing waits for the collector of garbage while it keeps memory
@@ -301,8 +299,7 @@ class CallGraph:
         return None
 
     def _find_held(self) -> list[list[_Held]]:
-        """Returns for each schedule the BUFFERs that it writes last, and for the last one the BUFFERs with pending
-        writes."""
+        """Returns for each schedule the BUFFERs that it writes last, and for the last one those with pending writes."""
         count, memory = len(self.call.realized), self.call.memory
         held: list[list[_Held]] = [[] for _ in range(count)]
         for u, writes in self._assigned.items():

@@ -115,7 +115,6 @@ def _bytes_of(buffer: Any) -> tuple[int, int]:
 
 
 def _do_overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Returns whether two parts of the same memory have a byte in common."""
     return one[0] < other[1] and other[0] < one[1]
 
 
@@ -168,12 +167,12 @@ class LaunchKeeper:
     def _keep(self, buffer: Any) -> tuple[PartOfMemory, int | None]:
         part = self._find_part(buffer)
         if not part.is_known and buffer.is_allocated():
-            part.note(self.folder.keep_buffer(buffer))
+            (name,) = self.folder.keep_all(buffer)
+            part.note(name)
         return part, len(part.versions) - 1 if part.is_known else None
 
     def after(self, index: int, buffers: Sequence[Any], uops: Sequence[UOp]) -> None:
-        """Keeps what a launch wrote, before tinygrad gives its memory to another buffer. `uops` is its linear
-        program."""
+        """Keeps what a launch wrote before its memory goes to another buffer. `uops` is its linear program."""
         if index >= len(self.steps):
             return
         for one in self._list_written(index, buffers):
@@ -190,7 +189,7 @@ class LaunchKeeper:
             return
         written = list_parts(buffers[0])
         try:
-            names = tuple(map(self.folder.keep_buffer, written))
+            names = self.folder.keep_all(buffers[0])
         except BlobsFull:
             self.is_full = True
             return
@@ -205,7 +204,6 @@ class LaunchKeeper:
         return max((part.writer for part in parts if part.writer is not None), default=None)
 
     def _list_written(self, index: int, buffers: Sequence[Any]) -> Iterator[Any]:
-        """Yields the buffers that a launch writes, on each device."""
         ast = self.steps[index].ast
         written: Iterable[Any] = range(1)
         if ast.op.name == "SINK":
@@ -220,8 +218,7 @@ class LaunchKeeper:
 
     def group(self, passes: Sequence[PassRecord | None]) -> list[tuple[int, ...]] | None:
         """Returns for each kernel of the first pass the numbers of its launches: one, or one for each device of its
-        output. The other passes are of functions that it calls, whose kernels run in between. None if the launches
-        cannot be matched."""
+        output. The other passes are of functions that it calls, whose kernels run in between. None if unknown."""
         first, *others = passes or [None]
         if first is None or None in others:
             return None

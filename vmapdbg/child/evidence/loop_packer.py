@@ -17,7 +17,7 @@ from vmapdbg.child.evidence.packer import SAME, UNEXPECTED, CannotPack, Contents
 from vmapdbg.child.listen.releases import find_under, kernel_of
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import ARITHMETIC, RESHAPING, STAGE_OPS
-from vmapdbg.reference.graph import OpNode, ScheduledKernel
+from vmapdbg.reference.graph import OpNode, ScheduledKernel, reach
 
 _ARGUMENTS = frozenset({"DEFINE_GLOBAL", "PARAM"})
 _Made = TypeVar("_Made")
@@ -222,19 +222,19 @@ def _pack_kernel(ast: UOp, variables: Mapping[str, int]) -> ScheduledKernel:
 
 def find_stores(ast: UOp) -> list[UOp]:
     """Returns the STOREs of a kernel. Raises CannotPack if another op is around them."""
-    found: dict[UOp, None] = {}
-    stack = [ast]
-    while stack:
-        u = stack.pop()
-        if u.op.name == "END":
-            stack.append(u.src[0])
-        elif u.op.name in {"SINK", "GROUP"}:
-            stack += reversed(u.src)
-        elif u.op.name == "STORE":
-            found[u] = None
-        else:
-            raise CannotPack(f"the reference does not know {u.op.name} around a store")
-    return list(found)
+
+    def follow(u: UOp) -> Sequence[UOp]:
+        match u.op.name:
+            case "END":
+                return u.src[:1]
+            case "SINK" | "GROUP":
+                return u.src[::-1]
+            case "STORE":
+                return ()
+            case op:
+                raise CannotPack(f"the reference does not know {op} around a store")
+
+    return [u for u in reach([ast], follow) if u.op.name == "STORE"]
 
 
 class KernelPacker(LoopPacker):
@@ -284,7 +284,6 @@ class KernelPacker(LoopPacker):
         return self._add("fetch", u, (memory, *place), len(place) > 1)
 
     def _find_argument(self, index: UOp) -> int:
-        """Returns the slot of the argument that an INDEX reads or writes."""
         memory = index.src[0]
         if memory.op.name not in _ARGUMENTS:
             raise CannotPack(f"the reference does not know a buffer that is {memory.op.name}")

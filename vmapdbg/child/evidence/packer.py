@@ -48,9 +48,7 @@ _FIRST = SAME_VALUE | RESHAPING | SHARDED | {"BITCAST", "CAST", "BIND", "VMAPIN"
 _FIRST |= {"REDUCE", "REDUCE_AXIS", "ALLREDUCE"}
 """Ops that are computed from their first source only."""
 _REFUSED = {
-    "KERNEL": "a custom kernel is in its graph",
-    "CALL": "a custom kernel is in its graph",
-    "CUSTOM_KERNEL": "a custom kernel is in its graph",
+    **dict.fromkeys(("KERNEL", "CALL", "CUSTOM_KERNEL"), "a custom kernel is in its graph"),
     "CUSTOM_FUNCTION": "a custom function is in its graph",
     "BUFFER_VIEW": "it looks at a part of a DISK",
 }
@@ -122,8 +120,7 @@ def _find_binding(u: UOp) -> tuple[str, UOp] | None:
 
 
 def find_argument_sizes(scheduled: UOp) -> dict[str, int]:
-    """Returns the variables of a scheduled CALL. From 0.13 on the graph of the pass names a variable by its place among
-    the arguments."""
+    """Returns the variables of a scheduled CALL: from 0.13 on the pass names one by its place among the arguments."""
     if scheduled.op.name != "CALL":
         return {}
     places = {f"p{place}": Sizes({}).find(u) for place, u in enumerate(scheduled.src[1:])}
@@ -133,8 +130,7 @@ def find_argument_sizes(scheduled: UOp) -> dict[str, int]:
 class Packer:
     """Packs tensor graphs. `contents` names the contents of a BUFFER; `variables` has the numbers of variables by their
     names, if the graph does not bind them, or if they have other values now. It adds to `graph`, in which `held`
-    returns the slot of what a BUFFER holds, None if that are its contents. Ops that are in no table above have a method
-    `_make_OP`."""
+    returns the slot of what a BUFFER holds, None if that are its contents. Ops in no table above have a `_make_OP`."""
 
     def __init__(
         self,
@@ -178,9 +174,8 @@ class Packer:
     # *** writes
 
     def add_assigned(self) -> dict[UOp, int]:
-        """Adds what BUFFERs hold after the writes of the graph, and returns BUFFER -> slot. If several change a BUFFER,
-        each must come after the writes before it. In 0.12 the second ASSIGN may go to memory of its own: such BUFFERs
-        are left out."""
+        """Adds what BUFFERs hold after the writes of the graph, and returns BUFFER -> slot, without BUFFERs that
+        writes change which do not follow each other: in 0.12 the second ASSIGN may go to memory of its own."""
         buffers = {slot: u for u, slot in self.buffers.items()}
         # memory -> its writes
         writes: dict[int, list[int]] = {}
@@ -247,7 +242,6 @@ class Packer:
     # *** sources of a UOp
 
     def _find_sources(self, u: UOp) -> list[UOp]:
-        """Returns the UOps that a UOp is computed from."""
         op = u.op.name
         if op in _REFUSED:
             raise CannotPack(_REFUSED[op])

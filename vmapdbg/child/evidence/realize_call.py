@@ -55,8 +55,7 @@ _NOT_TRIED = frozenset(
 
 
 class RealizeCall:
-    """Keeps the evidence of one call: `start`, then `finish` or `fail`, then `write`. If TinyJit captures the call, its
-    replays use it later."""
+    """Keeps the evidence of one call: `start`, `finish` or `fail`, then `write`. Replays of the call use it later."""
 
     def __init__(self, folder: EvidenceFolder, asked: Sequence[Any]):
         """`asked` are the Tensors that have something to compute."""
@@ -239,8 +238,7 @@ class RealizeCall:
         variables: Mapping[str, int] = {},
     ) -> None:
         """Keeps what the outputs hold now, in the evidence of the call or of a replay; `keep` keeps a buffer. `moved`
-        has buffers to read instead, by the id of the buffer that they replace; `variables` have other values now.
-        Raises BlobsFull."""
+        has buffers to read instead, by the id of the replaced one; `variables` have new values. Raises BlobsFull."""
 
         def read(u: UOp) -> tuple[str, ...] | None:
             if not u.is_realized:
@@ -297,8 +295,7 @@ class RealizeCall:
             self.evidence.held.append(HeldBuffer(slot, now, "live", launch=launch))
 
     def _keep_pending(self, packer: Packer) -> set[UOp]:
-        """Keeps what Tensors hold that waited for a write, and do not wait any more. Returns the BUFFERs that they
-        had, if their writes were in the graph."""
+        """Keeps what Tensors hold that waited for a write. Returns their BUFFERs, if the graph had the writes."""
         found: set[UOp] = set()
         for one in self.pending:
             memory, is_asked = find_shown(one.tensor(), SHARDED), packer.slots.get(one.graph) is not None
@@ -382,8 +379,7 @@ class RealizeCall:
         return [u for u in made if u.op.name == "BUFFER"]
 
     def keep_views(self, memory: set[UOp] | None) -> None:
-        """Notes the outputs of a call that TinyJit has captured. `memory` has the BUFFERs of its replays, None if they
-        are the same."""
+        """Notes the outputs of a captured call. `memory` has the BUFFERs of its replays, None if they are the same."""
         views = self._find_views()
         self.views = [u if u is not None and (memory is None or memory_of(u) in memory) else None for u in views]
 
@@ -394,7 +390,6 @@ def _has_memory(u: UOp) -> bool:
 
 
 def _why_no_values(nodes: Iterable[UOp]) -> str | None:
-    """Returns why the values of a graph cannot be read, None if they can."""
     for u in nodes:
         # 0.14 has no DEVICE
         if u.op.name in {"DEVICE", "BUFFER", "COPY"}:

@@ -96,7 +96,6 @@ class Replay:
         return made
 
     def _make_evidence(self, index: int, schedule: ScheduleGraph, after: Mapping[UOp, _Names]) -> Evidence:
-        """Returns the evidence of one schedule. Raises BlobsFull."""
         call = self.known.realized[index]
         evidence = Evidence(call.evidence.schedule, self.line, replay=self.number)
         graph = replace(schedule.graph, nodes=list(schedule.graph.nodes), inputs={})
@@ -135,7 +134,6 @@ class Replay:
                 evidence.changed.append(HeldBuffer(slot, after, "input", input_number=number))
 
     def _keep_watched(self, evidence: Evidence) -> None:
-        """Keeps the buffers that should not have changed. Raises BlobsFull."""
         graph = evidence.graphs["asked"]
         for u, before in self.watched.items():
             if self._does_write(u) or (now := self.contents.keep_all(u.buffer)) == before:
@@ -286,7 +284,6 @@ class ReplayWatcher:
             account.left[describe_failure(error)] += 1
 
     def _begin(self, running: _Running, known: JitCall, given: Given) -> None:
-        """Keeps what a replay can read, if it can be compared."""
         with self._leaving(known.account, "read"):
             running.replay = Replay(known, given, self.folder)
 

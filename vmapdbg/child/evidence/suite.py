@@ -82,10 +82,8 @@ class SuiteFolder(EvidenceFolder):
             added = evidence.left[known:]
             self.hand_on(Evidence(-1, evidence.line, left=added), self.test)
             return
+        blobs = list((self.path / "blobs").iterdir()) if "asked" in evidence.graphs else []
         # the graph for stock tinygrad is only for a check of one run
-        blobs: list[Path] = []
-        if "asked" in evidence.graphs:
-            blobs += (self.path / "blobs").iterdir()
         self.hand_on(replace(evidence, stock_graph=None), self.test, blobs)
 
     def write_asked(self, graph: OpGraph) -> None:
@@ -96,8 +94,7 @@ class SuiteFolder(EvidenceFolder):
         self._said.clear()
 
     def hand_on(self, evidence: Evidence, test: str, blobs: Sequence[Path] = ()) -> None:
-        """Passes on what is known of a schedule of a test, with the contents of buffers. Without a schedule, the number
-        of the evidence is -1."""
+        """Passes on what is known of a schedule of a test, with buffers; without a schedule, its number is -1."""
         self._number += 1
         making = self.root / "making" / f"{self.token}-{self._number}"
         (making / "blobs").mkdir(parents=True)
@@ -178,8 +175,7 @@ class CallByCall(Collector):
 
 
 def check_this_process(root: Path) -> None:
-    """Passes on what this process realizes to `vmapdbg.child.compare.checker`, through the folder `root`, as soon as a
-    call returns."""
+    """Passes on what this process realizes to the judge, through the folder `root`, as soon as a call returns."""
     folder = SuiteFolder(root)
     recorder = BetweenCalls(folder)
     collector = CallByCall(folder, recorder)

@@ -160,7 +160,6 @@ def _describe_place(ours: Frames, rewriting: endless.Explanation | None) -> Cras
 
 
 def _list_tinygrad(frames: Frames) -> Frames:
-    """Returns the frames whose code is tinygrad's or the overlay's."""
     module = sys.modules.get("tinygrad")
     folders = [str(overlay_dir())]
     if module is not None and module.__file__ is not None:
@@ -201,7 +200,6 @@ def find_rewrite_at(frame: FrameType) -> tuple[str | None, str | None]:
 
 
 def _find_rewrite(ours: Frames) -> tuple[str | None, str | None]:
-    """Returns the name of the current rewrite, and the place of its call."""
     for index in range(len(ours) - 1, 0, -1):
         frame, line = ours[index]
         place = frame.f_code.co_filename, line
@@ -267,14 +265,12 @@ def _find_nodes(ours: Frames, nodes: KnownNodes) -> set[int]:
 
 
 def _name_operands(frame: FrameType) -> tuple[tuple[str, str], ...]:
-    """Returns the UOps in the variables of a function."""
     found = [(name, value) for name, value in frame.f_locals.items() if type(value).__name__ == "UOp"]
     # the variables of the last step were set last
     return tuple((name, endless.name_uop(value)) for name, value in found if value.op.name != "SINK")[-_MOST_OPERANDS:]
 
 
 def _find_method(ours: Frames) -> str | None:
-    """Returns the method of Tensor that the user called."""
     for frame, _ in ours:
         kind, _, method = frame.f_code.co_qualname.partition(".")
         # some methods of Tensor are in a mixin

@@ -118,11 +118,11 @@ def find_circles(entries: Sequence[Entry], done: Mapping[UOp, UOp]) -> list[list
 
 
 class Watcher:
-    """Watches the thread that creates it, from `start` on: a second thread looks every `period` seconds. `ends` is
-    called before a rewrite is stopped, with the frame of tinygrad's loop."""
+    """Watches the thread that creates it, from `start` on, by a second thread. `ends` is called before a rewrite is
+    stopped, with the frame of tinygrad's loop."""
 
-    def __init__(self, ends: Callable[[Endless, FrameType], object] | None = None, period: float = _PERIOD) -> None:
-        self.ends, self.period, self._watched = ends, period, threading.get_ident()
+    def __init__(self, ends: Callable[[Endless, FrameType], object] | None = None) -> None:
+        self.ends, self._watched = ends, threading.get_ident()
         self._ended = threading.Event()
 
     def start(self) -> None:
@@ -133,7 +133,7 @@ class Watcher:
 
     def _watch(self) -> None:
         suspected: Endless | None = None
-        while not self._ended.wait(self.period):
+        while not self._ended.wait(_PERIOD):
             loop = find_frame(sys._current_frames().get(self._watched), LOOP)
             found = None
             if loop is not None:
@@ -197,8 +197,7 @@ def explain_chain(context: Any, made: list[tuple[UOp, UOp]]) -> Explanation:
 
 
 def find_rule(context: Any, matchers: Sequence[Any], node: UOp, fits: Callable[[UOp | None], bool]) -> str | None:
-    """Returns the `file:line` of the first rule of some PatternMatchers whose answer for a node fits, None if none
-    does."""
+    """Returns the `file:line` of the first rule of PatternMatchers whose answer for a node fits, None if none does."""
     rules = [rule for matcher in matchers if matcher is not None for rule in matcher.pdict.get(node.op, ())]
     for pattern, match, *_ in rules:
         # a rule may need a state that has changed

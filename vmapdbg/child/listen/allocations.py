@@ -279,8 +279,7 @@ class Allocations:
 
 
 def match_launches(asts: Sequence[Any], known: Iterable[tuple[Any, Place | None]]) -> list[Place | None]:
-    """Returns the place of each launch by its AST: launches with one AST run in the order of their places, each of
-    them once for each device."""
+    """Returns the place of each launch by its AST: those of one AST run in the order of their places, once a device."""
     by_ast: dict[Any, list[Place | None]] = defaultdict(list)
     for ast, place in known:
         by_ast[ast].append(place)

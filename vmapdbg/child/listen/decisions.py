@@ -86,7 +86,6 @@ def find_deciding(tree: ast.Module) -> dict[Function, Kind]:
 
 
 def _kind_of_rule(attributes: set[str], is_about_buffers: bool) -> Kind | None:
-    """Returns the kind of a function that a rule calls, by the attributes in its source."""
     if is_about_buffers:
         return "stores" if "store" in attributes else "rule"
     if "bufferize" in attributes:
@@ -329,10 +328,7 @@ def places_buffers(frame: FrameType) -> bool:
 
 def read_decision(frame: FrameType, line: int) -> DecisionRecord:
     """Returns the decision of a statement: its place, the conditions before it, the UOps that the function was called
-    with.
-
-    If a rule's lambda called the function, the lambda's conditions come first.
-    """
+    with. If a rule's lambda called the function, the lambda's conditions come first."""
     conditions = _read_conditions(frame, line)
     if frame.f_back is not None:
         conditions = _read_conditions(frame.f_back, frame.f_back.f_lineno) + conditions
@@ -370,8 +366,7 @@ def _read_conditions(frame: FrameType, line: int) -> list[Condition]:
 
 
 def _read_parts(test: Test, values: dict[str, Any]) -> dict[str, Any]:
-    """Returns the values of the parts of a test, by their texts; without parts that were not evaluated, or whose value
-    has no short text."""
+    """Returns the values of the parts of a test by their texts, if they were evaluated and have a short text."""
     parts: dict[str, Any] = {}
     for text, name in test.parts.items():
         value: Any = values.get(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,11 +24,9 @@ def report_to(missing: list[str]) -> None:
 
 def leave_out(part: str, error: Exception) -> str:
     """Notes once that a part could not be observed, and returns the line."""
-    where = error.__traceback__
-    while where is not None and where.tb_next is not None:
-        where = where.tb_next
-    place = where and f" at {os.path.basename(where.tb_frame.f_code.co_filename)}:{where.tb_lineno}"
-    line = f"{part} could not be observed on this tinygrad: {type(error).__name__}: {str(error)[:200]}{place or ''}"
+    innermost = list(traceback.walk_tb(error.__traceback__))[-1:]
+    place = "".join(f" at {os.path.basename(frame.f_code.co_filename)}:{number}" for frame, number in innermost)
+    line = f"{part} could not be observed on this tinygrad: {type(error).__name__}: {str(error)[:200]}{place}"
     if line not in _missing:
         _missing.append(line)
     return line

@@ -85,9 +85,8 @@ class _Hooks:
 
     def wants(self, name: str) -> bool:
         """Whether a module of this name is looked at."""
-        if name in (_OVERLAY_DECIDING, _OVERLAY_GRAPH, _OVERLAY_SCOPES):
-            return True
-        return name.startswith("tinygrad.") and not name.startswith(_ELSEWHERE)
+        is_stock = name.startswith("tinygrad.") and not name.startswith(_ELSEWHERE)
+        return is_stock or name in (_OVERLAY_DECIDING, _OVERLAY_GRAPH, _OVERLAY_SCOPES)
 
     def compile(self, module: ModuleType, loader: Loader) -> CodeType | None:
         """Returns the code of a deciding module whose functions keep what they see; None for any other module."""

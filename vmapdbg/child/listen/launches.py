@@ -72,8 +72,7 @@ def watch_replays(
     on_replay: Callable[..., Any],
     on_prepare: Callable[..., Any] = lambda prepare, *given: prepare(*given),
 ) -> None:
-    """Calls `on_call` around each call of a TinyJit, `on_replay` around each replay of what it captured, and
-    `on_prepare` when a call realizes its inputs."""
+    """Calls a function around each call of a TinyJit, around each replay, and when a call realizes its inputs."""
     from tinygrad.engine import jit
 
     changes.wrap(jit, "_prepare_jit_inputs", on_prepare, "args", "kwargs")
@@ -204,7 +203,6 @@ class _Calls:
 
 
 def _find_resolver(changes: Any, realize: ModuleType) -> Callable[[UOp, Any], list[UOp]]:
-    """Returns a function that lists the arguments of a CALL."""
     stock: Any = getattr(realize, "resolve_params", None)
     if stock is None:
         # in April 2026 the CALL had them itself
@@ -277,8 +275,7 @@ def list_calls(linear: UOp) -> Iterator[UOp]:
 
 
 def list_captured(captured: Any) -> Iterator[tuple[UOp, list[Any]]]:
-    """Yields the AST and the arguments of each launch of a replay: Buffers, None without one, and the numbers of
-    inputs."""
+    """Yields the AST and the arguments of each launch of a replay: Buffers, None without one, the numbers of inputs."""
     if hasattr(captured, "jit_cache"):
         for number, item in enumerate(captured.jit_cache):
             given = captured.input_replace

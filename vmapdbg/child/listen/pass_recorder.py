@@ -57,12 +57,9 @@ class PassRecorder:
         """Returns the record of a buffer, None for an unknown buffer and for any other UOp."""
         return self._buffers.get(u.arg)
 
-    def _know(self, stage: UOp, record: BufferRecord) -> None:
-        self._buffers.setdefault(stage.arg, record)
-
     def _add_buffer(self, record: BufferRecord) -> None:
         self.record.buffers.append(record)
-        self._know(record.stage, record)
+        self._buffers.setdefault(record.stage.arg, record)
 
     @leaving_out("what rules decided about buffers")
     def rule_answered(self, frame: FrameType, line: int, answer: UOp | None) -> bool:
@@ -117,7 +114,7 @@ class PassRecorder:
             return "removed"
         if value.src == stage.src and value.arg == stage.arg:
             return "same"
-        self._know(value, record)
+        self._buffers.setdefault(value.arg, record)
         return "narrowed"
 
     def note_stores(self, record: BufferRecord, stored: UOp) -> None:
@@ -180,9 +177,7 @@ class PassRecorder:
     @leaving_out("what the rewrites made")
     def rewritten(self, replaced: Mapping[UOp, UOp], around: Sequence[int] = ()) -> None:
         """A rewrite is done: `replaced` maps each UOp it went through to its replacement. For `around` see `Recorder`.
-
-        The origins of what a rule replaces inside a rewrite are known when the rewrite around it is done.
-        """
+        The origins of what a rule replaces inside a rewrite are known when the rewrite around it is done."""
         origin = self.origin
         ops = type(self.record.tsink.op)
         stage, end = getattr(ops, stage_op()), ops.END
@@ -283,16 +278,12 @@ class RecordingMap(dict[Any, Any]):
 
 
 def _written_memory(arguments: Sequence[UOp]) -> UOp | None:
-    """Returns the memory that a kernel writes: its first argument's; None if there are no arguments."""
     return None if not arguments else memory_of(arguments[0])
 
 
 def find_ambient(toposort: Iterable[UOp], scope_ranges: frozenset[UOp]) -> dict[UOp, tuple[UOp, ...]]:
-    """Maps each node to the RANGEs of scopes that its value depends on, in the order of their loops.
-
-    They are the union over its sources, without the RANGEs that end at the node. `UOp.ranges` says the same only if
-    this tinygrad ends the RANGEs of a VMAPOUT.
-    """
+    """Maps each node to the RANGEs of scopes that its value depends on, in the order of their loops: those of its
+    sources that do not end at it. `UOp.ranges` says the same only if this tinygrad ends the RANGEs of a VMAPOUT."""
     found: dict[UOp, tuple[UOp, ...]] = {}
     for u in toposort if scope_ranges else ():
         inside = {r for s in u.src for r in found.get(s, ())}

@@ -72,10 +72,8 @@ class Recorder:
             yield
         except OverlayError:
             raise
-        except ImportError as unknown:
-            self.leave_out(part, unknown)
         except Exception as error:
-            self.leave_out(part, f"{type(error).__name__}: {error}")
+            self.leave_out(part, error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}")
 
     @property
     def origin(self) -> Mapping[UOp, UOp]:
@@ -167,8 +165,7 @@ class Recorder:
             self.current.record.range_map = dict(self.current.record.range_map)
 
     def returned(self, line: int, answer: Any) -> Any:
-        """A rule about buffers returns `answer` on this line. Returns the answer, or None if the answer would remove a
-        buffer that is forced."""
+        """A rule about buffers returns `answer` on a line. Returns it, or None if it would remove a forced buffer."""
         if self.current is None and self._is_open and places_buffers(sys._getframe(1)):
             self._derive_pass(self._graph)
         if self.current is not None and self.current.rule_answered(sys._getframe(1), line, answer):
@@ -219,8 +216,7 @@ class Recorder:
         context: Any,
         scope_ranges: frozenset[UOp],
     ) -> None:
-        """The rangeify pass runs on the graph of `tsink`. `context` is its IndexingContext; `scope_ranges` are the
-        RANGEs of vmap scopes."""
+        """The rangeify pass runs on the graph of `tsink`, with its IndexingContext and the RANGEs of vmap scopes."""
         passed = PassRecord(tsink, toposort, consumers, scope_ranges=scope_ranges)
         passed.unsplit, self._unsplit = self._unsplit, {}
         self._begin(passed)

@@ -47,11 +47,6 @@ def schedule_module() -> Any:
     raise ImportError("this tinygrad has no create_schedule")
 
 
-def find_creator(names: Container[str]) -> str:
-    """Returns the name of `create_schedule` among the names of a module."""
-    return next((name for name in CREATORS if name in names), CREATORS[0])
-
-
 def schedule_tensors(tensors: Sequence[Any]) -> None:
     """Has tinygrad schedule tensors together, and not run them."""
     # schedule() and schedule_linear() refuse bound variables; the schedule itself is the same
@@ -75,8 +70,7 @@ def is_complete(tensor: Any) -> bool:
 
 
 def list_launches(graph: UOp, created: Any) -> list[Launch]:
-    """Returns the launches of what `create_schedule` returned for a graph of kernels, in order: items (until 0.12), or
-    CALLs of a LINEAR."""
+    """Returns the launches that `create_schedule` made of a graph, in order: of items (until 0.12), or of CALLs."""
     if isinstance(created, (tuple, list)):
         launches: list[Launch] = []
         for item, arguments in _pair_items(graph, created):
@@ -139,8 +133,7 @@ def find_under(u: UOp, ops: Container[str]) -> UOp:
 
 
 def list_buffers_under(view: UOp) -> tuple[UOp, ...]:
-    """Returns the BUFFER under a view; in 0.12 the BUFFERs of each device; nothing if the view is over something
-    else."""
+    """Returns the BUFFER under a view, in 0.12 that of each device; nothing if the view is over something else."""
     found = find_under(view, _VIEWS)
     parts = found.src if found.op.name == "MSTACK" else (found,)
     return parts if all(part.op.name == "BUFFER" for part in parts) else ()

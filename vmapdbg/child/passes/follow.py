@@ -102,9 +102,8 @@ class ScheduleFollower:
                 memory = self.packer.pack_memory(self.followed[first_memory - 1].outputs[number])
             if order is not None:
                 return memory, order.find_slot(found, run.is_memory)
-            if run.is_memory:
-                return memory, self.packer.pack_memory(found)
-            return memory, self.packer.pack(found)
+            pack = self.packer.pack_memory if run.is_memory else self.packer.pack
+            return memory, pack(found)
 
         passes = [*self._compare_passes(pack_after), self._compare_run(number)]
         node = self.packer.graph.nodes[right]
@@ -231,8 +230,7 @@ class ScheduleFollower:
 
 
 def without_doubtful(passes: Sequence[result.PassValue]) -> tuple[result.PassValue, ...]:
-    """Returns the values of passes without wrong values before a right value. No pass repairs a value: such a value was
-    only evaluated wrongly."""
+    """Returns the values of passes; one that is wrong before a right one is unknown: no pass repairs a value."""
     last = max((i for i, one in enumerate(passes) if one.status == "right"), default=0)
     values = list(passes)
     for i, one in enumerate(passes[:last]):
@@ -290,7 +288,6 @@ def main() -> None:
 
 
 def _add_lines(path: result.SchedulePath, schedule: model.Schedule) -> result.SchedulePath:
-    """Returns the path of a schedule with the lines of its nodes."""
     lines: dict[int | None, str | None] = {node.id: node.line for node in schedule.nodes}
     outputs: list[result.OutputPath] = []
     for output in path.outputs:

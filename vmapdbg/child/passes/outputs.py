@@ -121,8 +121,7 @@ def _slot_of(buffer: UOp) -> int | None:
 
 
 class BufferFollower:
-    """Packs what buffers hold. `snippet_buffer_of` returns the BUFFER of the snippet for a leaf of any graph, None for
-    another leaf."""
+    """Packs what buffers hold. `snippet_buffer_of` returns the snippet's BUFFER for a leaf, None for another leaf."""
 
     def __init__(self, packer: LoopPacker, snippet_buffer_of: Callable[[UOp], UOp | None]):
         self.packer, self.snippet_buffer_of = packer, snippet_buffer_of
@@ -169,8 +168,7 @@ class BufferFollower:
 
 
 class OrderedKernels:
-    """The launches of one schedule, on one memory. `held` has the slot of what each buffer holds after the last
-    launch."""
+    """The launches of one schedule, on one memory. `held` has the slot of what each buffer holds after the last one."""
 
     def __init__(self, created: Sequence[Launch], packer: LoopPacker):
         """Adds the launches of a created schedule to the graph of `packer`. Raises CannotPack."""

@@ -50,10 +50,9 @@ class ValueComparer:
         self.found_ranges: tuple[Sequence[int], Sequence[int]] = ((), ())
 
     def compare(self, expected: int, got: int, with_more_ranges: bool = False) -> Difference | None:
-        """Returns how the second value differs from the first, None if they agree.
-
-        Values with different axes are compared in the order of their elements. The second value may depend on more
-        ranges only `with_more_ranges`: then it must be right at each of their steps. Raises Unknown."""
+        """Returns how the second value differs from the first, None if they agree. Values with different axes are
+        compared in the order of their elements. The second value may depend on more ranges only `with_more_ranges`:
+        then it must be right at each of their steps. Raises Unknown."""
         if expected == got:
             return None
         left, right = LoopEvaluator(self.graph, self.read).evaluate_all((expected, got))
@@ -126,8 +125,7 @@ class StepFinder:
         return time.monotonic() > self._end
 
     def find(self, nodes: KnownNodes) -> WrongRewrite | None:
-        """Returns the first step that changes a value, None if no step that can be evaluated does. `nodes` has the
-        nodes of the Capture."""
+        """Returns the first step that changes a value, None if none is known. `nodes` has the nodes of the Capture."""
         found = self._find_first()
         if found is None:
             return None

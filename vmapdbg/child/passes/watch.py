@@ -18,7 +18,7 @@ from vmapdbg.child.listen.guard import watching
 from vmapdbg.child.listen.launches import watch_schedules
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import Launch
-from vmapdbg.child.listen.releases import find_creator, is_whole, list_launches, schedule_module
+from vmapdbg.child.listen.releases import CREATORS, is_whole, list_launches, schedule_module
 
 UOp = Any
 
@@ -35,7 +35,6 @@ _SHARDED = frozenset({"MULTI", "UNSHARD", "MSTACK", "MSELECT", "ALLREDUCE"})
 class PassRun:
     """One rewrite of a whole graph by the scheduler: its name, the `file:line` of its call, and the graph before and
     after it. `rewrites` has each (before, after) of its rules in order; `context` is tinygrad's RewriteContext.
-
     `outputs` has the UOp of each output after it, by the output's number. With `is_memory` it is not for the output,
     but for all that the buffer holds that it is in."""
 
@@ -106,7 +105,8 @@ class FollowingCollector(Collector):
             changes.wrap(context, "pm_rewrite", self._on_rule, "self", "x")
             changes.wrap(context, "cached_bpm_rewrite", self._on_rule, "self", "x")
             module = schedule_module()
-            changes.wrap(module, find_creator(vars(module)), self._on_created, "sched_sink")
+            creator = next(name for name in CREATORS if hasattr(module, name))
+            changes.wrap(module, creator, self._on_created, "sched_sink")
             # if launches cannot be watched, schedules still can
             watch_schedules(changes, tensor_module, self.note_schedule)
 

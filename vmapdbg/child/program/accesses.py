@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import Literal
 
 from vmapdbg.child.program import linear
-from vmapdbg.child.program.reach import Reach, bound_address, count_written, find_reach
+from vmapdbg.child.program.reach import Reach, bound_address, count_written, find_known_reach, find_reach
 from vmapdbg.model import capture as model
 from vmapdbg.model.vocabulary import LoopKind
-from vmapdbg.reference.graph import Unknown
+from vmapdbg.reference.graph import Unknown, reach
 
 _STORE = re.compile(r"\s*(\*\(.*\) = |(data|temp|acc|buf)\w*\[.*\] = )")
 _LOAD = re.compile(r"\s*[\w<> ]+ val\d+ = [(*]*(\w*)")
@@ -47,32 +47,19 @@ def find_source_lines(program: linear.LinearProgram, source: str) -> dict[linear
 def find_data(
     program: linear.LinearProgram, *values: linear.Value, through_local: bool = True
 ) -> tuple[set[linear.Value], set[linear.MemoryAccess]]:
-    """Returns all values that some values are computed from, and the loads and stores on the way.
+    """Returns all values that some values are computed from, and the loads and stores on the way. The loop around a
+    store only orders it, and is not followed. Without `through_local`, values that other threads stored to LOCAL memory
+    do not count, only the addresses where they are read."""
 
-    The loop around a store only orders it, and is not followed. Without `through_local`, values that other threads
-    stored to LOCAL memory do not count, only the addresses where they are read.
-    """
-    found: set[linear.Value] = set()
-    accesses: set[linear.MemoryAccess] = set()
-    todo = list(values)
-    while todo:
-        value = todo.pop()
-        if value in found:
-            continue
-        found.add(value)
-        todo += value.sources
-        followed = [program.loaded[value]] if value in program.loaded else []
-        while followed:
-            access = followed.pop()
-            if access in accesses:
-                continue
-            accesses.add(access)
-            todo += access.addressing
-            if access.is_store:
-                todo.append(access.value)
-            if through_local or access.buffer.space != "local":
-                followed += access.follows
-    return found, accesses
+    def follow(item: linear.Value | linear.MemoryAccess) -> list[linear.Value | linear.MemoryAccess]:
+        if isinstance(item, linear.Value):
+            return [*item.sources, *([program.loaded[item]] if item in program.loaded else ())]
+        stored = [item.value] if item.is_store else []
+        return [*item.addressing, *stored, *(item.follows if through_local or item.buffer.space != "local" else ())]
+
+    reached = reach(values, follow)
+    accesses = {item for item in reached if isinstance(item, linear.MemoryAccess)}
+    return {item for item in reached if isinstance(item, linear.Value)}, accesses
 
 
 # the facts are not about registers
@@ -99,7 +86,7 @@ def _describe(
     outside: list[linear.MemoryAccess] = []
     lost: dict[linear.MemoryAccess, tuple[linear.ProgramLoop, ...]] = {}
     for access in accesses:
-        reach = _reach_of(access)
+        reach = find_known_reach(access.index, access.gate, access.loops, access.width)
         if reach is not None:
             reaches.append(reach)
         if (found := find_bounds(access, reach)) is not None:
@@ -131,15 +118,6 @@ def _describe(
         elements=elements,
         missing=missing,
     )
-
-
-def _reach_of(access: linear.MemoryAccess) -> Reach | None:
-    """Returns the addresses that an access reaches, None if they are undecided."""
-    if any(loop.symbolic for loop in access.loops):
-        return None
-    with suppress(Unknown):
-        return find_reach(access.index, access.gate, access.loops, access.width)
-    return None
 
 
 def find_bounds(access: linear.MemoryAccess, reach: Reach | None) -> tuple[int, int] | None:

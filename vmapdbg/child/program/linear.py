@@ -194,8 +194,7 @@ def write_expression(expression: Value, names: Mapping[Value, str]) -> str:
 
 
 def split_terms(address: Value, ends: Container[Value] = ()) -> tuple[int, list[tuple[Value, int]]]:
-    """Returns an address as a constant and terms (expression, factor), sums and constant factors taken apart, but not
-    inside of `ends`."""
+    """Returns an address as a constant and terms (expression, factor); `ends` are not taken apart."""
     base, terms = 0, dict[Value, int]()
     todo = [(address, 1)]
     while todo:

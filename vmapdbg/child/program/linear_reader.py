@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from vmapdbg.child.listen.releases import find_under
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.linear import CORE, INTEGERS, Buffer, LinearProgram, MemoryAccess, ProgramLoop, UOp, Value
 from vmapdbg.model.ops import ARITHMETIC
@@ -210,8 +211,7 @@ class Reader:
 
 def find_stores(ordered: UOp) -> list[UOp]:
     """Returns the STOREs that an AFTER waits for, behind ENDs, barriers and groups."""
-    while ordered.op.name in {"END", "BARRIER"} and ordered.src:
-        ordered = ordered.src[0]
+    ordered = find_under(ordered, {"END", "BARRIER"})
     if ordered.op.name == "GROUP":
         return [store for source in ordered.src for store in find_stores(source)]
     return [ordered] if ordered.op.name == "STORE" else []
@@ -233,9 +233,7 @@ def is_memory(u: UOp) -> bool:
 
 def is_pointer(u: UOp) -> bool:
     """Whether a UOp only addresses memory: memory itself, an INDEX, a cast pointer, a SHRINK."""
-    while u.op.name in _POINTER_OPS:
-        u = u.src[0]
-    return is_memory(u)
+    return is_memory(find_under(u, _POINTER_OPS))
 
 
 def slot_of(memory: UOp) -> int:

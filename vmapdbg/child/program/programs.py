@@ -57,8 +57,7 @@ class RenderedProgram:
 
 
 def render_program(ast: UOp, target: str) -> RenderedProgram:
-    """Returns the program of a kernel's AST: its source, launch dimensions, linear program, and what it does. Raises
-    what tinygrad raises for a kernel that the target cannot have."""
+    """Returns the program of a kernel's AST. Raises what tinygrad raises for a kernel that the target cannot have."""
     key = ast.key, target
     if key not in _programs:
         compiled = compile_kernel(ast, target)
@@ -77,11 +76,8 @@ def forget_programs(most: int) -> None:
 
 
 def count_work(program: LinearProgram) -> Work:
-    """Counts a linear program: each op times the trip counts of the loops around it times its threads.
-
-    Arithmetic on addresses and gates is not counted. A trip count that depends on a variable is taken at its
-    maximum. Both branches of an IF count.
-    """
+    """Counts a linear program: each op times the trip counts of the loops around it times its threads. Arithmetic on
+    addresses and gates is not counted. A symbolic trip count is its maximum. Both branches of an IF count."""
     addresses = set(walk(program.addressing, ()))
 
     def count(loops: Iterable[ProgramLoop]) -> int:
@@ -227,7 +223,6 @@ def _fix_loops(uops: Sequence[UOp], fixed: Mapping[UOp, int]) -> list[UOp]:
 
 
 def _make_program(uops: list[UOp]) -> Any:
-    """Returns tinygrad's PYTHON program of linear UOps."""
     from tinygrad.runtime.ops_python import PythonCompiler, PythonProgram, PythonRenderer
     from tinygrad.uop import Ops
     from tinygrad.uop.ops import python_alu

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -73,6 +74,15 @@ def find_reach(address: Value, gate: Value | None, loops: Iterable[ProgramLoop],
         joined = [*apart, part]
     found = [_find_values(*part, sizes) for part in joined]
     return Reach(base, tuple(values for values, _ in found), width, math.prod(steps for _, steps in found))
+
+
+def find_known_reach(address: Value, gate: Value | None, loops: Sequence[ProgramLoop], width: int) -> Reach | None:
+    """Returns what an access reaches, None if that is undecided."""
+    if any(loop.symbolic for loop in loops):
+        return None
+    with suppress(Unknown):
+        return find_reach(address, gate, loops, width)
+    return None
 
 
 def _find_values(
@@ -181,8 +191,7 @@ def count_written(reaches: Sequence[Reach], size: int) -> tuple[int, int | None,
 
 
 def _merge_constants(reaches: Sequence[Reach]) -> list[list[Values]]:
-    """Returns for each reach the sets of values whose sums it has. Stores that differ by a constant become one: a loop
-    was unrolled."""
+    """Returns the sets of values whose sums each reach has; an unrolled loop, stores a constant apart, becomes one."""
     by_values: dict[tuple[object, ...], list[Reach]] = {}
     for r in reaches:
         alike = (values if isinstance(values, range) else values.tobytes() for values in r.sets)
@@ -199,8 +208,7 @@ def _merge_constants(reaches: Sequence[Reach]) -> list[list[Values]]:
 
 
 def _count_distinct(sets: Sequence[Values]) -> int | None:
-    """Counts the different sums of one value of each set: the product of their sizes if no two sums can be equal, else
-    None."""
+    """Counts the different sums of one value of each set: the product of the sizes; None if two sums can be equal."""
     runs: list[range | Integers] = []
     for values in sets:
         if isinstance(values, range):
@@ -253,7 +261,6 @@ def _find_distinct(values: Integers) -> Integers:
 
 
 def _join_distinct(blocks: Sequence[Integers]) -> Integers:
-    """Returns the values that occur in any block, sorted."""
     import numpy as np
 
     # each block by itself first: many steps have few values
@@ -313,12 +320,7 @@ def find_outside(index: Any, size: int) -> tuple[int, int] | None:
     if isinstance(low, int) and isinstance(high, int) and low >= 0 and high < size:
         return None
     (address, valid), loops = read_values(index.get_idx(), index.get_valid())
-    if any(loop.symbolic for loop in loops):
-        return None
-    try:
-        reach = find_reach(address, valid, loops, 1)
-    except Unknown:
-        return None
-    if not reach.steps or (reach.lowest >= 0 and reach.highest < size):
+    reach = find_known_reach(address, valid, loops, 1)
+    if reach is None or not reach.steps or (reach.lowest >= 0 and reach.highest < size):
         return None
     return reach.lowest, reach.highest
