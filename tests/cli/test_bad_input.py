@@ -229,7 +229,7 @@ def test_a_remembered_job_in_the_working_directory_is_not_used(tmp_path: Path) -
 
 @pytest.mark.parametrize("options", [("show", "--time", "--memory"), ("check",)])
 def test_a_module_next_to_the_snippet_is_only_the_snippets(options: tuple[str, ...], tmp_path: Path) -> None:
-    for name in ("json", "statistics", "difflib", "sqlite3", "graphviz"):
+    for name in ("json", "statistics", "graphviz"):
         (tmp_path / f"{name}.py").write_text("x = 1\n", encoding="utf-8")
     name = write(
         tmp_path, "import statistics, difflib\nfrom tinygrad import Tensor\nTensor.ones(9).contiguous().realize()\n"
