@@ -82,7 +82,6 @@ def list_smaller(source: str, limit: float = math.inf) -> Iterator[tuple[float, 
 
 
 def _find_seeds(tree: ast.AST) -> set[str]:
-    """Returns the names of the functions that are called to fix random numbers."""
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
     return {func.attr for func in calls if isinstance(func, ast.Attribute)} & _SEEDS
 
@@ -187,7 +186,6 @@ def _entries_of(node: ast.AST, field: str) -> list[Any]:
 
 
 def _count(value: Any) -> int:
-    """Counts the nodes of a node, or of a list of nodes."""
     if isinstance(value, list):
         return sum(map(_count, cast("list[Any]", value)))
     return sum(1 for _ in ast.walk(value))

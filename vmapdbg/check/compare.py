@@ -65,7 +65,6 @@ def _find_wrong(ours: Numbers, theirs: Numbers, tolerance: Tolerance) -> NDArray
 
 
 def _find_median(numbers: NDArray[np.float64]) -> float:
-    """Returns the median of the finite numbers, 0.0 if there is none."""
     finite = numbers[np.isfinite(numbers)]
     return 0.0 if not finite.size else float(np.median(finite))
 
@@ -182,7 +181,6 @@ def _find_repeated(arrays: _Arrays) -> Iterator[Pattern]:
 
 
 def _find_constant(arrays: _Arrays) -> Iterator[Pattern]:
-    """Finds one value everywhere."""
     ours, theirs = arrays.ours, arrays.theirs
     if ours.size < 2:
         return

@@ -609,6 +609,11 @@ class Capture:
     sources: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
+    def patches_off(self) -> str:
+        """The names of the patches that are off."""
+        return ", ".join(name for name, is_on in self.patches.items() if not is_on)
+
+    @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The kernels of all schedules, in order."""
         return tuple(kernel for schedule in self.schedules for kernel in schedule.kernels)

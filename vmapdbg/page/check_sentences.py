@@ -175,11 +175,6 @@ def bracket_pattern(found: result.Comparison) -> str:
     return format_known(" ({})", found.pattern_data and describe_pattern(found.pattern_data))
 
 
-def list_off(capture: Capture) -> str:
-    """Returns the names of the patches that are off."""
-    return ", ".join(name for name, is_on in capture.patches.items() if not is_on)
-
-
 def explain_output(index: ScheduleIndex, check: result.ScheduleCheck, output: result.OutputCheck) -> list[Sentence]:
     """Returns what is known about a wrong output alone: which kernel changed memory, or when a value was read.
 
@@ -314,7 +309,6 @@ def _make_finding(
     line: str | None = None,
     advice: str = "",
 ) -> Finding:
-    """Returns a finding at a kernel and a node of a schedule, as far as they are known."""
     index = index_of(capture.schedules[check.schedule])
     kernel, node = index.kernel(number), index.node(node_id)
     line = line or (node and node.line) or check.line
@@ -322,7 +316,6 @@ def _make_finding(
 
 
 def _make_failure(capture: Capture, check: result.ScheduleCheck, code: str) -> Finding:
-    """Returns the finding of a schedule that fails, at the node that failed."""
     kernel = index_of(capture.schedules[check.schedule]).kernel(check.failed_kernel)
     where = format_known(f" in kernel {{}} #{check.failed_kernel}", kernel and kernel.name)
     sentences = [f"schedule {check.schedule} fails{where}: {check.failed}", *describe_endless(check)]
@@ -358,7 +351,7 @@ def _make_wrong(
     number, node_id, advice = output.writer, output.writer_node, ""
     if number is None and buffer is not None and output.of != "unchosen":
         number, node_id = buffer.kernel, (buffer.misread or buffer).node
-        advice = format_known("one of the patches that are off may be why: {}", list_off(capture))
+        advice = format_known("one of the patches that are off may be why: {}", capture.patches_off)
     text = "; ".join(sentences)
     return _make_finding(capture, check, code, text, number, node_id, line=output.line, advice=advice)
 

@@ -229,7 +229,8 @@ def is_long(view: View) -> bool:
     rows = group_kernels(view)
     changed = [pair for pair in view.schedules if pair.is_pair and not pair.is_empty]
     distinct = group_equal(changed, lambda pair: tuple(map(identify_change, pair.kernels)))
-    if len(rows) > _MOST_KERNELS or count_changed_nodes(pairs[0] for pairs in distinct) > _MOST_NODES:
+    nodes = sum(len(s.nodes) + len(s.nodes_only_before) + len(s.nodes_only_after) for s, *_ in distinct)
+    if len(rows) > _MOST_KERNELS or nodes > _MOST_NODES:
         return True
     return sum(side.kernel.source.count("\n") for row in rows for side in row.change.sides) > _MOST_CHANGED
 
@@ -251,11 +252,6 @@ def is_long_part(view: View) -> bool:
     sizes = [_PART_HEAD + len(pair.nodes) + len(pair.bufferizes) + 3 * len(pair.kernels) for pair in view.schedules]
     kernels = [item.kernel for pair in view.schedules for change in pair.kernels for item in change.after]
     return sum(sizes) + _count_source(kernels) > _MOST_LINES
-
-
-def count_changed_nodes(schedules: Iterable[ScheduleDiff]) -> int:
-    """Returns how many nodes were treated differently, or are on one side only."""
-    return sum(len(s.nodes) + len(s.nodes_only_before) + len(s.nodes_only_after) for s in schedules)
 
 
 # *** buffers

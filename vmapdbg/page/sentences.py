@@ -319,7 +319,6 @@ def describe_error(error: SnippetError) -> str:
 
 
 def _describe_loop(loop: SharedLoop) -> str:
-    """Returns why a kernel's program cannot be put in order."""
     reduces = f"{format_plural(loop.in_ast, 'REDUCE')} of the kernel's AST are over it"
     if loop.grown is not None:
         made = f'the rewrite "{loop.grown}" ({loop.grown_place})'
@@ -339,7 +338,6 @@ def _describe_place(crash: Crash) -> str:
 
 
 def _describe_steps(crash: Crash) -> list[str]:
-    """Returns which nodes and rules keep a rewrite from ending."""
     made = [step for step in crash.steps if step.becomes is not None]
     if crash.kind == "waits":
         more = format_known(", {} of them only because of their sources", len(crash.steps) - len(made) or None)

@@ -47,8 +47,6 @@ def build_kernel_graph(pair: DrawnPair, level: int, title: str) -> model.Graph:
 
 
 class _Part:
-    """The kernels of one side."""
-
     def __init__(self, drawn: DrawnSchedule, mark: Mark) -> None:
         self.drawn = drawn
         self.mark: Mark = mark

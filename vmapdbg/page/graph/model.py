@@ -136,18 +136,12 @@ def measure_ranks(graph: Graph) -> dict[str, int]:
     """Returns the row of each node: every edge points down, and a node is as far down as its readers allow."""
     tails, heads = connect_nodes(graph)
     order = sort_names(tails, heads)
-    highest, lowest = measure_depths(order, tails), dict[str, int]()
+    highest, lowest = dict[str, int](), dict[str, int]()
+    for name in order:
+        highest[name] = max((highest.get(tail, 0) + 1 for tail in tails[name]), default=0)
     for name in reversed(order):
         lowest[name] = min((lowest.get(head, highest[name] + 1) - 1 for head in heads[name]), default=highest[name])
     return lowest
-
-
-def measure_depths(order: Iterable[str], near: Mapping[str, Collection[str]]) -> dict[str, int]:
-    """Returns for each node of an `order`, `near` nodes first, the length of the longest way to it."""
-    depths: dict[str, int] = {}
-    for name in order:
-        depths[name] = max((depths.get(other, 0) + 1 for other in near[name]), default=0)
-    return depths
 
 
 def sort_names(tails: Mapping[str, Collection[str]], heads: Mapping[str, Collection[str]]) -> list[str]:

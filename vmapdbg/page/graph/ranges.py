@@ -36,7 +36,6 @@ def build_range_graph(pair: DrawnPair, level: int, title: str) -> Graph:
 
 
 def _lay_out(graph: Graph) -> Graph:
-    """Makes one line of the cells of each row."""
     table: list[Sequence[str]] = [HEADS]
     for node in graph.nodes:
         if node.kind in ("repeat", "optimizer"):

@@ -24,7 +24,6 @@ def build_tensor_graph(pair: items.DrawnPair, level: int, title: str) -> model.G
     """Returns the tensor graphs of a pair folded to `level`. At the last level, the boxes are functions of the user."""
     folding = items.Folding(items.collect_items(pair), level)
     draft = _Draft(folding, pair, with_removed=level < _BUFFERS_LEVEL)
-    draft.draw()
     clusters, colours = tuple(draft.list_clusters()), pair.range_colours
     graph = model.Graph("tensor", title, tuple(draft.nodes), tuple(draft.edges), clusters, (), colours, folding.folded)
     if level:
@@ -66,6 +65,7 @@ class _Draft:
         self.groups = {group.key: group for group in folding.groups}
         self.items = {item.key: item for group in folding.groups for item in group.items}
         self.scopes: dict[tuple[str, ...], str] = {}
+        self._draw()
 
     def name_scope(self, path: tuple[str, ...]) -> str | None:
         """Returns the id of a scope's cluster. Makes the cluster and the clusters around it."""
@@ -73,7 +73,7 @@ class _Draft:
             self.scopes.setdefault(path[:depth], f"scope-{len(self.scopes)}")
         return self.scopes.get(path)
 
-    def draw(self) -> None:
+    def _draw(self) -> None:
         for group in self.folding.groups:
             last, drawn = group.last, self.pair.side_of(group.last.mark)
             realized = last.is_realized and group.kind != "index"
@@ -163,7 +163,8 @@ def make_label(group: items.Group, drawn: items.DrawnSchedule) -> tuple[str, ...
         value = f"{format_shape(node.shape)} {node.dtype}, {format_plural(len(group.items), 'node')} from constants"
         return (f"{sign}{node.id} index arithmetic", fold.shorten(value))
     ops = [item.node.op for item in group.items]
-    title = [f"{sign}{node.id} {_name_op(node)}"]
+    has_arg = node.op in ("REDUCE_AXIS", "REDUCE", "VMAPIN", "VMAPOUT", "COPY") and node.arg
+    title = [f"{sign}{node.id} {node.op}" + (f" {fold.shorten(node.arg, 24)}" if has_arg else "")]
     if len(ops) > 1:
         title.append(_count_ops(ops[:-1]))
     then, now = group.last.decisions
@@ -173,12 +174,6 @@ def make_label(group: items.Group, drawn: items.DrawnSchedule) -> tuple[str, ...
     elif node.realized is not None:
         decisions = [now]
     return (*title, *_label_value(group, drawn), *decisions)
-
-
-def _name_op(node: Node) -> str:
-    if node.op in ("REDUCE_AXIS", "REDUCE", "VMAPIN", "VMAPOUT", "COPY") and node.arg:
-        return f"{node.op} {fold.shorten(node.arg, 24)}"
-    return node.op
 
 
 def _count_ops(ops: Iterable[str]) -> str:

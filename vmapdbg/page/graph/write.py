@@ -171,7 +171,6 @@ class Drawing:
         return measure_steps(graph, [node.id for node in graph.nodes if node.id not in tails])
 
     def _add_legend(self, graph: Graph) -> Graph:
-        """Adds a legend of the kinds and colours in a graph."""
         sample, seen = self.stage.sample, {node.kind for node in graph.nodes}
         marks = {part.mark for part in (*graph.nodes, *graph.edges)}
         entries = [LegendEntry(kind, text) for kind, text in self.stage.legend.items() if kind in seen]

@@ -18,6 +18,7 @@ from vmapdbg.diff.result import ScheduleDiff
 from vmapdbg.model.schedule_index import find_distinct
 from vmapdbg.model.wording import format_known
 from vmapdbg.page.graph.dot import TooSlow, clean_text, draw_dots, write_dot
+from vmapdbg.page.graph.fold import Folded
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule
 from vmapdbg.page.graph.kernels import MOST_BOXES, MOST_FOLDED, build_kernel_graph, fold_kernels
 from vmapdbg.page.graph.model import BUFFER_KINDS, Graph, GraphError, keep_nodes
@@ -133,20 +134,19 @@ class _Drawer:
     def draw(self, index: int) -> list[DrawingPart]:
         """Returns the parts of the schedule with an index, the whole first."""
         drawn = DrawnSchedule(self.capture, next(each for each in self.capture.schedules if each.index == index))
-        plan = _Plan(drawn)
+        pair = DrawnPair.of_one(drawn)
         try:
-            parts = plan.plan(build_kernel_graph(DrawnPair.of_one(drawn), 0, ""))
-            made = draw_dots([write_dot(graph) for graph in plan.graphs], "svg", _SECONDS)
+            planned = _plan_parts(build_kernel_graph(pair, 0, ""), pair)
+            made = draw_dots([write_dot(graph) for _, graph in planned], "svg", _SECONDS)
         except GraphError as error:
             return [DrawingPart(str(error))]
         except TooSlow:
             return [DrawingPart(f"not drawn: the layout took more than {_SECONDS:g} seconds")]
-        for part, graph, svg in zip(parts, plan.graphs, made, strict=True):
+        for (part, graph), svg in zip(planned, made, strict=True):
             part.svg = clean_svg(svg.decode(), self._list_attributes(part, graph, index))
-        return parts
+        return [part for part, _ in planned]
 
     def _list_attributes(self, part: DrawingPart, graph: Graph, index: int) -> dict[str, dict[str, str]]:
-        """Returns the SVG attributes of each box: its classes, its text for a screen reader, and its links."""
         found: dict[str, dict[str, str]] = {}
         for node in graph.nodes:
             classes, names, said = ["box", node.kind], [], f"buffer {node.lines[0]}"
@@ -176,46 +176,36 @@ class _Drawer:
 # *** boxes and their inside
 
 
-class _Plan:
-    """Folds the graph of a schedule, then the inside of its boxes. `graphs` has what each part draws."""
-
-    def __init__(self, drawn: DrawnSchedule) -> None:
-        self.pair = DrawnPair.of_one(drawn)
-        self.graphs: list[Graph] = []
-        # the inside of the boxes of each part
-        self.contents: list[dict[str, Graph]] = []
-
-    def plan(self, graph: Graph) -> list[DrawingPart]:
-        """Returns the drawings of a schedule, the whole first."""
-        parts = [self._fold("all", graph, 0)]
-        left = _MOST_INSIDE
-        for outer, part in enumerate(parts):
-            for node in self.graphs[outer].nodes:
-                inner = self.contents[outer].get(node.id)
-                if inner is None or len(inner.nodes) > left:
-                    continue
-                left -= len(inner.nodes)
-                part.opens[node.id] = len(parts)
-                parts.append(self._fold(node.lines[0], inner, outer))
-        return parts
-
-    def _fold(self, title: str, graph: Graph, outer: int) -> DrawingPart:
-        """Folds a graph until a reader can look at it, and says what is left out."""
-        made, notes = fold_kernels(graph, self.pair), list[str]()
-        if len(made.graph.nodes) > MOST_BOXES:
-            made = fold_kernels(graph, self.pair, MOST_FOLDED)
-            notes.append("functions are boxes: click opens one")
-        elif made.members:
-            notes.append("repeated layers, and the optimizer, are one box")
+def _plan_parts(graph: Graph, pair: DrawnPair) -> list[tuple[DrawingPart, Graph]]:
+    """Returns the parts of a schedule with what each draws: the whole first, then the inside of boxes."""
+    planned, left = list[tuple[DrawingPart, Graph]](), _MOST_INSIDE
+    # the title of each part, its graph, and the part that it is in
+    waiting = [("all", graph, 0)]
+    for number, (title, whole, outer) in enumerate(waiting):
+        made, notes = _fold(whole, pair)
         folded = made.graph
         if len(folded.nodes) > _MOST_DRAWN:
             heaviest = sorted(folded.nodes, key=lambda node: -node.weight)[:_MOST_DRAWN]
             notes.append(f"only the {_MOST_DRAWN} of {len(folded.nodes)} boxes with the most work are drawn")
             folded = keep_nodes(folded, {node.id for node in heaviest})
         hidden = {box: [name for name in names if "kernel" in name] for box, names in made.members.items()}
-        self.contents.append({box: keep_nodes(graph, names) for box, names in made.contents.items()})
-        self.graphs.append(folded)
-        return DrawingPart("; ".join(notes), title, outer, hidden=hidden)
+        part = DrawingPart("; ".join(notes), title, outer, hidden=hidden)
+        for node in folded.nodes:
+            inner = keep_nodes(whole, made.contents.get(node.id, ()))
+            if inner.nodes and len(inner.nodes) <= left:
+                left -= len(inner.nodes)
+                part.opens[node.id] = len(waiting)
+                waiting.append((node.lines[0], inner, number))
+        planned.append((part, folded))
+    return planned
+
+
+def _fold(graph: Graph, pair: DrawnPair) -> tuple[Folded, list[str]]:
+    """Folds a graph until a reader can look at it, and says what is folded."""
+    made = fold_kernels(graph, pair)
+    if len(made.graph.nodes) > MOST_BOXES:
+        return fold_kernels(graph, pair, MOST_FOLDED), ["functions are boxes: click opens one"]
+    return made, ["repeated layers, and the optimizer, are one box"] if made.members else []
 
 
 # *** SVG

@@ -11,7 +11,7 @@ from io import StringIO
 from itertools import product
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from rich.console import Console
 
@@ -53,7 +53,16 @@ def render_report(
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
     # nothing is loaded, and only our script and style are used
     sources = f"style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'"
-    return _load_template().render(
+    environment = Environment(
+        loader=PackageLoader("vmapdbg.page.html", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_clean,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= _FILTERS  # pyright: ignore[reportUnknownMemberType]
+    return environment.get_template("page.html.jinja").render(
         known,
         report=report,
         title=" -> ".join(dict.fromkeys((view.before.snippet, view.after.snippet))),
@@ -65,19 +74,6 @@ def render_report(
         # no `<` can end the script element
         data=Markup(json.dumps(report.make_data(), separators=(",", ":")).replace("<", "\\u003c")),
     )
-
-
-def _load_template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("vmapdbg.page.html", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_clean,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= _FILTERS  # pyright: ignore[reportUnknownMemberType]
-    return environment.get_template("page.html.jinja")
 
 
 def _clean(value: Any) -> Any:

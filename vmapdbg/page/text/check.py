@@ -115,7 +115,6 @@ def _print_schedule(page: Page, capture: Capture, check: ScheduleCheck, repeats:
 
 
 def _print_failure(page: Page, index: ScheduleIndex, check: ScheduleCheck) -> None:
-    """Prints where tinygrad failed, what it was doing, with which nodes, and what numpy says the outputs should be."""
     page.add((f"failed: {check.failed}", "red"), indent=2)
     kernel = index.kernel(check.failed_kernel)
     if kernel is not None:
@@ -177,7 +176,6 @@ def _print_blame(page: Page, capture: Capture, check: ScheduleCheck) -> None:
 
 
 def _print_first_wrong(page: Page, capture: Capture, check: ScheduleCheck, buffer: BufferCheck) -> None:
-    """Prints the first wrong buffer, what made it wrong, and why it is a buffer."""
     index, found = index_of(capture.schedules[check.schedule]), buffer.comparison
     assert found is not None
     node = index.node(buffer.node)
@@ -198,8 +196,8 @@ def _print_first_wrong(page: Page, capture: Capture, check: ScheduleCheck, buffe
     made = index.bufferizes.get(buffer.node)
     if made is not None:
         page.add(f"BUFFERIZE closes {', '.join(made.closed_ranges) or 'no range'}: {made.reason}", indent=4)
-    if patches_off := say.list_off(capture):
-        page.add((f"patches off: {patches_off}", "yellow"), indent=4)
+    if capture.patches_off:
+        page.add((f"patches off: {capture.patches_off}", "yellow"), indent=4)
     culprit = buffer.misread or buffer
     page.add((f"more: vmapdbg why {name_node(check.schedule, culprit.node)}", "dim"), indent=4)
     if buffer.fault is not None and buffer.fault.made_by == "scheduler":

@@ -255,7 +255,6 @@ class _Table:
             yield line
 
     def _choose_widths(self, room: int) -> dict[int, int]:
-        """Returns the width of each column that stays in the row."""
         natural = {i: self._measure(i) for i in self.used}
         widths = {i: min(wanted, self.columns[i].comfort) for i, wanted in natural.items()}
         leaving = [i for i in self.used if self.columns[i].leaves is not None]

@@ -71,8 +71,7 @@ def _print_headline(page: Page, capture: Capture, ignored: int) -> None:
         if capture.schedules:
             about = f": {format_plural(len(capture.schedules), 'schedule')} without kernels"
     about += f", target {capture.target}"
-    if off := ", ".join(name for name, state in capture.patches.items() if not state):
-        about += f", patches off: {off}"
+    about += format_known(", patches off: {}", capture.patches_off)
     if ignored:
         about += f", {ignored} ignored by comments"
     page.add((capture.snippet, "bold"), "  ", found, about, (say_left(LINTED, account.left), "yellow"))

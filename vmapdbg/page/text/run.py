@@ -215,8 +215,8 @@ def _list_facts(capture: Capture, places: Places) -> Iterator[tuple[str, Piece]]
         yield "tinygrad", f"{versions.tinygrad}, observed (nothing replaced){where}"
     else:
         yield "patches on", ", ".join(name for name, state in capture.patches.items() if state) or "none"
-        if off := ", ".join(name for name, state in capture.patches.items() if not state):
-            yield "patches off", (off, "bold yellow")
+        if capture.patches_off:
+            yield "patches off", (capture.patches_off, "bold yellow")
     for sentence in capture.missing:
         yield "missing", (sentence, "bold yellow")
     for short, path in places.full.items():
@@ -312,7 +312,6 @@ def _list_brief(diff: CaptureDiff) -> list[tuple[ScheduleDiff, str]]:
 
 
 def _print_findings(page: Page, diff: CaptureDiff) -> None:
-    """Prints the findings of lint that only one side has."""
     sides = {"gone": diff.findings_gone, "new": diff.findings_new}
     counts = [f"{len(findings)} {word}" for word, findings in sides.items() if findings]
     if counts:
@@ -403,7 +402,6 @@ def _print_errors(page: Page, diff: CaptureDiff) -> None:
 
 
 def _print_printed(page: Page, diff: CaptureDiff) -> None:
-    """Prints the first line that the snippets printed differently."""
     printed = diff.printed
     if printed is None or (printed.equal and not page.show_all):
         return

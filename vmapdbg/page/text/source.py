@@ -102,8 +102,15 @@ def _print_change(view: ScheduleView, item: KernelChange, sources: tuple[str, st
         pairs = align_sources(before, after, {side.kernel.name for side in item.sides})
     target = (item.after or item.before)[0].kernel.target
     coloured = _colour(page, before, target), _colour(page, after, target)
-    page.head(_describe_match(item), _count_changed(item, pairs))
-    if sum(pair.is_same for pair in pairs) < len(pairs) * _LEAST_SAME:
+    words, parts = list_parts(item)
+    about = f"  {words}{', '.join(f'#{side.number}' for side in parts)}" if parts else ""
+    lines = format_plural(len(pairs), "line")
+    changed = sum(not pair.is_same for pair in pairs)
+    counts = f"{changed} of {lines} changed" if changed else "the same"
+    if not (item.before and item.after):
+        counts = f"{TITLES[item.status]}, {lines}"
+    page.head(join_change(*name_change(item, name_kernel)) + about, counts)
+    if len(pairs) - changed < len(pairs) * _LEAST_SAME:
         pairs = _list_apart(before, after)
     _add_changes(page, pairs, coloured)
 
@@ -111,20 +118,6 @@ def _print_change(view: ScheduleView, item: KernelChange, sources: tuple[str, st
 def _list_apart(before: str, after: str) -> list[LinePair]:
     removed = [LinePair(line, None) for line in before.split("\n") if before]
     return removed + [LinePair(None, line) for line in after.split("\n") if after]
-
-
-def _count_changed(item: KernelChange, pairs: Sequence[LinePair]) -> str:
-    lines = format_plural(len(pairs), "line")
-    changed = sum(not pair.is_same for pair in pairs)
-    if not (item.before and item.after):
-        return f"{TITLES[item.status]}, {lines}"
-    return "the same" if not changed else f"{changed} of {lines} changed"
-
-
-def _describe_match(item: KernelChange) -> str:
-    words, parts = list_parts(item)
-    about = f"  {words}{', '.join(f'#{side.number}' for side in parts)}" if parts else ""
-    return join_change(*name_change(item, name_kernel)) + about
 
 
 # *** code

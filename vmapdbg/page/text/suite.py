@@ -98,13 +98,8 @@ def _add_head(page: Page, diff: SuiteDiff) -> None:
     page.add(*verdict)
     add_sides(page, before, after)
     counts = [f"{both:,} in both: {diff.unchanged:,} unchanged, {len(diff.changed):,} changed"]
-    for tests, where in (
-        (diff.only_before, "only before"),
-        (diff.only_after, "only after"),
-        (diff.left_out, "left out (damaged files)"),
-    ):
-        if tests:
-            counts.append(f"{len(tests):,} {where}")
+    named = {"only before": diff.only_before, "only after": diff.only_after, "left out (damaged files)": diff.left_out}
+    counts += [f"{len(tests):,} {where}" for where, tests in named.items() if tests]
     page.add(("tests   ", "dim"), ", ".join(counts), hang=8)
     page.add_each(_list_troubles(diff), "yellow", hang=3)
 

@@ -241,7 +241,6 @@ def describe_totals(page: Page, before: Totals, after: Totals) -> list[Text]:
 
 
 def _print_ranges(view: ScheduleView) -> None:
-    """Names the ranges that only one side has."""
     if not view.pair.is_pair:
         return
     removed = [f"{item.name}'={item.size} {item.axis_type}" for item in view.pair.removed_ranges]
