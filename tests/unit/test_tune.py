@@ -126,7 +126,7 @@ def test_blocks_give_the_same_sums(axis: int) -> None:
             axis %= self.ndim
             return self.reshape(*self.shape[:axis], *sizes, *self.shape[axis + 1 :])
 
-        def flatten(self, first: int, last: int) -> Any:
+        def flatten(self, first: int, last: int) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
             first, last = first % self.ndim, last % self.ndim
             return self.reshape(*self.shape[:first], -1, *self.shape[last + 1 :])
 
