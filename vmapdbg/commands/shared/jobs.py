@@ -43,10 +43,10 @@ def load_or_run(snippet: str | None, given: JobOptions, quiet_stdout: bool = Tru
     cannot change it."""
     if is_saved(snippet):
         return load_saved(snippet, given)
-    job = make_job(snippet, given)
-    capture = capture_job(job, quiet_stdout)
-    if capture.error is None and (snippet, given.code) != (None, None):
-        remember_job(replace(job, times=False, memory=False))
+    job = read_job(snippet, given)
+    capture = capture_job(choose_tinygrad(job, given.patches), quiet_stdout)
+    if capture.error is None:
+        remember(job, snippet, given)
     if given.times:
         report_untimed(capture)
     return capture
@@ -116,13 +116,27 @@ def report_mistakes(findings: Iterable[Finding], sources: Mapping[str, str] | No
 
 
 def make_job(snippet: str | None, given: JobOptions) -> Job:
-    """Returns the job for a snippet. Without a snippet, returns the remembered job with the given
+    """Returns the job for a snippet, and remembers it. Without a snippet, returns the remembered job with the given
     options in place of its own. Its tinygrad is chosen: see `choose_tinygrad`. Raises Failure."""
     return choose_tinygrad(make_open_job(snippet, given), given.patches)
 
 
 def make_open_job(snippet: str | None, given: JobOptions) -> Job:
     """Does the same, and leaves open which tinygrad the job runs on."""
+    job = read_job(snippet, given)
+    remember(job, snippet, given)
+    return job
+
+
+def remember(job: Job, snippet: str | None, given: JobOptions) -> None:
+    """Remembers the job of a snippet or of code; a job that was remembered already stays as it is."""
+    if snippet is not None or given.code is not None:
+        remember_job(replace(job, times=False, memory=False))
+
+
+def read_job(snippet: str | None, given: JobOptions) -> Job:
+    """Returns the job for a snippet, or the remembered job with the given options in place of its own. Raises
+    Failure."""
     snippet, typed = file_of_code(snippet, given.code)
     if snippet is None:
         job = recall_job()
