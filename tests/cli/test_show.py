@@ -426,3 +426,14 @@ def test_a_gather_that_is_not_split_says_so(tmp_path: Path) -> None:
     ]
     stock = "(stock makes two kernels: (2, 40000) -> (2, 1, 250) -> (2, 1))"
     assert told[0][1]["detail"] == f"a gather, an index picks one element along axis 1 {stock}"
+
+
+def test_a_long_schedule_fits_a_page(tmp_path: Path) -> None:
+    text = "x = Tensor.empty(8, 8)\nfor n in range(30): x = (x.sum(0) * n + x).contiguous()\nx.realize()\n"
+    show_text(tmp_path, text, "--save", "run.json")
+    page = run_tool("show", "run.json", "--schedule", "0", cwd=tmp_path, COLUMNS="80").stdout
+    assert "schedule 0  30 of 30 kernels" in page
+    assert len(page.splitlines()) < 70
+    assert "Why: vmapdbg why " in page
+    whole = run_tool("show", "run.json", "--schedule", "0", "--all", cwd=tmp_path, COLUMNS="80").stdout
+    assert len(whole.splitlines()) > 500
