@@ -113,7 +113,7 @@ class Collector:
             if find_user_line() is not None:
                 call.pack_meant(self.order, meant, others, nodes)
             call.folder.write_asked(call.evidence.graphs["asked"])
-        call.evidence.lost += self.order.take_lost(nodes, pending)
+        call.evidence.lost += self.order.writes.take_lost(nodes, pending)
         call.evidence.cut += self.tensors.take_cut()
 
     def on_schedule(self, schedule: Callable[..., Any], asked: UOp) -> Any:
@@ -133,7 +133,7 @@ class Collector:
         """Tensors get the BUFFERs of a schedule in the place of their values."""
         if self.call is not None and self.replays.is_captured():
             self.call.note_made(replaced)
-        with self.order.replacing(replaced):
+        with self.order.writes.replacing(replaced):
             return apply(replaced, *arguments, **options)
 
     def begins(self, steps: Sequence[PlannedLaunch]) -> None:

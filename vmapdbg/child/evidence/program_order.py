@@ -12,50 +12,24 @@ buffer are not tracked.
 
 from __future__ import annotations
 
-import math
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from vmapdbg.check.result import LostWrite
 from vmapdbg.child.evidence.evidence import Meant
-from vmapdbg.child.evidence.tensor_calls import find_waiting, last_write, list_awaited, list_pending, live_tensors
+from vmapdbg.child.evidence.tensor_calls import find_waiting, last_write, list_pending, live_tensors
+from vmapdbg.child.evidence.writes import MEMORY, VIEWS, Origin, Writes, describe_write
 from vmapdbg.child.identity import IdentityMap
 from vmapdbg.child.listen.releases import SHARDED, buffer_under, find_under, list_writes
-from vmapdbg.child.listen.user_lines import find_user_line
-from vmapdbg.child.memory import name_dtype
 from vmapdbg.install.overlay import load_patching
-from vmapdbg.model.ops import STORES, WRITES
+from vmapdbg.model.ops import STORES
 
 UOp = Any
-# in 0.12 each device has a BUFFER of its own
-_MEMORY = {"BUFFER", "MSTACK"}
-# CONTIGUOUS of memory may be the memory itself, as in numpy
-_VIEWS = SHARDED | {"RESHAPE", "EXPAND", "PERMUTE", "SHRINK", "FLIP", "BITCAST", "DETACH", "CONTIGUOUS"}
-_VIEWS |= {"AFTER", "ASSIGN"}
-
 # methods that make a Tensor of another one, but not by `_apply_uop` in every release
 _METHODS = ("bitcast", "cast", "clone", "contiguous", "contiguous_backward", "detach", "shard", "to")
-
-
-# compared by identity: each write has its own
-@dataclass(eq=False)
-class Origin:
-    """A write that the program asks for: its report if it gets lost, whether it moves the counter of random numbers,
-    whether a schedule has had it, or it is lost, and whether it is not reported as lost any more."""
-
-    report: LostWrite | None = None
-    is_draw: bool = False
-    is_done: bool = False
-    is_reported: bool = False
-
-    @property
-    def line(self) -> str | None:
-        return self.report and self.report.line
 
 
 class OldContents(NamedTuple):
@@ -82,11 +56,7 @@ class ProgramOrder:
         # Tensor -> the graph that it means
         self._meanings: IdentityMap[UOp] = IdentityMap()
         self.kept: weakref.WeakKeyDictionary[UOp, OldContents] = weakref.WeakKeyDictionary()
-        # the origin of each write, and the writes that no schedule has had yet
-        self.origins: weakref.WeakKeyDictionary[UOp, Origin] = weakref.WeakKeyDictionary()
-        self.pending: weakref.WeakSet[UOp] = weakref.WeakSet()
-        # writes with other values, and their origins
-        self.made: list[tuple[UOp, Origin]] = []
+        self.writes = Writes()
         self._tag = 0
         # the Tensor whose method makes another one
         self._source: Any = None
@@ -114,6 +84,7 @@ class ProgramOrder:
         return self._meanings.get(tensor)
 
     def _graph_of(self, tensor: Any) -> UOp:
+        """Returns the graph that a Tensor means."""
         return self._meanings.get(tensor, tensor.uop)
 
     def set(self, tensor: Any, meaning: UOp | None) -> None:
@@ -122,98 +93,6 @@ class ProgramOrder:
             self._meanings.pop(tensor, None)
         else:
             self._meanings[tensor] = meaning
-
-    # *** writes
-
-    def origins_of(self, nodes: Iterable[UOp]) -> list[Origin]:
-        return [self.origins[u] for u in nodes if u in self.origins]
-
-    def rebuild(self, root: UOp, replaced: Mapping[UOp, UOp], made: dict[UOp, UOp] | None = None) -> UOp:
-        """Returns a graph with other UOps in place of some of its nodes. A write of other values has the same origin.
-        `made` has what was rebuilt before."""
-        made = dict(replaced) if made is None else made
-        for u in root.toposort(lambda u: u not in made):
-            if u not in made:
-                made[u] = self.replace(u, tuple(made[source] for source in u.src))
-        return made[root]
-
-    def replace(self, u: UOp, src: tuple[UOp, ...]) -> UOp:
-        """Returns a UOp with other sources."""
-        if src == u.src:
-            return u
-        made = u.replace(src=src)
-        if u in self.origins:
-            self.made.append((made, self.origins[u]))
-        return made
-
-    def note_made(self) -> None:
-        """Notes the origins of the writes that were made. An earlier write that is done may have been the same UOp."""
-        for write, origin in self.made:
-            if write not in self.origins or self.origins[write].is_done:
-                self.origins[write] = origin
-        self.made.clear()
-
-    def settle(self, root: UOp, done: Mapping[UOp, Collection[Origin]], old: Mapping[UOp, UOp], is_memory: bool) -> UOp:
-        """Returns what a graph means when some writes are done, which are given by their BUFFER: it holds what they
-        write, and what reads it from before one of them reads its contents of then, `old`. `is_memory`: the graph is a
-        view of memory, and shows what that holds."""
-        # a node as a value, and as the memory that a write changes or that comes after writes
-        values: dict[UOp, UOp] = {}
-        places: dict[UOp, UOp] = {}
-        # the writes that memory comes after
-        before: dict[UOp, frozenset[Origin | None]] = {}
-        for u in root.toposort():
-            values[u], places[u], before[u] = old.get(u, u), u, frozenset()
-            if not u.src or u.op.name == "BUFFER":
-                continue
-            first, *others = u.src
-            values[u] = self.replace(u, tuple(values[source] for source in u.src))
-            before[u] = before[first]
-            if u.op.name in WRITES:
-                before[u] = before[u].union(*(before[source] for source in others if source.op.name in WRITES))
-                before[u] |= {self.origins.get(u)}
-                finished = done.get(buffer_under(first), ())
-                is_finished = self.origins.get(u) in finished
-                others = [values[source] for source in others if self.origins.get(source) not in finished]
-                if u.op.name == "AFTER":
-                    # what comes after a finished write is a view of memory
-                    others = [one for one in others if find_under(one, _VIEWS - WRITES).op.name not in _MEMORY]
-                places[u] = places[first]
-                if others and not is_finished:
-                    places[u] = self.replace(u, (places[first], *others))
-                if before[u].issuperset(finished):
-                    values[u] = places[u]
-            elif u.op.name == "MSTACK":
-                places[u] = self.replace(u, tuple(places[source] for source in u.src))
-            else:
-                places[u] = self.replace(u, (places[first], *(values[source] for source in others)))
-        return places[root] if is_memory else values[root]
-
-    def take_lost(self, nodes: Iterable[UOp], pending: Collection[UOp]) -> list[LostWrite]:
-        """Returns the lost writes, each once. `pending` must come before a graph with these `nodes`."""
-        if not self.pending:
-            return []
-        # a Tensor may have another write to the buffer
-        awaited = {None, *(list_awaited() if pending else ())}
-        writes = [u for u in self.origins if u in pending and buffer_under(u.src[0]) not in awaited]
-        lost = [origin for origin in dict.fromkeys(self.origins[u] for u in writes) if not origin.is_reported]
-        written = {buffer for buffer, _ in list_writes(nodes)}
-        # what another write follows is no finding
-        replaced = [u for u in self.pending if buffer_under(u.src[0]) in written]
-        for origin in (*lost, *self.origins_of(replaced)):
-            origin.is_reported = True
-        return [origin.report for origin in lost if origin.report is not None]
-
-    @contextmanager
-    def replacing(self, replaced: Mapping[UOp, UOp]) -> Iterator[None]:
-        """Knows the pending writes again when its block has put other UOps into the graphs of Tensors."""
-        made = dict(replaced)
-        for write in list(self.pending):
-            self.pending.add(self.rebuild(write, replaced, made))
-        self.note_made()
-        yield
-        # until here, nothing else holds the new writes
-        made.clear()
 
     # *** calls
 
@@ -257,8 +136,8 @@ class ProgramOrder:
             # a Tensor that was made again after the write has the same graph
             again = {one.uop for one in live_tensors() if one is not result and self.find(one) is None}
             found = {u: meaning for u, meaning in found.items() if u not in others & again}
-        self.set(result, self.rebuild(result.uop, found) if found else None)
-        self.note_made()
+        self.set(result, self.writes.rebuild(result.uop, found) if found else None)
+        self.writes.note_made()
 
     def on_replace(self, replace: Callable[..., Any], tensor: Any, other: Any, *options: Any, **named: Any) -> Any:
         result = replace(tensor, other, *options, **named)
@@ -269,23 +148,23 @@ class ProgramOrder:
         before = [(one, one.uop) for one in live_tensors()]
         meaning, given, target = self.find(value), getattr(value, "uop", None), tensor.uop
         counters = getattr(type(tensor), "_device_rng_counters", {}).values()
-        origin = Origin(_describe_write(target), any(tensor is one for one in counters))
+        origin = Origin(describe_write(target), any(tensor is one for one in counters))
         result = assign(tensor, value)
         # other writes than the new one may be unknown
         known = set(target.toposort()) | set(() if given is None else given.toposort())
         writes = [u for u in result.uop.toposort() if u.op.name in STORES and u not in known]
-        self.origins.update(dict.fromkeys(writes, origin))
-        self.pending.update(writes)
+        self.writes.origins.update(dict.fromkeys(writes, origin))
+        self.writes.pending.update(writes)
         for one, graph in before:
             # from 0.13 on, Tensors that were made before the write to a view come after it
             is_changed = one.uop is not graph and one is not result
-            if is_changed and self.find(one) is None and find_under(graph, _VIEWS).op.name not in _MEMORY:
+            if is_changed and self.find(one) is None and find_under(graph, VIEWS).op.name not in MEMORY:
                 self.set(one, graph)
         # whatever the target held: now it holds the value
-        self.set(result, None if meaning is None else self.rebuild(result.uop, {given: meaning}))
+        self.set(result, None if meaning is None else self.writes.rebuild(result.uop, {given: meaning}))
         if (write := last_write(result.uop)) is not None:
             self._see_write(write, buffer_under(write.src[0]))
-        self.note_made()
+        self.writes.note_made()
         return result
 
     def on_gradient(self, compute: Callable[..., Any], loss: Any, /, *targets: Any, **options: Any) -> Any:
@@ -295,11 +174,11 @@ class ProgramOrder:
             return results
         old = {u.replace(tag=None): u for u in meaning.toposort() if u in self.kept}
         # else it comes after other writes than its graph: what its gradients mean is not known
-        if self.rebuild(loss.uop, old) is meaning:
+        if self.writes.rebuild(loss.uop, old) is meaning:
             for result in results:
-                found = self.rebuild(result.uop, old)
+                found = self.writes.rebuild(result.uop, old)
                 self.set(result, None if found is result.uop else found)
-        self.note_made()
+        self.writes.note_made()
         return results
 
     def _see_write(self, write: UOp, memory: UOp | None) -> None:
@@ -309,7 +188,7 @@ class ProgramOrder:
             graph = self._graph_of(tensor)
             state = find_under(graph, {"RESHAPE"})
             if _is_whole(graph) and buffer_under(state) is memory is not None and write not in graph.toposort():
-                self.set(tensor, self.rebuild(graph, {state: state.after(write)}))
+                self.set(tensor, self.writes.rebuild(graph, {state: state.after(write)}))
 
     # *** a schedule
 
@@ -318,10 +197,10 @@ class ProgramOrder:
         written: dict[UOp, list[Origin]] = {}
         for memory, write in list_writes(nodes):
             if not getattr(memory, "is_variable", False):
-                origin = self.origins.get(write, Origin())
+                origin = self.writes.origins.get(write, Origin())
                 origin.is_done = True
                 written.setdefault(memory, []).append(origin)
-                self.pending.discard(write)
+                self.writes.pending.discard(write)
         if not written:
             return
         self._tag += 1
@@ -330,7 +209,7 @@ class ProgramOrder:
         others = list(live_tensors(without=asked))
         for tensor in others:
             if waiting := _list_waiting(tensor):
-                origins, needed = self.origins_of(waiting), self._list_needed(tensor)
+                origins, needed = self.writes.origins_of(waiting), self._list_needed(tensor)
                 self._waiting.append((weakref.ref(tensor), origins, needed, self.find(tensor)))
         # node -> whether it reads what will be overwritten, other than by what is asked for
         reads: dict[UOp, bool] = {**dict.fromkeys(written, True), **{tensor.uop: False for tensor in asked}}
@@ -344,21 +223,21 @@ class ProgramOrder:
                 continue
             is_memory = buffer_under(graph) in written
             writes = [u for one, u in list_writes(graph.toposort()) if one in written]
-            is_known = all(u in self.origins for u in writes)
-            is_settled = is_memory or all(self.origins[u].is_done for u in writes if is_known)
+            is_known = all(u in self.writes.origins for u in writes)
+            is_settled = is_memory or all(self.writes.origins[u].is_done for u in writes if is_known)
             # in 0.12 a second assign has memory of its own
             is_chain = any(u.op.name == "ASSIGN" and last_write(u.src[0]) is not None for u in writes)
             if is_known and is_settled and not is_chain:
-                found = self.settle(graph, written, old, is_memory)
+                found = self.writes.settle(graph, written, old, is_memory)
             elif is_known or not is_memory:
-                found = self.rebuild(graph, old)
+                found = self.writes.rebuild(graph, old)
             else:
                 # which of its writes are done is not known
                 found = tensor.uop
             is_old = not old_nodes.isdisjoint(found.toposort())
             is_needed = is_needed or is_old
             self.set(tensor, found if is_old or (meaning is not None and found is not tensor.uop) else None)
-        self.note_made()
+        self.writes.note_made()
         if is_needed:
             self.kept.update({u: OldContents(read(memory), written[memory][-1]) for memory, u in old.items()})
 
@@ -369,20 +248,20 @@ class ProgramOrder:
         if meaning is None:
             return None, set()
         writes = list(list_writes(tensor.uop.toposort()))
-        have = {self.origins.get(write) for _, write in writes}
+        have = {self.writes.origins.get(write) for _, write in writes}
         # the value of one of its writes has been computed in the meantime
-        changed = {memory for memory, write in writes if write not in self.origins}
+        changed = {memory for memory, write in writes if write not in self.writes.origins}
         left_out: dict[UOp, list[Origin]] = {}
         pending = set[UOp]()
         for memory, u in list_writes(meaning.toposort()):
-            if u not in self.pending or u not in self.origins or memory in changed:
+            if u not in self.writes.pending or u not in self.writes.origins or memory in changed:
                 continue
-            origin = self.origins[u]
+            origin = self.writes.origins[u]
             if not origin.is_done and origin not in have:
                 pending.add(u)
                 left_out.setdefault(memory, []).append(origin)
-        found = self.settle(meaning, left_out, {}, is_memory=False)
-        self.note_made()
+        found = self.writes.settle(meaning, left_out, {}, is_memory=False)
+        self.writes.note_made()
         return (None if found is tensor.uop else found), pending
 
     def list_others(self, asked: Collection[Any], nodes: Collection[UOp]) -> Iterator[tuple[weakref.ref[Any], UOp]]:
@@ -401,7 +280,7 @@ class ProgramOrder:
         """Yields the Tensors that are not `asked` and wait for a write."""
         for tensor, memory, graph in list_pending(without=asked):
             if (write := last_write(graph)) is not None:
-                origin, is_meant = self.origins.get(write, Origin()), self.find(tensor) is None
+                origin, is_meant = self.writes.origins.get(write, Origin()), self.find(tensor) is None
                 yield PendingTensor(weakref.ref(tensor), graph, memory, origin.line, is_meant)
 
     def explain(self, slot: int, nodes: Iterable[UOp], meaning: UOp) -> Meant:
@@ -409,8 +288,8 @@ class ProgramOrder:
         `slot`, and comes after writes that the meaning does not come after."""
         meant = meaning.toposort()
         origins = [self.kept[u].origin for u in meant if u in self.kept]
-        done = set(self.origins_of(meant))
-        origins += [origin for origin in self.origins_of(nodes) if origin not in done]
+        done = set(self.writes.origins_of(meant))
+        origins += [origin for origin in self.writes.origins_of(nodes) if origin not in done]
         lines = dict.fromkeys(origin.line for origin in origins if origin.line is not None)
         return Meant(slot, tuple(lines), bool(origins) and all(origin.is_draw for origin in origins))
 
@@ -438,9 +317,9 @@ class ProgramOrder:
                 lost |= dict.fromkeys(waiting[:missing])
                 # what follows from it is no finding of its own
                 self.set(tensor, None)
-            self.made += zip(writes, waiting[missing:], strict=False)
-            self.pending.update(writes)
-        self.note_made()
+            self.writes.made += zip(writes, waiting[missing:], strict=False)
+            self.writes.pending.update(writes)
+        self.writes.note_made()
         self._waiting = []
         for origin in lost:
             origin.is_done = True
@@ -453,15 +332,7 @@ class ProgramOrder:
         nodes = graph.toposort()
         if write is not None and _is_whole(write.src[0]):
             nodes = {write, *write.src[1].toposort()}
-        return set(self.origins_of(nodes))
-
-
-def _describe_write(target: UOp) -> LostWrite:
-    """Returns the report of a write that the user's line asks for now, if it will be lost."""
-    shape = tuple(int(n) for n in target.shape if isinstance(n, int))
-    memory = buffer_under(target)
-    size = math.prod(shape if memory is None else memory.shape)
-    return LostWrite(find_user_line(), shape, size, name_dtype(target.dtype))
+        return set(self.writes.origins_of(nodes))
 
 
 def _list_waiting(tensor: Any) -> list[UOp]:
@@ -474,7 +345,8 @@ def _list_waiting(tensor: Any) -> list[UOp]:
 
 
 def _is_whole(u: UOp) -> bool:
-    return find_under(u, SHARDED | {"RESHAPE", "AFTER"}).op.name in _MEMORY
+    """Whether a graph is all of some memory."""
+    return find_under(u, SHARDED | {"RESHAPE", "AFTER"}).op.name in MEMORY
 
 
 def _does_read(root: UOp, known: dict[UOp, bool]) -> bool:
