@@ -9,12 +9,14 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vmapdbg.child.listen.times import Stopwatch
 from vmapdbg.install.trees import cache_folder
 from vmapdbg.model.capture import Device
 from vmapdbg.model.store import write_atomically
+
+if TYPE_CHECKING:
+    from vmapdbg.child.listen.times import Stopwatch
 
 _LAUNCHES = 5
 _STREAMED = 1 << 24

@@ -30,7 +30,6 @@ from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import find_passes
 from vmapdbg.child.listen.releases import is_computed, schedule_tensors
 from vmapdbg.child.listen.rendering import make_renderer
-from vmapdbg.child.listen.times import Stopwatch
 from vmapdbg.child.listen.values_and_times import SEED, fix_seeds, hold_beam, note_values
 from vmapdbg.child.live import build_capture
 from vmapdbg.install import overlay
@@ -41,6 +40,7 @@ from vmapdbg.model.store import dump_compact, write_atomically
 
 if TYPE_CHECKING:
     from vmapdbg.child.evidence.collector import Collector
+    from vmapdbg.child.listen.times import Stopwatch
 
 
 class Mode:
@@ -60,6 +60,9 @@ class Mode:
         self.collector_kind: type[Collector] | None = None
         self.stopwatch: Stopwatch | None = None
         if self.job.times:
+            # only for timed runs: it imports statistics
+            from vmapdbg.child.listen.times import Stopwatch
+
             self.stopwatch = Stopwatch(repeats=self.job.measured == TUNED)
         self.shadow: Shadow | None = None
         self.allocations: Allocations | None = None

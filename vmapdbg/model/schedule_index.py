@@ -230,7 +230,7 @@ def digest_source(source: str) -> str:
 _MOST_TIME = 0.9
 
 
-def list_longest(kernels: Iterable[Kernel]) -> tuple[str, ...]:
+def list_longest(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     """Returns the keys of the kernels that take most of the time of some kernels."""
     keys: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for kernel in kernels:

@@ -279,7 +279,8 @@ class Allocations:
 
 
 def match_launches(asts: Sequence[Any], known: Iterable[tuple[Any, Place | None]]) -> list[Place | None]:
-    """Returns the place of each launch by its AST: those of one AST run in the order of their places, once a device."""
+    """Returns the place of each launch, from the known places of its AST. The launches of an AST run in the order of
+    its places; on several devices, each place has a launch for each device."""
     by_ast: dict[Any, list[Place | None]] = defaultdict(list)
     for ast, place in known:
         by_ast[ast].append(place)

@@ -282,8 +282,9 @@ def _written_memory(arguments: Sequence[UOp]) -> UOp | None:
 
 
 def find_ambient(toposort: Iterable[UOp], scope_ranges: frozenset[UOp]) -> dict[UOp, tuple[UOp, ...]]:
-    """Maps each node to the RANGEs of scopes that its value depends on, in the order of their loops: those of its
-    sources that do not end at it. `UOp.ranges` says the same only if this tinygrad ends the RANGEs of a VMAPOUT."""
+    """Returns node -> the RANGEs of vmap scopes that its value depends on, outer loops first. A node has the RANGEs of
+    its sources, except those that end at the node. `UOp.ranges` says the same only if this tinygrad ends the RANGEs of
+    a VMAPOUT."""
     found: dict[UOp, tuple[UOp, ...]] = {}
     for u in toposort if scope_ranges else ():
         inside = {r for s in u.src for r in found.get(s, ())}

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from statistics import median, quantiles
 from typing import Any
 
 import vmapdbg
@@ -51,9 +52,6 @@ class Stopwatch:
     def start(self, beam: int = 0, searched: Container[str] = ()) -> None:
         """The program begins. TinyJit launches kernels one by one, so that each is timed. With `beam`, BEAM optimizes
         the kernels with the keys `searched`, in this process."""
-        # `measure` needs it, and after the snippet a file next to that may have its name
-        import statistics  # noqa: F401  # pyright: ignore[reportUnusedImport]
-
         os.environ.setdefault("JIT", "2")
         if beam:
             os.environ.update(BEAM=str(beam), JITBEAM=str(beam), PARALLEL="0")
@@ -245,9 +243,6 @@ def _repeat(run: Callable[[], float | None], seconds: float, waited: float) -> t
 
 def measure(times: Sequence[float]) -> Measured:
     """Returns the figures of some launches of a kernel, in their order."""
-    # only this job needs it, and it takes time to import
-    from statistics import median, quantiles
-
     spread = None
     if len(times) >= _FEW:
         low, _, high = quantiles(times, n=4)

@@ -230,7 +230,8 @@ class ScheduleFollower:
 
 
 def without_doubtful(passes: Sequence[result.PassValue]) -> tuple[result.PassValue, ...]:
-    """Returns the values of passes; one that is wrong before a right one is unknown: no pass repairs a value."""
+    """Returns the values of passes. A wrong value becomes unknown if a later pass has the right one: no pass repairs a
+    value, so it was evaluated wrongly."""
     last = max((i for i, one in enumerate(passes) if one.status == "right"), default=0)
     values = list(passes)
     for i, one in enumerate(passes[:last]):
