@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tool import run_tool, write
+from tool import run_command, run_tool, write
 
 HANGS = """\
 from tinygrad import Tensor
@@ -411,3 +411,64 @@ def is_alive(process: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
     except OSError:
         return False
+
+
+# *** what the program does to Python
+
+STRANGE = {
+    "str-raises": ("class E(Exception):\n  def __str__(self): raise ValueError('no')\nraise E\n", 3),
+    "base-exception": ("class Ends(BaseException): pass\nraise Ends('ended')\n", 3),
+    "generator-exit": ("raise GeneratorExit\n", 3),
+    "class-raises": ("class X:\n  @property\n  def __class__(self): raise RuntimeError\nx = X()\n", 0),
+    "repr-hash-raise": (
+        "class X:\n  def __hash__(self): raise RuntimeError\n  __repr__ = __eq__ = __hash__\nx = X()\n",
+        0,
+    ),
+    "low-recursion-limit": ("import sys; sys.setrecursionlimit(60)\n", 0),
+    "deleted-folder": ("import os; os.rmdir(os.getcwd())\n", 0),
+}
+
+
+@pytest.mark.parametrize("command", [["show", "--json"], ["check", "--json", "--tinygrad", "0.13.0"]], ids=" ".join)
+@pytest.mark.parametrize("how", STRANGE)
+def test_the_tool_outlives_what_a_program_does_to_python(how: str, command: list[str], tmp_path: Path) -> None:
+    text, status = STRANGE[how]
+    (tmp_path / "work").mkdir()
+    name = write(tmp_path, BEGINS + f"left = Tensor.empty(5) * 2\n{text}")
+    done = run_tool(command[0], f"../{name}", *command[1:], cwd=tmp_path / "work")
+    assert done.returncode == status, done.stderr
+    assert "vmapdbg" not in done.stderr
+    # what ran, and unless the program failed, what it left lazy
+    assert len(json.loads(done.stdout)["schedules"]) == (1 if status else 2)
+
+
+AGAIN = """
+import sys
+for name in [name for name in sys.modules if name.partition(".")[0] == "tinygrad"]:
+    del sys.modules[name]
+from tinygrad import Tensor
+print((Tensor([1.0, 2.0]) + 1).tolist())
+"""
+
+
+@pytest.mark.parametrize("tree", [[], ["--tinygrad", "0.13.0"]], ids=" ".join)
+def test_a_second_copy_of_tinygrad_is_not_passed_over(tree: list[str], tmp_path: Path) -> None:
+    name = write(tmp_path, BEGINS + AGAIN)
+    done = run_tool("show", name, "--json", *tree, cwd=tmp_path)
+    assert done.returncode == 0
+    assert [len(schedule["kernels"]) for schedule in json.loads(done.stdout)["schedules"]] == [1]
+    why = "a second copy of tinygrad is not observed: the program imports tinygrad again"
+    assert done.stderr == f"[2.0, 3.0]\nvmapdbg: {why}\n"
+    checked = run_tool("check", name, "--strict", *tree, cwd=tmp_path)
+    assert checked.returncode == 1
+    said = " ".join(checked.stdout.split())
+    assert f"1 output compared, none wrong; 1 not compared: 1 process ({why})" in said
+
+
+def test_a_working_directory_that_is_gone_is_said(tmp_path: Path) -> None:
+    name = write(tmp_path, BEGINS)
+    (tmp_path / "gone").mkdir()
+    command = "rmdir ../gone && exec $PYTHON -P -m vmapdbg show ../" + name
+    done = run_command("sh", "-c", command, cwd=tmp_path / "gone", PYTHON=sys.executable)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "vmapdbg: the working directory has been deleted\n"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from vmapdbg.child.device import find_device
 from vmapdbg.child.edited import read_snippet
 from vmapdbg.child.failures.diagnose import read_nodes
-from vmapdbg.child.failures.endless import EndlessRewrite, Watcher
+from vmapdbg.child.failures.endless import Watcher
 from vmapdbg.child.failures.snippet_end import Shadow, explain_exit, hold, report_error
 from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.allocations import Allocations
@@ -236,9 +236,15 @@ def run_snippet(request: Request, recorder: Recorder) -> model.SnippetError | No
     sys.modules["__main__"] = main_module
     sys.argv = [job.typed or job.snippet, *job.arguments]
     set_path(job.folder, request.tinygrad)
+    depth = sys.getrecursionlimit()
     try:
         code = compile(read_snippet(job.snippet, job.edits), job.snippet, "exec")
-        exec(code, main_module.__dict__)
+        try:
+            exec(code, main_module.__dict__)
+        finally:
+            # what follows is no part of the program
+            sys.setrecursionlimit(max(depth, sys.getrecursionlimit()))
+            hooks.restore_modules()
         if "tinygrad" in sys.modules:
             # a program that runs something has its own peak
             is_idle = job.memory and not recorder.tally.seen["launches"]
@@ -249,9 +255,10 @@ def run_snippet(request: Request, recorder: Recorder) -> model.SnippetError | No
     except overlay.OverlayError as refused:
         return model.SnippetError("OverlayError", str(refused), None)
     except BaseException as error:
-        if not isinstance(error, (Exception, KeyboardInterrupt, EndlessRewrite)):
-            raise
-        return report_error(error, read_nodes(recorder))
+        # its own methods may fail
+        with leaving_out("the snippet's error"):
+            return report_error(error, read_nodes(recorder))
+        return model.SnippetError(type(error).__name__, "", None)
     return None
 
 
@@ -286,13 +293,14 @@ def list_tensors(values: Sequence[Any], kind: type) -> list[Any]:
     waiting = list(reversed(values))
     while waiting:
         value = waiting.pop()
-        if isinstance(value, kind):
+        # isinstance may run code of the value
+        if issubclass(type(value), kind):
             found.append(value)
         elif id(value) in opened:
             continue
         elif type(value) is dict:
             waiting += reversed(value.values())
-        elif isinstance(value, (list, tuple)):
+        elif issubclass(type(value), (list, tuple)):
             waiting += reversed(value)
         opened.add(id(value))
     return found

@@ -101,9 +101,12 @@ class Commands(click.Group):
         except OSError as error:
             if error.filename is not None:
                 raise
-            # usually a full disk
             drop_stdout()
-            say(f"cannot write to stdout: {error.strerror}")
+            if isinstance(error, FileNotFoundError):
+                say("the working directory has been deleted")
+            else:
+                # usually a full disk
+                say(f"cannot write to stdout: {error.strerror}")
             sys.exit(EXIT_USAGE)
         sys.exit(status if isinstance(status, int) else 0)
 

@@ -69,7 +69,7 @@ class Account:
     @property
     def of_launches(self) -> Account:
         """The launches of a run, and how many of them a capture shows."""
-        part = self.part("launches", "other launches")
+        part = self.part("launches", "other launches", "processes")
         return settle(part.seen, part.compared, part.left, "no schedule that was recorded has them")
 
     @property

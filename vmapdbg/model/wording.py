@@ -29,8 +29,12 @@ def count_shown(shown: int, known: int, noun: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of an error's message, "" if it has none."""
-    return next(iter(str(error).splitlines()), "")
+    """Returns the first line of an error's message, "" if it has none. The words for an error that cannot be printed
+    are Python's."""
+    try:
+        return next(iter(str(error).splitlines()), "")
+    except Exception:
+        return "<exception str() failed>"
 
 
 def format_known(form: str, value: object) -> str:

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from vmapdbg.child.failures import endless
-from vmapdbg.child.listen.user_lines import find_user_file
+from vmapdbg.child.listen.user_lines import find_user_file, make_absolute
 from vmapdbg.install.overlay import overlay_dir
 from vmapdbg.model.capture import SnippetError
 from vmapdbg.model.crash import Crash, SharedLoop
@@ -165,7 +165,7 @@ def _list_tinygrad(frames: Frames) -> Frames:
     if module is not None and module.__file__ is not None:
         folders.append(str(Path(module.__file__).parent))
     starts = tuple(folder + os.sep for folder in folders)
-    return [pair for pair in frames if os.path.abspath(pair[0].f_code.co_filename).startswith(starts)]
+    return [pair for pair in frames if make_absolute(pair[0].f_code.co_filename).startswith(starts)]
 
 
 def _cut_to_loop(ours: Frames, context: Any) -> Frames:

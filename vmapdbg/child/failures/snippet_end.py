@@ -21,7 +21,7 @@ from typing import Any
 from vmapdbg.child.failures.diagnose import KnownNodes, explain_error
 from vmapdbg.child.listen.guard import watching
 from vmapdbg.child.listen.launches import PlannedLaunch, watch_launches
-from vmapdbg.child.listen.user_lines import find_user_file
+from vmapdbg.child.listen.user_lines import find_user_file, make_absolute
 from vmapdbg.install.overlay import overlay_dir
 from vmapdbg.model.capture import SnippetError
 
@@ -99,7 +99,7 @@ def print_traceback(error: BaseException) -> None:
 @functools.cache
 def _is_ours(file: str) -> bool:
     folders = (Path(__file__).parents[2], overlay_dir())
-    return os.path.abspath(file).startswith(tuple(f"{folder.resolve()}{os.sep}" for folder in folders))
+    return make_absolute(file).startswith(tuple(f"{folder.resolve()}{os.sep}" for folder in folders))
 
 
 # *** death

@@ -20,6 +20,7 @@ from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.releases import CREATORS
 from vmapdbg.child.listen.user_lines import set_internal_folders
 from vmapdbg.install.overlay import OVERLAY_PACKAGE, get_state, is_installed, overlay_dir, tinygrad_finder
+from vmapdbg.model.account import Left
 
 # the modules whose functions decide: theirs and ours
 _DECIDING = "tinygrad.schedule."
@@ -35,6 +36,13 @@ _INTERNAL = (*_FIRST, "create_linear_with_vars", *_LOWERING)
 _NO_DECISION = frozenset({"DEBUG", "DEBUG_RANGEIFY", "VIZ", "SPEC", "PROFILE", "TRACEMETA", "SCACHE", "CAPTURING"})
 # devices, and what is built on Tensor: no watched name has ever been there
 _ELSEWHERE = ("tinygrad.runtime", "tinygrad.renderer", "tinygrad.nn", "tinygrad.apps", "tinygrad.viz", "tinygrad.llm")
+
+
+def restore_modules() -> None:
+    """Puts the tinygrad that the hooks know back into `sys.modules`, if the program has removed or replaced it."""
+    listener = tinygrad_finder().listener
+    if isinstance(listener, _Hooks):
+        listener.restore_modules()
 
 
 def start(
@@ -66,6 +74,9 @@ class _Hooks:
         self._contexts: list[tuple[Any, int]] = []
         self._set_making: Callable[[bool], None] = lambda noting: None
         self._put: set[str] = set()
+        # the modules of tinygrad and of the overlay that have been looked at
+        self._modules: dict[str, ModuleType] = {}
+        self._is_stopped = False
         # name -> its hook, and the part that is left out without the name; 0.14 defines the last name later
         self._hooks: dict[str, tuple[Callable[[Any], None], str]] = {
             "UOpMetaClass": (self._watch_making, "user's lines"),
@@ -85,6 +96,10 @@ class _Hooks:
 
     def wants(self, name: str) -> bool:
         """Whether a module of this name is looked at."""
+        if name in self._modules and not self._is_stopped:
+            self._stop(name)
+        if self._is_stopped:
+            return False
         is_stock = name.startswith("tinygrad.") and not name.startswith(_ELSEWHERE)
         return is_stock or name in (_OVERLAY_DECIDING, _OVERLAY_GRAPH, _OVERLAY_SCOPES)
 
@@ -105,6 +120,7 @@ class _Hooks:
 
     def ready(self, module: ModuleType) -> None:
         """Puts on every hook whose name this module defines. It ran and is patched; no importer sees it yet."""
+        self._modules |= {"tinygrad": sys.modules["tinygrad"], module.__name__: module}
         lines = self.recorder.lines
         if module.__name__ == _OVERLAY_GRAPH:
             # the overlay makes a few graphs without a rewrite: their nodes have the lines of the nodes they replace
@@ -133,6 +149,25 @@ class _Hooks:
             with self.recorder.leaving_out("user's lines"):
                 self.recorder.lines.begin()
             self.tensor_ready(module)
+
+    # *** tinygrad is imported again
+
+    def _stop(self, name: str) -> None:
+        """Stops to listen: the program has removed this module, and imports it again."""
+        self._is_stopped = True
+        why = f"a second copy of tinygrad is not observed: the program imports {name} again"
+        self.recorder.missing.append(why)
+        self.recorder.tally.left.append(Left("processes", 1, why))
+        self._modules |= {name: module for name, module in sys.modules.items() if name.startswith(OVERLAY_PACKAGE)}
+        if is_installed():
+            get_state().observer = get_state().nobody
+
+    def restore_modules(self) -> None:
+        if all(sys.modules.get(name) is module for name, module in self._modules.items()):
+            return
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("tinygrad", OVERLAY_PACKAGE)]:
+            del sys.modules[name]
+        sys.modules.update(self._modules)
 
     # *** what is watched
 

@@ -46,6 +46,18 @@ _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>
 Consumers = Mapping[UOp, Mapping[UOp, Any]]
 
 
+def _find_working() -> str:
+    try:
+        return os.path.join(os.getcwd(), "")
+    except FileNotFoundError:
+        # it has been deleted
+        return os.sep
+
+
+_WORKING = _find_working()
+"""The folder where the program was started, with a separator at the end."""
+
+
 def name_function(qualified: str) -> str:
     """Returns the qualified name of a function without the marks of functions inside functions."""
     return qualified.replace("<locals>.", "")
@@ -57,6 +69,11 @@ def set_internal_folders(*folders: str) -> None:
     find_user_file.cache_clear()
 
 
+def make_absolute(filename: str) -> str:
+    """Returns the path of a file from the root. The program may have left the working directory, or deleted it."""
+    return os.path.normpath(os.path.join(_WORKING, filename))
+
+
 @functools.cache
 def find_user_file(filename: str) -> str | None:
     """Returns the name to show for a user's file, relative below the working directory, or None for other code."""
@@ -64,10 +81,10 @@ def find_user_file(filename: str) -> str | None:
         return None
     if filename.startswith("<"):
         return filename
-    path = os.path.abspath(filename)
+    path = make_absolute(filename)
     if path.startswith(tuple(_INTERNAL)) or (path.startswith(_STDLIB) and not path.startswith(_INSTALLED)):
         return None
-    return path.removeprefix(os.getcwd() + os.sep)
+    return path.removeprefix(_WORKING)
 
 
 def _user_file_of(frame: FrameType) -> str | None:

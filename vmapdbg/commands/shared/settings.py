@@ -40,15 +40,11 @@ class Settings:
         return [code for code in selected if code not in ignored]
 
 
-def find_settings(snippet: str) -> Settings:
-    """Returns the settings for a snippet. Raises Failure."""
-    return _find_for(Path(snippet).absolute().parent)
-
-
 @functools.cache
-def _find_for(folder: Path) -> Settings:
-    for place in (folder, *folder.parents):
-        file = place / "pyproject.toml"
+def find_settings(snippet: str) -> Settings:
+    """Returns the settings for a snippet, the same each time: the snippet may delete its folder. Raises Failure."""
+    for folder in Path(snippet).absolute().parents:
+        file = folder / "pyproject.toml"
         table = _read_table(file)
         if table is not None:
             return _build(table, file)

@@ -131,7 +131,7 @@ def print_run(document: RunDocument, console: Console) -> None:
     for reason, count in list(document.failed.items())[:_MOST_FAILURES]:
         sentence = f"{format_plural(count, 'schedule')} could not be checked: {reason.splitlines()[0][:200]}"
         page.add((sentence, "yellow"))
-    counts = f" in {document.kernels:,} kernels of {document.schedules:,} schedules"
+    counts = f" in {format_plural(document.kernels, 'kernel')} of {format_plural(document.schedules, 'schedule')}"
     if document.ignored:
         counts += f", {document.ignored} ignored by comments"
     if document.undecided:
