@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -79,7 +80,7 @@ def test_a_hang_ends_every_command_with_a_sentence(command: str, tmp_path: Path)
     said = done.stdout + done.stderr
     assert done.returncode == 4, said
     assert "wait for each other in a circle" in said
-    assert "has no program: EndlessRewrite" in said
+    assert "has no program for c: EndlessRewrite" in said
 
 
 @pytest.mark.slow
@@ -222,6 +223,22 @@ def test_a_kernel_without_a_program_is_shown_with_the_others(tmp_path: Path) -> 
     assert done.returncode == 4, done.stderr
     last = json.loads(done.stdout)["schedules"][-1]
     assert sorted(kernel["failed"] is None for kernel in last["kernels"]) == [False, True]
+
+
+UNRENDERED = """\
+from tinygrad import Tensor, dtypes
+x = (Tensor.empty(8, dtype=dtypes.double) + 1).realize()
+"""
+
+
+@pytest.mark.parametrize("command", ["show", "why", "lint", "check"])
+def test_a_kernel_that_cannot_be_rendered_is_said(command: str, tmp_path: Path) -> None:
+    done = run_tool(command, write(tmp_path, UNRENDERED), "--target", "wgsl", cwd=tmp_path)
+    assert done.returncode == 4
+    assert done.stderr.startswith("vmapdbg: kernel #0 of schedule 0 has no program for wgsl: KeyError: dtypes.double")
+    if command == "lint":
+        left = "0 findings in 1 kernel, target wgsl; 1 not looked at: 1 kernel (it has no program)"
+        assert left in " ".join(done.stdout.split())
 
 
 LOST = """\
@@ -429,13 +446,12 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize("command", [["show", "--json"], ["check", "--json", "--tinygrad", "0.13.0"]], ids=" ".join)
-@pytest.mark.parametrize("how", STRANGE)
-def test_the_tool_outlives_what_a_program_does_to_python(how: str, command: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("how", "tree"), [*((how, TREES[0]) for how in STRANGE), ("deleted-folder", TREES[1])])
+def test_the_tool_outlives_what_a_program_does_to_python(how: str, tree: list[str], tmp_path: Path) -> None:
     text, status = STRANGE[how]
     (tmp_path / "work").mkdir()
     name = write(tmp_path, BEGINS + f"left = Tensor.empty(5) * 2\n{text}")
-    done = run_tool(command[0], f"../{name}", *command[1:], cwd=tmp_path / "work")
+    done = run_tool("show", f"../{name}", "--json", *tree, cwd=tmp_path / "work")
     assert done.returncode == status, done.stderr
     assert "vmapdbg" not in done.stderr
     # what ran, and unless the program failed, what it left lazy
@@ -468,7 +484,19 @@ def test_a_second_copy_of_tinygrad_is_not_passed_over(tree: list[str], tmp_path:
 def test_a_working_directory_that_is_gone_is_said(tmp_path: Path) -> None:
     name = write(tmp_path, BEGINS)
     (tmp_path / "gone").mkdir()
-    command = "rmdir ../gone && exec $PYTHON -P -m vmapdbg show ../" + name
-    done = run_command("sh", "-c", command, cwd=tmp_path / "gone", PYTHON=sys.executable)
+    command = "rmdir ../gone && exec $INTERPRETER -P -m vmapdbg show ../" + name
+    done = run_command("sh", "-c", command, cwd=tmp_path / "gone", INTERPRETER=sys.executable)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "vmapdbg: the working directory has been deleted\n"
+
+
+def test_a_capture_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    name = write(tmp_path, BEGINS)
+    # files have at most 2 KiB, so that the disk seems to be full; Python would keep halves of compiled modules
+    limited = "ulimit -f 2 && exec $INTERPRETER -P -m vmapdbg show " + name
+    settings = {"INTERPRETER": sys.executable, "PYTHONDONTWRITEBYTECODE": "1", "DEV": "PYTHON", "CACHELEVEL": "0"}
+    done = run_command("bash", "-c", limited, cwd=tmp_path, **settings)
+    assert (done.returncode, done.stdout) == (2, "")
+    folder = tempfile.gettempdir()
+    said = f"vmapdbg: cannot write what snippet.py did to {folder}: is it full? TMPDIR can name another folder\n"
+    assert done.stderr == said

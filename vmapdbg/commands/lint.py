@@ -23,7 +23,7 @@ from vmapdbg.model.capture import DIED, SCHEMA, Capture, Finding
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, load_capture, write_output
 from vmapdbg.model.wording import format_plural
-from vmapdbg.page.claims import account_of_shown
+from vmapdbg.page.claims import account_of_linted
 
 Codes = tuple[str, ...] | None
 CODES_TYPE = options.names("code", CODES, str.upper)
@@ -50,8 +50,8 @@ class Linted:
 
     @property
     def account(self) -> Account:
-        """How many of the launches were looked at."""
-        return account_of_shown(self.capture)
+        """How many of the launches, and of the kernels, were looked at."""
+        return account_of_linted(self.capture)
 
 
 Subject = tuple[Job | Capture, Capture | None, Sequence[str]]
@@ -229,6 +229,8 @@ def find_subject(
 
 def lint_subject(subject: Subject, baseline: str | None) -> Linted:
     """Returns what lint finds; runs a job, and its baseline if a code needs it."""
+    from vmapdbg.page.sentences import describe_crash
+
     job, before, codes = subject
     if isinstance(job, Capture):
         capture = job
@@ -244,22 +246,11 @@ def lint_subject(subject: Subject, baseline: str | None) -> Linted:
             console.say(f"the baseline ({baseline}) failed with {before.error.type}: {compared}")
     findings, ignored = split_ignored(lint_capture(capture, before, codes), capture.sources)
     jobs.report_mistakes(findings, capture.sources)
-    report_failed(capture)
-    return Linted(replace(capture, findings=findings), len(ignored))
-
-
-def report_failed(capture: Capture) -> None:
-    """Says what tinygrad failed to schedule or to compile: lint cannot check that."""
-    from vmapdbg.page.sentences import describe_crash, describe_error
-
     if capture.error is not None and capture.error.crash is not None:
         for sentence in describe_crash(capture.error.crash):
             console.say(sentence)
-    for schedule in capture.schedules:
-        for number, kernel in enumerate(schedule.kernels):
-            if kernel.failed is not None:
-                place = f"kernel #{number} of schedule {schedule.index}"
-                console.say(f"{place} has no program: {describe_error(kernel.failed)}")
+    console.report_unrendered(capture)
+    return Linted(replace(capture, findings=findings), len(ignored))
 
 
 def print_explained(codes: tuple[str, ...]) -> None:

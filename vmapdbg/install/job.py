@@ -1,7 +1,7 @@
 """What the tool and its children exchange: the job, the requests to a child, and the result of a run.
 
-A request goes to the child as one JSON document on its command line. In it, and in `.vmapdbg/last.json`, patches are
-written as for `--patches`.
+A request goes to the child as one JSON document on its command line. In it, and in the job that the tool remembers, patches
+are written as for `--patches`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from vmapdbg.model.capture import Capture, Finding
 
 TUNED = "tuned"
 """The value of `Job.measured` for `tune`: launches are repeated, and the fastest counts."""
+UNWRITTEN = 74
+"""The exit status of a child that could not write its result: EX_IOERR of sysexits.h."""
 
 
 @dataclass(frozen=True, order=True)

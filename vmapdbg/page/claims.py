@@ -4,6 +4,7 @@ nothing to find; and it does so only if the account of the run is balanced. Else
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from vmapdbg.model.account import Account, Counted, Left
@@ -71,6 +72,15 @@ def account_of_shown(capture: Capture) -> Account:
     return (capture.account or Account()).of_launches
 
 
+def account_of_linted(capture: Capture) -> Account:
+    """Returns the account of what lint looks at: the launches that a capture shows, and its kernels."""
+    shown, kernels = account_of_shown(capture), capture.kernels
+    unknown = [k for k in kernels if k.failed is None and any(access.lowest is None for access in k.accesses or ())]
+    reasons = {"it has no program": sum(k.failed is not None for k in kernels), "an address is unknown": len(unknown)}
+    left = tuple(Left("kernels", count, reason) for reason, count in reasons.items() if count)
+    return replace(shown, left=(*shown.left, *left))
+
+
 def say_shown(capture: Capture) -> str:
     """Returns `5 launches, 0 shown; ` if a run launched more than its capture has, "" otherwise."""
     account = account_of_shown(capture)
@@ -85,9 +95,9 @@ def say_idle(capture: Capture) -> str:
     return "nothing to run" if account_of_shown(capture).is_balanced else "no kernel is shown"
 
 
-def claim_clean(account: Account) -> tuple[str, str]:
-    """Returns what to say if lint finds nothing."""
-    return (LINTED.good, GOOD) if account.is_balanced else (LINTED.partly, OPEN)
+def claim_clean(account: Account, ended: str = "") -> tuple[str, str]:
+    """Returns what to say if lint finds nothing. `ended` is as for `claim`."""
+    return (LINTED.good, GOOD) if account.is_balanced and not ended else (LINTED.partly, OPEN)
 
 
 def claim_same(account: Account | None) -> tuple[str, str]:

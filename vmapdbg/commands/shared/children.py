@@ -21,7 +21,7 @@ from typing import IO, Generic, TypeVar
 
 from vmapdbg import __version__
 from vmapdbg.commands.shared.console import Progress, drop_progress
-from vmapdbg.install.job import Job, Request, Run, dump_record
+from vmapdbg.install.job import UNWRITTEN, Job, Request, Run, dump_record
 from vmapdbg.install.overlay import BOOTSTRAP_DIR, child_environment
 from vmapdbg.install.patches import Patches, format_patches
 from vmapdbg.install.trees import TreeError, find_tree
@@ -87,7 +87,7 @@ class Child(Generic[R]):
         """Waits for the end of the child. `progress` gets the lines that it writes.
 
         Returns how the child died if it died after it wrote an output, or its shadow wrote it; else "". Raises
-        ChildDied without an output, with `name` in the message.
+        ChildDied without an output, with `name` in the message, and Failure if the child could not write it.
         """
         end = time.monotonic() + (timeout or math.inf)
         died = too_soon = ""
@@ -96,6 +96,9 @@ class Child(Generic[R]):
                 self._report_progress(end, progress)
             status = self.process.wait(None if timeout is None else max(0.0, end - time.monotonic()))
             if not self.request.output.exists():
+                if status == UNWRITTEN:
+                    kept = f"cannot write what {name} did to {tempfile.gettempdir()}"
+                    raise Failure(f"{kept}: is it full? TMPDIR can name another folder")
                 ended = f"ended the process with status {status}"
                 if status < 0:
                     ended = f"was killed by {signal.Signals(-status).name}"

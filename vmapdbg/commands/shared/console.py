@@ -55,6 +55,17 @@ def report_untimed(*captures: Capture) -> None:
     say(f"no kernel was timed: what ran is not the source for {captures[-1].target} that is shown")
 
 
+def report_unrendered(capture: Capture) -> None:
+    """Says which kernels have no program for the target."""
+    from vmapdbg.page.sentences import describe_error
+
+    for schedule in capture.schedules:
+        for number, kernel in enumerate(schedule.kernels):
+            if kernel.failed is not None:
+                place = f"kernel #{number} of schedule {schedule.index}"
+                say_once(f"{place} has no program for {capture.target}: {describe_error(kernel.failed)}")
+
+
 # *** the end of a command
 
 # the errors of a snippet that did not end by itself
@@ -66,6 +77,8 @@ def end_after(capture: Capture, names_status: bool = True) -> None:
     With `names_status`, says which status the snippet exited with."""
     if names_status and capture.error is not None and capture.error.type == "SystemExit":
         say(f"{capture.snippet} exited with status {capture.error.message}")
+    if capture.error is None:
+        report_unrendered(capture)
     status = exit_code_of(capture)
     if status:
         sys.exit(status)

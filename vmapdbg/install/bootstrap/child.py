@@ -17,7 +17,14 @@ def main() -> None:
     sys.path[0] = os.path.abspath(os.path.join(__file__, *[os.pardir] * 4))
     importlib.import_module("vmapdbg")
     del sys.path[0]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    from vmapdbg.install.job import UNWRITTEN
+    from vmapdbg.model.store import StoreError
+
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except StoreError:
+        # the tool says so
+        sys.exit(UNWRITTEN)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from vmapdbg.model.account import Account
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.schedule_index import count_kernels, index_of
 from vmapdbg.model.wording import escape_unsafe, format_known, format_plural, split_place
-from vmapdbg.page.claims import LINTED, account_of_shown, claim_clean, say_left
+from vmapdbg.page.claims import LINTED, account_of_linted, claim_clean, say_ended, say_left
 from vmapdbg.page.format import Places
 from vmapdbg.page.text.layout import ALERT, Page
 
@@ -64,21 +64,22 @@ def print_explanation(code: str, title: str, severity: str, explanation: str, co
 
 def _print_headline(page: Page, capture: Capture, ignored: int) -> None:
     kernels = count_kernels(capture.schedules)
-    account = account_of_shown(capture)
-    found, about = _count_findings(len(capture.findings), account), f" in {format_plural(kernels, 'kernel')}"
+    account = account_of_linted(capture)
+    ended = say_ended(capture)
+    found, about = _count_findings(len(capture.findings), account, ended), f" in {format_plural(kernels, 'kernel')}"
     if not kernels and not capture.findings:
         found, about = ("no kernels to check", ALERT), ": the snippet created no schedule"
         if capture.schedules:
             about = f": {format_plural(len(capture.schedules), 'schedule')} without kernels"
-    about += f", target {capture.target}"
+    about += format_known(", {}", ended) + f", target {capture.target}"
     about += format_known(", patches off: {}", capture.patches_off)
     if ignored:
         about += f", {ignored} ignored by comments"
     page.add((capture.snippet, "bold"), "  ", found, about, (say_left(LINTED, account.left), "yellow"))
 
 
-def _count_findings(count: int, account: Account) -> tuple[str, str]:
-    return (format_plural(count, "finding"), ALERT) if count else claim_clean(account)
+def _count_findings(count: int, account: Account, ended: str = "") -> tuple[str, str]:
+    return (format_plural(count, "finding"), ALERT) if count else claim_clean(account, ended)
 
 
 def _print_finding(
