@@ -5,10 +5,13 @@ A tinygrad that is installed from its checkout (`pip install -e`) is the release
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -51,6 +54,10 @@ def checkout(tmp_path: Path) -> Path:
         if version == "0.11.0":
             git(folder, "tag", "old")
     return folder
+
+
+def list_nothing(folder: Path) -> dict[str, int]:
+    return {}
 
 
 def list_names(folder: Path) -> list[str]:
@@ -196,7 +203,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch:
     (tmp_path / "file").write_text("", encoding="utf-8")
     monkeypatch.setenv("VMAPDBG_CACHE", str(tmp_path / "file"))
     with pytest.raises(TreeError, match=r"cannot write the cache .*file: .*VMAPDBG_CACHE"):
-        cache_entry("commits", "abc", lambda folder: write_package(folder, "0.13.0"))
+        cache_entry("commits", "abc", lambda folder: write_package(folder, "0.13.0"), list_nothing)
 
 
 def fill(barrier: object) -> str:
@@ -204,7 +211,7 @@ def fill(barrier: object) -> str:
         barrier.wait()  # type: ignore[attr-defined]  # both are in the middle of it now
         write_package(folder, "0.13.0")
 
-    return str(cache_entry("commits", "same", make))
+    return str(cache_entry("commits", "same", make, list_nothing))
 
 
 def test_two_processes_may_fill_it_at_once(cache: Path) -> None:
@@ -269,3 +276,69 @@ def test_folders_that_are_not_checkouts(text: str, installed: Path) -> None:
     (note,) = (installed.parent / "site").glob("*/direct_url.json")
     note.write_text(text, encoding="utf-8")
     assert find_editable() is None
+
+
+# *** what is in the cache is what was fetched
+
+
+def write_index(folder: Path, digest: str = "") -> None:
+    """Writes a package index with a wheel of tinygrad 9.9.0, and its hash, or another one."""
+    wheel = folder / "tinygrad-9.9.0-py3-none-any.whl"
+    about = "tinygrad-9.9.0.dist-info"
+    (folder / "tinygrad").mkdir(parents=True)
+    with zipfile.ZipFile(wheel, "w") as packed:
+        packed.writestr("tinygrad/__init__.py", "")
+        packed.writestr("tinygrad/tensor.py", "class Tensor: pass\n")
+        packed.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tinygrad\nVersion: 9.9.0\n")
+        packed.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        packed.writestr(f"{about}/RECORD", "tinygrad/__init__.py,,\ntinygrad/tensor.py,,\n")
+    digest = digest or hashlib.sha256(wheel.read_bytes()).hexdigest()
+    link = f'<a href="../{wheel.name}#sha256={digest}">{wheel.name}</a>'
+    (folder / "tinygrad" / "index.html").write_text(link, encoding="utf-8")
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "index"
+    monkeypatch.setenv("PIP_INDEX_URL", folder.as_uri())
+    monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
+    return folder
+
+
+def test_a_release_that_is_not_what_the_index_says_is_refused(index: Path, cache: Path) -> None:
+    write_index(index, digest="0" * 64)
+    with pytest.raises(TreeError, match=r"cannot fetch tinygrad 9\.9\.0"):
+        find_tree("9.9.0")
+    assert list_names(cache / "releases") == []
+
+
+@pytest.mark.parametrize("damage", ["removed", "cut", "emptied"])
+def test_a_release_that_was_changed_in_the_cache_is_refused(damage: str, index: Path, cache: Path) -> None:
+    write_index(index)
+    entry = find_tree("9.9.0").folder
+    assert entry == cache / "releases" / "9.9.0"
+    find_tree.cache_clear()
+    assert find_tree("9.9.0").folder == entry
+    find_tree.cache_clear()
+    tensor = entry / "tinygrad" / "tensor.py"
+    if damage == "removed":
+        tensor.unlink()
+    elif damage == "cut":
+        tensor.write_text("class Ten", encoding="utf-8")
+    else:
+        shutil.rmtree(entry / "tinygrad")
+    with pytest.raises(
+        TreeError, match=r"the copy of tinygrad in .*9\.9\.0 has changed: tinygrad/\w+\.py is missing, or"
+    ):
+        find_tree("9.9.0")
+
+
+def test_a_commit_that_was_changed_in_the_cache_is_refused(checkout: Path) -> None:
+    name = f"{checkout}@master"
+    entry = find_tree(name).folder
+    find_tree.cache_clear()
+    assert find_tree(name).folder == entry
+    find_tree.cache_clear()
+    (entry / "tinygrad" / "tensor.py").write_text("more", encoding="utf-8")
+    with pytest.raises(TreeError, match=r"has changed: tinygrad/tensor\.py is missing, or is not what was fetched"):
+        find_tree(name)

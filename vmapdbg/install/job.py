@@ -1,7 +1,7 @@
 """What the tool and its children exchange: the job, the requests to a child, and the result of a run.
 
-A request goes to the child as one JSON document on its command line. In it, and in the job that the tool remembers, patches
-are written as for `--patches`.
+A request goes to the child as one JSON document on its command line. In it, and in the job that the tool remembers,
+patches are written as for `--patches`.
 """
 
 from __future__ import annotations

@@ -7,12 +7,14 @@
 
 A cache entry (a release from the package index, a commit of a checkout by `git archive`) is complete or absent. Each
 copy is made in a temporary folder next to the entry, and renamed when it is complete. If two processes make the same
-entry at the same time, both use the copy that was renamed first.
+entry at the same time, both use the copy that was renamed first. The installer compares a release with the hash in the
+package index; an entry whose files no longer have the sizes that they were fetched with is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import functools
 import importlib.util
 import io
@@ -23,7 +25,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -192,11 +194,15 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "vmapdbg")
 
 
-def cache_entry(kind: str, name: str, fill: Callable[[Path], None]) -> Path:
+def cache_entry(
+    kind: str, name: str, fill: Callable[[Path], None], list_sizes: Callable[[Path], Mapping[str, int]]
+) -> Path:
     """Returns the folder of a cache entry. If it does not exist yet, `fill` writes it to an empty folder, which is
-    removed if `fill` raises. Raises TreeError if the cache cannot be written."""
+    removed if `fill` raises. `list_sizes` gets the folder and returns the size in bytes of each file that it must have.
+    Raises TreeError if the cache cannot be written, or if the entry is not as it was fetched."""
     entry = cache_folder() / kind / name
-    if has_package(entry):
+    if entry.exists():
+        check_whole(entry, list_sizes(entry))
         return entry
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
@@ -207,6 +213,7 @@ def cache_entry(kind: str, name: str, fill: Callable[[Path], None]) -> Path:
         fill(attempt)
         if not has_package(attempt):
             raise TreeError(f"{name} holds no package tinygrad")
+        check_whole(attempt, list_sizes(attempt))
         with contextlib.suppress(OSError):
             attempt.rename(entry)
         if not has_package(entry):
@@ -214,6 +221,17 @@ def cache_entry(kind: str, name: str, fill: Callable[[Path], None]) -> Path:
     finally:
         shutil.rmtree(attempt, ignore_errors=True)
     return entry
+
+
+def check_whole(entry: Path, sizes: Mapping[str, int]) -> None:
+    """Raises TreeError if a folder lacks the package, or a file with its size."""
+    for name, size in {"tinygrad/__init__.py": None, **sizes}.items():
+        file = entry / name
+        if not file.is_file() or size not in (None, file.stat().st_size):
+            change = f"{name} is missing, or is not what was fetched"
+            raise TreeError(
+                f"the copy of tinygrad in {entry} has changed: {change}. Without the folder it is fetched again"
+            )
 
 
 # *** releases
@@ -230,7 +248,16 @@ def fetch_release(version: str) -> Path:
             said = done.stderr.strip() or "it said nothing"
             raise TreeError(f"cannot fetch tinygrad {version}: {said.splitlines()[-1]}")
 
-    return cache_entry("releases", version, install)
+    return cache_entry("releases", version, install, list_recorded)
+
+
+def list_recorded(folder: Path) -> dict[str, int]:
+    """Returns the size of each file of the package by the list that the installer wrote; empty without a list."""
+    sizes: dict[str, int] = {}
+    for record in folder.glob("tinygrad-*.dist-info/RECORD"):
+        with record.open(encoding="utf-8", newline="") as file:
+            sizes |= {name: int(size) for name, _, size in csv.reader(file) if size and name.startswith("tinygrad/")}
+    return sizes
 
 
 def installer_command() -> list[str]:
@@ -266,7 +293,13 @@ def fetch_commit(top: Path, commit: str) -> Path:
             files = [member for member in packed if member.isfile() or member.isdir()]
             packed.extractall(folder, files, **careful)
 
-    return cache_entry("commits", commit, extract)
+    def list_blobs(folder: Path) -> dict[str, int]:
+        # MODE blob HASH SIZE\tNAME; links are left out
+        found = run_git(top, "ls-tree", "-r", "-l", "-z", commit, "--", "tinygrad") or b""
+        fields = [entry.decode().partition("\t") for entry in found.split(b"\0")]
+        return {name: int(about.split()[3]) for about, _, name in fields if about.startswith("100")}
+
+    return cache_entry("commits", commit, extract, list_blobs)
 
 
 def repository_of(path: Path) -> Path:
