@@ -24,6 +24,7 @@ from vmapdbg.install.trees import TreeError, cache_entry, find_tree
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("VMAPDBG_CACHE", str(tmp_path / "cache"))
+    find_tree.cache_clear()
     return tmp_path / "cache"
 
 
@@ -327,9 +328,7 @@ def test_a_release_that_was_changed_in_the_cache_is_refused(damage: str, index: 
         tensor.write_text("class Ten", encoding="utf-8")
     else:
         shutil.rmtree(entry / "tinygrad")
-    with pytest.raises(
-        TreeError, match=r"the copy of tinygrad in .*9\.9\.0 has changed: tinygrad/\w+\.py is missing, or"
-    ):
+    with pytest.raises(TreeError, match=r"tinygrad in .*9\.9\.0 has changed: tinygrad/\w+\.py is missing, or"):
         find_tree("9.9.0")
 
 

@@ -228,10 +228,8 @@ def check_whole(entry: Path, sizes: Mapping[str, int]) -> None:
     for name, size in {"tinygrad/__init__.py": None, **sizes}.items():
         file = entry / name
         if not file.is_file() or size not in (None, file.stat().st_size):
-            change = f"{name} is missing, or is not what was fetched"
-            raise TreeError(
-                f"the copy of tinygrad in {entry} has changed: {change}. Without the folder it is fetched again"
-            )
+            changed = f"{name} is missing, or is not what was fetched"
+            raise TreeError(f"the copy of tinygrad in {entry} has changed: {changed}. Delete it to fetch it again")
 
 
 # *** releases
