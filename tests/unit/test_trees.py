@@ -5,6 +5,7 @@ A tinygrad that is installed from its checkout (`pip install -e`) is the release
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import multiprocessing
@@ -286,13 +287,17 @@ def write_index(folder: Path, digest: str = "") -> None:
     """Writes a package index with a wheel of tinygrad 9.9.0, and its hash, or another one."""
     wheel = folder / "tinygrad-9.9.0-py3-none-any.whl"
     about = "tinygrad-9.9.0.dist-info"
+    text = "class Tensor: pass\n"
+    # a wheel's list of its files has the size and the hash of each
+    hashed = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
+    record = f"tinygrad/__init__.py,,\ntinygrad/tensor.py,sha256={hashed},{len(text)}\n"
     (folder / "tinygrad").mkdir(parents=True)
     with zipfile.ZipFile(wheel, "w") as packed:
         packed.writestr("tinygrad/__init__.py", "")
-        packed.writestr("tinygrad/tensor.py", "class Tensor: pass\n")
+        packed.writestr("tinygrad/tensor.py", text)
         packed.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tinygrad\nVersion: 9.9.0\n")
         packed.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        packed.writestr(f"{about}/RECORD", "tinygrad/__init__.py,,\ntinygrad/tensor.py,,\n")
+        packed.writestr(f"{about}/RECORD", record)
     digest = digest or hashlib.sha256(wheel.read_bytes()).hexdigest()
     link = f'<a href="../{wheel.name}#sha256={digest}">{wheel.name}</a>'
     (folder / "tinygrad" / "index.html").write_text(link, encoding="utf-8")
