@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -11,6 +10,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
 
+from vmapdbg.install.system import count_cores
 from vmapdbg.install.trees import cache_folder
 from vmapdbg.model.capture import Device
 from vmapdbg.model.store import write_atomically
@@ -39,7 +39,7 @@ def find_device(stopwatch: Stopwatch) -> Device | None:
         return None
     threads = None
     if name.startswith(_CPUS):
-        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        threads = count_cores()
     key = " ".join((name, platform.node(), platform.machine(), platform.processor(), str(threads)))
     path = cache_folder() / "devices.json"
     try:

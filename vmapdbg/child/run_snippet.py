@@ -22,7 +22,7 @@ from vmapdbg.child.device import find_device
 from vmapdbg.child.edited import read_snippet
 from vmapdbg.child.failures.diagnose import read_nodes
 from vmapdbg.child.failures.endless import Watcher
-from vmapdbg.child.failures.snippet_end import Shadow, explain_exit, hold, report_error
+from vmapdbg.child.failures.snippet_end import Shadow, explain_exit, report_error
 from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.allocations import Allocations
 from vmapdbg.child.listen.guard import leaving_out
@@ -35,6 +35,7 @@ from vmapdbg.child.live import build_capture
 from vmapdbg.install import overlay
 from vmapdbg.install.job import TUNED, Request, load_request
 from vmapdbg.install.patches import format_patches
+from vmapdbg.install.system import hold
 from vmapdbg.model import capture as model
 from vmapdbg.model.store import dump_compact, write_atomically
 

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from vmapdbg.child.evidence.evidence import EvidenceFolder
 from vmapdbg.child.failures.endless import Watcher
-from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.run_snippet import Mode, fall_back_to_python_device, run_snippet, write_capture
 from vmapdbg.install.job import TrialRequest, load_request
+from vmapdbg.install.system import hold
 from vmapdbg.model.store import append_line
 
 

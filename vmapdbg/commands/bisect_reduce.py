@@ -8,7 +8,6 @@ import os
 import queue
 import shlex
 import subprocess
-import sys
 import tempfile
 import textwrap
 import time
@@ -27,6 +26,7 @@ from vmapdbg.commands.shared import console, jobs
 from vmapdbg.commands.shared.children import ChildDied, died_capture, do_many, finish_capture, started_child
 from vmapdbg.install.job import Job, Run, TrialRequest
 from vmapdbg.install.patches import spell_patches
+from vmapdbg.install.system import CAN_FORK, count_cores
 from vmapdbg.model.capture import DIED, Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import load_capture
@@ -57,8 +57,7 @@ def reduce_job(
         return _lose(f"it is no Python program: {unreadable}"), None
     interrupted = None
     with console.show_progress(f"reducing {job.snippet}") as progress, contextlib.ExitStack() as stack:
-        # Metal does not work in a fork of a process that has loaded it
-        preloads = "environ" not in source and sys.platform != "darwin"
+        preloads = "environ" not in source and CAN_FORK
         judge = Judge(chosen, kind, source, preloads, stack)
         if preloads and not judge.wanted:
             # what the program imports may set the environment
@@ -158,7 +157,7 @@ class Judge:
         self.seconds = self.jobs[0].timeout
         # each entry has a server for each job
         self.free: queue.Queue[list[TrialServer]] = queue.Queue()
-        self.width = os.cpu_count() or 1
+        self.width = count_cores()
         for _ in range(self.width):
             self.free.put([TrialServer(job, len(chosen) == 1, preloads, stack) for job in self.jobs])
         # an error of the snippet itself: a smaller program may end with it, or well

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,6 +22,7 @@ from vmapdbg.diff.captures import diff_captures
 from vmapdbg.diff.result import CaptureDiff
 from vmapdbg.install.job import Job, Run
 from vmapdbg.install.patches import Patches
+from vmapdbg.install.system import count_cores
 from vmapdbg.install.trees import commit_of, describe_commit, list_commits, parse_name, repository_of
 from vmapdbg.model.capture import SCHEMA
 from vmapdbg.model.failure import Failure
@@ -262,7 +262,7 @@ class CommitTrials(Trials[str]):
     def __init__(self, job: Job, top: Path, kind: str, progress: console.Progress) -> None:
         self.measurements = Measurements() if kind in MEASURES else None
         # nothing runs beside a commit that is timed
-        self.width = 1 if kind == "time" else os.cpu_count() or 1
+        self.width = 1 if kind == "time" else count_cores()
         job = replace(job, patches=None, values=kind not in MEASURES, times=kind == "time")
         job = replace(job, measured=kind if kind in MEASURES else "")
         super().__init__(kind, lambda commit: replace(job, tree=f"{top}@{commit}"), progress)

@@ -176,7 +176,7 @@ def _explain_range(schedule: Schedule, node: Node, outside: Outside, what: str, 
         f"{who}node {node.id} {node.op} takes element {worst} of axis {outside.axis} of {what}, which has {elements} "
         f"there: its range {outside.range} goes from {outside.lowest} to {outside.highest}"
     )
-    number = next((number for number, _ in index_of(schedule).find_computing(node.id)), None)
+    number = next(iter(index_of(schedule).computing[node.id]), None)
     return node_finding("VD105", schedule, node.id, message, f"{why(schedule, node.id)} (its ranges)", number)
 
 

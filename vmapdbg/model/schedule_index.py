@@ -171,18 +171,22 @@ class ScheduleIndex:
         kernel = self.kernel(number)
         return "a copy" if kernel is None else f"{kernel.name} #{number}"
 
-    def find_computing(self, node_id: int) -> list[tuple[int, Kernel]]:
-        """Returns the kernels that compute a node, with their numbers."""
-        return [(i, kernel) for i, kernel in enumerate(self.schedule.kernels) if node_id in kernel.nodes]
+    @cached_property
+    def computing(self) -> defaultdict[int, dict[int, Kernel]]:
+        """The kernels that compute a node, by their numbers, by the node's id."""
+        found: defaultdict[int, dict[int, Kernel]] = defaultdict(dict)
+        for number, kernel in enumerate(self.schedule.kernels):
+            for node_id in kernel.nodes:
+                found[node_id][number] = kernel
+        return found
 
     def find_reading(self, node_id: int) -> list[tuple[int, Kernel]]:
         """Returns the kernels that read the buffer of a node, with their numbers: they compute a reader of the node but
         not the node."""
         if node_id not in self.writers:
             return []
-        readers = {reader.id for reader in self.readers[node_id]}
-        every = enumerate(self.schedule.kernels)
-        return [(i, k) for i, k in every if node_id not in k.nodes and readers.intersection(k.nodes)]
+        found = {number: k for reader in self.readers[node_id] for number, k in self.computing[reader.id].items()}
+        return [(number, found[number]) for number in sorted(found.keys() - self.computing[node_id].keys())]
 
 
 def count_elements(shape: Iterable[int | str] | None) -> int:

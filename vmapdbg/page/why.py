@@ -166,7 +166,7 @@ def _say_ambient(index: ScheduleIndex, node: Node) -> Iterator[str]:
 def _say_kernels(index: ScheduleIndex, node: Node) -> Iterator[str]:
     if node.id in index.writers:
         yield f"{index.name_kernel(index.writers[node.id][0])} computes it and writes its buffer"
-    fused = [index.name_kernel(i) for i, kernel in index.find_computing(node.id) if node.id not in kernel.outputs]
+    fused = [index.name_kernel(i) for i, kernel in index.computing[node.id].items() if node.id not in kernel.outputs]
     if fused:
         yield f"computed inside {join_first(fused, _MOST_KERNELS)}"
     reading = [index.name_kernel(i) for i, _ in index.find_reading(node.id)]

@@ -28,11 +28,11 @@ from tests.fuzz.hunt.runner import Outcome
 from vmapdbg.check.result import OutputCheck
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.evidence import EvidenceFolder
-from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.listen.user_lines import set_internal_folders
 from vmapdbg.child.run_snippet import Mode, schedule_lazy
 from vmapdbg.install.job import Job, Request
 from vmapdbg.install.patches import parse_patches
+from vmapdbg.install.system import hold
 
 MEMORY = 8 << 30
 """Bytes of addresses: an endless rewrite must not take the machine."""

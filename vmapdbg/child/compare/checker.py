@@ -28,8 +28,8 @@ from vmapdbg.child.compare.reference_values import DOUBLE, MOVED, KnownValues, R
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.compare.stock_trial import runs_on_stock
 from vmapdbg.child.evidence.evidence import ASKED, Evidence, EvidenceFolder
-from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.install.job import CheckRequest, load_request
+from vmapdbg.install.system import hold
 from vmapdbg.model.store import append_line, write_atomically
 from vmapdbg.model.wording import first_line
 from vmapdbg.reference.graph import OpGraph

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import mmap
 import os
-import select
 import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -23,33 +20,12 @@ from vmapdbg.child.listen.guard import watching
 from vmapdbg.child.listen.launches import PlannedLaunch, watch_launches
 from vmapdbg.child.listen.user_lines import find_user_file, make_absolute
 from vmapdbg.install.overlay import overlay_dir
+from vmapdbg.install.system import IS_LINUX, fork_unseen
 from vmapdbg.model.capture import SnippetError
 
 _FREE, _SHARE = 0.1, 0.02
 """The copies of the process may take so many seconds, or this share of the snippet's time."""
 _NONE = -1
-
-
-def hold(lifeline: int) -> None:
-    """Watches the reading end of a pipe; the tool holds the other end. When the tool ends, even by SIGKILL, the whole
-    group of this process is killed. A negative number means no pipe. On Linux this process is killed even if it is in
-    a C call that lets no other thread run."""
-    if lifeline >= 0 and sys.platform == "linux":
-        # the numbers of Linux: PR_SET_PDEATHSIG is 1
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
-    def watch() -> None:
-        try:
-            os.read(lifeline, 1)
-        except OSError:
-            # the snippet closed it
-            return
-        # a child that was started by hand has no group of its own
-        if os.getpgrp() == os.getpid():
-            os.killpg(os.getpid(), signal.SIGKILL)
-
-    if lifeline >= 0:
-        threading.Thread(target=watch, daemon=True).start()
 
 
 # *** errors and exits
@@ -129,7 +105,7 @@ class Shadow:
 
     def watch(self, tensor_module: ModuleType) -> None:
         """Starts to copy when schedules run. Raises UnknownShape."""
-        if sys.platform != "linux":
+        if not IS_LINUX:
             return
         self.process = os.pidfd_open(self.owner)
         with watching("what ran last") as changes:
@@ -164,42 +140,11 @@ class Shadow:
         # a process that the snippet forks has no report of its own
         if os.getpid() != self.owner or self.spent > max(_FREE, _SHARE * (begins - self.started)):
             return
-        reads, writes = os.pipe()
-        # the child in between is none of the program's: its handler must not hear of it; only the main thread sets one
-        handler = signal.getsignal(signal.SIGCHLD)
-        is_muted = callable(handler) and threading.current_thread() is threading.main_thread()
-        if is_muted:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        child = os.fork()
-        if child == 0:
-            if os.fork() == 0:
-                os.write(writes, str(os.getpid()).encode())
-                self.wait()
-            os._exit(0)
-        # it is gone already if the program ignores SIGCHLD
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(child, 0)
-        if is_muted:
-            signal.signal(signal.SIGCHLD, handler)
-        os.close(writes)
-        copy = os.read(reads, 20).decode()
-        os.close(reads)
-        self.file.write_text(copy, encoding="utf-8")
+        copy = fork_unseen(self.process, lambda: self.report(self.describe_place()))
+        self.file.write_text(str(copy), encoding="utf-8")
         self.stop()
-        self.copy = int(copy)
+        self.copy = copy
         self.spent += time.monotonic() - begins
-
-    def wait(self) -> None:
-        """Waits in the copy until the process dies, and reports. Never returns."""
-        try:
-            # the snippet's handlers of signals are not for the copy
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, signal.SIG_IGN)
-            # readable when the process ends
-            select.select([self.process], [], [])
-            self.report(self.describe_place())
-        finally:
-            os._exit(0)
 
     def stop(self) -> None:
         """Ends the copy: the process reports itself."""

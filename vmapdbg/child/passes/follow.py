@@ -21,13 +21,13 @@ from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack, find_argument_sizes
 from vmapdbg.child.failures.diagnose import KnownNodes, list_known
 from vmapdbg.child.failures.endless import Watcher
-from vmapdbg.child.failures.snippet_end import hold
 from vmapdbg.child.listen.releases import find_inputs
 from vmapdbg.child.passes.outputs import BufferFollower, OrderedKernels, choose_chains, note_outputs
 from vmapdbg.child.passes.steps import MOST_SECONDS, StepFinder, ValueComparer
 from vmapdbg.child.passes.watch import FollowedCall, FollowingCollector, PassRun
 from vmapdbg.child.run_snippet import Mode, run_in
 from vmapdbg.install.job import ValueRequest, load_request
+from vmapdbg.install.system import hold
 from vmapdbg.model import capture as model
 from vmapdbg.model.schedule_index import find_named
 from vmapdbg.model.store import dump_compact, write_atomically

@@ -17,13 +17,14 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from vmapdbg import __version__
 from vmapdbg.commands.shared.console import Progress, drop_progress
 from vmapdbg.install.job import UNWRITTEN, Job, Request, Run, dump_record
 from vmapdbg.install.overlay import BOOTSTRAP_DIR, child_environment
 from vmapdbg.install.patches import Patches, format_patches
+from vmapdbg.install.system import Stream, count_cores, end_group, start_group
 from vmapdbg.install.trees import TreeError, find_tree
 from vmapdbg.model.capture import DIED, SCHEMA, Capture, SnippetError, Versions
 from vmapdbg.model.failure import EXIT_CHILD, Failure
@@ -42,7 +43,6 @@ several threads wait for each other much longer than they multiply."""
 
 R = TypeVar("R", bound=Request)
 T = TypeVar("T")
-Stream = IO[bytes] | int | None
 """Where a child's stdout or stderr goes; None is the tool's stream."""
 
 
@@ -167,32 +167,20 @@ def started_child(
         # the child may write to the same stdout: the tool's earlier output must come first
         sys.stdout.flush()
         python, start = request.job.python or sys.executable, str(BOOTSTRAP_DIR / "child.py")
-        process = subprocess.Popen(
-            [python, start, request.module, dump_record(request)],
-            env=child_environment(None if patches is None else format_patches(patches), environment, request.tinygrad),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            # a process group of its own, so that everything the snippet starts can be stopped with it
-            start_new_session=True,
-            pass_fds=(lifeline,),
-        )
+        command = [python, start, request.module, dump_record(request)]
+        spec = None if patches is None else format_patches(patches)
+        environment = child_environment(spec, environment, request.tinygrad)
+        process = start_group(command, environment, lifeline, stdin, stdout, stderr)
         os.close(lifeline)
         _running.add(process)
         try:
             yield Child(process, request)
         finally:
             # the group exists as long as one of its processes
-            _kill_group(process)
+            end_group(process)
             process.wait()
             _running.remove(process)
             os.close(held)
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    # the group may be gone; if only zombies are left in it, macOS raises PermissionError
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def ask_child(
@@ -294,7 +282,7 @@ def do_many(
 ) -> list[T]:
     """Does tasks that start children, at the same time, and returns their results in the same order. At most `most` are
     done at once; the default is the number of cores. Ctrl-C ends all children."""
-    with ThreadPoolExecutor(max_workers=most or os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(max_workers=most or count_cores()) as pool:
         try:
             started = [pool.submit(task) for task in tasks]
             for count, _ in enumerate(as_completed(started), 1):
@@ -304,5 +292,5 @@ def do_many(
             # Ctrl-C reaches only the main thread
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(_running):
-                _kill_group(process)
+                end_group(process)
             raise

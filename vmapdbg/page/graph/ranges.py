@@ -72,7 +72,7 @@ def _list_cells(group: Group, drawn: DrawnSchedule) -> tuple[str, ...]:
         ranges,
         star_ranges(group.last.ambient),
         _describe_decision(group.last),
-        ", ".join(f"#{number}" for number, _ in drawn.index.find_computing(node.id)),
+        ", ".join(f"#{number}" for number in drawn.index.computing[node.id]),
         drawn.places.format(node.line, brief=True),
     )
 

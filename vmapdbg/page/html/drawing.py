@@ -6,7 +6,6 @@ is inside a box of several kernels is a drawing of its own.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 from vmapdbg.diff.result import ScheduleDiff
+from vmapdbg.install.system import count_cores
 from vmapdbg.model.schedule_index import find_distinct
 from vmapdbg.model.wording import format_known
 from vmapdbg.page.graph.dot import TooSlow, clean_text, draw_dots, write_dot
@@ -84,7 +84,7 @@ def draw_view(
         return Drawing(_name_schedule(view, pair), sides)
 
     # each layout is a process
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(count_cores()) as pool:
         return list(pool.map(draw, chosen)), undrawn
 
 
