@@ -1,7 +1,7 @@
 """What the tool costs on large programs: `python -m bench.scale [CASE...] [--commands show,lint] [--json FILE]`.
 
-Each case is a program of a size: nodes, kernels, schedules, replays of TinyJit, bytes of tensors. Each command runs on it
-once, and so does the program itself, plain and with DEBUG=4:
+Each case is a program of a size: nodes, kernels, schedules, replays of TinyJit, bytes of tensors. Each command runs on
+it once, and so does the program itself, plain and with DEBUG=4:
 
 - `time` is CPU time of all processes, over the time with DEBUG=4 (or over the plain time, if DEBUG=4 is faster)
 - `memory` is the largest resident set of a process, over the plain program's
