@@ -189,12 +189,14 @@ class _Tree:
             # another group between would read this one and be read by it
             fits = (one for one in reversed(known) if not any(above[s] >> one & 1 for s in sources if s != one))
             number = next(fits, len(groups))
-            if number == len(groups):
-                groups.append([])
-                above.append(0)
-                known.append(number)
-            groups[number].append(name)
             of[name] = number
+            if number == len(groups):
+                # no group reads it yet
+                groups.append([name])
+                above.append(reads)
+                known.append(number)
+                continue
+            groups[number].append(name)
             added = above[number] | reads & ~(1 << number)
             if added != above[number]:
                 for other, bits in enumerate(above):
@@ -304,6 +306,9 @@ def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
     best: tuple[int, int, int] | None = None
     saved = 0
     for period in range(2, len(codes) // _LEAST_ALIKE + 1):
+        if len(codes) - 2 * period <= saved:
+            # no longer period saves more
+            break
         start = 0
         for end in range(period, len(codes) + 1):
             if end < len(codes) and codes[end] == codes[end - period]:
