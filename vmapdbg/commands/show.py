@@ -88,7 +88,7 @@ def show(
     if as_json:
         console.print_json(capture)
     else:
-        print_report(capture, only, part, bool(given.memory), sort)
+        print_report(capture, only, part, bool(given.memory), sort, snippet if jobs.is_saved(snippet) else "")
     if failed is not None:
         # the report is printed even if the file cannot be written
         raise failed
@@ -130,10 +130,10 @@ def draw_lifetimes(capture: Capture, output: Path) -> None:
 
 
 def print_report(
-    capture: Capture, only: tuple[str, ...] | None, part: options.Part, of_memory: bool, sort: Sort | None
+    capture: Capture, only: tuple[str, ...] | None, part: options.Part, of_memory: bool, sort: Sort | None, saved: str
 ) -> None:
     """Prints a capture, a part of it, or the page `of_memory`; an overview of a long capture, or of one to `sort`.
-    Raises Failure if it does not have the part, or times to sort by."""
+    `saved` is its file, if it was saved. Raises Failure if it does not have the part, or times to sort by."""
     if not capture.schedules:
         console.report_no_schedule(capture)
         return
@@ -150,7 +150,7 @@ def print_report(
         return
     # a timed run is about its times
     if is_whole and (capture.timing is not None or sort is not None or is_long(view)):
-        print_overview(view, console.make_console(), _SEE_MORE)
+        print_overview(view, console.make_console(), _SEE_MORE, saved)
         return
     selected = part.select(view)
     if selected is not None and only is None and not part.show_all:
@@ -167,4 +167,5 @@ def print_report(
         schedule=part.schedule,
         show_all=part.show_all,
         selected=None if part.kernel is None and part.line is None else selected,
+        saved=saved,
     )

@@ -178,7 +178,7 @@ class ScheduleIndex:
     def find_reading(self, node_id: int) -> list[tuple[int, Kernel]]:
         """Returns the kernels that read the buffer of a node, with their numbers: they compute a reader of the node but
         not the node."""
-        if node_id not in self.writers:
+        if node_id not in self.writers or node_id not in self.nodes:
             return []
         readers = {reader.id for reader in self.readers[node_id]}
         every = enumerate(self.schedule.kernels)

@@ -55,6 +55,7 @@ def compile_kernel(ast: UOp, target: str) -> CompiledKernel:
     lower: Any = next((m.get_program for m in places if hasattr(m, "get_program")), None) or places[0].to_program
     program: Any = compiled_for_cpu().get(ast.key) if target == "c" else None
     if program is None:
+        _count_names_anew(target)
         # BEAM times kernels on the device; without the device there is nothing to time
         with Context(BEAM=0):
             program = lower(ast, make_renderer(target))
@@ -87,6 +88,16 @@ def compiled_for_cpu() -> dict[bytes, Any]:
         if is_cpu and program.arg is not None:
             found[ast_key] = program
     return found
+
+
+@functools.cache
+def _count_names_anew(target: str) -> None:
+    """Up to 0.13 the name of a kernel has a number, which counts the kernels of the process: those of another device,
+    which the snippet ran on, do not count."""
+    from tinygrad.codegen.opt.postrange import Scheduler
+
+    if target != "c" or not compiled_for_cpu():
+        getattr(Scheduler, "kernel_cnt", {}).clear()
 
 
 @functools.cache

@@ -3,6 +3,7 @@ head is the verdict and the two sides, and only what changed is printed."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -14,7 +15,7 @@ from rich.text import Text
 from vmapdbg.diff.result import CaptureDiff, ScheduleDiff, Side
 from vmapdbg.install.patches import Patch
 from vmapdbg.model.capture import DIED, Capture, SnippetError
-from vmapdbg.model.schedule_index import count_kernels, find_distinct, group_equal
+from vmapdbg.model.schedule_index import count_kernels, find_distinct, group_equal, index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.claims import CHECKED as DIFFED
 from vmapdbg.page.claims import SHOWN, account_of_shown, claim_same, claim_values, say_idle, say_left, say_shown
@@ -27,6 +28,7 @@ from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, NOTE, Cell, Page, Pie
 from vmapdbg.page.text.memory import add_memory, add_memory_line
 from vmapdbg.page.text.overview import add_overview, add_part
 from vmapdbg.page.view import View, select_schedules
+from vmapdbg.page.why import explain
 
 if TYPE_CHECKING:
     from vmapdbg.suite.compare import SuiteSide
@@ -44,13 +46,14 @@ def print_capture(
     schedule: int | Literal["all"] | None = None,
     show_all: bool = False,
     selected: Sequence[ScheduleDiff] | None = None,
+    saved: str = "",
 ) -> None:
     """Prints a capture: header, schedules, and the findings that belong to nothing printed.
 
     `only` chooses sections. `schedule` is the index of one schedule, or `all`. None prints all schedules, those with
     nothing new to see in one line each. `show_all` prints every node and every kernel in a row of its own. `selected`
-    are the parts of schedules to print; None prints everything. Raises ValueError for an unknown section, Failure for
-    an unknown index.
+    are the parts of schedules to print; None prints everything. `saved` is the file of a saved capture. Raises
+    ValueError for an unknown section, Failure for an unknown index.
     """
     if unknown := sorted(set(only) - set(SECTIONS)):
         raise ValueError(f"unknown section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
@@ -59,10 +62,11 @@ def print_capture(
     page = _print_header(capture, console, show_all=show_all)
     run = views.RunView(page, capture, copies_source=selected is not None)
     reasons: dict[int, str] = {}
-    if selected is None and schedule is None:
-        reasons = {} if show_all else _list_brief_reasons(capture)
-        if set(only) == set(SECTIONS):
-            _add_headline(page, capture)
+    is_whole = selected is None and schedule is None and set(only) == set(SECTIONS)
+    if selected is None and schedule is None and not show_all:
+        reasons = _list_brief_reasons(capture)
+    if is_whole:
+        _add_headline(page, capture)
     _print_schedules(run, [(part, reasons.get(part.index, "")) for part in parts], only)
     rest = run.findings.rest if selected is None and number is None else []
     if rest:
@@ -71,6 +75,8 @@ def print_capture(
         kernel, node = format_known("kernel {}", found.kernel), format_known("node {}", found.node)
         about = ", ".join(filter(None, (kernel, node, page.places.format(found.line))))
         page.add((found.code, ALERT), f" {found.message}", format_known(" ({})", about), indent=2)
+    if is_whole:
+        _add_next_steps(page, capture, saved)
     page.print()
 
 
@@ -87,10 +93,13 @@ def print_diff(
     page.print()
 
 
-def print_overview(view: View, console: Console, hidden: str) -> None:
-    """Prints the head and the overview of one run or of two; `hidden` says how to see the rest."""
+def print_overview(view: View, console: Console, hidden: str, saved: str = "") -> None:
+    """Prints the head and the overview of one run or of two; `hidden` says how to see the rest, and `saved` is the file
+    of a saved capture."""
     page = print_head(view.diff, console) if view.is_pair else _print_header(view.after, console)
     add_overview(view, page, hidden)
+    if not view.is_pair:
+        _add_next_steps(page, view.after, saved)
     page.print()
 
 
@@ -189,7 +198,7 @@ def _print_header(capture: Capture, console: Console, *, show_all: bool = False)
 
 
 def _add_headline(page: Page, capture: Capture) -> None:
-    """Adds what a small run comes to, and the next commands."""
+    """Adds what a small run comes to."""
     rows = group_kernels(View.of_one(capture))
     if not rows:
         return
@@ -198,9 +207,26 @@ def _add_headline(page: Page, capture: Capture) -> None:
     most = f"; {share} of the ops in {first.kernel.name}{format_known(', {}', place)}" * (len(rows) > 1 and share != "")
     page.add()
     page.add((f"{round_count(total.ops)} ops executed, {format_bytes(total.bytes)} moved{most}", "bold"))
-    why = "why these are several kernels" if len(rows) > 1 else "why each value has a buffer"
-    for command, about in ("why", why), ("lint", "faults and waste in kernels"), ("check", "whether values are right"):
-        page.add((f"vmapdbg {command:<5}  ", NOTE), (about, "dim"), indent=2)
+
+
+def _add_next_steps(page: Page, capture: Capture, saved: str) -> None:
+    """Adds the commands to try next, unless the snippet failed or made no schedule. `saved` is the file of a saved
+    capture; it is empty after a run, because the tool remembers that."""
+    if capture.error is not None or not capture.schedules:
+        return
+    steps: dict[str, str] = {}
+    if capture.findings:
+        steps["lint"] = f"what to change: {format_plural(len(capture.findings), 'finding')}"
+    if boundaries := explain(capture, None, None):
+        node = index_of(capture.schedules[boundaries[0].schedule]).nodes[boundaries[0].node or 0]
+        where, many = page.places.format(node.line) or "it", len(boundaries)
+        steps[f"why {boundaries[0].name}"] = f"why {where} is not fused" + f" (largest of {many} buffers)" * (many > 1)
+    if not saved:
+        steps["check"] = "whether the values are right"
+    page.head("Next")
+    commands = {f"vmapdbg {step}{format_known(' {}', saved and shlex.quote(saved))}": steps[step] for step in steps}
+    for command, about in commands.items():
+        page.add((f"{command:<{max(map(len, commands))}}  ", NOTE), about, indent=2)
 
 
 def _list_facts(capture: Capture, places: Places) -> Iterator[tuple[str, Piece]]:
@@ -255,7 +281,6 @@ def _format_patch(patch: Patch, is_on: bool) -> Row:
         Cell("patch", (patch.name, "bold"), comfort=16),
         Cell("state", state if patch.switchable else ("always", "green"), comfort=6),
         Cell("what it does", patch.summary, comfort=30, most=100, leaves=2, label="", own_line=True),
-        Cell("seed", patch.seed, comfort=8, leaves=1),
     )
 
 
