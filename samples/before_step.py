@@ -7,7 +7,7 @@
 #
 #   vmapdbg check samples/before_step.py --patches none
 #   vmapdbg lint samples/before_step.py --patches none
-#   vmapdbg diff samples/before_step.py --baseline=none
+#   vmapdbg show samples/before_step.py --patches none
 #
 # expect: prints "before the step [[0.5, 0.5, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5]]"
 # expect[none]: prints "before the step [[0.25, 0.25, 0.25, 0.25], [0.25, 0.25, 0.25, 0.25]]"

@@ -59,8 +59,8 @@ def show(
 
     \b
     Examples:
-      vmapdbg show samples/lost_range.py
-      vmapdbg show samples/lost_range.py --patches ambient-ranges,nested-ranges --only bufferize,source
+      vmapdbg show samples/rotary.py --patches none
+      vmapdbg show samples/softmax.py --only bufferize,source
       vmapdbg show train.py --target metal --save after.json -- --steps 1
       vmapdbg show train.py --memory -o lifetimes.svg
       vmapdbg show after.json --sort bytes
