@@ -1,4 +1,4 @@
-"""Does what README says, as a stranger does: a fresh clone of the last commit, a new venv, no clang, no dot, 80 columns.
+"""Does what README says, as a stranger does: a clone of the last commit, a new venv, no clang, no dot, 80 columns.
 
 `python -m tests.readme` (needs git and the package index). The first command is typed as it is, then every other one,
 but for the tests; what README shows must be what is printed. A failure means that the first minutes of a user go wrong.

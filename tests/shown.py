@@ -24,8 +24,8 @@ def list_printed(page: str, text: str) -> list[Printed]:
 
 
 def find_missing(shown: str, printed: str) -> str | None:
-    """Returns the first part of a block that is not in what was printed, None if all are there, in order. A block is cut
-    into parts by lines `...`. Indentation does not count."""
+    """Returns the first part of a block that is not in what was printed, None if all parts are there, in order. Lines
+    `...` separate parts. Indentation does not count."""
     rest = printed.splitlines()
     for part in _read_parts(shown):
         place = _find_part(rest, part)
@@ -36,7 +36,7 @@ def find_missing(shown: str, printed: str) -> str | None:
 
 
 def find_added(shown: str, printed: str) -> str | None:
-    """Returns the first or the last line that was printed and that the block neither shows nor leaves out with `...`."""
+    """Returns the first or the last line that was printed if the block neither shows it nor leaves it out."""
     parts, lines = _read_parts(shown), [line.strip() for line in printed.splitlines()]
     if parts[0] and lines[: len(parts[0])] != [line.strip() for line in parts[0]]:
         return lines[0]
