@@ -218,9 +218,11 @@ def _add_next_steps(page: Page, capture: Capture, saved: str) -> None:
     if capture.findings:
         steps["lint"] = f"what to change: {format_plural(len(capture.findings), 'finding')}"
     if boundaries := explain(capture, None, None):
-        node = index_of(capture.schedules[boundaries[0].schedule]).nodes[boundaries[0].node or 0]
-        where, many = page.places.format(node.line) or "it", len(boundaries)
-        steps[f"why {boundaries[0].name}"] = f"why {where} is not fused" + f" (largest of {many} buffers)" * (many > 1)
+        schedule = next(one for one in capture.schedules if one.index == boundaries[0].schedule)
+        line, many = index_of(schedule).nodes[boundaries[0].node or 0].line, len(boundaries)
+        steps[f"why {boundaries[0].name}"] = (
+            f"why {page.places.format(line) or 'it'} is not fused" + f" (largest of {many} buffers)" * (many > 1)
+        )
     if not saved:
         steps["check"] = "whether the values are right"
     page.head("Next")
