@@ -135,7 +135,7 @@ def test_the_page_ranks_by_work_unless_times_were_measured() -> None:
     assert text.index("r_64") < text.index("E_64")
     assert "2 schedules, 4 kernels (2 distinct), 2,750 ops executed, 1000 B moved" in flatten(text)
     assert "r_64 5 2,700 98% 300 B 30%" in flatten(text)
-    assert "\n\nmore\n\nNext\n" in text
+    assert text.rstrip().endswith("more")
     slow = replace(MOVE, measured=Measured(2, 0.005, 0.004, 0.006))
     quick = replace(MATMUL, measured=Measured(3, 0.00002, 0.00001, 0.00003))
     text = show_overview(make_capture(make_schedule(kernels=(quick, slow))), 120)

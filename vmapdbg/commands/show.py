@@ -63,7 +63,6 @@ def show(
       vmapdbg show samples/softmax.py --only bufferize,source
       vmapdbg show train.py --target metal --save after.json -- --steps 1
       vmapdbg show train.py --memory -o lifetimes.svg
-      vmapdbg show after.json --sort bytes
       vmapdbg show after.json --kernel r_32_64_4
       vmapdbg show train.py --time --beam 2 --kernel backward
       vmapdbg show after.json --line train.py:12 --only kernels,source
@@ -88,7 +87,12 @@ def show(
     if as_json:
         console.print_json(capture)
     else:
-        print_report(capture, only, part, bool(given.memory), sort, snippet if jobs.is_saved(snippet) else "")
+        print_report(capture, only, part, bool(given.memory), sort)
+        is_whole = only is None and part.is_whole and not given.memory
+        if is_whole and capture.schedules and capture.error is None and not jobs.is_saved(snippet):
+            from vmapdbg.page.text.run import print_next_steps
+
+            print_next_steps(capture, console.make_console())
     if failed is not None:
         # the report is printed even if the file cannot be written
         raise failed
@@ -130,10 +134,10 @@ def draw_lifetimes(capture: Capture, output: Path) -> None:
 
 
 def print_report(
-    capture: Capture, only: tuple[str, ...] | None, part: options.Part, of_memory: bool, sort: Sort | None, saved: str
+    capture: Capture, only: tuple[str, ...] | None, part: options.Part, of_memory: bool, sort: Sort | None
 ) -> None:
     """Prints a capture, a part of it, or the page `of_memory`; an overview of a long capture, or of one to `sort`.
-    `saved` is its file, if it was saved. Raises Failure if it does not have the part, or times to sort by."""
+    Raises Failure if it does not have the part, or times to sort by."""
     if not capture.schedules:
         console.report_no_schedule(capture)
         return
@@ -150,7 +154,7 @@ def print_report(
         return
     # a timed run is about its times
     if is_whole and (capture.timing is not None or sort is not None or is_long(view)):
-        print_overview(view, console.make_console(), _SEE_MORE, saved)
+        print_overview(view, console.make_console(), _SEE_MORE)
         return
     selected = part.select(view)
     if selected is not None and only is None and not part.show_all:
@@ -167,5 +171,4 @@ def print_report(
         schedule=part.schedule,
         show_all=part.show_all,
         selected=None if part.kernel is None and part.line is None else selected,
-        saved=saved,
     )

@@ -55,7 +55,6 @@ def compile_kernel(ast: UOp, target: str) -> CompiledKernel:
     lower: Any = next((m.get_program for m in places if hasattr(m, "get_program")), None) or places[0].to_program
     program: Any = compiled_for_cpu().get(ast.key) if target == "c" else None
     if program is None:
-        _count_names_anew(target)
         # BEAM times kernels on the device; without the device there is nothing to time
         with Context(BEAM=0):
             program = lower(ast, make_renderer(target))
@@ -87,17 +86,10 @@ def compiled_for_cpu() -> dict[bytes, Any]:
         # a PROGRAM of April 2026 says nothing of itself: its runner does
         if is_cpu and program.arg is not None:
             found[ast_key] = program
+    if not found:
+        # up to 0.13 the name of a kernel has a number, which counts kernels: those of another device do not count
+        getattr(importlib.import_module("tinygrad.codegen.opt.postrange").Scheduler, "kernel_cnt", {}).clear()
     return found
-
-
-@functools.cache
-def _count_names_anew(target: str) -> None:
-    """Up to 0.13 the name of a kernel has a number, which counts the kernels of the process: those of another device,
-    which the snippet ran on, do not count."""
-    from tinygrad.codegen.opt.postrange import Scheduler
-
-    if target != "c" or not compiled_for_cpu():
-        getattr(Scheduler, "kernel_cnt", {}).clear()
 
 
 @functools.cache

@@ -3,7 +3,6 @@ head is the verdict and the two sides, and only what changed is printed."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -46,14 +45,13 @@ def print_capture(
     schedule: int | Literal["all"] | None = None,
     show_all: bool = False,
     selected: Sequence[ScheduleDiff] | None = None,
-    saved: str = "",
 ) -> None:
     """Prints a capture: header, schedules, and the findings that belong to nothing printed.
 
     `only` chooses sections. `schedule` is the index of one schedule, or `all`. None prints all schedules, those with
     nothing new to see in one line each. `show_all` prints every node and every kernel in a row of its own. `selected`
-    are the parts of schedules to print; None prints everything. `saved` is the file of a saved capture. Raises
-    ValueError for an unknown section, Failure for an unknown index.
+    are the parts of schedules to print; None prints everything. Raises ValueError for an unknown section, Failure for
+    an unknown index.
     """
     if unknown := sorted(set(only) - set(SECTIONS)):
         raise ValueError(f"unknown section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
@@ -62,11 +60,10 @@ def print_capture(
     page = _print_header(capture, console, show_all=show_all)
     run = views.RunView(page, capture, copies_source=selected is not None)
     reasons: dict[int, str] = {}
-    is_whole = selected is None and schedule is None and set(only) == set(SECTIONS)
-    if selected is None and schedule is None and not show_all:
-        reasons = _list_brief_reasons(capture)
-    if is_whole:
-        _add_headline(page, capture)
+    if selected is None and schedule is None:
+        reasons = {} if show_all else _list_brief_reasons(capture)
+        if set(only) == set(SECTIONS):
+            _add_headline(page, capture)
     _print_schedules(run, [(part, reasons.get(part.index, "")) for part in parts], only)
     rest = run.findings.rest if selected is None and number is None else []
     if rest:
@@ -75,8 +72,6 @@ def print_capture(
         kernel, node = format_known("kernel {}", found.kernel), format_known("node {}", found.node)
         about = ", ".join(filter(None, (kernel, node, page.places.format(found.line))))
         page.add((found.code, ALERT), f" {found.message}", format_known(" ({})", about), indent=2)
-    if is_whole:
-        _add_next_steps(page, capture, saved)
     page.print()
 
 
@@ -93,13 +88,27 @@ def print_diff(
     page.print()
 
 
-def print_overview(view: View, console: Console, hidden: str, saved: str = "") -> None:
-    """Prints the head and the overview of one run or of two; `hidden` says how to see the rest, and `saved` is the file
-    of a saved capture."""
+def print_overview(view: View, console: Console, hidden: str) -> None:
+    """Prints the head and the overview of one run or of two; `hidden` says how to see the rest."""
     page = print_head(view.diff, console) if view.is_pair else _print_header(view.after, console)
     add_overview(view, page, hidden)
-    if not view.is_pair:
-        _add_next_steps(page, view.after, saved)
+    page.print()
+
+
+def print_next_steps(capture: Capture, console: Console) -> None:
+    """Prints the commands to try after a run, which the tool remembers."""
+    page, steps = Page(console, Places.of(capture)), dict[str, str]()
+    if capture.findings:
+        steps["lint"] = f"what to change: {format_plural(len(capture.findings), 'finding')}"
+    if boundaries := explain(capture, None, None):
+        schedule = next(one for one in capture.schedules if one.index == boundaries[0].schedule)
+        line, many = index_of(schedule).nodes[boundaries[0].node or 0].line, len(boundaries)
+        largest = f" (largest of {many} buffers)" * (many > 1)
+        steps[f"why {boundaries[0].name}"] = f"why {page.places.format(line) or 'it'} is not fused{largest}"
+    steps["check"] = "whether the values are right"
+    page.head("Next")
+    for step, about in steps.items():
+        page.add((f"vmapdbg {step:<{max(map(len, steps))}}  ", NOTE), about, indent=2)
     page.print()
 
 
@@ -185,14 +194,10 @@ def _print_header(capture: Capture, console: Console, *, show_all: bool = False)
     page.add((capture.snippet, "bold"), f"  {summary}", (left, "yellow"), hang=12)
     for label, fact in _list_facts(capture, page.places):
         page.add((f"{label:<12}", "dim"), fact, hang=12)
-    why = "the snippet computed no tensor"
     if capture.error is not None:
-        why = "it failed before its first"
         where = page.places.format(capture.error.line, " at {}")
         page.add((f"the snippet failed{where}: {capture.error.type}", ALERT))
         page.add_each([*capture.error.message.splitlines(), *describe_crash(capture.error.crash)], indent=2)
-    if not capture.schedules:
-        page.add((f"no schedule: {why}", "bold"))
     page.print()
     return page
 
@@ -207,28 +212,6 @@ def _add_headline(page: Page, capture: Capture) -> None:
     most = f"; {share} of the ops in {first.kernel.name}{format_known(', {}', place)}" * (len(rows) > 1 and share != "")
     page.add()
     page.add((f"{round_count(total.ops)} ops executed, {format_bytes(total.bytes)} moved{most}", "bold"))
-
-
-def _add_next_steps(page: Page, capture: Capture, saved: str) -> None:
-    """Adds the commands to try next, unless the snippet failed or made no schedule. `saved` is the file of a saved
-    capture; it is empty after a run, because the tool remembers that."""
-    if capture.error is not None or not capture.schedules:
-        return
-    steps: dict[str, str] = {}
-    if capture.findings:
-        steps["lint"] = f"what to change: {format_plural(len(capture.findings), 'finding')}"
-    if boundaries := explain(capture, None, None):
-        schedule = next(one for one in capture.schedules if one.index == boundaries[0].schedule)
-        line, many = index_of(schedule).nodes[boundaries[0].node or 0].line, len(boundaries)
-        steps[f"why {boundaries[0].name}"] = (
-            f"why {page.places.format(line) or 'it'} is not fused" + f" (largest of {many} buffers)" * (many > 1)
-        )
-    if not saved:
-        steps["check"] = "whether the values are right"
-    page.head("Next")
-    commands = {f"vmapdbg {step}{format_known(' {}', saved and shlex.quote(saved))}": steps[step] for step in steps}
-    for command, about in commands.items():
-        page.add((f"{command:<{max(map(len, commands))}}  ", NOTE), about, indent=2)
 
 
 def _list_facts(capture: Capture, places: Places) -> Iterator[tuple[str, Piece]]:
