@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from shown import BLOCK, Printed, find_missing, list_printed
+from shown import BLOCK, Printed, find_added, find_missing, list_printed
 from tool import ROOT, RunSample, run_tool
 
 DOCS = ROOT / "docs"
@@ -52,6 +52,24 @@ def test_every_block_is_printed_by_something_that_a_test_runs() -> None:
             if not block["language"] and not marked and not known:
                 assert block["text"].removeprefix("$ vmapdbg ") in SHOWN, (page, block["text"][:200])
     assert not left
+
+
+@pytest.mark.parametrize(
+    ("shown", "missing", "added"),
+    [
+        ("$ vmapdbg\na\n  b\nc\n", None, None),
+        ("a\n...\nc\n", None, None),
+        ("...\nb\n...\n", None, None),
+        ("a\nb\n", None, "c"),
+        ("b\nc\n", None, "a"),
+        ("a\nc\n", "a\nc", "a"),
+        ("c\n...\na\n", "a", "a"),
+    ],
+)
+def test_a_block_is_compared_with_what_is_printed(shown: str, missing: str | None, added: str | None) -> None:
+    """What README shows, leaves out with `...`, or does not know of."""
+    printed = "a\nb\nc\n"
+    assert (find_missing(shown, printed), find_added(shown, printed)) == (missing, added)
 
 
 def test_there_are_pages() -> None:

@@ -34,7 +34,6 @@ Show me everything    vmapdbg report FILE.py -o report.html
 
 FILE.py is any program that imports tinygrad.
 All commands: vmapdbg --help. Examples: vmapdbg why --help"""
-"""What `vmapdbg` alone prints."""
 
 
 class Stopped(KeyboardInterrupt):
