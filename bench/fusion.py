@@ -2,7 +2,7 @@
 
 For each pattern of `bench.fusion_patterns` and each program of `bench.own_programs`: the time of one call with all
 patches, divided by its time with stock's schedule (without the patches that choose what is stored). For the patterns
-the same with seed 002's change alone (`fuse-broadcast` without `local-budget` and `fusion-guard`), which shows what the
+the same with the fusion alone (`fuse-broadcast` without `local-budget` and `fusion-guard`), which shows what the
 guard is for. With `--torch`, an interpreter that has torch, the programs stand beside PyTorch with as many threads.
 Each side is a process; they take turns, so that a machine that slows down slows all of them. A figure is a ratio of the
 least times: what else runs on the machine only ever adds to a time.
@@ -50,7 +50,7 @@ def main() -> int:
     shared = {side: start(side) for side in SIDES}
     for name in arguments.names:
         most = GAINS.get(name, MOST)
-        # a program is much memory, and what the seed's change makes of one may take minutes
+        # a program is much memory, and what the fusion alone makes of one may take minutes
         sides = shared if name in PATTERNS else {side: start(side) for side in SIDES if side != SEED}
         if arguments.torch is not None and name in OWN:
             sides[TORCH] = Side("bench.programs_torch", os.environ, arguments.torch)

@@ -1,4 +1,4 @@
-# Fewer kernels, and many times slower: a feed-forward block that fuse-broadcast alone makes one kernel of (seed 002).
+# Fewer kernels, and many times slower: a feed-forward block that fuse-broadcast alone makes one kernel of.
 #
 # What to see: one kernel instead of two, and one thread: the row between the matmuls is a LOCAL buffer, and a kernel with a LOCAL buffer
 # gets no opts. fusion-guard puts the realize point back, and says with which numbers. `why` tells it for each node.

@@ -1,4 +1,4 @@
-# Three matmuls of a feed-forward block, fused: the intermediate row is LOCAL memory that the target does not have (seed 002).
+# Three matmuls of a feed-forward block, fused: the intermediate row is LOCAL memory that the target does not have.
 #
 # What to see: without local-budget the row of 10,240 floats is a LOCAL buffer of 40,960 bytes; Metal has 32,768 for a threadgroup, and
 # the kernel does not start. With it the buffer is GLOBAL: two kernels. CUDA has 49,152 bytes, there it fits.

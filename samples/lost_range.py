@@ -1,4 +1,4 @@
-# A value inside a vmap scope goes to a buffer, and the buffer forgets the batch (seed 000).
+# A value inside a vmap scope goes to a buffer, and the buffer forgets the batch.
 #
 # What to see: BUFFERIZE of the ADD that `stack` makes. With ambient-ranges it closes rm1*, the RANGE of the scope, and
 # holds 3x2 elements. Without it, it holds 2: each step of the loop writes the same place and the last one wins, so

@@ -1,4 +1,4 @@
-# The projections of latent attention (MLA) one after the other: three LOCAL buffers, each small enough, too large together (seed 002).
+# The projections of latent attention (MLA) one after the other: three LOCAL buffers, each small enough, too large together.
 #
 # What to see: with fuse-broadcast alone one kernel holds the three latent rows, 16,384 + 12,288 + 10,240 = 38,912 bytes; Metal has 32,768.
 # local-budget makes the largest GLOBAL, the other two fit. fusion-guard refuses all three: a kernel with a LOCAL buffer gets no opts, and

@@ -1,4 +1,4 @@
-# A JVP under an outer vmap: a node that depends on two RANGEs must keep both (seed 001).
+# A JVP under an outer vmap: a node that depends on two RANGEs must keep both.
 #
 # What to see: `output` has a vmap scope of its own (rm1), and the Jacobian puts a scope (rm2) around its JVP. The ambient
 # ranges of the nodes in the tangent graph are the union over their sources: rm1 and rm2. Without nested-ranges the first

@@ -1,4 +1,4 @@
-# LOOP and OUTER: the batch inside the kernel, or the kernel once for each element (seed 003).
+# LOOP and OUTER: the batch inside the kernel, or the kernel once for each element.
 #
 # What to see: both scopes compute the same. In the LOOP schedule rm1 is a loop of the kernel and there is one launch; in the
 # OUTER schedule the kernel has a variable `range_m1` instead, and `launches` is 4. LOOP suits small bodies, OUTER large ones.

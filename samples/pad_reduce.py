@@ -1,4 +1,4 @@
-# vmap without new ops: slice by a RANGE, pad back by it, reduce over it (seed 004, section 7).
+# vmap without new ops: slice by a RANGE, pad back by it, reduce over it.
 #
 # What to see: there is no VMAPIN, so vmap_map is empty and the patches have nothing to do: this is stock tinygrad. Each
 # step puts its row into a batch of zeros and the REDUCE over rm1 adds them up, 3 x 3 rows of work for 3 rows of result:

@@ -1,4 +1,4 @@
-# RMSNorm, x * rsqrt(mean(x**2) + eps): one reduce a row, read back by each element of the row (seed 002).
+# RMSNorm, x * rsqrt(mean(x**2) + eps): one reduce a row, read back by each element of the row.
 #
 # What to see: without fuse-broadcast the sum of squares is a buffer of one number a row, kept because a reduce in its value reads a
 # buffer: two kernels. With it there is one. On Metal a row is a threadgroup of 32 threads: they add up the row together, share their

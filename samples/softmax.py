@@ -1,4 +1,4 @@
-# softmax, exp(x - max) / sum(exp(x - max)): two reduces a row, each read back by each element of the row (seed 002).
+# softmax, exp(x - max) / sum(exp(x - max)): two reduces a row, each read back by each element of the row.
 #
 # What to see: without fuse-broadcast three kernels: the maximum, the sum, the division; or four, where realize-reused stores exp(x - max),
 # which the sum and the division compute both. The range map names the EXPAND at which each row's range ends. With fuse-broadcast two:

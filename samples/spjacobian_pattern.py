@@ -1,4 +1,4 @@
-# The pattern of a sparse Jacobian: stack several results, flatten, pick elements by number (seed 004, section 6.9).
+# The pattern of a sparse Jacobian: stack several results, flatten, pick elements by number.
 #
 # What to see: each JVP holds a reduce, the stack of them is read once for each element that is picked, so the scheduler
 # writes it to a buffer inside the scope. Its BUFFERIZE closes rm1*: one stack for each of the four batch elements.

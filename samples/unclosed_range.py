@@ -1,4 +1,4 @@
-# A store that leaves a range of its value open cannot become a kernel (seed 003).
+# A store that leaves a range of its value open cannot become a kernel.
 #
 # What to see: the stack of three products, flattened and picked apart again, goes to a buffer. In a LOOP scope its store closes
 # rm1 around it, inside the kernel. In an OUTER scope the kernel takes the range as a variable, and the schedule runs it

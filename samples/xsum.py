@@ -1,4 +1,4 @@
-# x * sum(x): a reduce and the elementwise that reads it back (seed 002).
+# x * sum(x): a reduce and the elementwise that reads it back.
 #
 # What to see: without fuse-broadcast the REDUCE_AXIS ends its range at the EXPAND ("ending-ranges") and becomes a buffer: two
 # kernels. With it there is one: the sum is in the loop of its reader.

@@ -17,11 +17,20 @@ from vmapdbg.commands.cli import COMMANDS
 CODE = "import sys\nfrom tinygrad import Tensor\nprint(sys.argv)\nx = Tensor.empty(3) + 1\n"
 
 
-def test_without_a_command_the_help_is_shown(tmp_path: Path) -> None:
+def test_without_a_command_the_tool_says_what_people_can_do(tmp_path: Path) -> None:
+    """Each line is a command that exists, with its options; the list of all commands is in --help."""
     done = run_tool(cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Usage: ")
-    assert all(f"\n  {name} " in done.stdout for name in COMMANDS)
+    assert max(map(len, done.stdout.splitlines())) <= 60
+    typed = re.findall(r"vmapdbg (\w+) (.+)$", done.stdout, re.M)
+    assert len(typed) >= 6
+    for name, words in typed:
+        # a word that names no file is an option of the command
+        options = [word.partition("=")[0] for word in words.split() if word.startswith("-")]
+        helped = run_tool(name, "--help", cwd=tmp_path).stdout
+        assert all(option in helped for option in options), (name, words)
+    shown = run_tool("--help", cwd=tmp_path).stdout
+    assert all(f"\n  {name} " in shown for name in COMMANDS)
 
 
 # *** code in the place of a file

@@ -13,9 +13,9 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from shown import BLOCK, Printed, find_added, find_missing, list_printed
 from tool import ROOT, RunSample, run_tool
 
 DOCS = ROOT / "docs"
@@ -28,7 +28,6 @@ SHOWN = [
         r"^```\n\$ vmapdbg ((?:lint|check|why|why --value|why --value \d+) samples/.*?)^```", text, re.M | re.S
     )
 ]
-BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^\n]*) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
 PROGRAM = re.compile(r"^<!-- (\w+\.py)\n(.*?)^-->$", re.M | re.S)
 # what is not printed by this tool, or by nothing that can be run here: page, beginning of the block
 NOT_PRINTED = {
@@ -38,18 +37,7 @@ NOT_PRINTED = {
 }
 
 
-class Printed(NamedTuple):
-    """A block that a command prints."""
-
-    page: str
-    command: str
-    text: str
-
-
-def list_printed() -> list[Printed]:
-    found = [(page, block) for page, text in TEXTS.items() for block in BLOCK.finditer(text)]
-    marked = [(page, block) for page, block in found if (block["mark"] or "").startswith("prints: ")]
-    return [Printed(page, block["mark"].removeprefix("prints: "), block["text"]) for page, block in marked]
+PRINTED = [printed for page, text in TEXTS.items() for printed in list_printed(page, text)]
 
 
 def test_every_block_is_printed_by_something_that_a_test_runs() -> None:
@@ -66,6 +54,24 @@ def test_every_block_is_printed_by_something_that_a_test_runs() -> None:
     assert not left
 
 
+@pytest.mark.parametrize(
+    ("shown", "missing", "added"),
+    [
+        ("$ vmapdbg\na\n  b\nc\n", None, None),
+        ("a\n...\nc\n", None, None),
+        ("...\nb\n...\n", None, None),
+        ("a\nb\n", None, "c"),
+        ("b\nc\n", None, "a"),
+        ("a\nc\n", "a\nc", "a"),
+        ("c\n...\na\n", "a", "a"),
+    ],
+)
+def test_a_block_is_compared_with_what_is_printed(shown: str, missing: str | None, added: str | None) -> None:
+    """What README shows, leaves out with `...`, or does not know of."""
+    printed = "a\nb\nc\n"
+    assert (find_missing(shown, printed), find_added(shown, printed)) == (missing, added)
+
+
 def test_there_are_pages() -> None:
     assert PAGES
     assert len(SHOWN) >= 2
@@ -78,23 +84,9 @@ def test_shown_output(block: str, run_sample: RunSample) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("printed", list_printed(), ids=lambda printed: " ".join(printed.command.split()[:6]))
+@pytest.mark.parametrize("printed", PRINTED, ids=lambda printed: " ".join(printed.command.split()[:6]))
 def test_marked_output(printed: Printed, tmp_path: Path) -> None:
-    assert_printed(printed, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "printed",
-    [printed for printed in list_printed() if printed.page == "README.md"],
-    ids=lambda printed: " ".join(printed.command.split()[:3]),
-)
-def test_the_readme_is_right_without_clang(printed: Printed, tmp_path: Path) -> None:
-    assert_printed(printed, tmp_path, DEV="", CC="no-such-compiler")
-
-
-def assert_printed(printed: Printed, tmp_path: Path, **environment: str) -> None:
-    """Runs the command of a block with these variables, and looks for each part of the block in its output."""
+    """Runs the command of a block, and looks for each part of the block in its output."""
     for name in ("samples", "tests", "bench"):
         (tmp_path / name).symlink_to(ROOT / name)
     for name, program in PROGRAM.findall(TEXTS[printed.page]):
@@ -103,14 +95,11 @@ def assert_printed(printed: Printed, tmp_path: Path, **environment: str) -> None
     for command in printed.command.split(" && "):
         words = shlex.split(command)
         start = words.index("vmapdbg")
-        variables = {**environment, **dict(word.split("=", 1) for word in words[:start])}
+        variables = dict(word.split("=", 1) for word in words[:start])
         done = run_tool(*words[start + 1 :], cwd=tmp_path, **variables)
     assert done is not None
-    rest = (done.stdout + done.stderr).splitlines()
-    for part in read_parts(printed.text):
-        place = find_part(rest, part)
-        assert place is not None, (part, "\n".join(rest))
-        rest = rest[place + len(part) :]
+    output = done.stdout + done.stderr
+    assert find_missing(printed.text, output) is None, output
 
 
 @pytest.mark.slow
@@ -122,24 +111,6 @@ def test_the_reduced_snippet_shows_the_difference(tmp_path: Path) -> None:
     done = run_tool(*command, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "1 output differs" in " ".join(done.stdout.split())
-
-
-def read_parts(text: str) -> list[list[str]]:
-    """The lines of a block, without the command on top, where some are left out in several parts."""
-    parts: list[list[str]] = [[]]
-    for line in text.splitlines():
-        if line.strip() == "...":
-            parts.append([])
-        elif not line.startswith("$ "):
-            parts[-1].append(line)
-    return parts
-
-
-def find_part(lines: list[str], part: list[str]) -> int | None:
-    """Returns the position of each line of a part in the text, in order. Indentation does not count."""
-    wanted = [line.strip() for line in part]
-    shown = [line.strip() for line in lines]
-    return next((i for i in range(len(shown)) if shown[i : i + len(wanted)] == wanted), None)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ TIMED = "--time runs both sides, and all.json is a saved capture: save them with
 OWN = "is a saved capture: it has its own code, arguments, patches, target, tinygrad and times"
 PAGES = "the ending must be one of .html, .htm"
 
-REMOVED = "was removed: the numpy reference finds all that it found"
 # what is typed -> how the line begins
 REFUSED = {
     # files that are not there, or not what they should be
@@ -58,8 +57,6 @@ REFUSED = {
     "show -c": "Option '-c' requires an argument",
     "run -c": "-c needs code",
     "diff a.py b.py c.py": "diff takes one snippet, two saved captures or two saved runs, or two snippets",
-    "check ok.py --oracle stock,numpy": f"--oracle stock,numpy {REMOVED}",
-    "check ok.py --oracle python": f"--oracle python {REMOVED}",
     "diff folder.html": "a saved run is compared with another one: vmapdbg diff BEFORE_DIR AFTER_DIR",
     "diff folder.html gone": "folder.html is not a saved run: it has no run.json",
     "diff ok.py folder.html": "ok.py is not a saved run: it has no run.json",

@@ -93,3 +93,4 @@ def test_sample_has_an_expectation_and_a_story(sample: Path) -> None:
     text = sample.read_text(encoding="utf-8")
     assert "# What to see:" in text
     assert f"vmapdbg show samples/{sample.name}" in text
+    assert f"({sample.name})" in (ROOT / "samples" / "README.md").read_text(encoding="utf-8")

@@ -104,7 +104,7 @@ def assert_close(found: np.ndarray, expected: np.ndarray, what: str) -> None:
 
 @pytest.mark.parametrize("name", TABLE)
 def test_table(results: Results, name: str) -> None:
-    """Seed 002's table: what the change alone does to the number of kernels."""
+    """What the change alone does to the number of kernels."""
     _, before, after = TABLE[name]
     assert (results["none"].data[name], results["change alone"].data[name]) == (before, after)
 

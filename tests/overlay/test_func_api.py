@@ -309,7 +309,7 @@ def test_pow_at_its_corners(base: float, exponent: float, by_base: float, by_exp
 
 
 def test_jvp_of_a_graph_with_vargs_by_hand() -> None:
-    """Seed 001: the jvp of a vmap along each of a batch of directions, its columns against the direct jvp."""
+    """The jvp of a vmap along each of a batch of directions, its columns against the direct jvp."""
     x, directions = Tensor(A), Tensor(np.stack([B, A, B * 2, A - B, B + 1]))
     inner, outer = UOp.range(3, -1, LOOP), UOp.range(5, -2, LOOP)
     y = (x.vmapin(varg_in(inner, 2, 0)) ** 2).sum().vmapout(varg_out(inner, 0, 0))

@@ -1,4 +1,4 @@
-"""Each patch, switched off alone, shows the bug that its seed describes; switched on, the same program is right.
+"""Each patch, switched off alone, shows the bug that it repairs; switched on, the same program is right.
 
 One state of the patches is one process: each test runs programs through `python -m vmapdbg run`. What is shown of the
 vmap patches is shown without fuse-broadcast: a buffer that it saves cannot lose its range.
@@ -76,7 +76,7 @@ def outcome(name):
     except Exception as error: return {"error": f"{type(error).__name__}: {error}"}
     return {"right": bool(np.allclose(got, want, rtol=1e-5)), "got": got.tolist(), "want": want.tolist()}
 
-# the kernels of seed 000 as C, which wants no compiler; its input has the batch as the last axis
+# the kernels of an index into a stack as C, which wants no compiler; its input has the batch as the last axis
 r = UOp.range(3, -100, LOOP)
 sink = UOp.sink(stack_index(fixed(np.ascontiguousarray(x.T)).vmapin((ZERO, r))).vmapout((r, ZERO)).uop)
 try:
@@ -97,18 +97,18 @@ ALL_BUT = "all,-fuse-broadcast,-"
 # patches -> what a program gives -> the names of the programs
 EXPECTED: dict[str, dict[str, list[str]]] = {
     "all": {RIGHT: [*SINGLE, *NESTED, *WITH_OUTER_BUFFER, "softmax", "elementwise", "stack index, no reduce"]},
-    # seed 000: an intermediate buffer has no batch axis, so the last step of the loop wins, silently
+    # an intermediate buffer has no batch axis, so the last step of the loop wins, silently
     f"{ALL_BUT}ambient-ranges": {LAST_ROW: SINGLE, RIGHT: ["elementwise", "stack index, no reduce"]},
-    # seed 001: a node that depends on two RANGEs has a buffer with only one of them
+    # a node that depends on two RANGEs has a buffer with only one of them
     f"{ALL_BUT}nested-ranges": {WRONG: NESTED, RIGHT: [*SINGLE, "softmax", "outer stack index"]},
-    # seed 003's error; with ambient-ranges the address of every buffer closes the RANGEs of a LOOP already
+    # an open range in a store; with ambient-ranges the address of every buffer closes the RANGEs of a LOOP already
     f"{ALL_BUT}close-ranges": {
         NOT_A_BUFFER: WITH_OUTER_BUFFER,
         RIGHT: ["stack of scalars", "stack index", "softmax", "nested softmax"],
     },
     f"{ALL_BUT}close-ranges,-ambient-ranges": {NOT_A_BUFFER: ["stack of scalars"], RIGHT: ["elementwise"]},
     "none": {NOT_A_BUFFER: ["stack of scalars"], RIGHT: ["elementwise"]},
-    # seed 003's program is scheduled, but its values are seed 000's
+    # the store closes its range, but the buffer has no batch axis
     "close-ranges": {WRONG: ["stack of scalars"]},
 }
 
@@ -144,7 +144,7 @@ def test_what_programs_give(patches: str, tmp_path: Path) -> None:
 
 
 def test_the_store_uses_the_loop_variable_if_its_buffer_has_the_batch(tmp_path: Path) -> None:
-    """The two listings of seed 000: `r_3_2_2_2` with `data0_2`, the store at a fixed place; and `data0_6`."""
+    """Two listings of an index into a stack: `r_3_2_2_2` with `data0_2`, the store at a fixed place; and `data0_6`."""
     without, fixed = (store_kernel(patches, tmp_path) for patches in (f"{ALL_BUT}ambient-ranges", ALL_BUT[:-2]))
     assert "double* restrict data0_2," in without
     assert "for (int Lidx2 = 0; Lidx2 < 3; Lidx2++)" in without

@@ -1,5 +1,5 @@
 """Values of vmapped programs against the loop over single elements. Each row of the data is different, so that a row
-that gets the value of another one (seed 000: of the last one) is seen."""
+that gets the value of another one (often of the last one) is seen."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def weight(x: Tensor, *shape: int, seed: int = 1) -> Tensor:
     return Tensor(array.astype(np.float64)).cast(x.dtype)
 
 
-# *** single functions: the table of func_ops, and what it lacks (seed 004 section 6.1 to 6.5)
+# *** single functions: the table of func_ops, and what it lacks
 
 
 def set_strides(x: Tensor) -> Tensor:
@@ -341,7 +341,7 @@ def test_an_inner_value_used_in_two_scopes() -> None:
     assert_same((first, second), loop(lambda a: ((a * 3).sum(), (a * 3).flip(0) + a), 0, (0, 1))(x))
 
 
-# *** after the scope: seed 004 section 6.6
+# *** after the scope
 
 AFTER: dict[str, Callable[[Tensor], Tensor]] = {
     "reshape": lambda y: y.reshape(y.numel() // 2, 2),
@@ -504,7 +504,7 @@ def test_two_ranges_with_the_same_id_and_different_sizes(ids: tuple[int, int], a
     check(program, numbers(3, 4), axis_type=axis_type)
 
 
-# *** nesting: seed 001 and seed 004 section 6.7
+# *** nesting
 
 
 @pytest.mark.parametrize("inner_type", [LOOP, OUTER])

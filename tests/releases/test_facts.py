@@ -127,5 +127,5 @@ def test_a_value_that_is_computed_again_gets_its_buffer(tree: Path, tmp_path: Pa
     (found,) = lint(COMPUTED_AGAIN)
     assert found["code"] == "VD104"
     call, _, where = found["advice"].partition(" ")
-    assert where == "after the value that should be a buffer of its own"
+    assert where == "after the value that should be a buffer of its own (which: vmapdbg tune)"
     assert lint(COMPUTED_AGAIN.replace("angles.sin()", f"angles.sin(){call}")) == []

@@ -1,6 +1,6 @@
 """Captures built by hand, so that tests of the tool's outputs need no tinygrad.
 
-`lost_range` is the program of seed 000 with and without the ambient-ranges patch; the others are made up.
+`lost_range` is the program of samples/lost_range.py with and without the ambient-ranges patch; the others are made up.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def make_capture(*schedules: Schedule, **changes: Any) -> Capture:
 
 
 def lost_range(*, fixed: bool = True) -> Capture:
-    """Seed 000: stack of two sums, indexed with [[0, 1]], under vmap over three columns."""
+    """A stack of two sums, indexed with [[0, 1]], under vmap over three columns."""
     size = 6 if fixed else 2
     schedule = make_schedule(
         line=f"{SNIPPET}:19",

@@ -232,7 +232,7 @@ def cheaper(*off: str) -> Capture:
 
 
 UNFUSED = cheaper("fuse-broadcast")
-OWN_BUFFER = ".contiguous() after the value that should be a buffer of its own"
+OWN_BUFFER = ".contiguous() after the value that should be a buffer of its own (which: vmapdbg tune)"
 REUSE_ON = "turn realize-reused on (--patches all)"
 BOTH_ON = "turn fusion-guard and realize-reused on (--patches all)"
 ADVICES = {

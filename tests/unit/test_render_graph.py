@@ -86,7 +86,7 @@ def test_nested_scopes_are_nested(tmp_path: Path) -> None:
 
 
 def test_svg_leads_to_why_and_a_buffer_that_loses_a_range_is_loud(tmp_path: Path) -> None:
-    """The fault of seed 000 must be seen at a glance."""
+    """The buffer that forgets the batch must be seen at a glance."""
     bad = nodes_of(draw_data(lost_range(fixed=False), tmp_path))["bufferize18"]
     assert bad["alert"]
     assert "rm1 NOT closed" in bad["lines"]

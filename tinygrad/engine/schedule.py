@@ -1,4 +1,4 @@
-"""Runs a kernel once for each value of the OUTER ranges it takes as variables (patches vmap-ops, close-ranges; seed 003)."""
+"""Runs a kernel once for each value of the OUTER ranges it takes as variables (patches vmap-ops, close-ranges)."""
 from __future__ import annotations
 import itertools
 from contextvars import ContextVar

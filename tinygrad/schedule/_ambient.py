@@ -1,4 +1,4 @@
-"""Ambient ranges: the vmap RANGEs that a node depends on, and what each of them is bound to (patches ambient-ranges, nested-ranges; seeds 000, 001).
+"""Ambient ranges: the vmap RANGEs that a node depends on, and what each of them is bound to (patches ambient-ranges, nested-ranges).
 
 Stage 3 of the rangeify pass (indexing.py) finds them, forward: `find_ambient_ranges`. Stage 4, the backward walk, binds them: `BatchLoops`."""
 from __future__ import annotations
@@ -27,7 +27,7 @@ def find_ambient_ranges(toposort:dict[UOp, None], scope_ranges:frozenset[UOp]) -
   return vmap_map
 
 def find_first_ambient(toposort:dict[UOp, None]) -> dict[UOp, Ranges]:
-  """Without nested-ranges the first source with ambient ranges decides, and VMAPOUT has none. Right for one level only (seed 001)."""
+  """Without nested-ranges the first source with ambient ranges decides, and VMAPOUT has none. Right for one level only."""
   vmap_map: dict[UOp, Ranges] = {}
   for x in toposort:
     if x.op is Ops.VMAPIN: vmap_map[x] = tuple(a for a in x.src[1:] if a.op is Ops.RANGE)

@@ -1,7 +1,7 @@
 """Which shared values become buffers: answers for the backward walk (indexing.py) and for the removal of buffers (rangeify.py). They change nothing.
 
 tinygrad 0.12.0 stores a value if ranges end below it, so that it is not computed again in each of their steps (indexing.py:211-229 and 231-241).
-fuse-broadcast (seed 002) removes the realize point if no ending range crosses the value's ranges: its loop is around theirs, and it is computed there
+fuse-broadcast removes the realize point if no ending range crosses the value's ranges: its loop is around theirs, and it is computed there
 once. Crossed axes stay realized, in a LOCAL buffer if other axes are not crossed. The current attempt may refuse that: the guard found that the fusion
 does not pay, or the LOCAL buffer would be too large or too slow (patches local-budget, fusion-guard)."""
 from __future__ import annotations

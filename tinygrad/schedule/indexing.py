@@ -2,7 +2,7 @@
 
 It replaces `run_rangeify`. Without VMAPIN and VMAPOUT in the graph its result equals tinygrad 0.12.0's, to the key of each kernel's AST. With them it
 also tracks **ambient ranges**: the vmap RANGEs that a node depends on but that its own range tuple does not hold, because VMAPOUT removes them on the
-way in (patches vmap-ops, ambient-ranges, nested-ranges; seeds 000, 001, 004). Ambient ranges propagate like the others: a reader of a VMAPOUT binds
+way in (patches vmap-ops, ambient-ranges, nested-ranges). Ambient ranges propagate like the others: a reader of a VMAPOUT binds
 its RANGE to the reader's index, and a buffer inside the scope starts again with the RANGE itself.
 
  1. scopes     refuse ops that cannot be inside a scope, give each RANGE a unique id (_scopes.py; not in upstream)

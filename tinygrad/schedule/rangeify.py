@@ -1,5 +1,5 @@
 """The stages around the pass: which reduces are split before it (patch whole-gathers), and which BUFFERIZEs are removed or stored after it (patches
-close-ranges, vmap-ops; seeds 003, 004)."""
+close-ranges, vmap-ops)."""
 from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Adds Ops.VMAPIN, Ops.VMAPOUT and GroupOp.VMap (patch vmap-ops, seed 004 section 2)."""
+"""Adds Ops.VMAPIN, Ops.VMAPOUT and GroupOp.VMap (patch vmap-ops)."""
 from __future__ import annotations
 from types import ModuleType
 from tinygrad_overlay._patching import Changes

@@ -1,4 +1,4 @@
-"""Shapes, checks and ranges of VMAPIN and VMAPOUT (patch vmap-ops, seed 004 sections 2 and 3)."""
+"""Shapes, checks and ranges of VMAPIN and VMAPOUT (patch vmap-ops)."""
 from __future__ import annotations
 import functools
 from types import ModuleType

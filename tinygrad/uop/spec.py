@@ -1,4 +1,4 @@
-"""Allows VMAPIN and VMAPOUT in the tensor graph (patch vmap-ops, seed 004 section 2)."""
+"""Allows VMAPIN and VMAPOUT in the tensor graph (patch vmap-ops)."""
 from __future__ import annotations
 from types import ModuleType
 from tinygrad.uop import GroupOp

@@ -23,15 +23,8 @@ if TYPE_CHECKING:
 _REFERENCE = "the numpy reference"
 
 
-def refuse_oracle(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Raises UsageError for a reference that was removed."""
-    if value not in (None, "numpy"):
-        raise click.UsageError(f"--oracle {value} was removed: the numpy reference finds all that it found")
-
-
 @click.command(cls=options.SnippetCommand)
 @options.snippet
-@click.option("--oracle", hidden=True, callback=refuse_oracle, expose_value=False)
 @options.json("Print the findings and comparisons as one JSON document.")
 @options.strict
 @options.of_job

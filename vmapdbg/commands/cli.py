@@ -21,6 +21,20 @@ _MODULES = [module.name for module in pkgutil.iter_modules([str(Path(__file__).p
 COMMANDS = tuple(name for name in _MODULES if "_" not in name and name != "cli")
 """The subcommands: the modules in this folder, without the modules that are parts of a command."""
 
+_TASKS = """vmapdbg shows what tinygrad's scheduler did to your program.
+
+It is slow            vmapdbg show FILE.py
+It is not one kernel  vmapdbg why FILE.py
+Make it faster        vmapdbg tune FILE.py
+The values are wrong  vmapdbg check FILE.py
+It needs much memory  vmapdbg show FILE.py --memory
+What did my edit do?  vmapdbg diff OLD.py NEW.py
+Or a new tinygrad?    vmapdbg diff FILE.py --baseline=0.13.0
+Show me everything    vmapdbg report FILE.py -o report.html
+
+FILE.py is any program that imports tinygrad.
+All commands: vmapdbg --help. Examples: vmapdbg why --help"""
+
 
 class Stopped(KeyboardInterrupt):
     """SIGTERM or SIGHUP, its argument: the tool ends as at Ctrl-C, and leaves no child behind."""
@@ -132,4 +146,4 @@ def drop_stdout() -> None:
 def main(context: click.Context) -> None:
     """See what tinygrad's scheduler did to a program, and why."""
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        click.echo(_TASKS)

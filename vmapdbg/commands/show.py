@@ -59,11 +59,10 @@ def show(
 
     \b
     Examples:
-      vmapdbg show samples/lost_range.py
-      vmapdbg show samples/lost_range.py --patches ambient-ranges,nested-ranges --only bufferize,source
+      vmapdbg show samples/rotary.py --patches none
+      vmapdbg show samples/softmax.py --only bufferize,source
       vmapdbg show train.py --target metal --save after.json -- --steps 1
       vmapdbg show train.py --memory -o lifetimes.svg
-      vmapdbg show after.json --sort bytes
       vmapdbg show after.json --kernel r_32_64_4
       vmapdbg show train.py --time --beam 2 --kernel backward
       vmapdbg show after.json --line train.py:12 --only kernels,source
@@ -89,6 +88,11 @@ def show(
         console.print_json(capture)
     else:
         print_report(capture, only, part, bool(given.memory), sort)
+        is_whole = only is None and part.is_whole and not given.memory
+        if is_whole and capture.schedules and capture.error is None and not jobs.is_saved(snippet):
+            from vmapdbg.page.text.run import print_next_steps
+
+            print_next_steps(capture, console.make_console())
     if failed is not None:
         # the report is printed even if the file cannot be written
         raise failed

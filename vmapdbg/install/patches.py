@@ -1,4 +1,4 @@
-"""The patches by name: what each does, which document asked for it, and how a `--patches` value is read.
+"""The patches by name: what each does, and how a `--patches` value is read.
 
 The overlay does not read this table: it gets the names of the patches that are on in an environment variable.
 """
@@ -19,34 +19,26 @@ class PatchError(Failure, ValueError):
 
 @dataclass(frozen=True)
 class Patch:
-    """One patch of the overlay. `seed` names the document that specifies it."""
+    """One patch of the overlay."""
 
     name: str
     summary: str
-    seed: str
     switchable: bool = True
 
 
 PATCHES = (
     Patch(
-        "vmap-ops",
-        "VMAPIN and VMAPOUT: shape rules, spec, Tensor and UOp methods, range assignment",
-        "004",
-        switchable=False,
+        "vmap-ops", "VMAPIN and VMAPOUT: shape rules, spec, Tensor and UOp methods, range assignment", switchable=False
     ),
-    Patch(
-        "ambient-ranges",
-        "ambient ranges (vmap_map) in BUFFERIZE and INDEX of nodes realized inside a scope",
-        "000, 004",
-    ),
-    Patch("nested-ranges", "a node's ambient ranges are the union over its sources, less what a VMAPOUT ends", "001"),
-    Patch("close-ranges", "a global store closes every open range of its value", "003"),
-    Patch("fuse-broadcast", "a range that ends makes a realize point only where ranges are out of order", "002"),
-    Patch("local-budget", "LOCAL buffers of one kernel, with GROUP memory, stay within the target's limit", "002"),
-    Patch("fusion-guard", "a fusion that costs redundant work or parallelism is refused, with its numbers", "ours"),
-    Patch("realize-reused", "a value that its readers compute again gets a buffer where storing it is cheaper", "ours"),
-    Patch("whole-gathers", "an index by tensors is one load: its reduce is not split, and goes", "ours"),
-    Patch("short-scans", "a cumsum or logcumsumexp takes a few ops for each element, if that pays", "ours"),
+    Patch("ambient-ranges", "ambient ranges (vmap_map) in BUFFERIZE and INDEX of nodes realized inside a scope"),
+    Patch("nested-ranges", "a node's ambient ranges are the union over its sources, less what a VMAPOUT ends"),
+    Patch("close-ranges", "a global store closes every open range of its value"),
+    Patch("fuse-broadcast", "a range that ends makes a realize point only where ranges are out of order"),
+    Patch("local-budget", "LOCAL buffers of one kernel, with GROUP memory, stay within the target's limit"),
+    Patch("fusion-guard", "a fusion that costs redundant work or parallelism is refused, with its numbers"),
+    Patch("realize-reused", "a value that its readers compute again gets a buffer where storing it is cheaper"),
+    Patch("whole-gathers", "an index by tensors is one load: its reduce is not split, and goes"),
+    Patch("short-scans", "a cumsum or logcumsumexp takes a few ops for each element, if that pays"),
 )
 
 SWITCHABLE = tuple(patch.name for patch in PATCHES if patch.switchable)

@@ -99,4 +99,4 @@ def advise_apart(capture: Capture) -> str:
     """Returns how to give a value a buffer of its own."""
     version = tuple(int(part) for part in capture.versions.tinygrad.split(".")[:2] if part.isdecimal())
     call = ".clone()" if version >= _CLONE_SINCE else ".contiguous()"
-    return f"{call} after the value that should be a buffer of its own"
+    return f"{call} after the value that should be a buffer of its own (which: vmapdbg tune)"

@@ -183,7 +183,7 @@ class ScheduleIndex:
     def find_reading(self, node_id: int) -> list[tuple[int, Kernel]]:
         """Returns the kernels that read the buffer of a node, with their numbers: they compute a reader of the node but
         not the node."""
-        if node_id not in self.writers:
+        if node_id not in self.writers or node_id not in self.nodes:
             return []
         found = {number: k for reader in self.readers[node_id] for number, k in self.computing[reader.id].items()}
         return [(number, found[number]) for number in sorted(found.keys() - self.computing[node_id].keys())]

@@ -1,4 +1,4 @@
-"""GROUP and GROUPTOP count the LOCAL memory that the kernel has already (patch local-budget; seed 002, part 2)."""
+"""GROUP and GROUPTOP count the LOCAL memory that the kernel has already (patch local-budget)."""
 from __future__ import annotations
 import math
 from types import ModuleType

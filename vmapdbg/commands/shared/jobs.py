@@ -142,7 +142,8 @@ def read_job(snippet: str | None, given: JobOptions) -> Job:
         job = recall_job()
         check_snippet(job.snippet)
         job = apply_options(job, given)
-        say(f"using {job.snippet}, from the last show{describe_job_options(job)}")
+        # with the options that are not the default
+        say(f"using {job.snippet}, from the last show{format_known(' with {}', ' '.join(spell_job_options(job)))}")
         return job
     if is_saved(snippet):
         raise Failure(f"{snippet} is a saved capture: this command runs a snippet")
@@ -159,11 +160,6 @@ def apply_settings(job: Job) -> Job:
     """Returns the job with the settings in the pyproject.toml of its snippet."""
     settings = find_settings(job.snippet)
     return apply_options(job, JobOptions(settings.target, settings.patches, settings.timeout))
-
-
-def describe_job_options(job: Job) -> str:
-    """Returns the options of a job that are not the default: ` with --patches none --target metal`, or ""."""
-    return format_known(" with {}", " ".join(spell_job_options(job)))
 
 
 def spell_job_options(job: Job) -> list[str]:

@@ -375,12 +375,12 @@ class Overview:
         findings = self.view.after.findings
         if self.view.is_pair or not findings:
             return
-        self.page.head("Findings", f"{len(findings)}; vmapdbg lint has them all")
+        self.page.head("Findings", f"{len(findings)}")
         names = {rule.code: rule.name for rule in RULES}
         for same in group_equal(findings, lambda finding: finding.code):
             first = same[0]
-            place = self.places.format(first.line, " ({})")
-            what = f" {names.get(first.code, '')}, {len(same)} times; first: {first.message}{place}"
+            many = f", {len(same)} times; first" * (len(same) > 1)
+            what = f" {names.get(first.code, '')}{many}: {first.message}{self.places.format(first.line, ' ({})')}"
             self.page.add((first.code, ALERT), what, indent=2)
 
 

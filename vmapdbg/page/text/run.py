@@ -14,7 +14,7 @@ from rich.text import Text
 from vmapdbg.diff.result import CaptureDiff, ScheduleDiff, Side
 from vmapdbg.install.patches import Patch
 from vmapdbg.model.capture import DIED, Capture, SnippetError
-from vmapdbg.model.schedule_index import count_kernels, find_distinct, group_equal
+from vmapdbg.model.schedule_index import count_kernels, find_distinct, group_equal, index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.claims import CHECKED as DIFFED
 from vmapdbg.page.claims import SHOWN, account_of_shown, claim_same, claim_values, say_idle, say_left, say_shown
@@ -27,6 +27,7 @@ from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, NOTE, Cell, Page, Pie
 from vmapdbg.page.text.memory import add_memory, add_memory_line
 from vmapdbg.page.text.overview import add_overview, add_part
 from vmapdbg.page.view import View, select_schedules
+from vmapdbg.page.why import explain
 
 if TYPE_CHECKING:
     from vmapdbg.suite.compare import SuiteSide
@@ -91,6 +92,23 @@ def print_overview(view: View, console: Console, hidden: str) -> None:
     """Prints the head and the overview of one run or of two; `hidden` says how to see the rest."""
     page = print_head(view.diff, console) if view.is_pair else _print_header(view.after, console)
     add_overview(view, page, hidden)
+    page.print()
+
+
+def print_next_steps(capture: Capture, console: Console) -> None:
+    """Prints the commands to try after a run, which the tool remembers."""
+    page, steps = Page(console, Places.of(capture)), dict[str, str]()
+    if capture.findings:
+        steps["lint"] = f"what to change: {format_plural(len(capture.findings), 'finding')}"
+    if boundaries := explain(capture, None, None):
+        schedule = next(one for one in capture.schedules if one.index == boundaries[0].schedule)
+        line, many = index_of(schedule).nodes[boundaries[0].node or 0].line, len(boundaries)
+        largest = f" (largest of {many} buffers)" * (many > 1)
+        steps[f"why {boundaries[0].name}"] = f"why {page.places.format(line) or 'it'} is not fused{largest}"
+    steps["check"] = "whether the values are right"
+    page.head("Next")
+    for step, about in steps.items():
+        page.add((f"vmapdbg {step:<{max(map(len, steps))}}  ", NOTE), about, indent=2)
     page.print()
 
 
@@ -176,20 +194,16 @@ def _print_header(capture: Capture, console: Console, *, show_all: bool = False)
     page.add((capture.snippet, "bold"), f"  {summary}", (left, "yellow"), hang=12)
     for label, fact in _list_facts(capture, page.places):
         page.add((f"{label:<12}", "dim"), fact, hang=12)
-    why = "the snippet computed no tensor"
     if capture.error is not None:
-        why = "it failed before its first"
         where = page.places.format(capture.error.line, " at {}")
         page.add((f"the snippet failed{where}: {capture.error.type}", ALERT))
         page.add_each([*capture.error.message.splitlines(), *describe_crash(capture.error.crash)], indent=2)
-    if not capture.schedules:
-        page.add((f"no schedule: {why}", "bold"))
     page.print()
     return page
 
 
 def _add_headline(page: Page, capture: Capture) -> None:
-    """Adds what a small run comes to, and the next commands."""
+    """Adds what a small run comes to."""
     rows = group_kernels(View.of_one(capture))
     if not rows:
         return
@@ -198,9 +212,6 @@ def _add_headline(page: Page, capture: Capture) -> None:
     most = f"; {share} of the ops in {first.kernel.name}{format_known(', {}', place)}" * (len(rows) > 1 and share != "")
     page.add()
     page.add((f"{round_count(total.ops)} ops executed, {format_bytes(total.bytes)} moved{most}", "bold"))
-    why = "why these are several kernels" if len(rows) > 1 else "why each value has a buffer"
-    for command, about in ("why", why), ("lint", "faults and waste in kernels"), ("check", "whether values are right"):
-        page.add((f"vmapdbg {command:<5}  ", NOTE), (about, "dim"), indent=2)
 
 
 def _list_facts(capture: Capture, places: Places) -> Iterator[tuple[str, Piece]]:
@@ -255,7 +266,6 @@ def _format_patch(patch: Patch, is_on: bool) -> Row:
         Cell("patch", (patch.name, "bold"), comfort=16),
         Cell("state", state if patch.switchable else ("always", "green"), comfort=6),
         Cell("what it does", patch.summary, comfort=30, most=100, leaves=2, label="", own_line=True),
-        Cell("seed", patch.seed, comfort=8, leaves=1),
     )
 
 

@@ -1,4 +1,4 @@
-"""A tinygrad with vmap scopes of its own, as the seeds change its source, is shown as the overlay is."""
+"""A tinygrad with vmap scopes in its own source is shown as the overlay is."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from seed_tree import make_seed_tree
 from tool import ROOT, run_tool, show_json, write
+from vmap_tree import make_vmap_tree
 
-LOST_RANGE, SEED_JVP = str(ROOT / "samples" / "lost_range.py"), str(ROOT / "samples" / "seed_jvp.py")
+LOST_RANGE, PRODUCT_RULE = str(ROOT / "samples" / "lost_range.py"), str(ROOT / "samples" / "product_rule.py")
 
 
 class Trees(NamedTuple):
@@ -20,8 +20,8 @@ class Trees(NamedTuple):
 
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory: pytest.TempPathFactory) -> Trees:
-    folder = tmp_path_factory.mktemp("seeds")
-    return Trees(str(make_seed_tree(folder / "mapped")), str(make_seed_tree(folder / "unmapped", has_map=False)))
+    folder = tmp_path_factory.mktemp("trees")
+    return Trees(str(make_vmap_tree(folder / "mapped")), str(make_vmap_tree(folder / "unmapped", has_map=False)))
 
 
 def run_on(tree: str, command: str, *arguments: str, cwd: Path) -> tuple[int, str]:
@@ -65,12 +65,12 @@ def test_two_such_branches_are_compared(trees: Trees, tmp_path: Path) -> None:
     assert "(+rm1*, r4)" in text
 
 
-def test_the_program_of_seed_001_is_wrong_on_the_code_of_the_seeds(trees: Trees, tmp_path: Path) -> None:
-    """The first source of a node decides its ambient ranges there, and half of the product rule is lost."""
-    code, text = run_on(trees.mapped, "check", SEED_JVP, cwd=tmp_path)
+def test_a_tree_that_follows_only_the_first_source_loses_half_of_the_product_rule(trees: Trees, tmp_path: Path) -> None:
+    """The first source of a node decides its ambient ranges there."""
+    code, text = run_on(trees.mapped, "check", PRODUCT_RULE, cwd=tmp_path)
     assert code == 1
     assert "first at [0, 2]: 0.27, should be 0.54" in text
-    _, text = run_on(trees.mapped, "show", SEED_JVP, "--only", "vmap", cwd=tmp_path)
+    _, text = run_on(trees.mapped, "show", PRODUCT_RULE, "--only", "vmap", cwd=tmp_path)
     assert "!! it lacks rm1, rm2, on which nodes" in text
 
 

@@ -1,12 +1,12 @@
-# The program of seed 001, word for word but for its JVP: a Jacobian by an outer vmap around a scope (seed 001).
+# A Jacobian by an outer vmap around a vmap scope, with a JVP written by hand.
 #
-# What to see: it is right in every state of the patches; samples/nested_jvp.py shows what nested-ranges repairs. The
-# fault of the seed is in a tinygrad that has the code of seeds 000 and 004 in its own source, where the first source of
-# a node decides its ambient ranges. There the terms of the product rule that read a buffer of another scope are lost:
+# What to see: it is right in every state of the patches; samples/nested_jvp.py shows what nested-ranges repairs. It goes
+# wrong on a tinygrad that has VMAPIN and VMAPOUT in its own source, if the first source of a node decides its ambient
+# ranges. There the terms of the product rule that read a buffer of another scope are lost:
 # column gamma is half of what it must be, [0.27, 0.315], and `vmapdbg check --tinygrad THAT_TREE` finds it.
 #
-#   vmapdbg show samples/seed_jvp.py --only vmap,bufferize
-#   vmapdbg check samples/seed_jvp.py --tinygrad YOUR_TREE
+#   vmapdbg show samples/product_rule.py --only vmap,bufferize
+#   vmapdbg check samples/product_rule.py --tinygrad YOUR_TREE
 #
 # expect: prints "gamma [0.54, 0.63]"
 # expect[all,-nested-ranges]: prints "gamma [0.54, 0.63]"

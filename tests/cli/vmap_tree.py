@@ -1,4 +1,4 @@
-"""A tinygrad that somebody changed: release 0.12.0 with VMAPIN and VMAPOUT in its own source, as the seeds describe it.
+"""A tinygrad that somebody changed: release 0.12.0 with VMAPIN and VMAPOUT in its own source.
 
 A line is put before the line of the release that begins with an anchor; a word of the release is replaced by another.
 """
@@ -50,7 +50,7 @@ WORDS = {
         tuple(rctx.new_range(s) for s in x.shape) if x.op is not Ops.VMAPOUT else
         tuple(axis if axis.op is Ops.RANGE else rctx.new_range(s) for axis, s in zip(x.src[1:], x.shape)))""",
 }
-# the fix of seed 000: without it, a buffer inside a scope forgets the batch
+# without it, a buffer inside a scope forgets the batch
 MAP = {
     "# create ranges": "  vmap_map: dict[UOp, tuple[UOp, ...]] = field(default_factory=dict)",
     "# explicit rangeify": """
@@ -68,8 +68,9 @@ MAP = {
 MAP_WORDS = {"new_src.index(*[r": "new_src.index(*(reader if batch else ()), *[r"}
 
 
-def make_seed_tree(place: Path, has_map: bool = True) -> Path:
-    """Writes the changed tinygrad into a folder, and returns it; without `vmap_map` it has the fault of seed 000."""
+def make_vmap_tree(place: Path, has_map: bool = True) -> Path:
+    """Writes the changed tinygrad into a folder, and returns it; without `vmap_map` a buffer in a
+    scope forgets the batch."""
     spec = importlib.util.find_spec("tinygrad")
     assert spec is not None
     assert spec.submodule_search_locations
