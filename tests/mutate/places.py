@@ -232,11 +232,11 @@ def reach_place(number, known=set()):
     """Notes once for each test that a place was reached."""
     import os
 
-    test = os.environ.get("PYTEST_CURRENT_TEST", "")
+    test = os.environ.get({test!r}, "")
     if (number, test) not in known:
         known.add((number, test))
         with open(os.path.join({folder!r}, f"{{os.getpid()}}.txt"), "a", encoding="utf-8") as file:
             file.write(f"{{number}}\\t{{test}}\\n")
 '''
-"""Goes at the end of `vmapdbg/__init__.py`, which each process of the tool imports. pytest names the test in the
+"""Goes at the end of `vmapdbg/__init__.py`, which each process of the tool imports. The plugin names the test in the
 environment, which child processes have too."""

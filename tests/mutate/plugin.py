@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-ORDER, NOTES = "VMAPDBG_MUTATE_ORDER", "VMAPDBG_MUTATE_NOTES"
-"""Environment variables: the file with the tests to run, one a line, and the file to write."""
+ORDER, NOTES, TEST = "VMAPDBG_MUTATE_ORDER", "VMAPDBG_MUTATE_NOTES", "VMAPDBG_MUTATE_TEST"
+"""Environment variables: the file with the tests to run, one a line; the file to write; and the test that runs now, as
+PYTEST_CURRENT_TEST names it. A test of the pytest plugin starts a pytest, which sets that variable to its own tests."""
 
 _seconds: dict[str, float] = defaultdict(float)
 _outcomes: dict[str, str] = {}
@@ -36,6 +37,16 @@ def list_shared(item: pytest.Item) -> list[str]:
     known: dict[str, Any] = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
     last = [(name, definitions[-1]) for name, definitions in known.items() if definitions]
     return [f"{one.baseid}::{name}" for name, one in last if one.baseid and one.scope != "function"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    os.environ[TEST] = f"{item.nodeid} (setup)"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    os.environ[TEST] = f"{item.nodeid} (call)"
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from tests.mutate.places import REPORT, Place, add_reports
-from tests.mutate.plugin import NOTES, ORDER, read_lines
+from tests.mutate.plugin import NOTES, ORDER, TEST, read_lines
 
 ROOT = Path(__file__).parent.parent.parent
 _LARGEST = 8 << 30
@@ -114,7 +114,7 @@ def record(copy: Copy, places: Sequence[Place], tests: Sequence[str], jobs: int)
         copy.write(name, add_reports(source, [(number, place) for number, place in numbered if place.file == name]))
     first = "vmapdbg/__init__.py"
     whole = (copy.folder / first).read_bytes()
-    copy.write(first, whole + REPORT.format(folder=str(reports)).encode())
+    copy.write(first, whole + REPORT.format(folder=str(reports), test=TEST).encode())
     notes = copy.scratch / "notes.json"
     status, printed = copy.run(tests, 7200, "-n", str(jobs), **{NOTES: str(notes)})
     if status not in (0, 1):
