@@ -104,6 +104,9 @@ def test_local_memory_and_threads_are_counted_in_the_program() -> None:
     for size in (*kernel["global_size"], *kernel["local_size"]):
         threads *= size
     assert kernel["threads"] == threads
+    # lint compares with what a group of threads has; a CPU has no such memory
+    assert kernel["local_bytes"] <= kernel["local_limit"] == 32768
+    assert show_work("c")["rows"]["local_limit"] is None
 
 
 def test_schedule_cache_hides_nothing(tmp_path: Path) -> None:
