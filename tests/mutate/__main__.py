@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -19,11 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.mutate.places import Place, choose_places, find_places
-from tests.mutate.runs import ROOT, Copy, Tried, limit_memory, order_tests, record, try_place
+from tests.mutate.runs import EVERY, ROOT, Copy, Tried, limit_memory, order_tests, record, try_place
 
 
 def main() -> int:
     asked = read_arguments()
+    # `timeout` and `kill` end what it started, too
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     limit_memory()
     files = [file for folder in ("vmapdbg", "tinygrad") for file in sorted((ROOT / folder).rglob("*.py"))]
     names = [file.relative_to(ROOT).as_posix() for file in files]
@@ -34,20 +37,22 @@ def main() -> int:
     if not places:
         print(f"no places in {asked.only}", file=sys.stderr)
         return 2
-    kept = Kept(places, asked.tests)
+    # options and paths of the first pytest
+    tests = [*(EVERY if asked.slow else ()), *asked.tests]
+    kept = Kept(places, tests)
     end = time.monotonic() + 60 * asked.minutes
     with tempfile.TemporaryDirectory(prefix="vmapdbg-mutate-", ignore_cleanup_errors=True) as folder:
         copy = Copy(Path(folder))
         if not kept.notes:
             print(f"{len(places)} of {len(every)} places; all tests run once", file=sys.stderr, flush=True)
-            kept.notes, kept.reports = record(copy, places, asked.tests, asked.jobs)
+            kept.notes, kept.reports = record(copy, places, tests, asked.jobs)
             kept.save()
         for number, place in enumerate(places):
             if place.name in kept.tried or time.monotonic() > end:
                 continue
             reports = [line.partition("\t")[2] for line in kept.reports if line.startswith(f"{number}\t")]
-            tests = order_tests(kept.notes, reports)
-            kept.tried[place.name] = asdict(try_place(copy, place, tests, kept.notes, asked.most))
+            order = order_tests(kept.notes, reports)
+            kept.tried[place.name] = asdict(try_place(copy, place, order, kept.notes, asked.most))
             kept.save()
             print(describe(place, Tried(**kept.tried[place.name])), file=sys.stderr, flush=True)
     return print_table(places, kept)
@@ -59,6 +64,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="*", help="a pattern of files: 'vmapdbg/page/*'")
     parser.add_argument("--tests", nargs="*", default=[], help="tests that run; all if none is named")
+    parser.add_argument("--slow", action="store_true", help="also slow tests")
     parser.add_argument("--most", type=float, default=400, help="seconds of tests for each mutant")
     parser.add_argument("--minutes", type=float, default=240, help="after so many minutes no mutant is begun")
     parser.add_argument("--jobs", type=int, default=2, help="processes of the first run")

@@ -20,6 +20,8 @@ from tests.mutate.places import REPORT, Place, add_reports
 from tests.mutate.plugin import NOTES, ORDER, TEST, read_lines
 
 ROOT = Path(__file__).parent.parent.parent
+EVERY = ("-m", "not browser")
+"""Selects slow tests, too."""
 _LARGEST = 8 << 30
 """Bytes. A mutant may fill the memory."""
 _STEPS = (5, 60)
@@ -170,7 +172,7 @@ def try_place(copy: Copy, place: Place, tests: Sequence[str], notes: dict[str, N
             files = dict.fromkeys(name.partition("::")[0] for name in names)
             # an endless loop ends the run; a busy machine does not
             limit = 120 + 10 * sum(notes[name]["seconds"] for name in names)
-            status, _ = copy.run(list(files), limit, "-x", "-n", "0", **{ORDER: str(order), NOTES: str(ended)})
+            status, _ = copy.run(list(files), limit, *EVERY, "-x", "-n", "0", **{ORDER: str(order), NOTES: str(ended)})
             ran += len(names)
             killer = name_killer(status, read_notes(ended))
             if killer is not None:
