@@ -92,7 +92,7 @@ def test_a_float_and_an_integer_agree_within_the_tolerance_of_the_float() -> Non
     tolerance = make_tolerance("float", 1, 1.0)
     assert find_close(floats, integers, tolerance).tolist() == [True, False, False]
     assert find_close(integers, floats, tolerance).tolist() == [True, False, False]
-    assert find_close(integers, integers + [0, 1, 0], tolerance).tolist() == [True, False, True]
+    assert find_close(integers, np.array([1, 3, 3]), tolerance).tolist() == [True, False, True]
 
 
 def test_tolerance_grows_with_the_root_of_the_roundings() -> None:
