@@ -183,8 +183,8 @@ def try_place(copy: Copy, place: Place, tests: Sequence[str], notes: dict[str, N
 
 
 def name_killer(status: int | None, notes: dict[str, Note]) -> str | None:
-    """Returns the test that failed, or what else ended pytest; None if all tests passed."""
-    if status == 0:
+    """Returns the test that failed, or what else ended pytest; None if all tests passed, or no test was found."""
+    if status in (0, 5):
         return None
     failed = [name for name, note in notes.items() if note["outcome"] == "failed"]
     return failed[0] if failed else "it did not end" if status is None else f"pytest ended with {status}"

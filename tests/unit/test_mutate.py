@@ -123,6 +123,7 @@ def test_the_test_that_failed_is_named() -> None:
     notes = {"t.py::test_a[x - y]": note(1), "t.py::test_b[x - y]": note(1, "failed")}
     assert name_killer(1, notes) == "t.py::test_b[x - y]"
     assert name_killer(0, {}) is None
+    assert name_killer(5, {}) is None, "no test was found"
     assert name_killer(None, {}) == "it did not end"
     assert name_killer(4, {}) == "pytest ended with 4"
 
