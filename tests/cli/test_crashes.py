@@ -216,6 +216,20 @@ def test_an_error_of_the_snippet_itself_is_not_tinygrads(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_a_rewrite_without_end_is_said_although_lowering_again_has_no_end_either(tmp_path: Path) -> None:
+    text = """\
+from tinygrad import Tensor
+x = Tensor([1.0, 2, 3, 4, 5, 6, 7, 8]).realize()
+pos = Tensor([3, 1, 0, 5, 4, 4, 6, 2]).realize()
+print((Tensor.arange(8) == pos).where(x, 0).sum().item())
+"""
+    done = run_tool("show", write(tmp_path, text), "--json", "--patches", "none", cwd=tmp_path)
+    assert done.returncode == 4, done.stderr
+    crash = json.loads(done.stdout)["error"]["crash"]
+    assert (crash["kind"], crash["stage"]) == ("waits", "codegen")
+
+
+@pytest.mark.slow
 def test_a_kernel_without_a_program_is_shown_with_the_others(tmp_path: Path) -> None:
     text = CRASHES.replace("best.realize()", "other = (grid + 1).sum()")
     write(tmp_path, text)

@@ -104,6 +104,9 @@ def test_local_memory_and_threads_are_counted_in_the_program() -> None:
     for size in (*kernel["global_size"], *kernel["local_size"]):
         threads *= size
     assert kernel["threads"] == threads
+    # lint compares with what a group of threads has; a CPU has no such memory
+    assert kernel["local_bytes"] <= kernel["local_limit"] == 32768
+    assert show_work("c")["rows"]["local_limit"] is None
 
 
 def test_schedule_cache_hides_nothing(tmp_path: Path) -> None:
@@ -192,6 +195,18 @@ def test_kernels_are_tied_to_their_nodes(tmp_path: Path) -> None:
     ids = {node["id"] for node in schedule["nodes"]}
     assert all(set(kernel["nodes"]) <= ids for kernel in schedule["kernels"])
     assert all(set(node["src"]) <= set(range(node["id"])) for node in schedule["nodes"])
+
+
+def test_two_equal_kernels_are_each_tied_to_their_own_nodes(tmp_path: Path) -> None:
+    text = (
+        "x, y = Tensor.empty(4, 4), Tensor.empty(4, 4)\na = (x + 1).contiguous()\nb = (y + 1).contiguous()\nc = a @ b\n"
+    )
+    capture, _ = show_text(tmp_path, text)
+    (schedule,) = capture["schedules"]
+    first, second, _ = kernels = schedule["kernels"]
+    assert first["key"] == second["key"]
+    assert len({kernel["outputs"][0] for kernel in kernels}) == 3
+    assert [kernel["lines"][-1] for kernel in kernels] == ["snippet.py:3", "snippet.py:4", "snippet.py:5"]
 
 
 def test_same_input_gives_the_same_bytes(run_sample: RunSample, tmp_path: Path) -> None:

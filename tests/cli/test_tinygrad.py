@@ -121,6 +121,23 @@ def test_a_revision_is_observed_and_the_checkout_left_alone(checkout: Path, tmp_
     assert git(checkout, "status", "--porcelain") == ""
 
 
+def test_a_pass_with_another_name_is_seen_by_its_rewrites(checkout: Path, tmp_path: Path) -> None:
+    """A new tinygrad renames functions. Kernels still have their nodes, and buffers their ranges."""
+    newer = shutil.copytree(checkout / "tinygrad", tmp_path / "newer" / "tinygrad")
+    for file in newer.rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace("run_rangeify", "place_ranges"), encoding="utf-8")
+    text = "from tinygrad import Tensor\nTensor.empty(8, 16).softmax(1).realize()\n"
+    (tmp_path / "snippet.py").write_text(text, encoding="utf-8")
+    capture, _ = show_json(Path("snippet.py"), "--tinygrad", "newer", cwd=tmp_path)
+    assert capture["missing"] == ["the schedules: this tinygrad has no run_rangeify"]
+    (schedule,) = capture["schedules"]
+    outputs = [node for kernel in schedule["kernels"] for node in kernel["outputs"]]
+    closed = {made["node"]: made["closed_ranges"] for made in schedule["bufferizes"] if made["outcome"] == "kept"}
+    assert len(outputs) == 3
+    assert all(closed[node] for node in outputs)
+
+
 @pytest.mark.slow
 def test_diff_of_two_commits(checkout: Path) -> None:
     done = run_tool("diff", "snippet.py", "--baseline=@HEAD~2", "--json", cwd=checkout)

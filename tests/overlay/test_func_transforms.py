@@ -402,6 +402,16 @@ def test_gradient_reads_the_sum_over_its_own_range(method: str) -> None:
     same(v.square().sum().gradient(x)[0], 2 * x.numpy())
 
 
+@METHODS
+def test_a_gradient_through_a_divisor_reads_sums_over_its_own_range(method: str) -> None:
+    """With pad_reduce, REDUCEs over the RANGE are nested in one kernel. Over one loop the inner sum would be of one
+    element."""
+    x = Tensor(numbers(3, 3, 3, dtype=np.float64))
+    v = vmap(lambda e: e / e.square().sum(), method=method)(x)
+    squares = np.square(x.numpy()).sum((1, 2), keepdims=True)
+    same(v.square().sum().gradient(x)[0], -2 * x.numpy() / squares**2)
+
+
 def test_a_part_of_a_tensor_that_is_realized_with_it_keeps_its_shape() -> None:
     x = Tensor(numbers(3, 2, dtype=np.float64)).realize()
     y = x.sin()

@@ -11,7 +11,7 @@ from unittest.mock import MagicMock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tinygrad import Device, Tensor, codegen
+from tinygrad import Device, Tensor, Variable, codegen
 from tinygrad.codegen import get_program
 from tinygrad.codegen.opt import KernelOptError, Opt, OptOps
 from tinygrad.codegen.opt.postrange import Scheduler
@@ -46,6 +46,15 @@ def gradient(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]
         return (y * Tensor.empty(*y.shape)).sum().gradient(x)[0]
 
     return result
+
+
+@pytest.mark.parametrize("length", [5, 16])
+def test_a_row_whose_length_is_a_variable_is_summed_to_its_end(length: int) -> None:
+    """The row opts divide a row by its size, and a Variable has none: the sum would be of the longest row."""
+    x, wide = Tensor.arange(64 * 16).reshape(64, 16).contiguous().realize(), Tensor.ones(64, 32).contiguous().realize()
+    rows = x[:, : Variable("length", 1, 16).bind(length)]
+    found = (wide + rows.sum(1, keepdim=True)).numpy()
+    assert found.tolist() == (x.numpy()[:, :length].sum(1, keepdims=True) + wide.numpy()).tolist()
 
 
 PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {

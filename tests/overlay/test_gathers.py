@@ -211,6 +211,13 @@ def sum_of_gathered() -> Tensor:
     return (data(CLASSES) * (index(MANY).reshape(N, 1) == Tensor.arange(40))).sum()
 
 
+def test_an_index_that_depends_on_the_position_is_no_gather() -> None:
+    """No single position is equal to its own index: the elements for which it is are added up."""
+    indices, numbers = np.array([7, 1, 5, 0, 3, 2, 0, 0]), np.arange(1.0, 9.0)
+    found = (index(indices) == Tensor.arange(8).flip(0)).where(data(numbers), 0).sum()
+    assert found.item() == numbers[indices == np.arange(8)[::-1]].sum()
+
+
 def test_a_sum_of_gathered_values_is_split_along_the_other_axes() -> None:
     kernels, got = compute(sum_of_gathered())
     assert len(kernels) == 2

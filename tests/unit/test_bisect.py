@@ -13,7 +13,7 @@ from rendered import print_to_text
 
 from vmapdbg.bisect import DEFAULT_RUNS
 from vmapdbg.bisect.measure import Measurements
-from vmapdbg.bisect.search import Search, search_commits, search_patches
+from vmapdbg.bisect.search import Search, Searcher, search_commits, search_patches
 from vmapdbg.install.patches import SWITCHABLE, Patches
 from vmapdbg.page.documents import CommitTrial, History
 from vmapdbg.page.text.bisect import print_history
@@ -87,6 +87,13 @@ def test_the_default_tries_each_patch_alone_and_each_two_taken_away() -> None:
     found, _ = search(list(names), lambda s: "good" if s & needed else "bad", budget=DEFAULT_RUNS)
     assert (found.added.sets, found.added.exact) == ((tuple("a"), tuple("c"), tuple("d")), True)
     assert (found.removed.sets, found.removed.size) == ((tuple("acd"),), 2)
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, (frozenset("a"), True)), (2, (frozenset("ab"), False))])
+def test_one_member_is_minimal_also_after_the_last_run(count: int, expected: tuple[Patches, bool]) -> None:
+    """`bisect --decisions` says whether its decisions are minimal."""
+    searcher = Searcher(frozenset(NAMES[:count]), lambda sets: ["bad"] * len(sets), budget=0)
+    assert searcher.find_minimal(lambda part: part, lambda outcome: outcome == "bad", is_limited=True) == expected
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4))

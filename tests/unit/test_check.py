@@ -32,7 +32,7 @@ from vmapdbg.model.store import build_data, dump_compact
 from vmapdbg.model.vocabulary import CrashStage
 from vmapdbg.page.check_sentences import add_pattern_sentences, describe_pattern, make_findings
 from vmapdbg.reference.graph import Unknown
-from vmapdbg.values.numbers import Array, decode, find_index
+from vmapdbg.values.numbers import Array, decode, find_close, find_index
 from vmapdbg.values.tolerance import make_tolerance
 
 
@@ -84,6 +84,15 @@ def test_integers_and_nan_are_compared_exactly_and_small_floats_next_to_large_on
     assert compare(Array(bytes.fromhex("0100c0ff"), "float", (1,)), floats([nan]), 0).status == "equal"
     # zeros of both signs are equal
     assert compare(floats([-0.0, 0.0]), floats([0.0, -0.0]), 0).status == "equal"
+
+
+def test_a_float_and_an_integer_agree_within_the_tolerance_of_the_float() -> None:
+    """A rewrite may compute the same value in another dtype."""
+    floats, integers = np.array([1.0 + 1e-7, 2.5, np.nan]), np.array([1, 2, 3])
+    tolerance = make_tolerance("float", 1, 1.0)
+    assert find_close(floats, integers, tolerance).tolist() == [True, False, False]
+    assert find_close(integers, floats, tolerance).tolist() == [True, False, False]
+    assert find_close(integers, np.array([1, 3, 3]), tolerance).tolist() == [True, False, True]
 
 
 def test_tolerance_grows_with_the_root_of_the_roundings() -> None:

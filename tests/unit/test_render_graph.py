@@ -146,6 +146,16 @@ def test_kernels_and_their_buffers_and_which_of_them_changed(tmp_path: Path) -> 
     assert (marks["buffer18"], marks["beforebuffer18"], marks["buffer2"]) == ("added", "removed", "common")
 
 
+def test_a_kernel_is_as_dark_as_its_share_of_the_work(tmp_path: Path) -> None:
+    capture = lost_range()
+    (schedule,) = capture.schedules
+    for ops, weights in (((30, 60), [0.5, 1.0]), ((0, 0), [0.0, 0.0])):
+        kernels = tuple(replace(k, executed_ops=n) for k, n in zip(schedule.kernels, ops, strict=True))
+        changed = replace(capture, schedules=(replace(schedule, kernels=kernels),))
+        nodes = nodes_of(draw_data(changed, tmp_path, stage="kernels"))
+        assert [nodes[f"kernel{number}"]["weight"] for number in range(2)] == weights
+
+
 def test_range_table_has_a_line_a_node_that_begins_at_one_place(tmp_path: Path) -> None:
     parts = draw_svg(lost_range(), tmp_path, stage="ranges")
     row = text_of(parts["node18"]).replace("\u00a0", " ")

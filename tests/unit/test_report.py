@@ -354,6 +354,18 @@ def test_a_diff_has_its_changes_first_and_both_sides_of_totals_lines_and_source(
     assert len(page.find("div", **{"class": "pair"})) == 1
 
 
+def test_lines_that_only_before_has_keep_their_numbers() -> None:
+    rest = "import tinygrad\n"
+    after = make_capture(snippet="new.py")
+    diff = diff_captures(BEFORE, after, same_lines=match_lines(OLD, rest, ("old.py", "new.py")))
+    view = View.of_two(BEFORE, after, diff)
+    text = render_report(view, [SourceFile("new.py", rest)], files_before=[SourceFile("old.py", OLD)])
+    rows = re.findall(r'<tr class="has removed[^>]+>(.*?)</tr>', text, flags=re.S)
+    assert [re.findall(r'<td class="num">(.*?)</td>', row)[:2] for row in rows] == [
+        [f'<button type="button">{number}</button>', ""] for number in (3, 4)
+    ]
+
+
 def test_lines_kernels_and_nodes_of_two_sides_are_linked() -> None:
     text = render_diff()
     data = read_data(text)

@@ -19,7 +19,7 @@ from vmapdbg.install.job import CheckRequest, Job
 from vmapdbg.model.account import Left
 from vmapdbg.model.crash import Crash, RewriteStep
 from vmapdbg.page.check_sentences import add_messages, describe_maker
-from vmapdbg.reference.graph import OpGraph, OpNode
+from vmapdbg.reference.graph import DEVICES, OpGraph, OpNode
 from vmapdbg.values.tolerance import make_tolerance
 
 WRONG = Comparison("wrong", 6, 4, (0, 0), 7.0, 3.0, None, make_tolerance("float", 1, 1.0))
@@ -42,6 +42,14 @@ def test_a_value_that_two_tests_get_wrong_is_one_finding() -> None:
     assert (found.schedules, found.compared, found.values) == (5, 5, 6)
     message = add_messages(found).findings[0].message
     assert message == "output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0"
+
+
+def test_a_schedule_is_on_several_devices_if_a_graph_of_the_reference_is() -> None:
+    """`check` does not promise that `why --value` finds the rewrite there. Without a graph nothing is known."""
+    plain, spread = OpGraph(), OpGraph(ranges={DEVICES: 2})
+    assert not Evidence(0, None).is_sharded
+    assert Evidence(0, None, {"asked": plain, "passed": spread}).is_sharded
+    assert not Evidence(0, None, {"asked": plain, "got": spread}).is_sharded
 
 
 def test_an_endless_rewrite_of_two_tests_is_one_finding() -> None:

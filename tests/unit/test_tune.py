@@ -336,6 +336,14 @@ def test_a_pair_that_helps_only_together_is_found_and_what_brings_nothing_is_lef
     assert search({(A, B): 10.0, (A,): 10.0}, (A, B))[0].edits == (A,)
 
 
+def test_an_edit_is_replaced_by_edits_of_which_one_changes_the_same_text() -> None:
+    """Both at once would not be Python."""
+    other = replace(A, new="(A + 0).contiguous()")
+    best, _, searcher = search({(A,): 50.0, tuple(sorted((other, B))): 20.0}, (A,), (other, B))
+    assert set(best.edits) == {other, B}
+    assert not any({A, other} <= set(trial.edits) for trial in searcher.trials)
+
+
 @pytest.mark.parametrize("outcome", ["fails", "output 0 differs"])
 def test_an_edit_that_fails_or_has_other_values_is_never_the_best(outcome: str) -> None:
     best, _, searcher = search({(A,): outcome, (B,): 50.0}, (A,), (B,))

@@ -326,7 +326,7 @@ def _lower_again(ast: UOp, renderer: Any, last: str | None) -> list[tuple[str, s
     codegen.graph_rewrite = listen
     try:
         # it fails again, or stops
-        with contextlib.suppress(Exception), process_kept():
+        with contextlib.suppress(Exception, endless.EndlessRewrite), process_kept():
             codegen.full_rewrite_to_sink(ast, renderer, optimize=ast.tag is None)
     finally:
         codegen.graph_rewrite = rewrite
