@@ -57,6 +57,10 @@ def set_up(run: dict[str, Any], pipes: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(run["environment"])
     sys.argv[1:] = run["arguments"]
+    if not run["has_stdin"]:
+        # as Python does if it starts so
+        sys.stdin = sys.__stdin__ = None
+        os.close(0)
     for number, pipe in zip((1, 2), pipes, strict=True):
         os.dup2(pipe, number)
         os.close(pipe)

@@ -29,12 +29,12 @@ STEPS = sorted((ROOT / "tests" / "releases" / "steps").glob("*.py"))
 
 
 def run_tool(
-    *arguments: str, cwd: Path, stdin: str | None = None, **variables: str
+    *arguments: str, cwd: Path, stdin: str | None = None, has_stdin: bool = True, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs `vmapdbg ARGUMENTS` in `cwd` without a terminal; `variables` are added to the environment. As for the
-    command that is installed, `cwd` is not on the path."""
+    command that is installed, `cwd` is not on the path. Without `has_stdin` its stdin is closed."""
     if stdin is None and not any(name.startswith("PYTHON") for name in variables):
-        return start_command_line().run(arguments, cwd, find_environment(variables))
+        return start_command_line().run(arguments, cwd, find_environment(variables), has_stdin)
     # Python reads these variables when it starts
     return run_command(sys.executable, "-P", "-m", "vmapdbg", *arguments, cwd=cwd, stdin=stdin, **variables)
 
@@ -82,15 +82,17 @@ class CommandLine:
         self.socket.close()
         self.process.wait()
 
-    def run(self, arguments: Sequence[str], cwd: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-        """Runs `vmapdbg ARGUMENTS`, with pipes at its stdout and stderr. Its stdin is empty."""
+    def run(
+        self, arguments: Sequence[str], cwd: Path, environment: dict[str, str], has_stdin: bool
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs `vmapdbg ARGUMENTS`, with pipes at its stdout and stderr. Its stdin is empty, or closed."""
         reads, writes = zip(os.pipe(), os.pipe(), strict=True)
         with ThreadPoolExecutor(2) as pool:
             try:
                 socket.send_fds(self.socket, [b"."], writes)
                 for number in writes:
                     os.close(number)
-                run = {"arguments": arguments, "cwd": str(cwd), "environment": environment}
+                run = {"arguments": arguments, "cwd": str(cwd), "environment": environment, "has_stdin": has_stdin}
                 self.lines.write(json.dumps(run) + "\n")
                 self.lines.flush()
                 outputs = list(pool.map(read_pipe, reads, timeout=HANGS))
