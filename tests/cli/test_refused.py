@@ -194,7 +194,7 @@ def test_it_is_one_line_before_anything_runs(typed: str, tmp_path: Path) -> None
     (tmp_path / "folder.html").mkdir()
     (tmp_path / "link.html").symlink_to("ok.py")
     before = {path: path.is_file() and path.read_bytes() for path in tmp_path.iterdir()}
-    done = run_tool(*shlex.split(typed), cwd=tmp_path, has_stdin=False)
+    done = run_tool(*shlex.split(typed), cwd=tmp_path, stdin=None)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.startswith(f"vmapdbg: {REFUSED[typed]}")
     assert done.stderr.count("\n") == 1

@@ -28,13 +28,11 @@ STEPS = sorted((ROOT / "tests" / "releases" / "steps").glob("*.py"))
 """Programs as users have them: an attention, and training steps."""
 
 
-def run_tool(
-    *arguments: str, cwd: Path, stdin: str | None = None, has_stdin: bool = True, **variables: str
-) -> subprocess.CompletedProcess[str]:
+def run_tool(*arguments: str, cwd: Path, stdin: str | None = "", **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs `vmapdbg ARGUMENTS` in `cwd` without a terminal; `variables` are added to the environment. As for the
-    command that is installed, `cwd` is not on the path. Without `has_stdin` its stdin is closed."""
-    if stdin is None and not any(name.startswith("PYTHON") for name in variables):
-        return start_command_line().run(arguments, cwd, find_environment(variables), has_stdin)
+    command that is installed, `cwd` is not on the path. With None its stdin is closed."""
+    if not stdin and not any(name.startswith("PYTHON") for name in variables):
+        return start_command_line().run(arguments, cwd, find_environment(variables), stdin is not None)
     # Python reads these variables when it starts
     return run_command(sys.executable, "-P", "-m", "vmapdbg", *arguments, cwd=cwd, stdin=stdin, **variables)
 
