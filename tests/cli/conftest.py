@@ -8,26 +8,27 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
-from tool import ROOT, RunSample, run_tool, wait_until
+from tool import ROOT, RunSample, run_tool, wait_until, write
 
 from vmapdbg.model.store import write_atomically
 
 
 @pytest.fixture(scope="session")
 def run_sample(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> RunSample:
-    """Returns a function that runs `vmapdbg ARGUMENTS`. If an earlier test ran the same on `samples/NAME.py`, it
-    returns that output."""
+    """Returns a function that runs `vmapdbg ARGUMENTS`, with a text in `snippet.py`. If an earlier test ran the same on
+    that text or on `samples/NAME.py`, it returns that output."""
     own = tmp_path_factory.getbasetemp()
     shared = own if worker_id == "master" else own.parent
 
-    def run(*arguments: str) -> CompletedProcess[str]:
-        name = hashlib.sha256("\0".join(arguments).encode()).hexdigest()[:16]
+    def run(*arguments: str, text: str = "") -> CompletedProcess[str]:
+        name = hashlib.sha256("\0".join([*arguments, text]).encode()).hexdigest()[:16]
         folder, result = shared / f"sample-{name}", shared / f"sample-{name}.json"
         try:
             folder.mkdir()
         except FileExistsError:
             wait_until(result.exists, "the other worker did not finish")
         else:
+            write(folder, text)
             run_first(folder, result, arguments)
         return CompletedProcess(arguments, *json.loads(result.read_text(encoding="utf-8")))
 

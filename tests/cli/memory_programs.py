@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tool import run_command, run_tool
+from tool import RunSample, run_command
 
 SAMPLED = """
 from tinygrad.device import Buffer
@@ -76,10 +76,9 @@ def measure_alone(folder: Path, text: str, *command: str, **variables: str) -> i
     return int(done.stdout.split()[-1])
 
 
-def watch(folder: Path, text: str, *options: str) -> dict[str, Any]:
+def watch(run_sample: RunSample, text: str, *options: str) -> dict[str, Any]:
     """Returns the capture of a program with the memory watched, as JSON."""
-    (folder / "snippet.py").write_text(text)
-    done = run_tool("show", "snippet.py", "--memory", "--json", *options, cwd=folder)
+    done = run_sample("show", "snippet.py", "--memory", "--json", *options, text=text)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
 

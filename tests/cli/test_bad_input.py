@@ -354,11 +354,17 @@ def test_bad_input_ends_with_one_line(arguments: tuple[str, ...], said: str, sav
     assert sorted(file.name for file in saved.iterdir()) == ["evil.json", "run.json", "snippet.py"]
 
 
+@pytest.fixture(scope="module")
+def plain_capture(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("plain")
+    return run_tool("show", write(folder, PLAIN), "--json", cwd=folder).stdout
+
+
 @pytest.fixture
-def saved(tmp_path: Path) -> Path:
+def saved(tmp_path: Path, plain_capture: str) -> Path:
     """A folder with a snippet, a capture whose finding is about no schedule, and a capture with escapes."""
-    name = write(tmp_path, PLAIN)
-    capture = json.loads(run_tool("show", name, "--json", cwd=tmp_path).stdout)
+    write(tmp_path, PLAIN)
+    capture = json.loads(plain_capture)
     finding = {"code": "VD101", "kernel": None, "node": None, "line": None, "message": "m", "schedule": 7}
     (tmp_path / "run.json").write_text(json.dumps({**capture, "findings": [finding]}), encoding="utf-8")
     capture["schedules"][0]["kernels"][0]["name"] = "\x1b[31mred"

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from memory_programs import LARGE, MEASURED, PROGRAMS, check_peak, measure_alone, watch
-from tool import run_tool
+from tool import RunSample, run_tool
 
 PATCHED = (sys.executable, "-m", "vmapdbg", "run")
 STOCK = (sys.executable,)
@@ -55,9 +55,9 @@ EDITS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_peak_is_the_programs_own(name: str, tmp_path: Path) -> None:
+def test_the_peak_is_the_programs_own(name: str, run_sample: RunSample, tmp_path: Path) -> None:
     text = PROGRAMS[name]
-    memory = check_peak(watch(tmp_path, text, "--patches", "none"), measure_alone(tmp_path, text, *STOCK))
+    memory = check_peak(watch(run_sample, text, "--patches", "none"), measure_alone(tmp_path, text, *STOCK))
     known = [one for one in memory["live"] if one["kind"] == "kernel"]
     assert known
     assert all(one["value"]["line"].startswith("snippet.py:") for one in known)
@@ -69,16 +69,16 @@ def test_the_peak_is_the_programs_own(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*OWN, *UNSEEN])
-def test_twenty_programs_with_tinyjit_have_their_own_peak(name: str, tmp_path: Path) -> None:
+def test_twenty_programs_with_tinyjit_have_their_own_peak(name: str, run_sample: RunSample, tmp_path: Path) -> None:
     module, table = ("own_programs", "OWN") if name in OWN else ("unseen_programs", "UNSEEN")
     text = MEASURED.format(module=module, table=table, name=name)
-    memory = check_peak(watch(tmp_path, text), measure_alone(tmp_path, text, *PATCHED))
+    memory = check_peak(watch(run_sample, text), measure_alone(tmp_path, text, *PATCHED))
     assert any(part["call"] == 2 for part in memory["parts"])
 
 
-def test_the_planners_memory_is_shown_as_its_values(tmp_path: Path) -> None:
+def test_the_planners_memory_is_shown_as_its_values(run_sample: RunSample) -> None:
     """An arena would say nothing about a program."""
-    memory = watch(tmp_path, PROGRAMS["jit"], "--patches", "none")["memory"]
+    memory = watch(run_sample, PROGRAMS["jit"], "--patches", "none")["memory"]
     planned = [one for one in memory["live"] if one["is_planned"]]
     assert planned
     assert any(one["shares"] for one in planned)
@@ -86,16 +86,18 @@ def test_the_planners_memory_is_shown_as_its_values(tmp_path: Path) -> None:
     assert all(one["since"] == one["first"]["launch"] and one["until"] == one["last"]["launch"] for one in planned)
 
 
-def test_each_kernel_has_the_memory_while_it_runs(tmp_path: Path) -> None:
+def test_each_kernel_has_the_memory_while_it_runs(run_sample: RunSample) -> None:
     """The tree of functions has the highest of them: the peak of the run is that of one of its kernels."""
-    capture = watch(tmp_path, LARGE)
+    capture = watch(run_sample, LARGE)
     memory, peaks = capture["memory"], [k["peak"] for s in capture["schedules"] for k in s["kernels"]]
     assert max(peaks) == memory["peak"] - memory["unused"]
     assert 0 < min(peaks) < max(peaks)
 
 
-def test_a_global_that_is_not_used_again_should_be_deleted_and_that_gives_the_predicted_peak(tmp_path: Path) -> None:
-    memory = watch(tmp_path, LARGE)["memory"]
+def test_a_global_that_is_not_used_again_should_be_deleted_and_that_gives_the_predicted_peak(
+    run_sample: RunSample, tmp_path: Path
+) -> None:
+    memory = watch(run_sample, LARGE)["memory"]
     (advice,) = [one for one in memory["advice"] if one["kind"] == "free"]
     assert (advice["name"], advice["line"]) == ("d", "snippet.py:5")
     edited = LARGE.replace("c = ", "del d\nc = ")
@@ -103,8 +105,8 @@ def test_a_global_that_is_not_used_again_should_be_deleted_and_that_gives_the_pr
 
 
 @pytest.mark.parametrize("kind", EDITS)
-def test_an_edit_as_advised_gives_the_predicted_peak(kind: str, tmp_path: Path) -> None:
-    memory = watch(tmp_path, STEPS)["memory"]
+def test_an_edit_as_advised_gives_the_predicted_peak(kind: str, run_sample: RunSample, tmp_path: Path) -> None:
+    memory = watch(run_sample, STEPS)["memory"]
     # the first of its kind saves most
     advice = next(one for one in memory["advice"] if one["kind"] == kind)
     edited = STEPS
@@ -114,17 +116,17 @@ def test_an_edit_as_advised_gives_the_predicted_peak(kind: str, tmp_path: Path) 
     assert abs(advice["peak"] - alone) <= 0.01 * alone < 0.01 * memory["peak"]
 
 
-def test_memory_of_a_schedule_cannot_be_freed_while_it_runs(tmp_path: Path) -> None:
+def test_memory_of_a_schedule_cannot_be_freed_while_it_runs(run_sample: RunSample) -> None:
     """Only the schedule that has the peak uses `x`: to delete `x` after it changes nothing."""
-    assert "free" not in {one["kind"] for one in watch(tmp_path, STEPS)["memory"]["advice"]}
+    assert "free" not in {one["kind"] for one in watch(run_sample, STEPS)["memory"]["advice"]}
 
 
 def test_lazy_gradients_that_hold_activations_are_found_and_dropping_them_gives_the_predicted_peak(
-    tmp_path: Path,
+    run_sample: RunSample, tmp_path: Path
 ) -> None:
     kept = LAZY_GRADIENTS.replace("STEP", "optimizer.step()")
     dropped = "new = optimizer.schedule_step(); optimizer.zero_grad(); Tensor.realize(*new)"
-    memory = watch(tmp_path, kept, "--patches", "none")["memory"]
+    memory = watch(run_sample, kept, "--patches", "none")["memory"]
     (advice,) = [one for one in memory["advice"] if one["kind"] == "free"]
     assert ".grad" in advice["name"]
     alone = measure_alone(tmp_path, LAZY_GRADIENTS.replace("STEP", dropped), *STOCK)
@@ -170,8 +172,8 @@ def test_without_watching_the_overview_says_only_what_is_sure(tmp_path: Path) ->
     assert not (tmp_path / "a.svg").exists()
 
 
-def test_a_snippet_that_runs_nothing_has_what_it_leaves_lazy_run(tmp_path: Path) -> None:
+def test_a_snippet_that_runs_nothing_has_what_it_leaves_lazy_run(run_sample: RunSample) -> None:
     text = "from tinygrad import Tensor\nout = (Tensor.ones(64, 64).contiguous() + 1).sum(0)"
-    memory = watch(tmp_path, text)["memory"]
+    memory = watch(run_sample, text)["memory"]
     assert memory["peak"] >= 64 * 64 * 4
     assert memory["line"] is None

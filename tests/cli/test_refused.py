@@ -191,14 +191,18 @@ def test_it_is_one_line_before_anything_runs(typed: str, tmp_path: Path) -> None
     (tmp_path / "folder.html").mkdir()
     (tmp_path / "link.html").symlink_to("ok.py")
     before = {path: path.is_file() and path.read_bytes() for path in tmp_path.iterdir()}
-    # stdin is closed
-    command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "vmapdbg", *shlex.split(typed)]
-    done = run_command(*command, cwd=tmp_path)
+    done = run_tool(*shlex.split(typed), cwd=tmp_path, stdin=None)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.startswith(f"vmapdbg: {REFUSED[typed]}")
     assert done.stderr.count("\n") == 1
     after = {path: path.is_file() and path.read_bytes() for path in tmp_path.iterdir() if path.name != ".vmapdbg"}
     assert after == before
+
+
+def test_a_shell_may_close_stdin(tmp_path: Path) -> None:
+    command = ("sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "vmapdbg", "show", "no.py")
+    done = run_command(*command, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
 
 
 @pytest.mark.parametrize("typed", ["lint -o run.html", "report -o run.html", "bisect --reduce -o run.html"])

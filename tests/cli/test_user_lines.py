@@ -6,24 +6,27 @@ import json
 from pathlib import Path
 
 import pytest
-from tool import ROOT, STEPS, run_tool, share_without_line
+from tool import ROOT, STEPS, RunSample, run_tool, share_without_line
 
+ATTENTION = next(step for step in STEPS if step.stem == "attention")
 SAMPLES = [ROOT / "samples" / f"{name}.py" for name in ("rotary", "softmax", "lost_range", "ffn_overfusion", "xsum")]
+# the training steps take 40 seconds
+TRAINING = [pytest.param(step, marks=pytest.mark.slow) for step in STEPS if step != ATTENTION]
 
 
-@pytest.mark.parametrize("program", [*STEPS, *SAMPLES], ids=lambda path: path.stem)
-def test_hardly_an_op_has_no_line(program: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", [ATTENTION, *TRAINING, *SAMPLES], ids=lambda path: path.stem)
+def test_hardly_an_op_has_no_line(program: Path, run_sample: RunSample) -> None:
     """Else the longest kernels of a program may have no line, and nothing leads from them to the user's code."""
-    done = run_tool("show", str(program), "--json", cwd=tmp_path)
+    done = run_sample("show", str(program), "--json")
     assert done.returncode == 0, done.stderr[-3000:]
     assert share_without_line(json.loads(done.stdout)) <= 0.02
 
 
-def test_three_matmuls_of_a_line_are_found(tmp_path: Path) -> None:
-    attention = STEPS[0]
-    numbers = enumerate(attention.read_text(encoding="utf-8").splitlines(), start=1)
+def test_three_matmuls_of_a_line_are_found(run_sample: RunSample, tmp_path: Path) -> None:
+    numbers = enumerate(ATTENTION.read_text(encoding="utf-8").splitlines(), start=1)
     line = next(number for number, text in numbers if text.startswith("q, k, v = (x @ to_q"))
-    done = run_tool("why", f"attention.py:{line}", str(attention), cwd=tmp_path)
+    (tmp_path / "run.json").write_text(run_sample("show", str(ATTENTION), "--json").stdout, encoding="utf-8")
+    done = run_tool("why", f"attention.py:{line}", "run.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "REDUCE_AXIS" in done.stdout
 

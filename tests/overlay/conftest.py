@@ -10,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
 from devices import choose_device
 
 from vmapdbg.install.overlay import install
@@ -19,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # `scopes`, which importlib mode
 install(format_patches(parse_patches("all")))
 
 from tinygrad import Device  # noqa: E402
+from tinygrad.codegen.opt.postrange import Scheduler  # noqa: E402
 from tinygrad_overlay import _state  # noqa: E402
 
 # a test decides by itself, with the limits that it sets
@@ -32,3 +34,9 @@ gc.set_threshold(50_000)
 if "DEV" not in os.environ:
     # not through the environment: the children of other tests must not see it
     Device.DEFAULT = choose_device()
+
+
+@pytest.fixture(autouse=True)
+def number_kernels_from_the_start() -> None:
+    """A kernel has the same name, whatever ran before: tinygrad's cache then has its compiled source."""
+    Scheduler.kernel_cnt.clear()

@@ -15,6 +15,8 @@ import tinygrad
 import tinygrad.codegen.opt.heuristic
 import tinygrad.engine.jit
 import tinygrad.tensor
+import tinygrad.uop.upat
+from tinygrad.dtype import dtypes
 from tinygrad.uop import Ops
 from tinygrad.uop.ops import PatternMatcher, UOp, UPat
 from tinygrad_overlay import _patching
@@ -244,3 +246,24 @@ def test_evidence_on_the_overlay_refuses_another_shape(changed_name: str, tmp_pa
     recorder.is_strict = True
     with pytest.raises(OverlayError, match=f"{re.escape(changed_name)} is not what"):
         Collector(tmp_path, recorder).watch(broken_tensor(realize=tinygrad.Tensor.realize))
+
+
+def test_a_rule_is_compiled_when_it_is_first_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each run compiles hundreds of rules that it never tries. A rule keeps the globals of the time when its
+    matcher was built: what a patch replaces later must not change it."""
+    compiled: list[UPat] = []
+    stock = tinygrad.uop.upat.upat_compile
+
+    def note_compiled(pattern: UPat, function: Callable[..., Any]) -> Any:
+        compiled.append(pattern)
+        return stock(pattern, function)
+
+    monkeypatch.setattr(tinygrad.uop.upat, "upat_compile", note_compiled)
+    names: dict[str, Any] = {"answer": lambda: 1}
+    exec("rule = lambda x: answer()", names)
+    pattern, other = UPat(Ops.CONST, name="x"), UPat(Ops.ADD, name="x")
+    matcher = PatternMatcher([(pattern, names["rule"]), (other, names["rule"])])
+    names["answer"] = lambda: 2
+    assert compiled == []
+    assert [matcher.rewrite(UOp.const(dtypes.int, 3)) for _ in range(2)] == [1, 1]
+    assert compiled == [pattern]

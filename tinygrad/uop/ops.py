@@ -1,11 +1,13 @@
 """Shapes, checks and ranges of VMAPIN and VMAPOUT (patch vmap-ops)."""
 from __future__ import annotations
 import functools
-from types import ModuleType
+from types import FunctionType, ModuleType
+from typing import Callable
 from tinygrad.uop import Ops, GroupOp
 from tinygrad.dtype import dtypes
+from tinygrad.helpers import getenv
 from tinygrad.uop import ops
-from tinygrad.uop.ops import UOp, AxisType, recursive_property, sint, sint_to_uop, srender
+from tinygrad.uop.ops import UOp, UPat, AxisType, recursive_property, sint, sint_to_uop, srender
 from tinygrad_overlay._patching import Changes
 
 def describe_varg(varg:tuple) -> str:
@@ -143,9 +145,34 @@ def _ranges(self:UOp) -> dict[UOp, None]:
   ended = {r for er in self.ended_ranges for r in ((er,) if er.op is Ops.RANGE else er.ranges)}
   return {r:None for r in opened if r not in ended}
 
+@functools.cache
+def freeze(pattern:UPat, function:Callable) -> Callable:
+  """Returns the function of a rule with the globals that it names now, as a matcher of tinygrad keeps it."""
+  return FunctionType(*ops.deconstruct_function(function))
+
+def defer(pattern:UPat, function:Callable, entry:list) -> Callable:
+  """Returns a match that compiles its rule when it is first tried, and takes its own place in the rule's entry."""
+  def match(uop:UOp, ctx):
+    from tinygrad.uop.upat import upat_compile
+    entry[1] = upat_compile(pattern, function) or ops.upat_interpret(pattern, function)
+    return entry[1](uop, ctx)
+  return match
+
+def build_matcher(self, patterns, compiled=bool(getenv("UPAT_COMPILE", 1))) -> None:
+  """Builds a PatternMatcher. Compiles a rule when it is first tried, as tinygrad does since 0.13: that is half of the time of `import tinygrad`, and
+  a short program tries less than half of the rules."""
+  self.patterns = [(p, FunctionType(*fxn) if isinstance(fxn, tuple) else fxn) for p,fxn in patterns]
+  self.pdict = {}
+  for p,fxn in self.patterns:
+    frozen = freeze(p, fxn)
+    entry = [p, None, p.early_reject]
+    entry[1] = defer(p, frozen, entry) if compiled else ops.upat_interpret(p, frozen)
+    for op in p.op: self.pdict.setdefault(op, []).append(entry)
+
 def patch(module:ModuleType) -> None:
   global stock_shape
   with Changes("vmap-ops") as changes:
+    changes.replace(module.PatternMatcher, "__init__", build_matcher)
     stock_shape = changes.replace_value(UOp, "_shape", recursive_property, lambda _: KnownProperty(_shape)).fxn
     changes.replace_value(UOp, "_ranges", recursive_property, lambda _: KnownProperty(_ranges))
     changes.replace_value(UOp, "_device", recursive_property, lambda stock: KnownProperty(stock.fxn))
