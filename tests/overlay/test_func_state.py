@@ -195,3 +195,10 @@ def test_memory_that_the_function_makes_can_be_written() -> None:
 
     with pytest.raises(VmapScopeError, match="has no value for each element of the vmap scope"):
         vmap(write_view)(Tensor(x))
+
+    def write_realized(v: Tensor) -> Tensor:
+        made = Tensor.zeros(2, dtype=v.dtype).contiguous().realize()
+        return made.assign(v)
+
+    with pytest.raises(VmapScopeError, match="has no value for each element of the vmap scope"):
+        vmap(write_realized)(Tensor(x))

@@ -27,7 +27,9 @@ from tinygrad.func import (
     vjp,
     vmap,
 )
-from tinygrad_overlay.schedule._scopes import VmapScopeError
+from tinygrad.uop.ops import AxisType, Ops, UOp
+from tinygrad_overlay._state import FIRST_PADDED_ID
+from tinygrad_overlay.schedule._scopes import VmapScopeError, count_nested
 
 A, B = numbers(3, 4, dtype=np.float64), numbers(3, 4, dtype=np.float64, seed=1)
 V = numbers(4, dtype=np.float64, seed=2)
@@ -419,3 +421,13 @@ def test_a_part_of_a_tensor_that_is_realized_with_it_keeps_its_shape() -> None:
     Tensor.realize(part, y)
     assert part.shape == (2, 2)
     same(part, np.sin(x.numpy())[:2])
+
+
+def test_reduces_over_one_range_are_counted_by_how_deep_they_are_nested() -> None:
+    """A level of its own for each depth: with one level for all, an inner sum would share the loop of an outer sum."""
+    scope = UOp.range(4, FIRST_PADDED_ID, AxisType.REDUCE)
+    inner = UOp(Ops.REDUCE, dtypes.index, (scope, scope), Ops.ADD)
+    outer = UOp(Ops.REDUCE, dtypes.index, (inner + scope, scope), Ops.ADD)
+    nested, reused = count_nested((outer + inner + scope).toposort())
+    assert (nested[inner], nested[outer], nested[outer + inner]) == ({scope: 1}, {scope: 2}, {scope: 2})
+    assert reused == {scope}
