@@ -127,6 +127,7 @@ def test_overlay_is_there_however_tinygrad_is_imported(imports: str, tmp_path: P
     capture, printed = show_json(tmp_path / write(tmp_path, imports + body), cwd=tmp_path)
     assert capture["error"] is None, printed
     assert any(node["op"] == "VMAPOUT" for node in capture["schedules"][-1]["nodes"])
+    assert capture["schedules"][-1]["kernels"]
 
 
 def test_another_tinygrad_on_the_path_is_refused(tmp_path: Path) -> None:

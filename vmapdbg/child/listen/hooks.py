@@ -97,7 +97,7 @@ class _Hooks:
     def wants(self, name: str) -> bool:
         """Whether a module of this name is looked at."""
         if name in self._modules and not self._is_stopped:
-            self._stop(name)
+            self._begin_again(name)
         if self._is_stopped:
             return False
         is_stock = name.startswith("tinygrad.") and not name.startswith(_ELSEWHERE)
@@ -152,8 +152,13 @@ class _Hooks:
 
     # *** tinygrad is imported again
 
-    def _stop(self, name: str) -> None:
-        """Stops to listen: the program has removed this module, and imports it again."""
+    def _begin_again(self, name: str) -> None:
+        """The program has removed this module, and imports it again. If it has scheduled something, the hooks stop:
+        the records are of one tinygrad."""
+        if not self.recorder.schedules:
+            self._modules.clear()
+            self._put.clear()
+            return
         self._is_stopped = True
         why = f"a second copy of tinygrad is not observed: the program imports {name} again"
         self.recorder.missing.append(why)
