@@ -366,7 +366,7 @@ def test_buffers_are_sorted_by_bytes_with_their_line() -> None:
 
 
 def test_an_unknown_schedule_or_section_is_an_error_before_any_output() -> None:
-    with pytest.raises(Failure, match="there is no schedule 9: there are 7"):
+    with pytest.raises(Failure, match="there is no schedule 9: the last is 6"):
         render(many_schedules(7), schedule=9)
     with pytest.raises(ValueError, match=r"unknown section 'rangs'"):
         render(lost_range(), only=("rangs",))

@@ -108,7 +108,7 @@ def select_schedules(view: View, schedule: int | None) -> list[result.ScheduleDi
     found = [item for item in view.schedules if item.after == schedule]
     found = found or [item for item in view.schedules if item.after is None and item.before == schedule]
     if not found:
-        count = f"there are {len(view.after.schedules)}"
+        count = f"the last is {len(view.after.schedules) - 1}"
         if view.is_pair:
             count = f"{len(view.before.schedules)} before, {len(view.after.schedules)} after"
         raise Failure(f"there is no schedule {schedule}: {count}")
