@@ -166,8 +166,7 @@ class KernelBuilder:
 
 
 def _is_reduce(u: UOp) -> bool:
-    """Whether a UOp is a reduce over axes: a REDUCE_AXIS, or a REDUCE from 0.13 on. Over OUTER ranges a REDUCE has only
-    its op as `arg`."""
+    """Whether a UOp reduces axes. A REDUCE (from 0.13 on) over OUTER ranges has only its op as `arg`."""
     return u.op.name in {"REDUCE_AXIS", "REDUCE"} and isinstance(u.arg, tuple)
 
 
