@@ -42,9 +42,8 @@ def name_dtype(dtype: Any) -> str:
 
 
 def read_switches() -> dict[str, int | str]:
-    """Returns the value of each switch that changes what tinygrad schedules and compiles (`PCONTIG`, `NOOPT`, ...), by
-    the name of its environment variable. DEV is left out from 0.13 on: its value is an object of tinygrad, and a
-    process without tinygrad may read these."""
+    """Returns switches that change schedules and kernels (`PCONTIG`, ...) by name; no DEV from 0.13 on, as it is an
+    object."""
     from tinygrad.helpers import ContextVar
 
     known = {name: switch.value for name, switch in ContextVar._cache.items() if name not in _CHANGE_NOTHING}

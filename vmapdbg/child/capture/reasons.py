@@ -106,8 +106,7 @@ def _explain_disagreement(view: PassView, node: UOp, decided: RealizeDecision, a
 
 
 def _find_disagreement(view: PassView, node: UOp, decided: RealizeDecision) -> tuple[int | UOp, list[tuple[UOp, UOp]]]:
-    """Returns the first axis of the decision, or the first ambient range, on which the consumers disagree, and
-    (consumer, range it asks for) for each consumer. Without such an axis there are no consumers."""
+    """Returns the first axis or ambient range on which consumers disagree, and (consumer, its range) for each."""
     consumers, range_map = view.passed.consumers.get(node, ()), view.passed.range_map
     axes, ambient = decided.decision.find_value("differ"), decided.decision.find_value("batch_differs")
     if view.passed.scope_ranges and axes is not None:

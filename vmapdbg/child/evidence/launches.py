@@ -322,8 +322,7 @@ class LaunchKeeper:
 
 
 def find_root(packer: Packer, node: UOp) -> tuple[int, bool]:
-    """Returns the position of what a buffer should hold, and whether that is more than the node's value, because the
-    node writes to a part of memory. Raises CannotPack."""
+    """Returns the slot of what a buffer should hold, and whether it exceeds the node's value. Raises CannotPack."""
     slot = packer.pack(node)
     if node.op.name not in STORES:
         return slot, False

@@ -154,8 +154,7 @@ class RealizeCall:
         others: Iterable[tuple[ref[Any], UOp]],
         nodes: Mapping[UOp, None],
     ) -> None:
-        """Packs what its outputs mean, by their numbers, and what other Tensors mean that get values (`others`), if
-        that differs from their graphs in the order of reads and writes."""
+        """Packs what outputs (by number) and `others` that get values mean, if reads and writes have another order."""
         packer = self.packer
         if packer is None:
             return

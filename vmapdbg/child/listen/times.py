@@ -27,8 +27,7 @@ _FEW = 4
 
 
 class Stopwatch:
-    """Times a program from `start` to `stop`, and each launch of it, by the source of the kernel: what ran and what is
-    shown are rendered from the same linear program."""
+    """Times a program and each launch, by the kernel's source: what ran and what is shown have one linear program."""
 
     def __init__(self, repeats: bool = False) -> None:
         # whether launches are repeated, and the fastest counts: other processes slow a single launch down
@@ -50,8 +49,7 @@ class Stopwatch:
     # *** the program
 
     def start(self, beam: int = 0, searched: Container[str] = ()) -> None:
-        """The program begins. TinyJit launches kernels one by one, so that each is timed. With `beam`, BEAM optimizes
-        the kernels with the keys `searched`, in this process."""
+        """Begins. TinyJit launches kernels one by one, to time each. With `beam` BEAM optimizes those in `searched`."""
         os.environ.setdefault("JIT", "2")
         if beam:
             os.environ.update(BEAM=str(beam), JITBEAM=str(beam), PARALLEL="0")
