@@ -66,7 +66,7 @@ class Mode:
         self.allocations: Allocations | None = None
 
     def prepare(self) -> None:
-        """Sets the mode up without tinygrad: the snippet may set its environment. Raises OverlayError for a misfit."""
+        """Sets the mode up without tinygrad, because the snippet may set its environment. Raises OverlayError."""
         if self.job.patches is not None:
             overlay.check_installed()
             overlay.install(format_patches(self.job.patches))

@@ -153,7 +153,7 @@ class CheckRequest(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class ValueRequest(Request):
-    """Asks for the outputs' values after each pass, in `schedule` (None: all) of `subject`, the SUBJECT."""
+    """Asks for the outputs' values after each pass, in `schedule` (None: all) of `subject`, the command's SUBJECT."""
 
     module = "vmapdbg.child.passes.follow"
     schedule: int | None = None

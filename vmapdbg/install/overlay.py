@@ -237,8 +237,8 @@ def get_state() -> Any:
 def child_environment(
     patches: str | None, environment: dict[str, str], tree: str = "", observes: bool = False
 ) -> dict[str, str]:
-    """Returns `environment` changed so that Python processes started with it, also by each other, install the overlay
-    with `patches`; None takes the overlay out. `tree` is the folder of their tinygrad, empty: installed. With
+    """Returns `environment` changed so that Python processes started with it, and their own, install the overlay with
+    `patches`; None takes the overlay out. `tree` is the folder of their tinygrad, empty for the installed one. With
     `observes` they observe it instead; other variables say what for (`bootstrap/sitecustomize.py`)."""
     # most processes that import this module start no other
     import shutil

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Target:
-    """A target: all that differs. `renderers` are the names of its renderer over the releases (the first that exists is
-    used) in `module` of tinygrad.renderer. `device` is tinygrad's device, `arch` a common one of today: tensor cores
+    """What differs between targets. `renderers` are the names of its renderer over the releases (the first that exists
+    is used) in `module` of tinygrad.renderer. `device` is tinygrad's device, `arch` a common one of today: tensor cores
     depend on it. `language` is a Pygments lexer for the source."""
 
     module: str

@@ -112,7 +112,7 @@ def _logarithm(x: Numbers) -> Found:
     found = np.log2(x)
     if not np.signbit(x).any():
         return found, None
-    # tinygrad's logarithm knows -0.0 by its reciprocal: for tiny negative numbers, too, it gives -inf, others NaN
+    # tinygrad's logarithm knows -0.0 by its reciprocal: it also returns -inf for a tiny negative number, others NaN
     return found, np.isneginf(np.reciprocal(x)) & (x != 0)
 
 
@@ -186,7 +186,7 @@ ALGEBRA = frozenset({"add", "sub", "mul", "fdiv"})
 
 
 def compute(op: str, operands: list[Numbers]) -> Found:
-    """Computes an op on arrays that can be broadcast. A new NaN is undefined in ALGEBRA: tinygrad may give a number."""
+    """Computes an op on arrays that can be broadcast. A NaN that ALGEBRA makes is undefined: tinygrad may differ."""
     said: list[str] = []
     on_invalid = "call" if op in ALGEBRA else "ignore"
     with np.errstate(all="ignore", invalid=on_invalid, call=lambda text, _: said.append(text)):

@@ -76,7 +76,7 @@ def find_windows(graph: OpGraph, slot: int, readers: Counter[int], kept: Collect
 def _match_axes(
     windows: Windows, wide: Sequence[int], flat: OpNode, cut: OpNode, split: Sequence[int], last: OpNode
 ) -> bool:
-    """Adds axes to the windows, from left to right: `flat` has an axis of `wide`, or two joined. Whether all match."""
+    """Adds matching axes to the windows: `flat` has axes of `wide`, or two joined. Returns whether all match."""
     first, left = last.arg, last.shape
     i = j = 0
     for before, after in zip(flat.shape, cut.shape, strict=True):
@@ -237,7 +237,7 @@ _SHORTCUTS: dict[str, Callable[..., Product | Windows | None]] = {"reduce": find
 
 
 class Plan:
-    """The nodes to compute: `order`, sources first, without `known`; `shortcuts` skip nodes that are not in it."""
+    """The nodes to compute: `order`, sources first, without `known` and without what the `shortcuts` skip."""
 
     def __init__(self, graph: OpGraph, asked: Sequence[int], known: Collection[int]):
         self.graph, self.known = graph, known

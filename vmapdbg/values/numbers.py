@@ -155,8 +155,8 @@ def widen(side: ArrayLike) -> Numbers:
 
 
 def find_close(one: ArrayLike, other: ArrayLike, tolerance: Tolerance) -> NDArray[np.bool_]:
-    """Returns where elements of arrays, broadcast, agree: as NaN does with NaN, and an infinity with one of its sign.
-    Integers and bools must be equal."""
+    """Returns where elements of two arrays, broadcast, agree. NaN equals NaN, an infinity one of its sign; integers and
+    bools must be equal."""
     left, right = widen(one), widen(other)
     same = np.asarray(left == right)
     if left.dtype.kind != "f" and right.dtype.kind != "f":

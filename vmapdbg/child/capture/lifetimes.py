@@ -116,7 +116,7 @@ class Lifetimes:
         return touched[place - 1], touched[place]
 
     def find_peak(self, changed: Mapping[Value, Sequence[Span]]) -> int:
-        """Returns the peak with other spans for some values. The unused part of the planner's memory stays."""
+        """Returns the peak with other spans for some values. The unused part of the planner's memory stays as large."""
         spans: list[Span] = []
         for buffer in self._buffers:
             values = self.planned.get(buffer, [])

@@ -157,7 +157,7 @@ class _Running:
 
 
 class ReplayWatcher:
-    """Watches TinyJit: what it is given, schedules and replays write. `left` gets a reason for an unknown replay."""
+    """Watches TinyJit's arguments, captured schedules and replays. `left` gets why nothing is known of a replay."""
 
     def __init__(self, folder: EvidenceFolder, left: list[Left]) -> None:
         self.folder, self.left = folder, left

@@ -26,8 +26,8 @@ Place = tuple[int, int]
 @dataclass(eq=False)
 class Value:
     """What has memory from tick `start` until tick `end` (excluded): a Buffer, or what tinygrad's planner put in a part
-    of the Buffer `arena`. `buffer` is a weak reference to it. Launches `used` and `written` use and write it; `reads`
-    maps the tick at which Python reads it to the user's line."""
+    of the Buffer `arena`. `buffer` is a weak reference to the Buffer. Launches in `used` use it, in `written` write it;
+    `reads` maps the tick at which Python reads it to the user's line."""
 
     buffer: Any
     bytes: int
@@ -272,7 +272,7 @@ class Allocations:
 
 
 def match_launches(asts: Sequence[Any], known: Iterable[tuple[Any, Place | None]]) -> list[Place | None]:
-    """Returns the place of each launch: launches of an AST run in the order of its places, several devices at each."""
+    """Returns the place of each launch: launches of an AST run in the order of its places, each on all its devices."""
     by_ast: dict[Any, list[Place | None]] = defaultdict(list)
     for ast, place in known:
         by_ast[ast].append(place)

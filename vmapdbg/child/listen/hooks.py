@@ -25,7 +25,7 @@ from vmapdbg.model.account import Left
 _DECIDING = "tinygrad.schedule."
 _OVERLAY_DECIDING = f"{OVERLAY_PACKAGE}.schedule.indexing"
 _OVERLAY_GRAPH, _OVERLAY_SCOPES = f"{OVERLAY_PACKAGE}._func.graph", f"{OVERLAY_PACKAGE}.schedule._scopes"
-# UOps made in these are followed or no user's; the first function of a schedule begins a new set of followed lines
+# UOps made in these functions are followed, or are no user's; the first of a schedule begins new followed lines
 _FIRST = ("transform_to_call", "complete_create_schedule_with_vars")
 # lowering a kernel when a schedule runs: these rewrites no longer concern the schedule
 _LOWERING = ("run_schedule", "run_linear", "get_program", "to_program", "do_to_program")

@@ -219,7 +219,7 @@ def _linear_of(program: Any) -> Sequence[UOp]:
 
 
 def list_arguments(arguments: Sequence[Any], options: Mapping[str, Any]) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yields (path, value) for the arguments of a call and the items in them, as (0,), (name,), (0, index or key)."""
+    """Yields (path, value) for a call's arguments and items in them: (0,), (name,), (0, index or key, ...)."""
     for key, value in (*enumerate(arguments), *options.items()):
         if isinstance(value, (list, tuple)):
             found = list_arguments(value, {})

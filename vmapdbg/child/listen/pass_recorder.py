@@ -21,8 +21,7 @@ _WRAPS = frozenset({"RESHAPE", "PERMUTE", "EXPAND", "SHRINK", "PAD", "FLIP", "IN
 
 
 class PassRecorder:
-    """Fills in a pass's record, until its kernels are launches. `origin` maps what rewrites made to its tensor graph
-    node."""
+    """Fills in a pass's record until it has launches. `origin` maps what rewrites made to its tensor graph node."""
 
     def __init__(self, record: PassRecord) -> None:
         self.record = record

@@ -1,7 +1,6 @@
 """Finds the outputs of a schedule, and buffers of the snippet, in the graph after each pass and in the memory that the
-kernels leave when numpy runs them in order. Runs in the child. Until 0.12 the scheduler numbers the UOps of the tensor
-graph with tags. From 0.13 on it first makes a graph of writes to buffers; each write keeps its place in the graph's
-root."""
+kernels leave when numpy runs them in order. Runs in the child. Until 0.12 tags number the UOps of the tensor graph.
+From 0.13 on there is first a graph of writes to buffers; each write keeps its place in the root."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _MEMORY = frozenset({"BUFFER", "PARAM"})
 
 
 def choose_chains(one: FollowedCall) -> list[Chain]:
-    """Returns the chains of a schedule. The overlay tries several for a graph or parts: the last with its kernels."""
+    """Returns the chains of a schedule. The overlay tries several for a graph or parts: the last has the kernels."""
     attempts = [chain for chain in one.chains if chain.function == "get_rangeify_map"]
     if not attempts or not one.created:
         return attempts[-1:] or one.chains

@@ -1,4 +1,4 @@
-"""Keeps each pass of the scheduler per call of `Tensor.realize`: graphs and rewrites. Runs in the child."""
+"""Keeps the scheduler's passes for each `Tensor.realize`: graph before and after, and rewrites. Runs in the child."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PassRun:
 
 @dataclass
 class Chain:
-    """The passes of one call of a scheduler function, in order. It may be called again, or for a part of the graph."""
+    """The passes of one call of a scheduler function, in order; another attempt or part of the graph has another."""
 
     function: str
     frame: FrameType | None

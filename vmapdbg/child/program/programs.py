@@ -99,7 +99,7 @@ def count_steps(program: LinearProgram, fixed: Container[UOp] = ()) -> int:
 
 @functools.cache
 def op_weight(op: Any, dtype: Any, target: str) -> int:
-    """Returns how many ops `target` executes for `op`: 1 if it has it, or the count of a kernel of it (EXP2 on CPU)."""
+    """Returns how many ops `target` executes for `op`: 1 if it has the op, else by a kernel of it (EXP2 on CPU)."""
     from tinygrad.helpers import Context
     from tinygrad.uop import GroupOp
     from tinygrad.uop.ops import KernelInfo, UOp
