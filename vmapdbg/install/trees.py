@@ -232,8 +232,7 @@ def check_whole(entry: Path, sizes: Mapping[str, int]) -> None:
 
 
 def fetch_release(version: str) -> Path:
-    """Returns a release's folder, fetched on first use by pip or uv. Raises TreeError with the installer's last
-    line."""
+    """Returns a release's folder, fetched on first use by pip or uv. Raises TreeError with their last line."""
 
     def install(folder: Path) -> None:
         command = [*installer_command(), "--target", str(folder), f"tinygrad=={version}"]

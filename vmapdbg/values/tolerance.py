@@ -33,7 +33,8 @@ SMALLEST = {name: 2.0 ** (2 - 2 ** (exponent - 1) - mantissa) for name, (exponen
 # other names of the same dtypes, in other releases and in renderers
 _SPELLINGS = {"float64": "double", "float32": "float", "float16": "half", "bfloat": "bfloat16", "__bf16": "bfloat16"}
 
-# Roundings that no reduce accounts for: exp, log and others are off by a few units in the last place, differently on each device.
+# Roundings that no reduce accounts for: exp, log and others are off by a few units in the last place, and each device
+# has its own.
 _BASE = 16
 # Some roundings point the same way: how many standard deviations of their sum are allowed.
 _DEVIATIONS = 4

@@ -42,7 +42,6 @@ class Collector:
 
     def __init__(self, folder: Path, recorder: Recorder):
         self.folder, self.recorder = EvidenceFolder(folder), recorder
-        # the current call
         self.call: RealizeCall | None = None
         self.replays = ReplayWatcher(self.folder, recorder.tally.left)
         self.tensors = TensorCalls()

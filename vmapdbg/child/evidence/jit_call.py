@@ -104,7 +104,7 @@ class JitCall:
     """A call that TinyJit captured. Nothing may hold it longer than its `source` lives: its UOps keep memory."""
 
     def __init__(self, tiny: Any, given: Given, realized: list[RealizeCall], before: set[UOp], owners: Owners):
-        """`realized` made schedules in it; `before` are the writes pending, `owners` the Tensors with memory then."""
+        """`realized` made schedules in it. At its start, `before` were pending writes, `owners` Tensors with memory."""
         self.given, self.realized = given, realized
         source = source_of(tiny.captured)
         # what its replays run, and their account, which lives on

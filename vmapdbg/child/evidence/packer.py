@@ -58,8 +58,7 @@ Contents = Callable[[UOp], tuple[str, ...] | None]
 
 
 class Sizes:
-    """Computes sizes and shifts that are UOps. `variables` has values, by name, that the graph lacks or that are
-    new."""
+    """Computes sizes and shifts that are UOps. `variables` has values, by name, that the graph lacks, or new ones."""
 
     def __init__(self, variables: Mapping[str, int]):
         self.variables = dict(variables)
@@ -179,7 +178,7 @@ class Packer:
         buffers = {slot: u for u, slot in self.buffers.items()}
         # memory -> its writes
         writes: dict[int, list[int]] = {}
-        # a target that is no view of a BUFFER, as a CONTIGUOUS: tinygrad may skip the copy and write to the BUFFERs below
+        # a target that is no view of a BUFFER, as a CONTIGUOUS: tinygrad may skip it and write to BUFFERs below
         others: list[int] = []
         for slot in sorted(set(self.slots.values())):
             node = self.graph.nodes[slot]

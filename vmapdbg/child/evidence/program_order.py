@@ -281,7 +281,7 @@ class ProgramOrder:
                 yield PendingTensor(weakref.ref(tensor), graph, memory, origin.line, is_meant)
 
     def explain(self, slot: int, nodes: Iterable[UOp], meaning: UOp) -> Meant:
-        """Returns why output `slot` means something else than its graph of `nodes`: writes that the meaning lacks."""
+        """Returns why output `slot` does not mean its graph of `nodes`: the graph has writes that the meaning lacks."""
         meant = meaning.toposort()
         origins = [self.kept[u].origin for u in meant if u in self.kept]
         done = set(self.writes.origins_of(meant))

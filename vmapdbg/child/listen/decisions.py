@@ -29,7 +29,6 @@ Function = ast.FunctionDef | ast.Lambda
 Kind = Literal["realizes", "rule", "stores", "makes", "places", "returns"]
 # the kinds of functions that report all of their answers
 RULES: frozenset[Kind] = frozenset({"rule", "stores", "returns"})
-# methods that make memory
 _MAKES_MEMORY = frozenset({"bufferize", "store", "after", "contiguous"})
 # names whose attributes are constants: they say nothing about the case
 _CONSTANT_BASES = frozenset({"Ops", "GroupOp", "dtypes", "AddrSpace", "AxisType"})

@@ -49,8 +49,7 @@ class Stopwatch:
     # *** the program
 
     def start(self, beam: int = 0, searched: Container[str] = ()) -> None:
-        """Starts timing; TinyJit launches kernels one by one for it. BEAM, with `beam`, optimizes those in
-        `searched`."""
+        """Starts timing; TinyJit launches kernels one by one for it. With `beam` BEAM optimizes those in `searched`."""
         os.environ.setdefault("JIT", "2")
         if beam:
             os.environ.update(BEAM=str(beam), JITBEAM=str(beam), PARALLEL="0")

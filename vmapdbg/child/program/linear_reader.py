@@ -22,7 +22,7 @@ _SPACES = {"GLOBAL": "global", "LOCAL": "local", "REG": "register"}
 
 
 def read_linear(uops: Sequence[UOp], launched_by: frozenset[str] = frozenset()) -> LinearProgram:
-    """Returns a linear program. `launched_by` names variables that a schedule launches again for: they are threads."""
+    """Returns a linear program. `launched_by`: the variables that relaunches go through, which count as threads."""
     return Reader(launched_by | {CORE}).read(uops)
 
 

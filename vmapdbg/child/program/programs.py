@@ -154,7 +154,8 @@ def load_program(data: bytes) -> tuple[list[UOp], dict[str, int]]:
 def run_program(
     uops: Sequence[UOp], variables: Mapping[str, int], memories: Mapping[int, bytearray], fixed: Mapping[UOp, int] = {}
 ) -> None:
-    """Runs a linear program on `memories` by argument; `fixed` loops have one step. Raises Unknown, LeavesMemory."""
+    """Runs a linear program on `memories` (by argument); `fixed` has loops' only steps. Raises Unknown,
+    LeavesMemory."""
     buffers = linear_reader.read_memories(uops)
     if any(buffer.space == "image" for buffer in buffers):
         raise Unknown("its linear program reads or writes an image")
