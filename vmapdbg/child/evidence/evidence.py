@@ -284,7 +284,8 @@ class EvidenceFolder:
 
 
 class HeldContents:
-    """What buffers held around a replay, in memory (`room` bytes at most). Names of contents only work in `give`."""
+    """What buffers held around a replay, in memory until it is known whether it is compared: `room` bytes at most.
+    Names of contents only work in `give`."""
 
     def __init__(self, room: int):
         self.room = room

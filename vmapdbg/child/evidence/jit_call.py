@@ -137,7 +137,8 @@ class JitCall:
             self.reason = "what its kernels write was not seen"
 
     def _name_constants(self, graph: CallGraph) -> dict[UOp, tuple[str, ...]]:
-        """Returns names of contents that replays only read. Raises CannotPack if an assign to such is run only once."""
+        """Returns names of contents that replays read and do not write, without inputs. Raises CannotPack if prune=True
+        has run an assign once only that no input changes."""
         inputs = set(self.given.inputs.values())
         replayed = _list_bases(list_replayed(self.source()))
         read = dict(read for one in graph.schedules for read in one.reads.values() if read[1] == "before")
@@ -219,7 +220,8 @@ def _list_bases(buffers: Iterable[Any]) -> set[int]:
 
 @dataclass
 class ScheduleGraph:
-    """The part of a CallGraph that one schedule asks for. `reads` has the BUFFER of each slot and when it is read."""
+    """The part of a CallGraph that one schedule asks for. `reads` has for each slot the BUFFER whose contents it has,
+    and when it is read; `held` what BUFFERs should hold after the call."""
 
     graph: OpGraph
     reads: dict[int, tuple[UOp, str]]

@@ -91,7 +91,8 @@ def read_nodes(recorder: Any) -> KnownNodes:
 
 
 def list_known(number: int, passed: Any, origin: Mapping[UOp, UOp]) -> KnownNodes:
-    """Returns the nodes of schedule `number`. `passed` is None if tinygrad refused the graph before the pass saw it."""
+    """Returns the nodes of schedule `number`. `passed` is None if tinygrad refused the graph before the pass saw it;
+    `origin` maps a UOp to the UOp that rewrites made it from."""
     from vmapdbg.child.capture.view import PassView
 
     if passed is None:

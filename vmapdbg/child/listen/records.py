@@ -97,7 +97,8 @@ class Launch:
 
 
 def group_launches(launches: Sequence[Launch]) -> list[list[int]]:
-    """Returns the numbers of launches in groups: one kernel, the same buffers, another value of a variable each."""
+    """Returns the numbers of launches in groups: a group runs one kernel on the same buffers, and only the value of a
+    variable differs, as in the steps of an OUTER range."""
     groups: dict[Any, list[int]] = {}
     for number, launch in enumerate(launches):
         place = None if launch.variables else number

@@ -31,7 +31,8 @@ class RendererMissing(Exception):
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """A rendered kernel with the slots of its buffers. Symbolic sizes are UOps; `local_size` is None without groups."""
+    """A rendered kernel: `outs` and `ins` are the slots of the buffers it writes and reads, `uops` its linear program.
+    Sizes that depend on a variable are UOps; `local_size` is None on targets without groups."""
 
     name: str
     source: str

@@ -49,7 +49,8 @@ class Stopwatch:
     # *** the program
 
     def start(self, beam: int = 0, searched: Container[str] = ()) -> None:
-        """Starts timing; TinyJit launches kernels one by one for it. With `beam` BEAM optimizes those in `searched`."""
+        """The program begins. TinyJit launches kernels one by one, so that each is timed. With `beam`, BEAM optimizes
+        the kernels with the keys `searched`, in this process."""
         os.environ.setdefault("JIT", "2")
         if beam:
             os.environ.update(BEAM=str(beam), JITBEAM=str(beam), PARALLEL="0")

@@ -163,8 +163,8 @@ def find_lost(
 
 def find_pinned(program: linear.LinearProgram, access: linear.MemoryAccess) -> list[linear.ProgramLoop]:
     """Returns the threads that do not change the address, and whose first step alone passes the gate. tinygrad puts
-    such a gate on a store without the range of some threads. After a GROUP reduce that is right: the first thread
-    stores what LOCAL memory has collected. But a value that differs between threads is lost."""
+    such a gate on a store without the range of some threads of a group. After a GROUP reduce that is right: the first
+    thread stores what LOCAL memory has collected. But a value that differs between threads is lost."""
     address, _ = find_data(program, access.index)
     pinned: list[linear.ProgramLoop] = []
     for condition in linear.split_conditions(access.gate):

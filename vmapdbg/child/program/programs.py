@@ -37,7 +37,8 @@ def target_limit(target: str) -> int | None:
 
 @dataclass(frozen=True)
 class Work:
-    """The work of one launch: arithmetic ops, bytes of GLOBAL traffic and LOCAL memory, threads, widest access."""
+    """The work of one launch: arithmetic ops, bytes to and from GLOBAL memory, bytes of LOCAL memory, threads, elements
+    of the widest access."""
 
     ops: int
     bytes: int
