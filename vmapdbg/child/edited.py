@@ -11,8 +11,7 @@ from types import CodeType
 
 
 def read_snippet(snippet: str, edits: str) -> bytes:
-    """Returns the text of the snippet, and makes imports of edited files compile their edited text. `edits` is
-    `Job.edits`: a file with the texts by real path."""
+    """Returns the snippet's text. Imports of files in `edits` (`Job.edits`: texts by real path) get that text."""
     texts: dict[str, str] = json.loads(Path(edits).read_text(encoding="utf-8")) if edits else {}
 
     def read(file: str) -> bytes:

@@ -10,8 +10,7 @@ V = TypeVar("V")
 
 
 class IdentityMap(MutableMapping[Any, V]):
-    """Maps objects, also if they are not hashable, to values. It compares objects by identity, adds nothing to them,
-    and forgets an object that nothing else holds."""
+    """Maps objects, by identity, to values. It adds nothing to them, and forgets an object that nothing else holds."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[ref[Any], V]] = {}

@@ -42,9 +42,8 @@ def name_dtype(dtype: Any) -> str:
 
 
 def read_switches() -> dict[str, int | str]:
-    """Returns the value of each switch that changes what tinygrad schedules and compiles (`PCONTIG`, `NOOPT`, ...), by
-    the name of its environment variable. DEV is left out from 0.13 on: its value is an object of tinygrad, and a
-    process without tinygrad may read these."""
+    """Returns the switches that change what is scheduled and compiled (`PCONTIG`, `NOOPT`, ...), by name. From 0.13 on
+    without DEV: its value is an object of tinygrad, and a process without tinygrad may read these."""
     from tinygrad.helpers import ContextVar
 
     known = {name: switch.value for name, switch in ContextVar._cache.items() if name not in _CHANGE_NOTHING}

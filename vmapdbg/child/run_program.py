@@ -1,7 +1,5 @@
-"""`vmapdbg run --lint`, `--save` and `--check` in the program's processes: each schedule is linted, saved or compared
-as soon as it is made, because workers often end without running exit handlers. `vmapdbg.commands.run` is the tool's
-side.
-"""
+"""`vmapdbg run --lint`, `--save` and `--check` in the program's processes: each schedule is handled as soon as it is
+made, because workers often end without exit handlers. `vmapdbg.commands.run` is the tool's side."""
 
 from __future__ import annotations
 
@@ -59,8 +57,7 @@ def collect_from_this_process() -> None:
 
 
 class PublishedCounts:
-    """What a process counted, in a file of the folder `COUNTS` that is always up to date: a process that is killed
-    leaves it. The file is memory, because the program may close all files."""
+    """What a process counted, in a file of `COUNTS` that outlives it; mapped: the program may close all files."""
 
     size = 1 << 12
 

@@ -1,8 +1,5 @@
-"""The child: runs the snippet as `__main__`, with tinygrad as it is, or with the overlay and the patches of the job.
-Writes a Capture.
-
-Started by `shared/children.py` as `python -m vmapdbg.child.run_snippet REQUEST`.
-"""
+"""The child: runs the snippet as `__main__`, with or without the overlay and the patches of the job, and writes a
+Capture. `shared/children.py` starts it as `python -m vmapdbg.child.run_snippet REQUEST`."""
 
 from __future__ import annotations
 
@@ -69,8 +66,7 @@ class Mode:
         self.allocations: Allocations | None = None
 
     def prepare(self) -> None:
-        """Sets the mode up, importing nothing of tinygrad: the snippet may set its environment. Raises OverlayError if
-        the overlay does not fit the installed tinygrad."""
+        """Sets the mode up without tinygrad, because the snippet may set its environment. Raises OverlayError."""
         if self.job.patches is not None:
             overlay.check_installed()
             overlay.install(format_patches(self.job.patches))
@@ -84,8 +80,7 @@ class Mode:
             fix_seeds()
 
     def tensor_ready(self, module: types.ModuleType) -> None:
-        """Hooks the rest in, once `tinygrad.tensor` is imported. A hook that does not fit an observed tinygrad is left
-        out."""
+        """Hooks the rest in, once `tinygrad.tensor` is imported, but for hooks that do not fit an observed tinygrad."""
         if self.request.evidence is not None:
             from vmapdbg.child.evidence.collector import Collector
 
@@ -203,8 +198,7 @@ def write_capture(request: Request, mode: Mode, error: model.SnippetError | None
 
 
 def drop_destructor() -> None:
-    """Removes the destructor of Tensor: it would run for garbage after Python has emptied tinygrad's modules, and fail
-    with lines on stderr."""
+    """Removes Tensor's destructor: after Python has emptied tinygrad's modules, it fails with lines on stderr."""
     module = sys.modules.get("tinygrad.tensor")
     tensor = getattr(module, "Tensor", None)
     if tensor is not None and "__del__" in vars(tensor):
@@ -228,8 +222,7 @@ def fall_back_to_python_device() -> None:
 
 
 def run_snippet(request: Request, recorder: Recorder) -> model.SnippetError | None:
-    """Runs the snippet, then schedules the Tensors that it left lazy in its globals, and runs them for `check`. Its
-    error goes to stderr."""
+    """Runs the snippet (its error goes to stderr), then schedules what it left lazy, and runs that for `check`."""
     job = request.job
     main_module = types.ModuleType("__main__")
     main_module.__file__ = job.snippet
@@ -308,8 +301,7 @@ def list_tensors(values: Sequence[Any], kind: type) -> list[Any]:
 
 
 def set_path(folder: Path, tree: str) -> None:
-    """Puts the snippet's folder first, as Python does. If the folder has another tinygrad, the request's tree
-    comes before it. (The tree is on PYTHONPATH, too.)"""
+    """Puts the snippet's folder first, as Python does, but behind the request's tree if it has another tinygrad."""
     sys.path.insert(0, str(folder))
     if tree and (folder / "tinygrad").is_dir():
         sys.path.insert(0, tree)

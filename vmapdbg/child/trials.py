@@ -1,9 +1,8 @@
 """Runs many programs, each in a fork of a process that has imported tinygrad: an import takes longer than a program.
 
-Started by `started_child` as `python -m vmapdbg.child.trials REQUEST`. Each line on stdin is a JSON list: the file of a
-program, a folder for what the fork writes, and the seconds that the fork may take. The answer is a line on stdout with
-the signal that ended the fork, 0 if it ended by itself. Its folder then has the Capture, and with evidence a line for
-each ScheduleCheck.
+`started_child` starts it as `python -m vmapdbg.child.trials REQUEST`. A line on stdin is a JSON list: a program's file,
+a folder for what the fork writes, and the fork's time in seconds. The answer, a line on stdout, is the signal that
+ended the fork, or 0. The folder then has the Capture, and with evidence a line for each ScheduleCheck.
 """
 
 from __future__ import annotations

@@ -84,8 +84,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a job: its Capture, and what the snippet printed. If the child left no capture, the error of an empty
-    Capture, a ChildDied, says why."""
+    """One run of a job: its Capture, and what the snippet printed. Without a capture, its error is a ChildDied."""
 
     capture: Capture
     stdout: bytes = b""
@@ -154,8 +153,7 @@ class CheckRequest(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class ValueRequest(Request):
-    """Asks for the values of the outputs after each pass of the scheduler. `schedule` is the number of the schedule
-    to follow, None for all. `subject` is the SUBJECT of the command line: its schedules are followed."""
+    """Asks for the outputs' values after each pass, in `schedule` (None: all) of `subject`, the command's SUBJECT."""
 
     module = "vmapdbg.child.passes.follow"
     schedule: int | None = None
@@ -164,9 +162,8 @@ class ValueRequest(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRequest(Request):
-    """Asks for runs of many programs in the place of the job's snippet. With `preloads`, tinygrad is imported before
-    them: they must not set its environment. With `evidence`, their values are compared; `checks` gets a line for each
-    schedule."""
+    """Asks for runs of many programs instead of the snippet. `preloads` imports tinygrad first: they must not set its
+    environment. With `evidence` their values are compared; `checks` gets a line for each schedule."""
 
     module = "vmapdbg.child.trials"
     preloads: bool = True
@@ -178,9 +175,8 @@ class TrialRequest(Request):
 
 @dataclass(frozen=True)
 class LintedSchedule:
-    """What a process under `run --lint` found in one schedule. `kernels` counts the kernels that the process had not
-    seen before, `undecided` the kernels of these with an unknown address. `failed` says why a schedule could not be
-    checked."""
+    """What a process under `run --lint` found in a schedule: how many `kernels` were new to it, how many of these are
+    `undecided` (with an unknown address), and why it `failed` to be checked."""
 
     kernels: int = 0
     undecided: int = 0

@@ -2,13 +2,12 @@
 
 One `TinygradFinder` in front of `sys.meta_path` lets the installed file run, then calls the patch of the module, then
 its listener, before the importer sees it: a later `from tinygrad.x import name` gets the changed name. The patch is
-`patch(module)` of the overlay file of the same name. The overlay files are loaded as `tinygrad_overlay.*`, so they
-never hide the installed package. Their module `tinygrad_overlay._patching` makes the changes; it works without the
-overlay, too: `load_patching`.
+`patch(module)` of the overlay file of the same name, loaded as `tinygrad_overlay.*`, so it never hides the installed
+package. `tinygrad_overlay._patching` makes the changes; it works without the overlay, too: `load_patching`.
 
-The state of the patches is read once from `VMAPDBG_PATCHES`. `child_environment` makes a Python process install
-the overlay at its start (its workers too), through the `sitecustomize` in `vmapdbg/install/bootstrap`. Each such
-process imports this module at its start, so it imports little.
+The state of the patches is read once from `VMAPDBG_PATCHES`. `child_environment` makes a Python process and its workers
+install the overlay at their start, through the `sitecustomize` in `vmapdbg/install/bootstrap`. They all import this
+module, so it imports little.
 """
 
 from __future__ import annotations
@@ -42,11 +41,9 @@ class OverlayError(ImportError):
 
 class TinygradFinder(importlib.abc.MetaPathFinder):
     """Finds modules of tinygrad as the other finders do, and changes modules with a patch or a listener.
-
-    `before_import` is called with the spec of tinygrad each time it is about to be imported; it may raise OverlayError.
+    `before_import` gets the spec of tinygrad each time it is about to be imported; it may raise OverlayError.
     `new_modules` has the file of each module that tinygrad gets besides its own. `listener` looks at modules while they
-    are imported (`vmapdbg.child.listen.hooks`), None if nothing does.
-    """
+    are imported (`vmapdbg.child.listen.hooks`), None if nothing does."""
 
     def __init__(self) -> None:
         self.patches: Mapping[str, Patch] = {}
@@ -124,8 +121,7 @@ def overlay_dir() -> Path:
 
 
 def patched_modules(folder: Path) -> dict[str, str]:
-    """Maps the name of each module of tinygrad that an overlay file patches to the name of that file's module. Files
-    and folders whose name begins with an underscore patch no module."""
+    """Maps the modules that overlay files patch to the modules of these files; `_name` files and folders patch none."""
     modules: dict[str, str] = {}
     for file in sorted(folder.rglob("*.py")):
         parts = list(file.relative_to(folder).with_suffix("").parts)
@@ -187,12 +183,9 @@ def load_patching() -> Any:
 
 
 def install(patches: str | None = None) -> None:
-    """Installs the overlay in this process. `patches` is the comma separated list of the switchable patches that
-    are on (default: the environment variable).
-
-    Calling it again with the same patches does nothing. Raises OverlayError when tinygrad is imported already, or
-    when the overlay is installed with other patches.
-    """
+    """Installs the overlay in this process. `patches` is the comma separated list of the switchable patches that are on
+    (default: the environment variable). Again with the same patches it does nothing. Raises OverlayError when tinygrad
+    is imported already, or when the overlay is installed with other patches."""
     chosen = os.environ.get(PATCHES_VARIABLE, "") if patches is None else patches
     if is_installed():
         installed = get_state().patches_spec
@@ -244,10 +237,9 @@ def get_state() -> Any:
 def child_environment(
     patches: str | None, environment: dict[str, str], tree: str = "", observes: bool = False
 ) -> dict[str, str]:
-    """Returns `environment` changed so that a Python process started with it, and each Python process that it
-    starts, installs the overlay with `patches`; None takes the overlay out of an environment. `tree` is the folder of
-    the tinygrad that they import, empty for the installed tinygrad. With `observes` they observe it instead; other
-    variables say what for (`bootstrap/sitecustomize.py`)."""
+    """Returns `environment` changed so that Python processes started with it, and their own, install the overlay with
+    `patches`; None takes the overlay out. `tree` is the folder of their tinygrad, empty for the installed one. With
+    `observes` they observe it instead; other variables say what for (`bootstrap/sitecustomize.py`)."""
     # most processes that import this module start no other
     import shutil
 

@@ -1,7 +1,5 @@
-"""The patches by name: what each does, and how a `--patches` value is read.
-
-The overlay does not read this table: it gets the names of the patches that are on in an environment variable.
-"""
+"""The patches by name: what each does, and how a `--patches` value is read. The overlay gets the names of the patches
+that are on in an environment variable, not this table."""
 
 from __future__ import annotations
 
@@ -46,11 +44,9 @@ ALL = frozenset(SWITCHABLE)
 
 
 def parse_patches(spec: str) -> Patches:
-    """Returns the names of the switchable patches that `spec` turns on.
-
-    `all`, `none`, or a list: a name turns a patch on, `-name` turns it off. A leading `-` starts with all.
-    `all,-close-ranges`, `-close-ranges`, `ambient-ranges,close-ranges`. Raises PatchError.
-    """
+    """Returns the names of the switchable patches that `spec` turns on: `all`, `none`, or a list, in which a name turns
+    a patch on, `-name` off; a leading `-` starts with all. `all,-close-ranges`, `-close-ranges`,
+    `ambient-ranges,close-ranges`. Raises PatchError."""
     chosen = set(ALL) if spec.lstrip().startswith("-") else set[str]()
     for item in (part.strip() for part in spec.split(",")):
         off, name = item.startswith("-"), item.lstrip("-+")

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Target:
-    """A target: everything that differs between targets.
-
-    `module` is a module of tinygrad.renderer, `renderers` the names of its renderer over the releases (the first that
-    exists is used). `device` is tinygrad's device, `arch` a common architecture of today: tensor cores depend on it.
-    `language` is the name of a Pygments lexer for the source.
-    """
+    """What differs between targets. `renderers` are the names of its renderer over the releases (the first that exists
+    is used) in `module` of tinygrad.renderer. `device` is tinygrad's device, `arch` a common one of today: tensor cores
+    depend on it. `language` is a Pygments lexer for the source."""
 
     module: str
     renderers: tuple[str, ...]

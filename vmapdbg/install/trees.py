@@ -45,11 +45,9 @@ CACHE_VARIABLE = "VMAPDBG_CACHE"
 
 @dataclass(frozen=True)
 class Tree:
-    """One tinygrad. `folder` contains the package `tinygrad`, and goes first on a child's `sys.path`.
-
-    `version` is what its metadata says, None if unknown. `commit` is the full hash of a revision; for a checkout as it
-    is now, a short hash, with `-dirty` if files are changed.
-    """
+    """One tinygrad. `folder` contains the package `tinygrad`, and goes first on a child's `sys.path`. `version` is what
+    its metadata says, None if unknown. `commit` is the full hash of a revision; for a checkout as it is now, a short
+    hash, with `-dirty` if files are changed."""
 
     folder: Path
     version: str | None
@@ -98,10 +96,8 @@ def parse_name(text: str) -> TreeName:
 
 @functools.cache
 def find_tree(text: str) -> Tree:
-    """Returns the tree of a name. Fetches a release or a revision into the cache on first use. Raises TreeError.
-
-    Cached: a process sees the same tree from its start to its end, even if the folder changes.
-    """
+    """Returns the tree of a name, fetched into the cache on first use. Raises TreeError. Cached: a process sees one
+    tree from start to end, even if the folder changes."""
     name = parse_name(text)
     if name.release is not None:
         return Tree(fetch_release(name.release), name.release)
@@ -236,8 +232,7 @@ def check_whole(entry: Path, sizes: Mapping[str, int]) -> None:
 
 
 def fetch_release(version: str) -> Path:
-    """Returns the folder of a release. Fetches it on first use without its dependencies, with pip, or with uv if there
-    is no pip. Raises TreeError with the installer's last line."""
+    """Returns a release's folder, fetched on first use by pip or uv. Raises TreeError with their last line."""
 
     def install(folder: Path) -> None:
         command = [*installer_command(), "--target", str(folder), f"tinygrad=={version}"]

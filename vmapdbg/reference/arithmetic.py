@@ -1,9 +1,6 @@
 """Arithmetic on elements: how numpy carries and rounds the numbers of each dtype, what each op gives, what C leaves
-undefined, and how many roundings are on the way to a value.
-
-half, bfloat16 and fp8 are carried in float32, which holds all their numbers, and rounded after each op: the result is
-the same as if the op was rounded once.
-"""
+undefined, and how many roundings are on the way to a value. half, bfloat16 and fp8 are carried in float32, which holds
+all their numbers, and rounded after each op: as if the op was rounded once."""
 
 from __future__ import annotations
 
@@ -115,8 +112,7 @@ def _logarithm(x: Numbers) -> Found:
     found = np.log2(x)
     if not np.signbit(x).any():
         return found, None
-    # tinygrad's own logarithm recognizes -0.0 by its reciprocal, and also takes a tiny negative number for -0.0: it
-    # returns minus infinity, and other implementations NaN
+    # tinygrad's logarithm knows -0.0 by its reciprocal: it also returns -inf for a tiny negative number, others NaN
     return found, np.isneginf(np.reciprocal(x)) & (x != 0)
 
 
@@ -190,8 +186,7 @@ ALGEBRA = frozenset({"add", "sub", "mul", "fdiv"})
 
 
 def compute(op: str, operands: list[Numbers]) -> Found:
-    """Computes an op on arrays that can be broadcast against each other. If an op of ALGEBRA gives NaN for operands
-    that are not NaN, as for infinity times zero, the result is undefined: tinygrad may return a number."""
+    """Computes an op on arrays that can be broadcast. A NaN that ALGEBRA makes is undefined: tinygrad may differ."""
     said: list[str] = []
     on_invalid = "call" if op in ALGEBRA else "ignore"
     with np.errstate(all="ignore", invalid=on_invalid, call=lambda text, _: said.append(text)):
@@ -242,13 +237,10 @@ def _is_promoted(node: OpNode) -> bool:
 
 
 class InDouble(Rounding):
-    """Floats are computed in double precision.
-
-    With a `seed` each element of an input, and the result of each float op, is moved up or down at random by the
-    rounding of its own dtype. The results then move by what the computation does to its roundings. What is exact in any
-    order is not moved: small integers, their products and sums. Values whose bits a bitcast reads keep their dtype, as
-    in random numbers; they are moved only if an op rounds them.
-    """
+    """Floats are computed in double precision. With a `seed` each element of an input, and the result of each float op,
+    is moved up or down at random by the rounding of its own dtype: results move by what the computation does to
+    roundings. What is exact in any order is not moved: small integers, their products and sums. Values whose bits a
+    bitcast reads, as in random numbers, keep their dtype; they are moved only if an op rounds them."""
 
     def __init__(self, graph: OpGraph, seed: int | None = None):
         self.graph, self.seed = graph, seed
@@ -316,8 +308,7 @@ def is_coarse(numbers: Numbers, dtype: str) -> bool:
 
 
 def move_at_random(numbers: Numbers, seed: int, down: float, up: float) -> Numbers:
-    """Returns numbers in double precision, each times one of two factors, at random. Equal numbers get the same factor,
-    so that ties remain ties."""
+    """Returns doubles, each times one of two factors at random: the same for equal numbers, so that ties remain."""
     flat = np.ascontiguousarray(numbers, np.float64).reshape(-1)
     moved = np.empty_like(flat)
     factors = np.array([down, up])

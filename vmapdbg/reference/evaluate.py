@@ -312,8 +312,8 @@ def clip_places(indices: Sequence[Numbers], sizes: Sequence[int]) -> tuple[tuple
 def write_steps(
     memory: Numbers, undefined: Mask, value: RangedArray, indices: Sequence[RangedArray], gates: Sequence[RangedArray]
 ) -> None:
-    """Writes a value to memory at some indices, one for each axis, where all `gates` are true. Updates which elements
-    are `undefined`. Raises Unknown."""
+    """Writes a value to memory at `indices` (one an axis) where all `gates` hold; updates `undefined`. Raises
+    Unknown."""
     spread, _ = align([value, *indices, *gates])
     shape = np.broadcast_shapes(*(one.numbers.shape for one in spread))
     what, *others = (np.broadcast_to(one.numbers, shape) for one in spread)

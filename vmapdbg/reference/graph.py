@@ -123,8 +123,7 @@ class OpGraph:
     def reach(
         self, slots: Iterable[int], ends: Container[int] = (), sources_of: Callable[[int], Sequence[int]] | None = None
     ) -> list[int]:
-        """Returns the positions of nodes and of all that they are computed from, down to `ends`; sources first.
-        `sources_of` returns the nodes that a node is computed from, by default its sources."""
+        """Returns the positions of nodes and what they are computed from (`sources_of`), to `ends`; sources first."""
         find_sources = sources_of or (lambda slot: self.nodes[slot].src)
         return sorted(reach(slots, lambda slot: () if slot in ends else find_sources(slot)))
 
@@ -180,8 +179,7 @@ class OpGraph:
         return True
 
     def find_writes(self, slot: int) -> list[int]:
-        """Returns the stores and assigns that happen before an `after`, in order: its own, and the earlier ones of the
-        memory that it reads or writes."""
+        """Returns the stores and assigns before an `after`, in order: its own, and earlier ones of that memory."""
 
         def find_earlier(current: int) -> list[int]:
             node = self.nodes[current]
@@ -196,8 +194,7 @@ class OpGraph:
         return write if write in known else self.nodes[write].src[1]
 
     def sources_of_after(self, slot: int, known: Container[int]) -> Sequence[int]:
-        """Returns the nodes that an `after` is computed from: memory, the values written to it, and the numbers by
-        which its views are shifted, if they depend on a step range."""
+        """Returns what an `after` is computed from: memory, values written to it, shifts of views by step ranges."""
         writes = self.find_writes(slot)
         found: list[int] = []
         for shown in (self.nodes[slot].src[0], *(self.nodes[write].src[0] for write in writes)):
@@ -226,9 +223,8 @@ def ended_ranges(node: OpNode) -> set[int]:
 
 @dataclass
 class ScheduledKernel:
-    """A kernel as the scheduler made it. The roots of its graph are what it writes, in order: `put`s into one axis.
-    `arguments` maps the number of each argument that is read or written to its buffer in the graph, which has no
-    contents and no shape."""
+    """A kernel as the scheduler made it. Its graph's roots are what it writes, in order: `put`s into one axis.
+    `arguments` maps an argument's number to its buffer in the graph, without contents and shape."""
 
     graph: OpGraph = field(default_factory=OpGraph)
     arguments: dict[int, int] = field(default_factory=dict)

@@ -27,12 +27,10 @@ _LARGEST_EXACT = 2.0**53
 
 @dataclass(frozen=True)
 class Windows:
-    """A shrink that leaves windows. `skipped` are the nodes that need not be computed: from its source down to the
-    reshape of the one node of `sources`, which must repeat the axes `repeated`.
-
-    The windows are a view of this node. `starts` has the part of each of its axes from the first element on, and
-    `strides` an axis and a factor for each axis of the windows: the stride is the stride of the axis times the factor.
-    """
+    """A shrink that leaves windows. `skipped` nodes need not be computed: from its source to the reshape of the one
+    node of `sources`, which must repeat the axes `repeated`. The windows are a view of this node: `starts` has the part
+    of each of its axes from the first element on, `strides` an axis and a factor of its stride for each axis of the
+    windows."""
 
     skipped: tuple[int, ...]
     sources: tuple[int]
@@ -56,8 +54,7 @@ class Windows:
 
 
 def find_windows(graph: OpGraph, slot: int, readers: Counter[int], kept: Collection[int]) -> Windows | None:
-    """Returns the windows that a shrink leaves, None if it leaves something else. `readers` has how many nodes read
-    each node; nodes in `kept` are never part of windows."""
+    """Returns the windows of a shrink, or None. `readers` counts the readers of a node; none of `kept` is in them."""
     chain = [slot]
     for op in ("reshape", "shrink", "reshape"):
         below = graph.nodes[chain[-1]].src[0]
@@ -79,8 +76,7 @@ def find_windows(graph: OpGraph, slot: int, readers: Counter[int], kept: Collect
 def _match_axes(
     windows: Windows, wide: Sequence[int], flat: OpNode, cut: OpNode, split: Sequence[int], last: OpNode
 ) -> bool:
-    """Matches axes from left to right: each axis of `flat` is one axis of `wide`, or two of them joined. Adds the axes
-    to the windows, and returns whether all of them match."""
+    """Adds matching axes to the windows: `flat` has axes of `wide`, or two joined. Returns whether all match."""
     first, left = last.arg, last.shape
     i = j = 0
     for before, after in zip(flat.shape, cut.shape, strict=True):
@@ -145,8 +141,7 @@ class Product:
 
 
 def find_product(graph: OpGraph, slot: int, readers: Counter[int], kept: Collection[int]) -> Product | None:
-    """Returns the product that a reduce sums, None if it sums something else. `readers` has how many nodes read each
-    node; nodes in `kept` are never part of a product."""
+    """Returns the product that a reduce sums, or None. `readers` counts readers of nodes; none of `kept` is in it."""
     op, _, _, names = graph.nodes[slot].arg
     if op != "add" or names:
         return None
@@ -180,9 +175,8 @@ def _is_zero(graph: OpGraph, slot: int) -> bool:
 
 
 def add_products(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers | None:
-    """Returns the sum of x * y over axes, which stay with the size 1: floats in double precision, integers as integers.
-    The operands have the same shape; a repeated axis is a view. Returns None if integers could be too large for a
-    double: then the product must be computed."""
+    """Returns the sum of x * y over axes, which become size 1: floats as doubles, integers as integers. Both have one
+    shape; repeated axes are views. None if integers may be too large for doubles: compute the product."""
     dtype = sum_dtype(x.dtype)
     shape = list(x.shape)
     for axis in axes:
@@ -243,8 +237,7 @@ _SHORTCUTS: dict[str, Callable[..., Product | Windows | None]] = {"reduce": find
 
 
 class Plan:
-    """The nodes to be computed: `order`, sources first, without the nodes in `known`. `shortcuts` has the nodes that
-    are computed from other nodes than their sources; the nodes in between are not in `order`."""
+    """The nodes to compute: `order`, sources first, without `known` and without what the `shortcuts` skip."""
 
     def __init__(self, graph: OpGraph, asked: Sequence[int], known: Collection[int]):
         self.graph, self.known = graph, known

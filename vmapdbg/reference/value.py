@@ -20,9 +20,8 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class RangedArray:
-    """`numbers` has one axis for each step range of `ranges` (ids, ascending), then the node's own axes. `undefined` is
-    true for elements that neither C nor tinygrad defines; None: all are defined. Both may be views in which one element
-    is in many places."""
+    """`numbers` has an axis for each step range of `ranges` (ids, ascending), then the node's own. `undefined` is true
+    where neither C nor tinygrad defines it; None: nowhere. Both may be views with one element in many places."""
 
     numbers: Numbers
     ranges: tuple[int, ...] = ()
@@ -87,8 +86,7 @@ class RangedArray:
         return self.move(np.expand_dims, axis, ranges=ranges).move(np.broadcast_to, whole)
 
     def enter_scope(self, names: Sequence[int | None]) -> RangedArray:
-        """Turns own axes into step ranges: `names` has the id for each axis, None if the axis stays. Raises Unknown if
-        the value has the range already."""
+        """Turns own axes into step ranges by `names` (None: stays). Raises Unknown if the value has one already."""
         value = self
         for axis, name in reversed(list(enumerate(names))):
             if name is None:

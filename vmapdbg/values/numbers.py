@@ -58,10 +58,8 @@ def decode(array: Array) -> Numbers:
 
 
 def encode(numbers: ArrayLike, dtype: str) -> Array:
-    """Returns numbers as elements of a dtype: floats are rounded, ties to even, and integers wrap around.
-
-    A float beyond the largest number of a dtype is an infinity; in fp8e4m3, which has no infinity, it is NaN.
-    """
+    """Returns numbers in a dtype: floats are rounded, ties to even, and integers wrap around. A float beyond its
+    largest number is an infinity; in fp8e4m3, which has none, NaN."""
     given = np.asarray(numbers)
     if dtype in NUMPY_DTYPES:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -157,10 +155,8 @@ def widen(side: ArrayLike) -> Numbers:
 
 
 def find_close(one: ArrayLike, other: ArrayLike, tolerance: Tolerance) -> NDArray[np.bool_]:
-    """Returns for each pair of elements whether they agree; the arrays are broadcast against each other.
-
-    NaN equals NaN, and an infinity equals an infinity of the same sign. Integers and bools must be equal.
-    """
+    """Returns where elements of two arrays, broadcast, agree. NaN equals NaN, an infinity one of its sign; integers and
+    bools must be equal."""
     left, right = widen(one), widen(other)
     same = np.asarray(left == right)
     if left.dtype.kind != "f" and right.dtype.kind != "f":
@@ -175,9 +171,8 @@ def find_close(one: ArrayLike, other: ArrayLike, tolerance: Tolerance) -> NDArra
 
 
 def measure_errors(one: ArrayLike, other: ArrayLike) -> tuple[float, float]:
-    """Returns the largest difference of two elements, and its largest share of the larger element.
-
-    NaN if a NaN is paired with a number, infinite if an infinity is."""
+    """Returns the largest difference of two elements, and its largest share of the larger element: NaN if a NaN is
+    paired with a number, infinite if an infinity is."""
     left, right = widen(one), widen(other)
     unequal = ~((left == right) | (np.isnan(left) & np.isnan(right)))
     left, right = left[unequal], right[unequal]

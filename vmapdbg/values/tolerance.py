@@ -33,8 +33,8 @@ SMALLEST = {name: 2.0 ** (2 - 2 ** (exponent - 1) - mantissa) for name, (exponen
 # other names of the same dtypes, in other releases and in renderers
 _SPELLINGS = {"float64": "double", "float32": "float", "float16": "half", "bfloat": "bfloat16", "__bf16": "bfloat16"}
 
-# Roundings that no reduce accounts for: exp, log and their like are off by a few units in the last place, and each
-# device has its own.
+# Roundings that no reduce accounts for: exp, log and others are off by a few units in the last place, and each device
+# has its own.
 _BASE = 16
 # Some roundings point the same way: how many standard deviations of their sum are allowed.
 _DEVIATIONS = 4
@@ -44,11 +44,9 @@ _NEAR_ZERO = 0.01
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What two computations of the same float may differ by.
-
-    `terms` is how many numbers are summed up on the longest way from an input to the value. An element may differ by
-    `relative` times its size plus `absolute`. Both are 0 for integers and bools: they must be equal.
-    """
+    """What two computations of a float may differ by. `terms` is how many numbers are summed up on the longest way from
+    an input to the value. An element may differ by `relative` times its size plus `absolute`: both 0 for integers and
+    bools."""
 
     terms: int
     relative: float
@@ -65,9 +63,8 @@ def is_float(dtype: str) -> bool:
 
 
 def make_tolerance(dtype: str, terms: int, largest: float) -> Tolerance:
-    """Returns the tolerance of an array with this `largest` finite element.
-
-    Relative: eps * (16 + 4 * sqrt(terms)), eps of the dtype. Absolute: 1 % of that times `largest`."""
+    """Returns the tolerance of an array with this `largest` finite element. Relative: eps * (16 + 4 * sqrt(terms)), eps
+    of the dtype. Absolute: 1 % of that times `largest`."""
     if not is_float(dtype):
         return Tolerance(terms, 0.0, 0.0)
     relative = EPSILON[dtype] * (_BASE + _DEVIATIONS * math.sqrt(max(terms, 0)))

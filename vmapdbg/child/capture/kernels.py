@@ -30,8 +30,7 @@ Facts = tuple[tuple[model.Access, ...], tuple[model.Reset, ...]]
 
 
 class KernelBuilder:
-    """Builds the kernels of one run of the pass. If tinygrad cannot make a program of a kernel, that raises its error;
-    with `keeps_failed` the kernel has the error instead."""
+    """Builds the kernels of a run of the pass. Raises tinygrad's errors; with `keeps_failed` a kernel has its error."""
 
     def __init__(self, view: PassView, target: str, keeps_failed: bool = False):
         self.view, self.target, self.keeps_failed = view, target, keeps_failed
@@ -166,8 +165,7 @@ class KernelBuilder:
 
 
 def _is_reduce(u: UOp) -> bool:
-    """Whether a UOp is a reduce over axes: a REDUCE_AXIS, or a REDUCE from 0.13 on. Over OUTER ranges a REDUCE has only
-    its op as `arg`."""
+    """Whether a UOp reduces axes. A REDUCE (from 0.13 on) over OUTER ranges has only its op as `arg`."""
     return u.op.name in {"REDUCE_AXIS", "REDUCE"} and isinstance(u.arg, tuple)
 
 

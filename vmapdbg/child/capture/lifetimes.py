@@ -61,8 +61,7 @@ class Lifetimes:
         self.tick = self.top if self.at is None else self.at.tick
 
     def _place(self, active: list[Value], use: Use, tick: int) -> list[Value]:
-        """Returns the values that a use of the planner's memory has: each begins with a write, and the next write to
-        its memory ends it."""
+        """Returns the values in a use of the planner's memory: a value lasts from a write to the next write there."""
         found = [value for value in active if value.overlaps(use)]
         if use.writes or not found:
             arena = use.value
@@ -108,8 +107,7 @@ class Lifetimes:
         return sorted(filter(self.has_memory, self.values), key=lambda value: -value.bytes)
 
     def find_gap(self, value: Value) -> tuple[int, int] | None:
-        """Returns the last use before the peak and the first use after it of a value; None if it is used at the peak,
-        or not again."""
+        """Returns the last use before the peak and the first after it; None if used at the peak, or not again."""
         at = self.tick if value.arena is None else self.fullest[value.arena]
         touched = value.touched
         place = bisect_left(touched, at)
@@ -118,8 +116,7 @@ class Lifetimes:
         return touched[place - 1], touched[place]
 
     def find_peak(self, changed: Mapping[Value, Sequence[Span]]) -> int:
-        """Returns the peak with other spans for some values. The planner's memory then has as much more than its values
-        need as it has now."""
+        """Returns the peak with other spans for some values. The unused part of the planner's memory stays as large."""
         spans: list[Span] = []
         for buffer in self._buffers:
             values = self.planned.get(buffer, [])

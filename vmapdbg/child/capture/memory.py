@@ -162,8 +162,7 @@ class MemoryBuilder:
 
 
 class Holders:
-    """What holds memory at the end of a run, by the id of the Buffer: Tensors in the snippet's globals, also in lists,
-    dicts and objects (`x`, `model.layers.0.weight`)."""
+    """What holds a Buffer (by id) at the end: globals, also in collections and objects (`model.layers.0.weight`)."""
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
         # Tensors with this memory, and Tensors whose value still has to be computed from it

@@ -1,5 +1,4 @@
-"""Kernels that use memory from before the schedule in another order than the graph asks for, or that write to memory
-without an assign: facts for `lint`.
+"""Finds kernels that use older memory in another order than the graph asks for, or write without an assign, for `lint`.
 
 Each launch sees what the launches before it left in memory. Its part of the graph, down to what other launches write,
 says which writes it should see. If a graph does not say which memory it writes, there are no facts.
@@ -32,11 +31,9 @@ class Unclear(Exception):
 
 @dataclass
 class MemoryOrder:
-    """The facts about one schedule, by the numbers of its compute kernels.
-
-    These are what each reads at a wrong time, by the number of the argument, still without the name of its buffer; and
-    the id of the BUFFER or PARAM that a kernel writes although nothing assigns to it.
-    """
+    """The facts about one schedule, by the numbers of its compute kernels: the numbers of the arguments that each reads
+    at a wrong time, their buffers not yet named; and the id of the BUFFER or PARAM that it writes although nothing
+    assigns to it."""
 
     wrong_times: dict[int, dict[int, WrongTime]] = field(default_factory=dict[int, dict[int, WrongTime]])
     overwrites: dict[int, int] = field(default_factory=dict[int, int])
@@ -109,8 +106,7 @@ class _OrderFinder:
         return tuple(sorted(number for number in numbers if number is not None))
 
     def _find_asked(self, written: UOp) -> dict[Any, list[set[UOp]]]:
-        """Maps each memory that a launch may read to sets of writes that it should see: a set for each place in its
-        part of the graph that looks at the memory."""
+        """Maps memory that a launch may read to sets of writes: for each place that looks at it, what it should see."""
         found: dict[Any, list[set[UOp]]] = {}
         ends = _LEAVES | {"ASSIGN", "AFTER"}
         for u in reach(_list_read(written), lambda u: () if u.op.name in ends or u in self.writers else _list_read(u)):
@@ -137,8 +133,7 @@ def _memory_of(view: UOp) -> UOp:
 
 
 def find_writes_before(view: UOp) -> set[UOp]:
-    """Returns the writes to its memory that a view comes after. Each node is visited once: a write in place comes after
-    the earlier writes both by its view and by its target."""
+    """Returns the writes to its memory that a view comes after. Visits each node once: several paths lead there."""
     writes: set[UOp] = set()
 
     def follow(u: UOp) -> list[UOp]:

@@ -1,8 +1,6 @@
-"""Why a node is realized: rules and operands only; `page/sentences.py` makes the sentences.
-
-A rule is known by the subject of its conditions and by the UOps that it was called with, not by line numbers: a release
-that moves the code keeps the names. Any other rule is `decided-at`, with its place, text and values.
-"""
+"""Why a node is realized: rules and operands only; `page/sentences.py` makes the sentences. A rule is known by the
+subject of its conditions and the UOps of its call, because a release may move its line. Any other rule is `decided-at`,
+with its place, text and values."""
 
 from __future__ import annotations
 
@@ -108,8 +106,7 @@ def _explain_disagreement(view: PassView, node: UOp, decided: RealizeDecision, a
 
 
 def _find_disagreement(view: PassView, node: UOp, decided: RealizeDecision) -> tuple[int | UOp, list[tuple[UOp, UOp]]]:
-    """Returns the first axis of the decision, or the first ambient range, on which the consumers disagree, and
-    (consumer, range it asks for) for each consumer. Without such an axis there are no consumers."""
+    """Returns the first axis or ambient range on which consumers disagree, and (consumer, its range) for each."""
     consumers, range_map = view.passed.consumers.get(node, ()), view.passed.range_map
     axes, ambient = decided.decision.find_value("differ"), decided.decision.find_value("batch_differs")
     if view.passed.scope_ranges and axes is not None:
@@ -162,8 +159,7 @@ def _find_ends(view: PassView, node: UOp, ranges: Iterable[UOp]) -> dict[UOp, UO
 
 
 def _ended_at(view: PassView, consumer: UOp, source: UOp) -> set[UOp]:
-    """Returns the ranges of a consumer on axes on which it indexes its source with something else: the ranges that an
-    EXPAND adds, or that an op broadcasts its source over. Axes are aligned at the last axis."""
+    """Returns the ranges that an EXPAND or a broadcast of a consumer adds to its source; axes align at the last."""
     ranges, asked = view.passed.range_map.get(consumer), view.asked_of(consumer, source)
     if ranges is None or asked is None:
         return set()

@@ -34,9 +34,8 @@ _READ = frozenset({"BUFFER", "PARAM", "AFTER", *STAGE_OPS})
 def build_schedules(
     asked: Sequence[ScheduleRecord], target: str, keeps_failed: bool = False, is_brief: bool = False
 ) -> tuple[model.Schedule, ...]:
-    """Returns the schedules in the order they were asked for, their kernels rendered for `target`. Raises
-    RendererMissing, and what tinygrad raises for a kernel that the target cannot have; with `keeps_failed` the kernel
-    has that error. For `is_brief` see `PassView`."""
+    """Returns the schedules in the order of the requests, rendered for `target`; for `is_brief` see `PassView`. Raises
+    RendererMissing and tinygrad's errors; with `keeps_failed` the kernel has tinygrad's error."""
     built: dict[PassRecord | None, model.Schedule] = {}
     for passed in find_passes(asked):
         try:
@@ -263,8 +262,7 @@ def _name_rule(
 
 
 def _count_buffers(decision: DecisionRecord) -> dict[str, int | float | str]:
-    """Returns how many buffers the value reads, and its limit if a condition has one: a number in the condition's text,
-    or a name with a known value."""
+    """Returns how many buffers the value reads, and its limit if a condition has one: a number, or a known name."""
     values = (c.values["accessed_buffers"] for c in decision.conditions if "accessed_buffers" in c.values)
     buffers = len(next(values, ()))
     for condition in decision.conditions:

@@ -30,11 +30,9 @@ _MOST_CHARACTERS = 80
 
 
 class PassView:
-    """One run of the rangeify pass, with the model's names of its nodes, ranges and values.
-
-    `ids` has the id of each node; `launches` are in the order of the schedule, launches of one kernel joined. If it
-    `is_brief`, a Capture has only the names and the buffers of kernels, and nothing that only `lint` asks for.
-    """
+    """One run of the rangeify pass, with the model's names of its nodes (`ids`), ranges and values. `launches` are in
+    the order of the schedule, launches of one kernel joined. `is_brief`: a Capture has only the names and buffers of
+    kernels, and nothing that only `lint` asks for."""
 
     def __init__(self, passed: PassRecord, is_brief: bool = False) -> None:
         self.passed, self.is_brief = passed, is_brief
@@ -47,8 +45,7 @@ class PassView:
     # *** ranges
 
     def asked_of(self, consumer: UOp, node: UOp) -> Ranges | None:
-        """Returns the ranges that a consumer indexes a node with; None if it has no ranges. With implicit broadcasting
-        (0.14 on), a consumer has more ranges than it indexes its source with."""
+        """Returns the ranges that a consumer indexes a node with: from 0.14 on, it may have more. None: no ranges."""
         ranges = self.passed.range_map.get(consumer)
         if ranges is None:
             return None

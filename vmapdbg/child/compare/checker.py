@@ -1,12 +1,11 @@
 """Compares the values of a snippet or a program with the numpy reference, in a process of its own without tinygrad.
 
-While a snippet runs, this process computes the outputs of the schedule that runs now, and compares the schedules that
-have run. When the snippet has ended, it compares the rest. The output gets a line for each ScheduleCheck. A schedule
-may be compared again, if more is known about it: then its last line counts.
+While a snippet runs, it computes the outputs of the running schedule and compares the schedules that have run; the rest
+when the snippet has ended. The output gets a line for each ScheduleCheck. A schedule may be compared again when more is
+known about it: its last line counts.
 
-For `vmapdbg run --check` it compares the evidence of all processes of the program (`vmapdbg.child.evidence.suite`),
-schedule by schedule, removes it, and adds a line to the output: a CheckedSchedule.
-It ends when the program has ended and no evidence is left.
+For `vmapdbg run --check` it compares the evidence of all processes (`vmapdbg.child.evidence.suite`), removes it, and
+adds a CheckedSchedule for each schedule. It ends when the program has ended and no evidence is left.
 """
 
 from __future__ import annotations

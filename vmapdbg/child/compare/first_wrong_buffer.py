@@ -1,9 +1,6 @@
 """Finds the first wrong buffer between the kernels of a schedule, what its kernel read wrongly, and who made the fault.
-Runs in the process that compares.
-
-If a buffer is wrong although its kernel reads only right buffers, the kernel is at fault. If the wrong value results
-when the steps of a scope read each other's part of a buffer, the INDEX of that buffer is at fault.
-"""
+A kernel that writes a wrong buffer from right buffers is at fault. If the wrong value results when the steps of a scope
+read each other's part of a buffer, the INDEX of that buffer is. Runs in the process that compares."""
 
 from __future__ import annotations
 
@@ -55,8 +52,7 @@ class BufferWalk:
         return checks
 
     def check_parts(self, slot: int, buffer: WrittenBuffer) -> tuple[WrittenBuffer, BufferCheck, GotAndRight | None]:
-        """Returns what was checked, and the result of `check_buffer`. If several devices should have the same buffer,
-        that is the first wrong part, or else the first part."""
+        """Returns the first wrong part of a buffer, or else its first, and its check: parts are of several devices."""
         if not buffer.parts or DEVICES in self.values.ambient_of(slot):
             return buffer, *self.check_buffer(slot, buffer)
         checked = [(part, *self.check_buffer(slot, part)) for part in buffer.parts]
@@ -153,12 +149,9 @@ class BufferWalk:
 def find_steps_read(
     got: ArrayLike, right: ArrayLike, by_step: Sequence[ArrayLike], tolerance: Tolerance
 ) -> dict[int, int]:
-    """Maps each step of a scope that read another step's part of a buffer to that step.
-
-    `got` is the wrong value, `right` the right one, and `by_step[j]` the value if every step reads step j. Empty if no
-    such reading gives `got`: a wrong element depends on several steps or on none, or the elements of one step were read
-    at different steps.
-    """
+    """Maps each step of a scope that read another step's part of a buffer to that step. `got` is the wrong value,
+    `right` the right one, and `by_step[j]` the value if every step reads step j. Empty if no such reading gives `got`:
+    a wrong element depends on several steps or on none, or the elements of one step were read at different steps."""
     if np.size(got) * len(by_step) > _MOST_COMPARED:
         return {}
     # one row a step, one column an element

@@ -47,11 +47,8 @@ Fixed = dict[UOp, int]
 
 @dataclass(frozen=True)
 class WrongBuffer:
-    """The first wrong buffer: what it holds (`got`) and should hold (`right`), with its `ambient` ranges first.
-
-    They differ by more than the `tolerance`. `compare` compares other contents of the buffer with the right contents,
-    and `read` returns the contents of memory by their name.
-    """
+    """The first wrong buffer: what it holds (`got`) and should hold (`right`), `ambient` ranges first. They differ by
+    more than `tolerance`. `compare` compares other contents with the right ones; `read` returns contents by name."""
 
     buffer: WrittenBuffer
     got: Array
@@ -112,11 +109,9 @@ def _read_arguments(dtypes: Mapping[int, str], names: Sequence[str | None], wron
 def align_buffer(
     buffer: WrittenBuffer, data: bytes, dtype: str, shape: tuple[int, ...], ambient: Sequence[int]
 ) -> Array:
-    """Returns contents of a buffer in the shape of the right value: the ambient ranges, then the node's axes.
-
-    tinygrad drops a dimension of a buffer if the value does not depend on it. Each step of a dropped dimension reads
-    the same elements, so a lost range becomes visible. Raises Unknown with a sentence if the shapes do not match.
-    """
+    """Returns contents of a buffer in the shape of the right value: the ambient ranges, then the node's axes. tinygrad
+    drops a dimension that the value does not depend on: then all its steps read the same elements, so a lost range
+    becomes visible. Raises Unknown with a sentence if the shapes do not match."""
     itemsize = ITEMSIZE[dtype]
     is_as_large = len(data) == math.prod(shape) * itemsize
     if buffer.is_memory and is_as_large:
@@ -294,8 +289,7 @@ class LinearRun:
         return is_computed
 
     def _find_steps(self, places: Whole) -> list[Fixed]:
-        """Returns for each of some elements of the buffer the steps of loops and threads that write it: none if they
-        are not known, or if the program reads the buffer, too."""
+        """Returns for some elements the steps of loops and threads that write each; none if unknown or also read."""
         found: list[list[Fixed]] = [[] for _ in places]
         try:
             if self.reads_result:

@@ -1,8 +1,5 @@
-"""The values of a packed tensor graph, computed by numpy.
-
-No scheduler, code generator or compiler of tinygrad takes part, so faults of stock tinygrad show up, too. A vmap scope
-is one more axis. Runs in the process that compares.
-"""
+"""Computes the values of a packed tensor graph by numpy, in the process that compares. No scheduler, code generator or
+compiler of tinygrad takes part, so faults of stock tinygrad show up, too. A vmap scope is one more axis."""
 
 from __future__ import annotations
 
@@ -114,9 +111,8 @@ class ReferenceValues:
 
 
 class ComparedGraph:
-    """A graph of a schedule whose values are compared with what the snippet got. `left` gets a reason for each part
-    that is not compared; `known` has computed values by precision; `opened` are all values that were opened. The nodes
-    of `together` are computed in one go."""
+    """A graph of a schedule, compared with what the snippet got. `left` gets a reason for each part not compared;
+    `known` has values by precision; `opened` are all opened values. The nodes of `together` are computed in one go."""
 
     def __init__(
         self, graph: OpGraph, read: ReadContents, left: list[Left], known: Mapping[int | None, KnownValues] = {}

@@ -1,9 +1,5 @@
-"""Compares the outputs of one schedule, and what the snippet's buffers hold, with the numpy reference. Runs in the
-process that compares.
-
-A wrong output may be the result of reading memory at the wrong time. The proof: the graph gives exactly the wrong
-values with what the memory held at another time.
-"""
+"""Compares the outputs and buffers of one schedule with the numpy reference, in the process that compares. If the graph
+gives exactly a wrong output with what memory held at another time, that memory was read at a wrong time."""
 
 from __future__ import annotations
 
@@ -280,8 +276,7 @@ def _stale_reader(meant: Meant) -> StaleValue:
 
 
 def _written_once(graph: OpGraph, shown: int) -> Iterator[tuple[int, int]]:
-    """Yields (memory, write), as slots, for memory that the graph writes once. Memory that is itself the output
-    (`shown`) is left out: what it holds does not depend on its readers."""
+    """Yields (memory, write), as slots, for memory with one write. The output `shown` does not depend on readers."""
     writes: dict[int, list[int]] = {}
     for slot, node in enumerate(graph.nodes):
         if node.op in WRITES:
@@ -292,8 +287,7 @@ def _written_once(graph: OpGraph, shown: int) -> Iterator[tuple[int, int]]:
 
 
 def _values_after(values: ReferenceValues, memory: int, write: int, looks: list[int]) -> dict[int, RangedArray]:
-    """Returns what memory holds after the write, as the value of its own node, too; later states stay as they are.
-    Raises Unknown."""
+    """Returns what memory, and its own node, holds after the write; later states stay as they are. Raises Unknown."""
     nodes = values.graph.nodes
     after = OpNode("after", nodes[memory].dtype, nodes[memory].shape, (memory, write))
     longer = values.replace(graph=replace(values.graph, nodes=[*nodes, after]))

@@ -1,7 +1,6 @@
 """Runs the graph of a failed schedule without any patch, in a process of its own: do only the patches make it fail?
 
-The child gets a pickled (pickled PackedGraph, contents of its buffers, switches of tinygrad, target) on stdin, and its
-exit code is the answer.
+stdin is a pickled (pickled PackedGraph, contents of its buffers, switches, target), the exit code the answer.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ def runs_on_stock(
     environment: Mapping[str, str],
     target: str,
 ) -> bool | None:
-    """Returns whether stock tinygrad computes a pickled PackedGraph; None if it was not tried. `environment` is empty
-    for that of this process."""
+    """Whether stock tinygrad computes a pickled PackedGraph; None: not tried. Empty `environment`: this process's."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", __name__],

@@ -1,8 +1,7 @@
-"""Watches what the snippet realizes, so that it can be compared with the reference. Runs in the child.
+"""Watches what the snippet realizes, for a comparison with the reference. Runs in the child.
 
-Before `Tensor.realize` the graph and its inputs are kept, after it what the tensors hold, and in between each launch of
-its schedule. The buffer that a launch writes is read right after the launch, because tinygrad gives its memory to the
-next buffer.
+It keeps the graph and its inputs before `Tensor.realize`, and what the tensors hold after it. The buffer that a launch
+writes is read right after the launch, because tinygrad gives its memory to the next buffer.
 """
 
 from __future__ import annotations
@@ -38,21 +37,18 @@ _PART = "evidence for check"
 
 
 class Collector:
-    """Hooks into tinygrad, of any release, and passes on what happens: to the call of `Tensor.realize` that runs now,
-    and to the replays of TinyJit. They write their evidence to a folder. It works without the launches, and without the
-    replays, if an observed tinygrad has another shape there."""
+    """Hooks into tinygrad, of any release, and passes what happens on: to the running call of `Tensor.realize` and to
+    the replays of TinyJit. Launches or replays are left out if an observed tinygrad has another shape there."""
 
     def __init__(self, folder: Path, recorder: Recorder):
         self.folder, self.recorder = EvidenceFolder(folder), recorder
-        # the current call
         self.call: RealizeCall | None = None
         self.replays = ReplayWatcher(self.folder, recorder.tally.left)
         self.tensors = TensorCalls()
         self.order = ProgramOrder()
 
     def watch(self, tensor_module: ModuleType) -> None:
-        """Wraps `Tensor.realize`, what it has scheduled and run, and what TinyJit does. Raises UnknownShape if
-        `Tensor.realize` is not what it should be."""
+        """Wraps `Tensor.realize`, what it schedules and runs, and TinyJit. Raises UnknownShape for `Tensor.realize`."""
         with watching(_PART) as changes:
             changes.wrap(tensor_module.Tensor, "realize", self.on_realize, "self", "lst", "do_update_stats")
             self.tensors.declare(changes, tensor_module)

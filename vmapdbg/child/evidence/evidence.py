@@ -284,8 +284,8 @@ class EvidenceFolder:
 
 
 class HeldContents:
-    """What buffers held around a replay, in memory until it is known whether the replay is compared: `room` bytes at
-    most. The names of contents are only good for `give`."""
+    """What buffers held around a replay, in memory until it is known whether it is compared: `room` bytes at most.
+    Names of contents only work in `give`."""
 
     def __init__(self, room: int):
         self.room = room
@@ -294,8 +294,7 @@ class HeldContents:
         self._last: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
     def keep_all(self, buffer: Any) -> tuple[str, ...]:
-        """Keeps the contents of a buffer on each of its devices. Returns their names, which are those of before if it
-        has not changed. Raises BlobsFull."""
+        """Keeps what a buffer holds on each device. Returns the names: as before if unchanged. Raises BlobsFull."""
         return tuple(map(self._keep, list_parts(buffer)))
 
     def _keep(self, part: Any) -> str:

@@ -88,11 +88,10 @@ class KeptReplay:
 
 @dataclass
 class ReplayAccount:
-    """Counts the replays of a captured call. It has no UOps, so it may be kept after the program drops the jit.
-
-    `left` maps a reason to the number of replays that are not compared. `newest` is the last replay, until it is known
-    whether it is compared. `evidence` is the evidence of the last schedule of the captured call: the counts go there.
-    `runs_once` says whether prune=True ran some kernels once only."""
+    """Counts the replays of a captured call. It has no UOps, so it may be kept after the program drops the jit. `left`
+    maps a reason to the number of replays that are not compared. `newest` is the last replay, until it is known whether
+    it is compared. The counts go to `evidence`, of the last schedule. `runs_once`: prune=True ran some kernels once
+    only."""
 
     evidence: Evidence
     replays: int = 0
@@ -102,20 +101,17 @@ class ReplayAccount:
 
 
 class JitCall:
-    """A call that TinyJit has captured. It has UOps, which keep memory: nothing may hold it longer than the program
-    holds its `source`."""
+    """A call that TinyJit captured. Nothing may hold it longer than its `source` lives: its UOps keep memory."""
 
     def __init__(self, tiny: Any, given: Given, realized: list[RealizeCall], before: set[UOp], owners: Owners):
-        """`realized` are the calls of `realize` in it that made a schedule, `before` the writes that were pending when
-        it began, and `owners` the Tensors that had memory then."""
+        """`realized` made schedules in it. At its start, `before` were pending writes, `owners` Tensors with memory."""
         self.given, self.realized = given, realized
         source = source_of(tiny.captured)
         # what its replays run, and their account, which lives on
         self.source, self.account = ref(source), ReplayAccount(realized[-1].evidence)
         # the ids of the buffers that each schedule writes
         self.written = [set(map(id, call.find_written())) for call in realized]
-        # the BUFFERs that its replays use, None if they use the BUFFERs of the call: replays may have memory of their
-        # own for BUFFERs that nothing else holds
+        # the BUFFERs of its replays (None: of the call): replays may have their own for BUFFERs that nothing else holds
         self.memory = used_buffers_of(source)
         if self.memory is not None:
             self.memory |= set(given.inputs.values())
@@ -141,8 +137,8 @@ class JitCall:
             self.reason = "what its kernels write was not seen"
 
     def _name_constants(self, graph: CallGraph) -> dict[UOp, tuple[str, ...]]:
-        """Returns names of what BUFFERs hold now that are no inputs and that replays read and do not write. Raises
-        CannotPack if prune=True has run an assign once only that no input changes."""
+        """Returns names of contents that replays read and do not write, without inputs. Raises CannotPack if prune=True
+        has run an assign once only that no input changes."""
         inputs = set(self.given.inputs.values())
         replayed = _list_bases(list_replayed(self.source()))
         read = dict(read for one in graph.schedules for read in one.reads.values() if read[1] == "before")
@@ -181,8 +177,7 @@ class JitCall:
         return self._graph
 
     def find_state(self) -> dict[UOp, UOp]:
-        """Returns the BUFFERs that Tensors have now in the place of BUFFERs that they had before the call. In 0.12 a
-        second assign gives a Tensor other memory, and replays go on with the old memory."""
+        """Maps BUFFERs of Tensors to the BUFFERs they have now: in 0.12 a second assign gives them other memory."""
         found: dict[UOp, UOp] = {}
         for u, tensors in self.owners.items():
             now = {find_shown(tensor) for tensor in (one() for one in tensors) if tensor is not None}

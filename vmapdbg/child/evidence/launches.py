@@ -58,8 +58,7 @@ class KeptWrite:
 
 @dataclass(eq=False)
 class PartOfMemory:
-    """The contents that a part of memory is known to have held, in order, and the last launch that wrote to it.
-    `is_known`: it holds the last of the contents now."""
+    """What a part of memory is known to have held, in order (`is_known`: the last of it now), and its last writer."""
 
     versions: list[Version] = field(default_factory=list[Version])
     is_known: bool = False
@@ -240,8 +239,7 @@ class LaunchKeeper:
     def pack_buffers(
         self, evidence: Evidence, passed: PassRecord, groups: Sequence[tuple[int, ...]], packer: Packer
     ) -> None:
-        """Adds the buffers that a run of the pass made to the evidence of its schedule, with the kernels that write
-        them, and the graph of their values that `packer` makes. `groups` has the launches of each kernel."""
+        """Adds the buffers of a pass, their kernels and the graph of their values, by the launches of each kernel."""
         ids = {u: number for number, u in enumerate(list_nodes(passed))}
         numbers = number_kernels(passed.kernels)
         known: dict[int, int] = {}
@@ -324,8 +322,7 @@ class LaunchKeeper:
 
 
 def find_root(packer: Packer, node: UOp) -> tuple[int, bool]:
-    """Returns the position of what a buffer should hold, and whether that is more than the node's value, because the
-    node writes to a part of memory. Raises CannotPack."""
+    """Returns the slot of what a buffer should hold, and whether it exceeds the node's value. Raises CannotPack."""
     slot = packer.pack(node)
     if node.op.name not in STORES:
         return slot, False
@@ -340,11 +337,8 @@ def find_root(packer: Packer, node: UOp) -> tuple[int, bool]:
 def find_closed(
     passed: PassRecord, kernel: Launch, size: int
 ) -> tuple[tuple[int | None, ...], tuple[tuple[int | None, int], ...]]:
-    """Returns the ranges of the buffer that a kernel writes: see `WrittenBuffer.closed` and `stored`. `size` is the
-    size of the buffer on one device.
-
-    tinygrad flattens the dimensions of a buffer into one, an expression of the ranges in their order.
-    """
+    """Returns the ranges of the buffer that a kernel writes: see `WrittenBuffer.closed` and `stored`. tinygrad flattens
+    its dimensions into one, an expression of the ranges in their order. `size` is on one device."""
     node = kernel.node
     assert node is not None
     made = next((b for b in passed.buffers if b.node is node and b.buffer is kernel.buffers[0]), None)

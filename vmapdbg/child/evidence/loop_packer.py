@@ -35,8 +35,7 @@ class LoopPacker(Packer):
 
     def __init__(self, contents: Contents, variables: Mapping[str, int] = {}):
         super().__init__(contents, variables)
-        # ids of the options of the buffers that stay until the end; a later pass removes other buffers. The options
-        # stay the same object through every rewrite
+        # ids of the options of buffers that stay until the end: the options stay the same object through every rewrite
         self._memory: set[int] = set()
 
     def find_memory(self, sinks: Iterable[UOp]) -> None:
@@ -183,8 +182,7 @@ class LoopPacker(Packer):
         return self.add_launch(pack_kernel(ast, self.sizes.variables), buffers.index(buffer), memory, slots)
 
     def add_launch(self, kernel: ScheduledKernel, number: int, memory: int, slots: tuple[int, ...]) -> int:
-        """Adds what argument `number` of a kernel holds after it ran, in the shape of `memory`. `slots` are what its
-        arguments hold before."""
+        """Adds what argument `number` of a kernel holds after it ran, in the shape of `memory`, from `slots` before."""
         held = self.graph.nodes[memory]
         arguments = tuple(range(len(slots)))
         return self.graph.add(OpNode("launch", held.dtype, held.shape, slots, (kernel, number, arguments)))

@@ -58,8 +58,7 @@ Contents = Callable[[UOp], tuple[str, ...] | None]
 
 
 class Sizes:
-    """Computes the sizes and shifts of a graph that are UOps. `variables` has the values of variables that the
-    graph does not bind, or that have another value now, by their names."""
+    """Computes sizes and shifts that are UOps. `variables` has values, by name, that the graph lacks, or new ones."""
 
     def __init__(self, variables: Mapping[str, int]):
         self.variables = dict(variables)
@@ -179,8 +178,7 @@ class Packer:
         buffers = {slot: u for u, slot in self.buffers.items()}
         # memory -> its writes
         writes: dict[int, list[int]] = {}
-        # a target that is no view of a BUFFER, such as a CONTIGUOUS of one: tinygrad may leave the copy out and write
-        # to the memory of the BUFFERs below
+        # a target that is no view of a BUFFER, as a CONTIGUOUS: tinygrad may skip it and write to BUFFERs below
         others: list[int] = []
         for slot in sorted(set(self.slots.values())):
             node = self.graph.nodes[slot]
@@ -292,8 +290,7 @@ class Packer:
         return tuple(map(self.sizes.need, u._shape or ()))
 
     def _match_dtypes(self, u: UOp, src: tuple[int, ...]) -> tuple[int, ...]:
-        """Casts numbers without a dtype to the dtype of the other operand, or to the float that results: from 0.14 on a
-        mean multiplies by the reciprocal of an integer."""
+        """Casts numbers without a dtype to the other operand's, or to a float result's (0.14: the factor of a mean)."""
         typed = [s for s in u.src if _name_scalar(s) not in {*_WEAK, "bool"}]
         candidates = [*typed, *(s for s in (u, *u.src) if is_float(self._name_dtype(s)))]
         if len(typed) == len(u.src) or not candidates:
@@ -407,8 +404,7 @@ class Packer:
     _make_reduce_axis = _make_reduce
 
     def _make_allreduce(self, u: UOp, src: tuple[int, ...]) -> int:
-        """Adds a reduce over the devices. Of a sharded tensor it reduces the shards; each device has the result, and
-        these are joined again."""
+        """Adds a reduce over the devices, of the shards of a sharded tensor: each device's result is joined again."""
         source = self.graph.nodes[src[0]]
         is_sharded = source.op == "shards"
         if not is_sharded and any(x.op.name in SHARDED for x in u.src[0].toposort()):

@@ -60,8 +60,7 @@ class ProgramOrder:
         self._tag = 0
         # the Tensor whose method makes another one
         self._source: Any = None
-        # only while a schedule runs. For each Tensor that waits for writes: the Tensor, these writes, the writes that
-        # its value depends on, and its meaning before the schedule
+        # while a schedule runs: each Tensor that waits for writes, these, the writes in its value, its meaning before
         self._waiting: list[tuple[weakref.ref[Any], list[Origin], set[Origin], UOp | None]] = []
 
     def declare(self, changes: Any, tensor_module: ModuleType) -> None:
@@ -182,8 +181,7 @@ class ProgramOrder:
         return results
 
     def _see_write(self, write: UOp, memory: UOp | None) -> None:
-        """Notes a write at the other Tensors of the whole memory. In 0.12 only the Tensor that the assign returns has
-        the write in its graph."""
+        """Notes a write at the other Tensors of the memory. In 0.12 only the Tensor that the assign returns has it."""
         for tensor in live_tensors():
             graph = self._graph_of(tensor)
             state = find_under(graph, {"RESHAPE"})
@@ -242,8 +240,7 @@ class ProgramOrder:
             self.kept.update({u: OldContents(read(memory), written[memory][-1]) for memory, u in old.items()})
 
     def find_asked(self, tensor: Any) -> tuple[UOp | None, set[UOp]]:
-        """Returns the graph that a Tensor means without the writes that are not in its graph, None if it has that
-        graph; and these writes. A write that no schedule has is pending."""
+        """Returns what a Tensor means without pending writes that are not in its graph (None: its graph), and these."""
         meaning = self.find(tensor)
         if meaning is None:
             return None, set()
@@ -284,8 +281,7 @@ class ProgramOrder:
                 yield PendingTensor(weakref.ref(tensor), graph, memory, origin.line, is_meant)
 
     def explain(self, slot: int, nodes: Iterable[UOp], meaning: UOp) -> Meant:
-        """Returns why an output means something else than its graph: the graph has these `nodes` and the position
-        `slot`, and comes after writes that the meaning does not come after."""
+        """Returns why output `slot` does not mean its graph of `nodes`: the graph has writes that the meaning lacks."""
         meant = meaning.toposort()
         origins = [self.kept[u].origin for u in meant if u in self.kept]
         done = set(self.writes.origins_of(meant))
@@ -294,8 +290,7 @@ class ProgramOrder:
         return Meant(slot, tuple(lines), bool(origins) and all(origin.is_draw for origin in origins))
 
     def after(self, asked: Sequence[Any]) -> list[LostWrite]:
-        """A schedule has run: its Tensors hold values. Returns the writes that it did not have, and that the Tensors
-        which waited for them do not have any more."""
+        """After a schedule ran: returns the writes that it did not have and that no waiting Tensor has any more."""
         for tensor in asked:
             self.set(tensor, None)
         lost: dict[Origin, None] = {}

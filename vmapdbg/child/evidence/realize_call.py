@@ -90,8 +90,7 @@ class RealizeCall:
         # the graph for the scheduler, and what the launches write that TinyJit keeps to run them later
         self.scheduled: UOp = None
         self.captured: list[UOp] | None = None
-        # BUFFER that its schedule makes -> the value that it holds; only for a call that TinyJit captures. It keeps no
-        # BUFFER alive
+        # BUFFER of its schedule -> the value that it holds, for a call that TinyJit captures; it keeps no BUFFER alive
         self.made: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
         # the outputs of a captured call, None if nothing holds the output
         self.views: list[UOp | None] = []
@@ -109,8 +108,7 @@ class RealizeCall:
     # *** before anything runs
 
     def start(self, nodes: Mapping[UOp, None], parts: Parts, unwritten: Container[UOp]) -> None:
-        """Starts before anything runs. `nodes` are the nodes of the graph, `parts` its item assignments. What BUFFERs
-        hold that are `unwritten` is not known."""
+        """Packs the graph of these `nodes` and its inputs, but for `unwritten` BUFFERs; `parts`: item assignments."""
         self.parts = parts
         # what TinyJit captures is compared when it is replayed
         is_later = runs_captured_now()
@@ -156,8 +154,7 @@ class RealizeCall:
         others: Iterable[tuple[ref[Any], UOp]],
         nodes: Mapping[UOp, None],
     ) -> None:
-        """Packs what its outputs mean, by their numbers, and what other Tensors mean that get values (`others`), if
-        that differs from their graphs in the order of reads and writes."""
+        """Packs what outputs (by number) and `others` that get values mean, if reads and writes have another order."""
         packer = self.packer
         if packer is None:
             return

@@ -1,11 +1,10 @@
 """Keeps what replays of TinyJit were given and what they left behind, so that they can be compared. Runs in the child.
 
-A replay makes no schedule: it runs the kernels of the captured call again. It is judged by what the call of the
-TinyJit was given, not by what the replay says that it read: the captured graphs, with the arguments of this call in the
-place of the arguments of the captured call, give its results, what it assigns, and what must not change.
+A replay makes no schedule: it runs the kernels of the captured call again. The captured graphs with its arguments say
+what its results are, what it assigns, and what must not change; not what the replay says that it read.
 
-Not all replays are compared: the first ones, powers of two, the last one, and others if there is time. What the newest
-replay read and wrote is held in memory, because it may be the last.
+Replays that are compared: the first ones, powers of two, the last one, and others if there is time. What the newest
+replay read and wrote stays in memory, because it may be the last.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ class Replay:
         # BUFFER of the captured call -> the BUFFER of an input now, and the BUFFER that Tensors have now
         self.now = {u: given.inputs[path] for path, u in known.given.inputs.items()}
         self.state = known.find_state()
-        # what BUFFERs held before it; `watched` has the BUFFERs that must not change if the graph does not assign to
-        # them
+        # what BUFFERs held before it; BUFFERs in `watched` must not change without an assign in the graph
         self.before = self._keep_reads("before")
         self.watched = self.before | self._keep(u for u in self._list_watched() if u not in self.before)
 
@@ -121,8 +119,7 @@ class Replay:
         return evidence
 
     def _keep_changed(self, evidence: Evidence, schedule: ScheduleGraph) -> None:
-        """Keeps the buffers that a schedule reads and that the replay overwrote without an assign in the call: outputs
-        of the call before that it is given as inputs."""
+        """Keeps buffers that a schedule reads and the replay overwrote without an assign: earlier outputs as inputs."""
         given = self.known.given.inputs
         # tinygrad's order: arguments before items of them
         inputs = [given[path] for path in sorted(given, key=len)]
@@ -160,8 +157,7 @@ class _Running:
 
 
 class ReplayWatcher:
-    """Watches TinyJit: what its calls are given, which schedules a captured call makes, and what its replays write.
-    `left` gets a reason for each replay of which nothing is known."""
+    """Watches TinyJit's arguments, captured schedules and replays. `left` gets why nothing is known of a replay."""
 
     def __init__(self, folder: EvidenceFolder, left: list[Left]) -> None:
         self.folder, self.left = folder, left

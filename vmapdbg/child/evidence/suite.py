@@ -186,8 +186,7 @@ def check_this_process(root: Path) -> None:
 
 
 def watch_rewrites(folder: SuiteFolder, recorder: BetweenCalls) -> None:
-    """Stops a rewrite that never ends, in this thread of this process and of processes that it forks: what runs
-    there gets an EndlessRewrite, and a test that hung fails."""
+    """Stops endless rewrites in this thread and in forks by an EndlessRewrite, so that a test that hung fails."""
 
     def note(found: Endless, loop: FrameType) -> None:
         # the call says it, with what it knows of its schedule

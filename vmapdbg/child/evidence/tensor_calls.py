@@ -104,8 +104,7 @@ def live_tensors(without: Iterable[Any] = ()) -> Iterator[Any]:
 
 
 def find_shown(tensor: Any, ops: Set[str] = frozenset()) -> UOp | None:
-    """Returns the BUFFER that a Tensor shows all of, also under some `ops`; None if there is no Tensor, or if it shows
-    a part, waits for a write, or is a value."""
+    """Returns the BUFFER that a Tensor shows all of, also under `ops`; None for a part, a value, or if it waits."""
     shown = None if tensor is None else find_under(tensor.uop, ops | {"RESHAPE"})
     return shown if shown is not None and shown.op.name == "BUFFER" else None
 

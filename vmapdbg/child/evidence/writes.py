@@ -54,8 +54,7 @@ class Writes:
         return [self.origins[u] for u in nodes if u in self.origins]
 
     def rebuild(self, root: UOp, replaced: Mapping[UOp, UOp], made: dict[UOp, UOp] | None = None) -> UOp:
-        """Returns a graph with other UOps in place of some of its nodes. A write of other values has the same origin.
-        `made` has what was rebuilt before."""
+        """Returns a graph with some nodes replaced; writes keep their origins. `made` has what was rebuilt before."""
         made = dict(replaced) if made is None else made
         for u in root.toposort(lambda u: u not in made):
             if u not in made:
@@ -79,9 +78,8 @@ class Writes:
         self.made.clear()
 
     def settle(self, root: UOp, done: Mapping[UOp, Collection[Origin]], old: Mapping[UOp, UOp], is_memory: bool) -> UOp:
-        """Returns what a graph means when some writes are done, which are given by their BUFFER: it holds what they
-        write, and what reads it from before one of them reads its contents of then, `old`. `is_memory`: the graph is a
-        view of memory, and shows what that holds."""
+        """Returns what a graph means after `done`, writes to each BUFFER: memory holds what they write, but `old`
+        contents where it is read before one of them. `is_memory`: the graph is a view, and shows what memory holds."""
         # a node as a value, and as the memory that a write changes or that comes after writes
         values: dict[UOp, UOp] = {}
         places: dict[UOp, UOp] = {}

@@ -48,11 +48,9 @@ _VIEWS = RESHAPING | {"AFTER", "INDEX", "STORE", "END", *STAGE_OPS}
 
 @dataclass(eq=False)
 class KnownNodes:
-    """The nodes of one run of a pass, for the schedule with number `schedule`; without arguments nothing is known.
-
-    `ids` are the nodes' own ids. `held` maps a BUFFER to the node whose value it has, `following` maps a UOp to the
-    UOp that rewrites made it from. `asts` are the ASTs of the compute kernels.
-    """
+    """The nodes of one run of a pass, for the schedule `schedule`; without arguments nothing is known. `ids` are the
+    nodes' own ids. `held` maps a BUFFER to the node whose value it has, `following` a UOp to the UOp that rewrites made
+    it from. `asts` are the ASTs of the compute kernels."""
 
     schedule: int | None = None
     ids: Mapping[UOp, int] = field(default_factory=dict)
@@ -93,8 +91,8 @@ def read_nodes(recorder: Any) -> KnownNodes:
 
 
 def list_known(number: int, passed: Any, origin: Mapping[UOp, UOp]) -> KnownNodes:
-    """Returns the nodes of the schedule with a number. `passed` is the record of its pass, None if the graph was
-    refused before the pass could look at it; `origin` maps a UOp to the UOp that rewrites made it from."""
+    """Returns the nodes of schedule `number`. `passed` is None if tinygrad refused the graph before the pass saw it;
+    `origin` maps a UOp to the UOp that rewrites made it from."""
     from vmapdbg.child.capture.view import PassView
 
     if passed is None:
@@ -143,8 +141,7 @@ def diagnose(error: BaseException, nodes: KnownNodes) -> Crash | None:
 
 
 def explain_stopped(found: endless.Endless, loop: FrameType) -> Crash:
-    """Returns what tinygrad is doing in a rewrite that never ends, while its thread is still in it: `loop` is the frame
-    of tinygrad's loop. The nodes of a schedule are unknown."""
+    """Returns what tinygrad is doing in a rewrite that never ends, at the frame of its `loop`. No nodes are known."""
     return _describe_place(_list_tinygrad([*traceback.walk_stack(loop)][::-1]), endless.explain_endless(found))
 
 
@@ -284,8 +281,7 @@ def _find_method(ours: Frames) -> str | None:
 
 
 def find_shared_loop(ast: UOp, renderer: Any, last: str | None) -> SharedLoop | None:
-    """Returns the loop of a kernel that has several ENDs, so that the program cannot be ordered; None if each has one.
-    `last` is the name of the rewrite that failed."""
+    """Returns a loop with several ENDs, which cannot be ordered; None without. `last` is the rewrite that failed."""
     rewrites = _lower_again(ast, renderer, last)
     for name, place, sink in rewrites:
         ends = _count_ranges(sink, "END")

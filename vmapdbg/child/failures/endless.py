@@ -38,8 +38,7 @@ _PERIOD = 0.3
 
 @dataclass(frozen=True)
 class Endless:
-    """Why a rewrite never ends. `context` is tinygrad's RewriteContext, `waiting` has the entries that wait, and
-    `growing` is the node that rules rewrite again and again, None if there is none."""
+    """Why a rewrite of RewriteContext `context` never ends: entries wait, or `growing` is rewritten again and again."""
 
     context: Any
     waiting: tuple[Entry, ...] = ()
@@ -51,8 +50,7 @@ class Endless:
 
 
 class EndlessRewrite(BaseException):
-    """Ends a rewrite that would never end. It is no Exception, so that the snippet does not catch it. It is raised in a
-    thread from outside, by its class: so a subclass has what was `found`."""
+    """Ends an endless rewrite. No Exception: the snippet must not catch it. A thread raises a subclass with `found`."""
 
     found: Endless
 
@@ -118,8 +116,7 @@ def find_circles(entries: Sequence[Entry], done: Mapping[UOp, UOp]) -> list[list
 
 
 class Watcher:
-    """Watches the thread that creates it, from `start` on, by a second thread. `ends` is called before a rewrite is
-    stopped, with the frame of tinygrad's loop."""
+    """Watches its creator's thread from `start` on. `ends` gets the frame of tinygrad's loop before a rewrite stops."""
 
     def __init__(self, ends: Callable[[Endless, FrameType], object] | None = None) -> None:
         self.ends, self._watched = ends, threading.get_ident()

@@ -44,8 +44,7 @@ def explain_exit(ended: SystemExit) -> SnippetError | None:
 
 
 def report_error(error: BaseException, nodes: KnownNodes) -> SnippetError:
-    """Prints the snippet's traceback, and returns the error, with what tinygrad was doing if it raised the error.
-    `nodes` are the nodes of the last schedule."""
+    """Prints the snippet's traceback; returns the error, with what tinygrad was doing. `nodes`: the last schedule's."""
     print_traceback(error)
     lines: list[str] = []
     for frame, number in traceback.walk_tb(error.__traceback__):

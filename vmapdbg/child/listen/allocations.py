@@ -26,11 +26,8 @@ Place = tuple[int, int]
 @dataclass(eq=False)
 class Value:
     """What has memory from tick `start` until tick `end` (excluded): a Buffer, or what tinygrad's planner put in a part
-    of the Buffer `arena`. `buffer` is a weak reference to the Buffer.
-
-    `used` and `written` are the launches that use it and write it, `reads` maps the tick at which Python reads it to
-    the user's line.
-    """
+    of the Buffer `arena`. `buffer` is a weak reference to the Buffer. Launches in `used` use it, in `written` write it;
+    `reads` maps the tick at which Python reads it to the user's line."""
 
     buffer: Any
     bytes: int
@@ -84,8 +81,7 @@ class Use(NamedTuple):
 
 
 class MemoryLaunch(NamedTuple):
-    """Launch `number` of the run, at a tick, with the user's line that runs it. If it `is_repeated`, it is like the
-    launch of an earlier replay."""
+    """Launch `number` of the run, and the user's line that runs it. `is_repeated`: as in an earlier replay."""
 
     number: int
     tick: int
@@ -109,11 +105,9 @@ class MemoryPart:
 
 
 class Allocations:
-    """All memory that tinygrad allocates, by its own counter `GlobalCounters.mem_used`, on all devices together.
-
-    The run has one clock: it ticks when the counter changes, for each launch, and if Python reads a buffer. `levels`
-    has the counter after each tick. Without a recorder nothing else is kept.
-    """
+    """All memory that tinygrad allocates, by its own counter `GlobalCounters.mem_used`, on all devices together. The
+    run's clock ticks when the counter changes, for each launch, and if Python reads a buffer; `levels` has the counter
+    after each tick. Without a recorder nothing else is kept."""
 
     def __init__(self, recorder: Recorder | None) -> None:
         self.recorder = recorder
@@ -130,8 +124,7 @@ class Allocations:
         self._running, self._places = MemoryPart("", None, 0, 0), list[Place | None]()
         # AST and place of the launches that TinyJit captures
         self._capturing: list[tuple[Any, Place | None]] | None = None
-        # CapturedJit -> its launches as they were captured, and as replays launch them: each with its arguments, and
-        # with its uses if they are always the same
+        # CapturedJit -> its launches as captured, and as replayed: with arguments, and uses if these are fixed
         self._captured: IdentityMap[list[tuple[Any, Place | None]]] = IdentityMap()
         self._replayed: IdentityMap[list[tuple[Place | None, Sequence[Any], list[Use] | None]]] = IdentityMap()
 
@@ -279,8 +272,7 @@ class Allocations:
 
 
 def match_launches(asts: Sequence[Any], known: Iterable[tuple[Any, Place | None]]) -> list[Place | None]:
-    """Returns the place of each launch, from the known places of its AST. The launches of an AST run in the order of
-    its places; on several devices, each place has a launch for each device."""
+    """Returns the place of each launch: launches of an AST run in the order of its places, each on all its devices."""
     by_ast: dict[Any, list[Place | None]] = defaultdict(list)
     for ast, place in known:
         by_ast[ast].append(place)

@@ -29,7 +29,6 @@ Function = ast.FunctionDef | ast.Lambda
 Kind = Literal["realizes", "rule", "stores", "makes", "places", "returns"]
 # the kinds of functions that report all of their answers
 RULES: frozenset[Kind] = frozenset({"rule", "stores", "returns"})
-# methods that make memory
 _MAKES_MEMORY = frozenset({"bufferize", "store", "after", "contiguous"})
 # names whose attributes are constants: they say nothing about the case
 _CONSTANT_BASES = frozenset({"Ops", "GroupOp", "dtypes", "AddrSpace", "AxisType"})
@@ -226,8 +225,7 @@ _known: dict[str, dict[tuple[int, str], Deciding]] = {}
 
 
 def instrument(source: str | bytes, filename: str) -> ast.Module | None:
-    """Returns the tree of a module whose deciding functions keep what they see, None if it has none. `deciding_of` then
-    knows them."""
+    """Returns a module's tree whose deciding functions keep what they see, for `deciding_of`; None if it has none."""
     tree = ast.parse(source, filename)
     rewritten = [rewrite_function(function, kind) for function, kind in find_deciding(tree).items()]
     if not rewritten:
@@ -262,10 +260,8 @@ def rewrite_function(function: Function, kind: Kind) -> Deciding:
 
 class PartKeeper(ast.NodeTransformer):
     """Puts the parts of a test into local variables: names, attributes and subscripts, whose value says something and
-    costs nothing. `names` maps the text of each part to its variable.
-
-    No part is inside a comprehension or a lambda (its names are not the function's), and none has a call in it.
-    """
+    costs nothing; none in a comprehension or a lambda (its names are not the function's) or with a call. `names` maps
+    the text of each part to its variable."""
 
     def __init__(self, test: ast.expr) -> None:
         self.line, self.names = test.lineno, dict[str, str]()
@@ -327,8 +323,7 @@ def places_buffers(frame: FrameType) -> bool:
 
 
 def read_decision(frame: FrameType, line: int) -> DecisionRecord:
-    """Returns the decision of a statement: its place, the conditions before it, the UOps that the function was called
-    with. If a rule's lambda called the function, the lambda's conditions come first."""
+    """Returns the decision of a statement: place, conditions before it (a rule's lambda first), UOps of the call."""
     conditions = _read_conditions(frame, line)
     if frame.f_back is not None:
         conditions = _read_conditions(frame.f_back, frame.f_back.f_lineno) + conditions
@@ -387,8 +382,7 @@ def _is_uop(value: Any) -> bool:
 
 
 def _is_shown(value: Any) -> bool:
-    """Whether a value has a short text: code and plain objects have addresses, collections and the state of the
-    overlay's pass may have whole graphs."""
+    """Whether a value has a short text: plain objects show addresses, collections or our pass's state whole graphs."""
     if isinstance(value, (set, frozenset, dict)) or type(value).__repr__ is object.__repr__:
         return False
     if callable(value) and not _is_uop(value):

@@ -87,8 +87,7 @@ def leaving_out(part: str) -> Iterator[None]:
 
 
 def put_around(owner: Any, name: str, around: Callable[..., Any], part: str = "") -> None:
-    """Replaces a function of a module or a method of a class by `around`, which gets it and its arguments. Raises
-    UnknownShape if there is none."""
+    """Replaces a function or method by `around`, which gets it and its arguments. Raises UnknownShape without one."""
     load_patching().check(name in vars(owner), owner, name, "a function", "nothing")
     stock = vars(owner)[name]
     guarded = guard(part or name, around)
@@ -124,8 +123,7 @@ def watching(part: str) -> Any:
 
 
 class Watched:
-    """A PatternMatcher or a program of tinygrad. For the `rewrite` of a matcher and for a run of a program, `around` is
-    called with the stock function and the arguments."""
+    """A PatternMatcher or program of tinygrad. To rewrite or run, `around` gets the stock function and arguments."""
 
     def __init__(self, stock: Any, around: Callable[..., Any], part: str):
         self._stock, self._around = stock, guard(part, around)

@@ -1,6 +1,5 @@
-"""Hooks on tinygrad: each is put on right after the module that defines its name ran, before others import it from
-there. If a name is missing, its part is left out, with a line in `recorder.missing`.
-"""
+"""Hooks on tinygrad, put on right after the module that defines a name ran, before others import the name from there. A
+missing name leaves its part out, with a line in `recorder.missing`."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ from vmapdbg.model.account import Left
 _DECIDING = "tinygrad.schedule."
 _OVERLAY_DECIDING = f"{OVERLAY_PACKAGE}.schedule.indexing"
 _OVERLAY_GRAPH, _OVERLAY_SCOPES = f"{OVERLAY_PACKAGE}._func.graph", f"{OVERLAY_PACKAGE}.schedule._scopes"
-# UOps that tinygrad makes in these functions are followed, or belong to no line of the user. The first function of a
-# schedule begins a new set of followed lines.
+# UOps made in these functions are followed, or are no user's; the first of a schedule begins new followed lines
 _FIRST = ("transform_to_call", "complete_create_schedule_with_vars")
 # lowering a kernel when a schedule runs: these rewrites no longer concern the schedule
 _LOWERING = ("run_schedule", "run_linear", "get_program", "to_program", "do_to_program")
@@ -48,10 +46,9 @@ def restore_modules() -> None:
 def start(
     recorder: Recorder, tensor_ready: Callable[[ModuleType], object] = lambda module: None, records: bool = True
 ) -> None:
-    """Has a recorder record every schedule of this process from here on, with the overlay or without, unless `records`
-    is false. `tensor_ready` is called with the module `tinygrad.tensor`, right after that ran. Raises RuntimeError if
-    tinygrad is imported already.
-    """
+    """Has a recorder record every schedule from here on, with the overlay or without, unless `records` is false.
+    `tensor_ready` gets the module `tinygrad.tensor` right after it ran. Raises RuntimeError if tinygrad is imported
+    already."""
     if "tinygrad" in sys.modules:
         raise RuntimeError("tinygrad is imported already: what it decides cannot be observed any more")
     # `Tensor.realize` is wrapped with code of the overlay's folder, with the overlay or without
@@ -64,8 +61,7 @@ def start(
 
 
 class _Hooks:
-    """Listens to imports and puts the hooks on. `_quiet` counts the running functions of `_INTERNAL`, `_lowering` the
-    running functions of `_LOWERING`."""
+    """Puts hooks on at imports. `_quiet` and `_lowering` count running functions of `_INTERNAL` and `_LOWERING`."""
 
     def __init__(self, recorder: Recorder, tensor_ready: Callable[[ModuleType], object]) -> None:
         self.recorder, self.tensor_ready = recorder, tensor_ready

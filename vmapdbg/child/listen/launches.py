@@ -1,7 +1,5 @@
-"""Watches the launches of a schedule as it runs, and what TinyJit captures and replays.
-
-Launches are ExecItems with Buffers (0.12), or the CALLs of a LINEAR with UOps (since March 2026).
-"""
+"""Watches launches as a schedule runs, and what TinyJit captures and replays: ExecItems with Buffers (0.12), or the
+CALLs of a LINEAR with UOps (since March 2026)."""
 
 from __future__ import annotations
 
@@ -21,8 +19,7 @@ SCHEDULE_MAKERS = ("create_linear_with_vars", "complete_create_schedule_with_var
 
 @dataclass(frozen=True)
 class PlannedLaunch:
-    """One launch of a schedule that is about to run: what it computes, and the values of its variables. `is_repeated`:
-    its kernel is launched many times, with other values of a variable."""
+    """A launch that will run, and the values of its variables. `is_repeated`: it runs many times, with other values."""
 
     ast: UOp
     variables: Mapping[str, int] = field(default_factory=dict)
@@ -30,11 +27,9 @@ class PlannedLaunch:
 
 
 class LaunchWatcher(Protocol):
-    """Gets the launches of the schedules that `Tensor.realize` runs.
-
-    A schedule of some launches begins. Launch `index` runs with its buffers, in the order of its arguments; after it,
-    `uops` is its linear program, empty for a copy. It fails if it raises, or if its kernel cannot be compiled.
-    """
+    """Gets the launches of the schedules that `Tensor.realize` runs: a schedule begins, launch `index` runs with its
+    buffers in the order of its arguments; after it, `uops` is its linear program, empty for a copy. It fails if it
+    raises or cannot be compiled."""
 
     def begins(self, steps: Sequence[PlannedLaunch]) -> None: ...
     def before(self, index: int, buffers: Sequence[Any]) -> None: ...
@@ -224,8 +219,7 @@ def _linear_of(program: Any) -> Sequence[UOp]:
 
 
 def list_arguments(arguments: Sequence[Any], options: Mapping[str, Any]) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yields (path, value) for what a function is called with: (0,) and (name,) for an argument, and for an item of a
-    list, tuple or dict, at any depth, its index or key behind."""
+    """Yields (path, value) for a call's arguments and items in them: (0,), (name,), (0, index or key, ...)."""
     for key, value in (*enumerate(arguments), *options.items()):
         if isinstance(value, (list, tuple)):
             found = list_arguments(value, {})
@@ -243,8 +237,7 @@ def list_written(linear: UOp) -> list[UOp]:
 
 
 def source_of(captured: Any) -> Any:
-    """Returns what a CapturedJit replays: its LINEAR, which it shares with a CapturedJit that was loaded from a pickle
-    while it is alive; in 0.12 the CapturedJit itself: a loaded one has copies of its buffers."""
+    """Returns what a CapturedJit replays: its LINEAR, shared by unpickled copies; in 0.12 itself: they copy buffers."""
     return getattr(captured, "linear", captured)
 
 

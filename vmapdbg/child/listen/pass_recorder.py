@@ -21,10 +21,7 @@ _WRAPS = frozenset({"RESHAPE", "PERMUTE", "EXPAND", "SHRINK", "PAD", "FLIP", "IN
 
 
 class PassRecorder:
-    """Fills in the record of a pass, from its start until its kernels are launches.
-
-    `origin` maps what the rewrites made (values, stores, at the end kernels) to its node of the tensor graph.
-    """
+    """Fills in a pass's record until it has launches. `origin` maps what rewrites made to its tensor graph node."""
 
     def __init__(self, record: PassRecord) -> None:
         self.record = record
@@ -141,8 +138,7 @@ class PassRecorder:
 
     @leaving_out("ranges")
     def note_ranges(self, asked: Mapping[UOp, UOp | None]) -> None:
-        """Notes the ranges of nodes of an unknown scheduler: an INDEX on a node has its ranges, and what a rule makes
-        of it has an INDEX on its source."""
+        """Notes ranges in an unknown scheduler: a node's from its INDEX, its source's from the INDEX of a rule."""
         if not self.record.is_derived:
             return
         for u, made in asked.items():
@@ -245,12 +241,9 @@ class PassRecorder:
 
 
 class RecordingMap(dict[Any, Any]):
-    """A realize map: node -> the axes that are realized, None for all. It reports each change to a recorder, with the
-    frame that makes the change.
-
-    Forced nodes are in it from the start. It ignores a rule that asks for all axes of a released node; the pass itself
-    may still realize some of them.
-    """
+    """A realize map: node -> the axes that are realized, None for all. It reports each change with its frame. Forced
+    nodes are in it from the start. It ignores a rule that asks for all axes of a released node; the pass itself may
+    still realize some."""
 
     def __init__(self, recorder: PassRecorder) -> None:
         super().__init__(dict.fromkeys(recorder.record.forced))
@@ -282,9 +275,8 @@ def _written_memory(arguments: Sequence[UOp]) -> UOp | None:
 
 
 def find_ambient(toposort: Iterable[UOp], scope_ranges: frozenset[UOp]) -> dict[UOp, tuple[UOp, ...]]:
-    """Returns node -> the RANGEs of vmap scopes that its value depends on, outer loops first. A node has the RANGEs of
-    its sources, except those that end at the node. `UOp.ranges` says the same only if this tinygrad ends the RANGEs of
-    a VMAPOUT."""
+    """Maps a node to the RANGEs of vmap scopes that its value depends on, outer loops first: those of its sources that
+    do not end at it. `UOp.ranges` says the same only if this tinygrad ends the RANGEs of a VMAPOUT."""
     found: dict[UOp, tuple[UOp, ...]] = {}
     for u in toposort if scope_ranges else ():
         inside = {r for s in u.src for r in found.get(s, ())}

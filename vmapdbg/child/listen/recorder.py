@@ -18,11 +18,8 @@ from vmapdbg.install.overlay import OverlayError
 
 
 class Recorder:
-    """What the snippet scheduled, in order. `missing` has a line for each part that could not be observed.
-
-    It is the overlay's observer, too (`tinygrad/_state.py`). Between `pass_starts` and `schedule_created` there is a
-    current pass.
-    """
+    """What the snippet scheduled, in order. `missing` has a line for each part that could not be observed. It is the
+    overlay's observer, too (`tinygrad/_state.py`), with a current pass from `pass_starts` to `schedule_created`."""
 
     listens = True
 
@@ -176,9 +173,8 @@ class Recorder:
     def rewritten(
         self, replaced: Mapping[UOp, UOp], root: UOp, asked: Mapping[UOp, UOp | None], around: Sequence[int]
     ) -> None:
-        """A rewrite of the graph of `root` is done: `replaced` maps each UOp it went through to its replacement,
-        `asked` each UOp to what the first rule for it made. `around` has how many UOps each rewrite around it has
-        replaced until now, outermost first."""
+        """A rewrite of the graph of `root` is done: `replaced` maps each UOp to its replacement, `asked` to what its
+        first rule made. `around` counts the UOps that each rewrite around it has replaced by then, outermost first."""
         if self._is_open and is_whole(root):
             made = replaced.get(root, root)
             if _has_ranges(made) and not _has_ranges(root):
@@ -239,8 +235,7 @@ class Recorder:
             self.current.record.refusals[x] = refusal
 
     def split_left_out(self, reduce: UOp, whole: Any) -> None:
-        """Stock tinygrad would make two kernels of `reduce`, a node of the graph that `pass_starts` will report:
-        `whole` has the axes along which it is a gather, and the shapes that stock would go through."""
+        """Stock would make two kernels of `reduce` in the next pass: `whole` has its gather axes and stock's shapes."""
         # tinygrad looks again at the two parts of a reduce: the first report is about the reduce that stock splits
         self._unsplit.setdefault(reduce, whole)
 

@@ -63,13 +63,10 @@ class Verdict:
 
 @dataclass
 class BufferRecord:
-    """One buffer that the pass made for a node (BUFFERIZE or STAGE), and its fate.
-
-    `made_by` is None for the pass itself, else the decision that put the buffer in later. `verdicts` has the last
-    verdict of each outcome: "kept" (a rule looked at a reader and refused), "removed", "narrowed" (it stays, with fewer
-    axes or as another kind of memory) or "stored". `readers` are the (buffer, INDEX) that the rules looked at. `buffer`
-    is the BUFFER UOp that it is stored to, None if it is LOCAL or removed.
-    """
+    """A buffer that the pass made for a node (BUFFERIZE or STAGE), and its fate. `made_by` is None for the pass itself,
+    else the decision that put it in later. `verdicts` has the last of each outcome: "kept" (a rule looked at a reader
+    and refused), "removed", "narrowed" (it stays, with fewer axes or as other memory) or "stored". `readers` are the
+    (buffer, INDEX) that the rules looked at. `buffer` is the BUFFER that it is stored to, None if LOCAL or removed."""
 
     node: UOp | None
     stage: UOp
@@ -84,13 +81,10 @@ class BufferRecord:
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch of a schedule: a kernel or a copy.
-
-    `ast` is what is compiled, a SINK for a compute kernel; `buffers` are its BUFFER (or PARAM) UOps in the order of its
-    slots, output first. `variables` has the values that the schedule itself gives to variables of this launch. `node`
-    is the node whose value (or STORE) it writes, None if unknown; then `parts` are the nodes whose ops it has. `count`
-    joins launches that differ only in the values of the variables `varied`.
-    """
+    """A launch of a schedule: a kernel or a copy. `ast` is what is compiled, a SINK for a compute kernel; `buffers` are
+    its BUFFERs (or PARAMs) in the order of its slots, output first. `variables` has the values that the schedule gives.
+    `node` is the node whose value (or STORE) it writes, None if unknown; then `parts` are the nodes whose ops it has.
+    `count` joins launches that differ only in the values of the variables `varied`."""
 
     ast: UOp
     buffers: tuple[UOp, ...]
@@ -103,8 +97,8 @@ class Launch:
 
 
 def group_launches(launches: Sequence[Launch]) -> list[list[int]]:
-    """Returns the numbers of launches in groups: the launches of a group run one kernel on the same buffers, and differ
-    only in the value of a variable, as the steps of an OUTER range."""
+    """Returns the numbers of launches in groups: a group runs one kernel on the same buffers, and only the value of a
+    variable differs, as in the steps of an OUTER range."""
     groups: dict[Any, list[int]] = {}
     for number, launch in enumerate(launches):
         place = None if launch.variables else number
@@ -170,12 +164,9 @@ class PassRecord:
 
 @dataclass
 class ScheduleRecord:
-    """One schedule the snippet asked for.
-
-    `passed` is None if the pass did not run (the graph was refused). A schedule from tinygrad's schedule cache
-    (`cached`) has the pass of the first time; `not_in_key` then has the switches with another value: name -> (then,
-    now). The cache's key does not have them, so the schedule may not be what they ask for.
-    """
+    """One schedule the snippet asked for. `passed` is None if the pass did not run (the graph was refused). From
+    tinygrad's schedule cache (`cached`) it has the pass of the first time; then `not_in_key` has switches with another
+    value, name -> (then, now), that the cache's key lacks: the schedule may not be what they ask for."""
 
     line: str | None
     key: bytes

@@ -201,8 +201,7 @@ def first_element(buffer: UOp, is_stored: bool) -> UOp:
 
 
 def find_inputs(scheduled: UOp, leaves: Iterable[UOp]) -> dict[UOp, UOp]:
-    """Maps each leaf of a pass's graph to the BUFFER of the snippet that it replaces. `scheduled` is the scheduler's
-    input: the scheduler puts other leaves in, to find schedules in its cache."""
+    """Maps leaves of a pass's graph to the snippet's BUFFERs, which the scheduler replaced to find cached schedules."""
     if scheduled.op.name == "CALL":
         slots = {u: getattr(u.arg, "slot", u.arg) for u in leaves if u.op.name == "PARAM"}
         return {u: scheduled.src[1 + slot] for u, slot in slots.items() if 0 <= slot < len(scheduled.src) - 1}

@@ -1,8 +1,7 @@
 """Renders kernels for any target, without its device or its compiler, on any release.
 
-A renderer's constructor opens the compiler of the target, which needs the target's libraries. So the modules with
-compilers are replaced while the constructor runs. Everything else that it does (tensor cores, rules for the
-architecture) stays as in the release.
+A renderer's constructor opens the target's compiler, which needs its libraries. So the modules with compilers are
+replaced while it runs; all else (tensor cores, rules for the architecture) stays as in the release.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class RendererMissing(Exception):
 @dataclass(frozen=True)
 class CompiledKernel:
     """A rendered kernel: `outs` and `ins` are the slots of the buffers it writes and reads, `uops` its linear program.
-    Sizes are ints, or UOps if they depend on a variable; `local_size` is None on targets without groups."""
+    Sizes that depend on a variable are UOps; `local_size` is None on targets without groups."""
 
     name: str
     source: str

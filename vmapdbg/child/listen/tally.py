@@ -1,5 +1,4 @@
-"""Counts what happens in a run, apart from what is recorded of it: only with what every tinygrad has. Runs in the
-child."""
+"""Counts what happens in a run, apart from its records, with what every tinygrad has. Runs in the child."""
 
 from __future__ import annotations
 
@@ -13,9 +12,8 @@ from vmapdbg.model.account import Account, Counted, Left
 
 
 class Tally:
-    """What happened so far, by what is counted. `inside` counts the running calls of `Tensor.realize` and of what
-    TinyJit captured. `mark` returns a place among the recorded schedules, `count_since` how many launches the schedules
-    have that were recorded since a place."""
+    """What happened so far. `inside` counts running calls of `Tensor.realize` and captured calls. `mark` returns a
+    place among the recorded schedules, `count_since` the launches of schedules since a place."""
 
     def __init__(self, mark: Callable[[], int], count_since: Callable[[int], int]) -> None:
         self.mark, self.count_since = mark, count_since

@@ -27,8 +27,7 @@ _FEW = 4
 
 
 class Stopwatch:
-    """Times a program from `start` to `stop`, and each launch of it, by the source of the kernel: what ran and what is
-    shown are rendered from the same linear program."""
+    """Times a program and each launch, by the kernel's source: what ran and what is shown have one linear program."""
 
     def __init__(self, repeats: bool = False) -> None:
         # whether launches are repeated, and the fastest counts: other processes slow a single launch down

@@ -88,8 +88,7 @@ def find_user_file(filename: str) -> str | None:
 
 
 def _user_file_of(frame: FrameType) -> str | None:
-    """Returns the user's file of a frame. Code without a file is the user's if its module is: a compiled pattern of
-    tinygrad has no module."""
+    """Returns the user's file of a frame. Code without a file counts by its module: a compiled pattern has none."""
     filename = frame.f_code.co_filename
     if filename[0] == "<" and frame.f_globals.get("__name__", "tinygrad").startswith("tinygrad"):
         return None
@@ -97,8 +96,7 @@ def _user_file_of(frame: FrameType) -> str | None:
 
 
 def find_user_line(frame: FrameType | None = None) -> str | None:
-    """Returns `file:number` of the innermost frame that is the user's, from `frame` or from here outwards; None if no
-    frame is, and while a module is imported."""
+    """Returns `file:number` of the innermost frame of the user from `frame` or here; None if none, or in an import."""
     frame = frame or sys._getframe(1)
     while frame is not None and frame.f_code.co_filename != _IMPORT:
         file = _user_file_of(frame)
@@ -142,8 +140,7 @@ class UserLines:
         self._find = lambda: self.find_origin(sys._getframe(1))
 
     def find_origin(self, frame: FrameType | None) -> Origin | None:
-        """Returns the user's line, function and phase, from `frame` outwards, and the outermost method of Tensor that
-        the line calls; None if no frame is the user's, and while a module is imported."""
+        """Returns the user's line, function, phase and outermost method of Tensor; None if none, or in an import."""
         method, line = None, ""
         phase: Phase = "forward"
         codes: list[CodeType] = []

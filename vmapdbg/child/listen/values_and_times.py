@@ -1,5 +1,4 @@
-"""What a run of a snippet gives: the values of the tensors that it realizes, so that two runs can be
-compared."""
+"""What a run of a snippet gives: the values of the tensors that it realizes, so that two runs can be compared."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ _NO_VALUES = ("NULL", "DISK", "TINYFS")
 
 
 def note_values(tensor_module: ModuleType, recorder: Recorder) -> None:
-    """Wraps `Tensor.realize`, which every read of values calls: each Tensor that a new schedule realized becomes an
-    output of the schedule. Raises UnknownShape."""
+    """Wraps `Tensor.realize`: each Tensor that a new schedule realized becomes its output. Raises UnknownShape."""
 
     def noting(realize: Callable[..., Any], tensor: Any, *others: Any, **options: Any) -> Any:
         before = len(recorder.schedules)
@@ -47,8 +45,7 @@ SEED = 0
 
 
 def fix_seeds() -> None:
-    """Gives `random` and numpy a fixed seed as soon as the program imports them, so that two runs of it have the same
-    data. A program that sets its own seed keeps it."""
+    """Seeds `random` and numpy at their imports, so that two runs have the same data. The program's own seed stays."""
     finder = tinygrad_finder()
     seeded: dict[str, Callable[[Any], None]] = {
         "random": lambda module: module.seed(SEED),
@@ -61,8 +58,7 @@ def fix_seeds() -> None:
 
 
 def _seed_numpy(module: ModuleType) -> None:
-    """Replaces the source of numpy's default seeds: `RandomState()`, `default_rng()` and the functions of
-    `numpy.random` all take them from there."""
+    """Replaces the source of numpy's default seeds, for `RandomState()`, `default_rng()` and `numpy.random`."""
     import random
 
     module.__dict__["randbits"] = random.Random(SEED).getrandbits
@@ -108,8 +104,7 @@ def sample_values(data: bytes, dtype: str) -> tuple[float | str, ...]:
 
 
 def hold_beam() -> None:
-    """Keeps BEAM at 0, whatever the environment and `Context` say: what a search finds differs from run to run, and is
-    kept in a cache."""
+    """Keeps BEAM at 0, whatever environment and `Context` say: searches differ from run to run and are cached."""
     from tinygrad.helpers import BEAM
 
     # a captured TinyJit reads it from the environment

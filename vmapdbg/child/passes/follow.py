@@ -1,9 +1,6 @@
-"""The child of `vmapdbg why --value`: runs the snippet, then evaluates the outputs of each schedule after each pass of
-the scheduler.
-
-Started by `shared/children.py` as `python -m vmapdbg.child.passes.follow REQUEST`. Writes its result after each
-schedule.
-"""
+"""The child of `vmapdbg why --value`, started as `python -m vmapdbg.child.passes.follow REQUEST` by
+`shared/children.py`: runs the snippet, evaluates each schedule's outputs after each pass, and writes its result after
+each schedule."""
 
 from __future__ import annotations
 
@@ -230,8 +227,7 @@ class ScheduleFollower:
 
 
 def without_doubtful(passes: Sequence[result.PassValue]) -> tuple[result.PassValue, ...]:
-    """Returns the values of passes. A wrong value becomes unknown if a later pass has the right one: no pass repairs a
-    value, so it was evaluated wrongly."""
+    """Returns the values of passes. A wrong value before a right one is unknown: no pass repairs a value."""
     last = max((i for i, one in enumerate(passes) if one.status == "right"), default=0)
     values = list(passes)
     for i, one in enumerate(passes[:last]):

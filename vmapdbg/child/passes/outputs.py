@@ -1,9 +1,6 @@
-"""Finds the outputs of a schedule, and the buffers of the snippet, in the graph after each pass, and in the memory that
-the kernels leave when numpy runs them in their order. Runs in the child.
-
-Until 0.12 the scheduler numbers the UOps of the tensor graph and keeps the numbers as tags. From 0.13 on it first makes
-a graph of writes to buffers; each write keeps its place in the graph's root.
-"""
+"""Finds the outputs of a schedule, and buffers of the snippet, in the graph after each pass and in the memory that the
+kernels leave when numpy runs them in order. Runs in the child. Until 0.12 tags number the UOps of the tensor graph.
+From 0.13 on there is first a graph of writes to buffers; each write keeps its place in the root."""
 
 from __future__ import annotations
 
@@ -27,8 +24,7 @@ _MEMORY = frozenset({"BUFFER", "PARAM"})
 
 
 def choose_chains(one: FollowedCall) -> list[Chain]:
-    """Returns the chains that the schedule came from. The overlay tries several ways to fuse, for all of the graph or
-    for parts of it, each a chain of its own: the taken chain is the last chain that has the kernels."""
+    """Returns the chains of a schedule. The overlay tries several for a graph or parts: the last has the kernels."""
     attempts = [chain for chain in one.chains if chain.function == "get_rangeify_map"]
     if not attempts or not one.created:
         return attempts[-1:] or one.chains
@@ -151,8 +147,7 @@ class BufferFollower:
         return self.snippet_buffer_of(find_under(assign.src[0], ops)) is buffer
 
     def explain(self, run: PassRun, buffer: UOp, found: Difference, nodes: KnownNodes) -> WrongRewrite | None:
-        """Returns the first rewrite of a pass that replaces a write to a buffer by something else, or something else by
-        a write. `found` is how its contents differ; `nodes` has the nodes of the Capture."""
+        """Returns a pass's first rewrite from or to a write to a buffer, whose contents then differ by `found`."""
         for old, new in run.rewrites:
             kind: RewriteKind | None = None
             made = find_base(new)

@@ -87,8 +87,7 @@ def _match_axes(left: RangedArray, right: RangedArray) -> tuple[RangedArray, Ran
 
 
 def find_difference(expected: RangedArray, got: RangedArray, dtype: str, terms: int) -> Difference | None:
-    """Returns how two values differ where both are defined; they are broadcast against each other. Raises Unknown if
-    all of it is undefined."""
+    """Returns how two values, broadcast, differ where both are defined, or None. Raises Unknown if nothing is."""
     shape = np.broadcast_shapes(expected.numbers.shape, got.numbers.shape)
     left, right = (np.broadcast_to(value.numbers, shape) for value in (expected, got))
     undefined = np.broadcast_to(expected.mask, shape) | np.broadcast_to(got.mask, shape)
@@ -224,8 +223,7 @@ class StepFinder:
     # *** ranges
 
     def _find_first(self) -> Found | None:
-        """Returns the first step that changes a value. If the pass gives ranges to the nodes of the tensor graph, that
-        is the first node whose value at its ranges, or whose buffer, is not as before."""
+        """Returns the first step that changes a value. If nodes get ranges: the first with a wrong value or buffer."""
         range_map: dict[UOp, Any] | None = getattr(self.run.context.ctx, "range_map", None)
         if range_map is None or self.run.context.bpm is None:
             return self._find_below(self.output, with_itself=True)

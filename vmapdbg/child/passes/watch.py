@@ -1,5 +1,4 @@
-"""Keeps the passes of tinygrad's scheduler for each call of `Tensor.realize`: the graph before and after each pass, and
-its rewrites. Runs in the child."""
+"""Keeps the scheduler's passes for each `Tensor.realize`: graph before and after, and rewrites. Runs in the child."""
 
 from __future__ import annotations
 
@@ -50,8 +49,7 @@ class PassRun:
 
 @dataclass
 class Chain:
-    """The passes of one call of a function of the scheduler, in order. There may be further calls: for another attempt,
-    or for a part of the graph."""
+    """The passes of one call of a scheduler function, in order; another attempt or part of the graph has another."""
 
     function: str
     frame: FrameType | None
@@ -60,10 +58,9 @@ class Chain:
 
 @dataclass
 class FollowedCall:
-    """A scheduled call of `Tensor.realize`: `call` has its evidence, `scheduled` is the graph for the scheduler.
-
-    `chains` are its passes: none if the schedule came from tinygrad's cache. `created` has the launches of
-    each new schedule. `origin` maps a UOp that a rewrite made to its node, if tinygrad is observed."""
+    """A scheduled call of `Tensor.realize`: `call` has its evidence, `scheduled` the scheduler's graph, `chains` its
+    passes (none from tinygrad's cache), `created` the launches of each new schedule. `origin` maps rewritten UOps to
+    nodes, if observed."""
 
     call: RealizeCall
     scheduled: UOp

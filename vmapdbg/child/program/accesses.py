@@ -22,8 +22,7 @@ _LOAD = re.compile(r"\s*[\w<> ]+ val\d+ = [(*]*(\w*)")
 
 
 def find_source_lines(program: linear.LinearProgram, source: str) -> dict[linear.MemoryAccess, int]:
-    """Returns the line of the source (from 1) of each store, and of each load that has a line of its own. Empty if the
-    lines cannot be matched, as for a renderer that writes stores in another way."""
+    """Returns the source line (from 1) of stores, and of loads with their own line; empty if lines do not match."""
     stores = [access for access in program.accesses if access.is_store]
     loads = [access for access in program.accesses if not access.is_store and access.buffer.space != "register"]
     # the source may read a register in a line of its own
@@ -47,9 +46,8 @@ def find_source_lines(program: linear.LinearProgram, source: str) -> dict[linear
 def find_data(
     program: linear.LinearProgram, *values: linear.Value, through_local: bool = True
 ) -> tuple[set[linear.Value], set[linear.MemoryAccess]]:
-    """Returns all values that some values are computed from, and the loads and stores on the way. The loop around a
-    store only orders it, and is not followed. Without `through_local`, values that other threads stored to LOCAL memory
-    do not count, only the addresses where they are read."""
+    """Returns all values that some values are computed from, and the loads and stores on the way. A loop that only
+    orders a store does not count; without `through_local`, nor do values that other threads stored to LOCAL memory."""
 
     def follow(item: linear.Value | linear.MemoryAccess) -> list[linear.Value | linear.MemoryAccess]:
         if isinstance(item, linear.Value):
@@ -164,11 +162,9 @@ def find_lost(
 
 
 def find_pinned(program: linear.LinearProgram, access: linear.MemoryAccess) -> list[linear.ProgramLoop]:
-    """Returns the threads that do not change the address, and whose first step alone passes the gate.
-
-    tinygrad puts such a gate on a store that lacks the range of some threads of a group. After a GROUP reduce that is
-    right: the first thread stores what LOCAL memory has collected. But a value that differs between threads is lost.
-    """
+    """Returns the threads that do not change the address, and whose first step alone passes the gate. tinygrad puts
+    such a gate on a store without the range of some threads of a group. After a GROUP reduce that is right: the first
+    thread stores what LOCAL memory has collected. But a value that differs between threads is lost."""
     address, _ = find_data(program, access.index)
     pinned: list[linear.ProgramLoop] = []
     for condition in linear.split_conditions(access.gate):
@@ -256,8 +252,7 @@ def has_same_place(initial: linear.MemoryAccess, read: linear.MemoryAccess) -> b
 
 
 def carries_values(program: linear.LinearProgram, loop: linear.ProgramLoop) -> bool:
-    """Returns whether a step of a loop may use what another step left in memory: it reads a register before it writes
-    it, or the threads of a group write to their memory."""
+    """Returns whether a step of a loop may use what another step left in a register or in the memory of its group."""
     first: dict[linear.Buffer, linear.MemoryAccess] = {}
     for access in program.accesses:
         if loop not in access.loops:

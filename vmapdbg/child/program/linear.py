@@ -1,11 +1,9 @@
 """A linear program in terms that no tinygrad release owns: buffers, accesses, loops, threads, variables, expressions.
 
-`linear_reader.read_linear(uops)` takes the linear UOps of a compiled kernel (`CompiledKernel.uops`,
-`ProgramSpec.uops`) of any release from 0.12.0 on. What differs between them ends here: DEFINE_GLOBAL/LOCAL/REG and
-PARAM/BUFFER, PtrDType or none, the gate on INDEX or LOAD or in an IF, IDIV/MOD and CDIV/CMOD/FLOORDIV/FLOORMOD,
-constants with or without a cast, a vector access as a cast pointer or as a SHRINK.
-
-A UOp has one Value, so two values are equal if they are the same object.
+`linear_reader.read_linear(uops)` takes the linear UOps of a compiled kernel (`CompiledKernel.uops`, `ProgramSpec.uops`)
+of any release from 0.12.0 on. What differs between them ends here: DEFINE_GLOBAL/LOCAL/REG and PARAM/BUFFER, PtrDType
+or none, the gate on INDEX or LOAD or in an IF, IDIV/MOD and CDIV/CMOD/FLOORDIV/FLOORMOD, constants with or without a
+cast, a vector access as a cast pointer or as a SHRINK. A UOp has one Value, so equal values are one object.
 """
 
 from __future__ import annotations
@@ -31,14 +29,11 @@ for _name, _bits in {"char": 8, "short": 16, "int": 32, "long": 64}.items():
 
 @dataclass(eq=False)
 class Value:
-    """One value of the program.
-
-    `op` is "const", "loop", "thread", "variable", "load", "cast", a name of `model.ops.ARITHMETIC`, or tinygrad's
-    own name in lower case.
-    `dtype` is tinygrad's name of the scalar ("int", "float", "bool"), `itemsize` its bytes, `lanes` how many of them.
-    `bounds` of an integer are None if they are not known. `sources` of a load are its result if its gate does not
-    hold. `operations` counts its arithmetic ops, 0 if it only moves or packs values.
-    """
+    """One value of the program. `op` is "const", "loop", "thread", "variable", "load", "cast", a name of
+    `model.ops.ARITHMETIC`, or tinygrad's own name in lower case. `dtype` is tinygrad's name of the scalar ("int",
+    "float", "bool"), `itemsize` its bytes, `lanes` how many of them. `bounds` of an integer are None if unknown.
+    `sources` of a load are its result if its gate does not hold. `operations` counts its arithmetic ops, 0 if it only
+    moves or packs values."""
 
     op: str
     sources: tuple[Value, ...]
@@ -68,8 +63,7 @@ class Value:
 
 @dataclass(eq=False)
 class ProgramLoop(Value):
-    """A loop, a thread, or a variable of the program. `trips` is how often it runs; if `symbolic`, that depends on a
-    variable and `trips` is the most."""
+    """A loop, thread or variable that runs `trips` times; `symbolic`: a variable decides, and `trips` is the most."""
 
     trips: int = 1
     symbolic: bool = False
@@ -119,11 +113,9 @@ class MemoryAccess:
 @dataclass
 class LinearProgram:
     """A whole program. `computed` are its values in order, without constants, loaded values and loops, each with the
-    threads and the loops around it from the outermost.
-
-    `threads` are also the variables that a launch goes through (`core_id`). `addressing` are the addresses, the
-    gates (also of ops that are no access), and the numbers of threads. `open_loops` are loops without an END.
-    """
+    threads and the loops around it from the outermost. `threads` are also variables that a launch goes through
+    (`core_id`). `addressing` are the addresses, the gates (also of ops that are no access), and the numbers of threads.
+    `open_loops` are loops without an END."""
 
     buffers: list[Buffer] = field(default_factory=list)
     accesses: list[MemoryAccess] = field(default_factory=list)

@@ -22,8 +22,7 @@ _SPACES = {"GLOBAL": "global", "LOCAL": "local", "REG": "register"}
 
 
 def read_linear(uops: Sequence[UOp], launched_by: frozenset[str] = frozenset()) -> LinearProgram:
-    """Returns the neutral view of a linear program. `launched_by` names the variables whose values a schedule goes
-    through by launching the kernel again and again: they count as threads."""
+    """Returns a linear program. `launched_by`: the variables that relaunches go through, which count as threads."""
     return Reader(launched_by | {CORE}).read(uops)
 
 

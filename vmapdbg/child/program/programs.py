@@ -37,8 +37,8 @@ def target_limit(target: str) -> int | None:
 
 @dataclass(frozen=True)
 class Work:
-    """The work of one launch: arithmetic ops, bytes moved to and from GLOBAL memory, bytes of LOCAL memory, threads,
-    elements of the widest access."""
+    """The work of one launch: arithmetic ops, bytes to and from GLOBAL memory, bytes of LOCAL memory, threads, elements
+    of the widest access."""
 
     ops: int
     bytes: int
@@ -100,8 +100,7 @@ def count_steps(program: LinearProgram, fixed: Container[UOp] = ()) -> int:
 
 @functools.cache
 def op_weight(op: Any, dtype: Any, target: str) -> int:
-    """Returns how many ops the target executes for one `op` of the tensor graph. An op that the target has counts as
-    one. For any other op (EXP2 on the CPU is a polynomial) a kernel of that op alone is rendered and counted."""
+    """Returns how many ops `target` executes for `op`: 1 if it has the op, else by a kernel of it (EXP2 on CPU)."""
     from tinygrad.helpers import Context
     from tinygrad.uop import GroupOp
     from tinygrad.uop.ops import KernelInfo, UOp
@@ -156,8 +155,8 @@ def load_program(data: bytes) -> tuple[list[UOp], dict[str, int]]:
 def run_program(
     uops: Sequence[UOp], variables: Mapping[str, int], memories: Mapping[int, bytearray], fixed: Mapping[UOp, int] = {}
 ) -> None:
-    """Runs a linear program on its arguments, which `memories` has by their numbers. `fixed` maps loops and threads to
-    the only step that runs. Raises Unknown and LeavesMemory."""
+    """Runs a linear program on `memories` (by argument); `fixed` has loops' only steps. Raises Unknown,
+    LeavesMemory."""
     buffers = linear_reader.read_memories(uops)
     if any(buffer.space == "image" for buffer in buffers):
         raise Unknown("its linear program reads or writes an image")

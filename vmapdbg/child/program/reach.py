@@ -35,11 +35,9 @@ _LIMIT = 1 << 62
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """The addresses of one access: `base` + one value of each set + 0..`width`-1, in elements.
-
-    A set has the values that terms with loops in common add to the address, each once, sorted; none if no step passes
-    the gate. `steps` counts the steps that pass it, of the loops that the address or the gate uses.
-    """
+    """The addresses of one access: `base` + one value of each set + 0..`width`-1, in elements. A set has the values
+    that terms with common loops add, each once, sorted; none if no step passes the gate. `steps` counts steps that pass
+    it, of the loops in address or gate."""
 
     base: int
     sets: tuple[range | Integers, ...]
@@ -160,11 +158,9 @@ def _evaluate(value: Value, sources: list[Integers]) -> Integers:
 
 
 def count_written(reaches: Sequence[Reach], size: int) -> tuple[int, int | None, int | None]:
-    """Returns how many elements all the stores to one buffer of `size` elements write with repetitions, how many
-    different elements (None: undecided), and the first element that they do not write (None: none, or undecided).
-
-    Repeats of a whole store, in loops that its address does not use, count as one.
-    """
+    """Returns how many elements all stores to a buffer of `size` elements write with repetitions, how many different
+    ones (None: undecided), and the first that they do not write (None: none, or undecided). Repeats of a whole store,
+    in loops that its address does not use, count as one."""
     live = [r for r in reaches if r.steps]
     stores = sum(r.steps * r.width for r in live)
     merged = _merge_constants(live)
@@ -310,12 +306,9 @@ def _read_comparison(condition: Value) -> tuple[Value, int, int] | None:
 
 
 def find_outside(index: Any, size: int) -> tuple[int, int] | None:
-    """Returns the bounds of a range (a UOp of the scheduler) that indexes an axis of `size` elements, if a step of it
-    leaves the axis.
-
-    None if no step does, or if that is not known. tinygrad wraps such an index around when it flattens the axes, so
-    that the address in the kernel stays in the buffer, and reads something else.
-    """
+    """Returns the bounds of a range (a UOp of the scheduler) that indexes an axis of `size` elements, if a step leaves
+    it; None if not, or unknown. tinygrad wraps such an index around when it flattens the axes: its address stays in the
+    buffer, but reads something else."""
     low, high = index.vmin, index.vmax
     if isinstance(low, int) and isinstance(high, int) and low >= 0 and high < size:
         return None

@@ -1,8 +1,7 @@
 """Runs a module of vmapdbg: `python child.py MODULE ARGUMENT...`.
 
-The interpreter may be the one of the user's project, which does not have vmapdbg. It gets only this package, and no
-other package that is installed with it: a package that the project lacks is still missing. The working directory is not
-on the path: a `json.py` there is the user's, and nothing imports it unasked.
+The interpreter may be the user's project's, without vmapdbg. It gets only this package: others that the project lacks
+stay missing. The working directory is not on the path: a `json.py` there is the user's, and nothing imports it unasked.
 """
 
 import importlib
