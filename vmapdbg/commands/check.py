@@ -74,10 +74,10 @@ def check(snippet: str | None, as_json: bool, strict: bool, given: options.JobOp
 
 
 def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
-    """Runs the job once, and compares its values in another child while it runs and afterwards.
+    """Runs the job once, and compares its values in another child while it runs and afterwards; its output goes to
+    stderr.
 
-    What the snippet prints goes to stderr. The last result is what ended the comparison early, if anything: then the
-    report has what was compared before. Raises ChildDied.
+    The last result is what ended the comparison early: then the report has what was compared before. Raises ChildDied.
     """
     stderr = sys.stderr.fileno()
     with contextlib.ExitStack() as stack:
@@ -99,8 +99,7 @@ def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
 
 
 def read_report(text: str, count: int) -> CheckReport:
-    """Returns the report of `count` schedules and replays, in their order. `text` has a line for each check; the last
-    check of a schedule counts."""
+    """Returns the report of `count` schedules and replays, in order. The last line of `text` for a schedule counts."""
     from vmapdbg.check.result import CheckReport, ScheduleCheck
 
     checks = [build_data(ScheduleCheck, data) for data in read_lines(text)]

@@ -131,8 +131,7 @@ def compare_inputs(inputs: Sequence[str], baseline: str | None, output: Path | N
 
 
 def print_part(view: View, part: options.Part, output: Path | None) -> None:
-    """Prints a diff, or a part of it; an overview of a long diff; with a page, only the verdict. Raises Failure for a
-    part that the diff does not have."""
+    """Prints a diff, its part, or an overview if it is long; with a page, the verdict. Raises Failure for a missing part."""
     from vmapdbg.page.overview import is_long
     from vmapdbg.page.text.run import print_diff, print_head, print_overview, print_peaks
 
@@ -151,9 +150,8 @@ def print_part(view: View, part: options.Part, output: Path | None) -> None:
 
 
 def diff_folders(folders: tuple[str, ...], test: str | None, show_all: bool, as_json: bool, exit_code: bool) -> bool:
-    """Prints how two saved runs differ, or like a diff of two captures, how a `test` of them does. Returns whether
-    they are equal. With `exit_code`, damaged files end the tool with 2, because the comparison is not complete. Raises
-    Failure."""
+    """Prints how two saved runs differ, or a `test` of them, like two captures. Returns whether they are equal. With
+    `exit_code`, damaged files end the tool with 2: the comparison is not complete. Raises Failure."""
     from vmapdbg.page.text.run import print_diff
     from vmapdbg.page.text.suite import print_suite
     from vmapdbg.suite.compare import compare_runs, diff_test
