@@ -45,7 +45,7 @@ class FoundSets:
 
 @dataclass(frozen=True)
 class Search:
-    """The result of a search for patches among `given`, as in `BisectDocument`. `outcomes` has the tried sets in order."""
+    """The result of a search among `given` patches, as in `BisectDocument`. `outcomes` has the tried sets in order."""
 
     given: Patches
     removed: FoundSets

@@ -1,4 +1,4 @@
-"""Compares arrays by element; finds how a wrong array follows from the right one: lost range, shift, zeros, transpose."""
+"""Compares arrays by element; finds how a wrong one follows from the right one: lost range, shift, zeros, transpose."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vmapdbg.check.result import Comparison, Filling, Pattern
 from vmapdbg.values.numbers import Array, Numbers, decode, find_close, find_index, find_largest, make_plain, widen
 from vmapdbg.values.tolerance import SMALLEST, Tolerance, make_tolerance
 
-# How many times further from the exact value than the expected value an element may be: that may be near by luck.
+# An element may be so many times further from the exact value than the expected value, which may be near by luck.
 _LUCK = 8
 # The median element may move by any share of itself if sums cancel: this many relative tolerances count.
 _MOST_SHARE = 4

@@ -145,7 +145,7 @@ class TrialServer:
 
 
 class Judge:
-    """Runs smaller programs as one job, or as two that must differ by `kind`. `wanted` is the fault that they must show."""
+    """Runs smaller programs as one job, or as two that must differ by `kind`; `wanted` is the fault to show."""
 
     def __init__(
         self, chosen: Sequence[Job], kind: str, source: str, preloads: bool, stack: contextlib.ExitStack
@@ -248,7 +248,7 @@ def ends_of(captures: Sequence[Capture]) -> Fault:
 
 
 def list_wrong(capture: Capture, report: CheckReport) -> Iterator[Fault]:
-    """Yields the code of each fault of `check`; of a wrong value also what is wrong, and the maker of the first buffer."""
+    """Yields each fault's code; of a wrong value also what is wrong, and who made the first wrong buffer."""
     for check in report.schedules:
         if (code := findings.failure_code_of(capture, check)) is not None:
             yield (code,)

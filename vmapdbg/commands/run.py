@@ -1,4 +1,4 @@
-"""`vmapdbg run`: patches or observes the processes of a program. `child/run_program.py` does --lint, --save, --check."""
+"""`vmapdbg run`: patches or observes a program's processes, in which `child/run_program.py` lints, saves and checks."""
 
 from __future__ import annotations
 
