@@ -33,8 +33,7 @@ class NamedOutcome:
 
 
 class Outcomes:
-    """Sorts runs into outcomes, within the tolerance of `vmapdbg diff`. `runs` has the first run of each `known`
-    outcome.
+    """Sorts runs into outcomes (tolerance as in `vmapdbg diff`). `runs` has the first run of each `known` outcome.
 
     Before a second outcome is known, the first run is repeated: its `unstable` outputs (schedule, output) do not count.
     """

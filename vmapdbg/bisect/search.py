@@ -36,7 +36,8 @@ _NEVER_LET_GO = STORES | frozenset({"COPY", "BUFFER_VIEW", "ENCDEC", "MSELECT", 
 
 @dataclass(frozen=True)
 class FoundSets:
-    """The smallest sets of patches of one kind, if `exact`: all sets up to `size` were tried. Else one minimal set."""
+    """The smallest sets of patches of one kind. `exact`: every smaller set was tried; all of up to `size` patches were.
+    Else the one set is minimal."""
 
     sets: tuple[tuple[str, ...], ...]
     exact: bool
@@ -45,7 +46,8 @@ class FoundSets:
 
 @dataclass(frozen=True)
 class Search:
-    """The result of a search among `given` patches, as in `BisectDocument`. `outcomes` has the tried sets in order."""
+    """The result of a search for patches among `given`, as `BisectDocument` has it. `outcomes` has every set that was
+    tried, in order."""
 
     given: Patches
     removed: FoundSets
@@ -123,8 +125,8 @@ class Searcher(Generic[T]):
         """Removes members from the whole set as long as it still matters, a half first, then less: delta debugging
         (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002).
 
-        Returns the part, None if the whole set does not matter, and whether it is minimal; not if `is_limited` and the
-        next step exceeds the budget.
+        Returns the part, None if the whole set does not matter, and whether it is minimal. If `is_limited`, ends when
+        the next step exceeds the budget; then the part may not be minimal.
         """
         part: frozenset[T] = self.given
         if not self._filter([part], make, matters):

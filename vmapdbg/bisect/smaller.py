@@ -57,7 +57,7 @@ def shrink(source: str, ask: AskEach, width: int, seconds: float) -> Iterator[st
 
 
 def list_smaller(source: str, limit: float = math.inf) -> Iterator[tuple[float, str]]:
-    """Yields programs that are one cut smaller with its size, at most `limit`; the biggest first. A statement that
+    """Yields the size of a cut (at most `limit`) and the program without it, the biggest cut first. A statement that
     reads a deleted name goes, too."""
     tree = ast.parse(source)
     unknown = _Names(tree).read - _Names(tree).bound

@@ -73,7 +73,7 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Seq
     `precise` is the array in double precision: first exact, then, if needed, with each input and each op's result moved
     by as much as its dtype rounds. An element may be away from the exact value by 8 times the distance of `expected`
     from it, plus what the exact value moves, plus the tolerance. A few runs may hardly move some elements, by chance:
-    each moves at least as far as the median element, and by the median share of its value, up to 4 times the tolerance.
+    each moves at least as far as the median element and the median share of its value, up to 4 times the tolerance.
     An element of `got` that is not finite is wrong; if only `expected` is not finite, a step was too large for its
     dtype, and tinygrad may have rewritten the graph into one without that step.
     """
@@ -107,8 +107,7 @@ def find_pattern(
     ours: Numbers, theirs: Numbers, shape: Shape, offsets: NDArray[np.intp], tolerance: Tolerance
 ) -> Pattern | None:
     """Returns how `ours` follows from `theirs`, the right values, both flat; None if no pattern fits. Patterns that
-    explain every element come first, then the place of the wrong elements, at `offsets`. Integers wrap around, as in a
-    kernel."""
+    explain all elements come first, then the place of the wrong ones, at `offsets`. Integers wrap as in a kernel."""
     if not offsets.size or ours.size > _LARGEST:
         return None
     arrays = _Arrays(_make_addable(ours), _make_addable(theirs), shape, offsets, tolerance)

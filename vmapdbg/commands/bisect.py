@@ -15,7 +15,7 @@ from vmapdbg.model.failure import Failure
 
 
 def read_kind(text: str) -> str:
-    """Returns a kind of outcome, a measure, or `12 kernels`: 12 kernels or not. Raises ValueError."""
+    """Returns a kind of outcome, a measure, or a count: `12 kernels` are told from all others. Raises ValueError."""
     kind = " ".join(text.split())
     known = (*KINDS, *MEASURES)
     if kind not in known and KERNEL_COUNT.fullmatch(kind) is None:

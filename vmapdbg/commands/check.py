@@ -74,9 +74,7 @@ def check(snippet: str | None, as_json: bool, strict: bool, given: options.JobOp
 
 
 def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
-    """Runs the job once, and compares its values in another child while it runs and afterwards; its output goes to
-    stderr.
-
+    """Runs the job once, with its output on stderr, and compares its values meanwhile and afterwards in another child.
     The last result is what ended the comparison early: then the report has what was compared before. Raises ChildDied.
     """
     stderr = sys.stderr.fileno()

@@ -102,7 +102,7 @@ def show(
 
 
 def list_searched(capture: Capture, part: options.Part) -> tuple[str, ...]:
-    """Returns the keys of a part's kernels that take most of the time, for --beam. Raises Failure if it is missing."""
+    """Returns the keys of a part's kernels that take most time, for --beam. Raises Failure for a missing part."""
     from vmapdbg.page.view import View
 
     selected = part.select(View.of_one(capture))

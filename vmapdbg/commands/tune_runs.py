@@ -152,8 +152,7 @@ class Tuner:
         return number + timing.parts.get("launching", 0.0)
 
     def propose(self, best: Sequence[Trial]) -> list[Proposal]:
-        """Measures trials and the unchanged program in turns. Returns edits that help and keep values; `refused` has the
-        others."""
+        """Measures trials and the unchanged program in turns. Returns edits that help and keep values."""
         turns = COUNTED_RUNS if self.by == "memory" else TURNS
         proposals: list[Proposal] = []
         if best:

@@ -119,8 +119,8 @@ def leave_unstable(
 
 
 def _may_be_edited(before: Capture, after: Capture) -> bool:
-    """Whether the program of a saved capture may have other lines than the other side's: schedules at other lines,
-    though no side ended early."""
+    """Whether the program of a saved capture may have other lines than the other side's: then schedules are asked for
+    at other lines, though no side ended early."""
     lines = [{schedule.line for schedule in side.schedules} for side in (before, after)]
     ended = [side.error is not None for side in (before, after)]
     return not all(ended[i] or lines[1 - i] <= lines[i] for i in range(2))

@@ -133,8 +133,8 @@ def _match_by(way: MatchedBy, before: Sequence[_Program], after: Sequence[_Progr
 def _find_absorbed(
     status: KernelStatus, whole: Sequence[_Program], parts: Sequence[_Program], partners: Mapping[int, int]
 ) -> list[KernelChange]:
-    """Returns a change for each program of `whole` that computes the outputs of several `parts`: its partner with the
-    same outputs, and parts whose outputs no program of `whole` writes."""
+    """Returns a change for each program of `whole` that computes the outputs of several `parts`: of the part with the
+    same outputs, its partner, and of parts whose outputs no program of `whole` writes."""
     loose = _without_common_outputs(parts, whole)
     sides = {part.number: part.side for part in parts}
     found: list[KernelChange] = []

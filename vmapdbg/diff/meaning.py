@@ -36,8 +36,8 @@ class HeadView:
 class Meanings:
     """The heads of a schedule, and for each node the view that shows its value.
 
-    A head is a node with other fields: `op` in all releases, `arg` with the positions of its sources' axes, `shape` the
-    axes along which its value varies, heads as sources.
+    A head is a node with other fields: `op` is its name in all releases, `arg` its argument and the positions of its
+    sources' axes, `shape` the axes along which its value varies. Its sources are heads.
     """
 
     def __init__(self, schedule: Schedule) -> None:

@@ -27,11 +27,8 @@ _WINDOW = 64
 
 
 def match_nodes(before: Schedule, after: Schedule) -> dict[int, int]:
-    """Maps the node ids of `before` to the ids of the same nodes in `after`: with equal op, dtype, shape, arg and
-    sources.
-
-    Of several candidates the node with the same readers is taken, then with the same decisions, then by order.
-    """
+    """Maps node ids of `before` to ids of the same nodes in `after`: with equal op, dtype, shape, arg and sources. Of
+    several candidates it takes the node with the same readers, then with the same decisions, then the next in order."""
     numbers = make_numbers()
     return match_by_levels(_number_graph(before, numbers), _number_graph(after, numbers))
 
@@ -109,9 +106,8 @@ def _number_uses(nodes: Iterable[Node], values: Mapping[int, int], numbers: Numb
 class SchedulePair(NamedTuple):
     """The positions of two schedules, None for a side without one, and what they have in common.
 
-    `line`: the same line asked for both, in the same order. `order`: of programs whose lines may differ, all schedules
-    have the same graphs in the same order. Only these two have the same values. `graph`, `alike`: equal or similar
-    graphs.
+    `line`: the same line asked for both, in the same order. `order`: the lines may differ, but all schedules have the
+    same graphs in the same order. Only these two are the same values. `graph`, `alike`: equal or similar graphs.
     """
 
     before: int | None
@@ -130,8 +126,8 @@ def match_schedules(
 
     `same_lines` maps lines of before to lines of after; with `edited` an equal line may be another statement. The
     schedules of a line are paired in order, between those with equal graphs; the rest by equal graphs, then by most
-    nodes in common, then by most nodes of a kind. In the order of `after`; a schedule of `before` alone follows its
-    predecessor.
+    common nodes, then by most nodes of a kind. The result is in the order of `after`; a schedule of `before` alone
+    follows its predecessor.
     """
     numbers = make_numbers()
     counts: list[list[Counter[int]]] = []

@@ -38,7 +38,7 @@ def make_numbers() -> Numbers:
 
 
 def match_by_levels(before: Sequence[Mapping[int, Key]], after: Sequence[Mapping[int, Key]]) -> dict[int, int]:
-    """Pairs things with equal keys of the first level, then the rest by the next level; equal keys in order."""
+    """Pairs things with equal keys of the first level, then the rest by the next level; of one key, in their order."""
     matched: dict[int, int] = {}
     taken: set[int] = set()
     for keys_before, keys_after in zip(before, after, strict=True):
@@ -93,8 +93,8 @@ def share(common: int, whole: int) -> float:
 def find_opcodes(before: Sequence[Hashable], after: Sequence[Hashable]) -> Sequence[Opcode]:
     """Returns `SequenceMatcher.get_opcodes`: (tag, start and end before, start and end after).
 
-    Only equality of items matters, so they become numbers of first appearance, and the result is cached for these: the
-    layers of a network ask for the same result again and again.
+    Only equality of items matters: the result is cached for the numbers of their first appearance, because the layers
+    of a network ask for the same result again and again.
     """
     numbers = make_numbers()
     return _compare_numbers(tuple([numbers[item] for item in before]), tuple([numbers[item] for item in after]))

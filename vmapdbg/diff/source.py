@@ -37,7 +37,7 @@ MarkedSpan = tuple[int, int]
 
 @dataclass(frozen=True)
 class LinePair:
-    """A line of before and its line of after, or None. `marks` are (start, end) offsets of changes inside a line."""
+    """A line of before and its line of after, None if there is none. `marks` are (start, end) offsets of changes."""
 
     before: str | None
     after: str | None
@@ -104,7 +104,7 @@ def blank_lines(source: str, name: str) -> list[str]:
 def align_sources(before: str, after: str, names: Collection[str]) -> list[LinePair]:
     """Returns the lines of two sources side by side; `names` are the names of their kernels.
 
-    A variable corresponds to the variable of after that has its place in most lines; it is marked only in other lines.
+    A variable corresponds to the variable of after that has its place in most lines. It is marked where another has.
     """
     pairs = _pair_lines(_read_lines(before, names), _read_lines(after, names))
     votes: Counter[tuple[str, str]] = Counter()

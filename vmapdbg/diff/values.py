@@ -12,8 +12,8 @@ from vmapdbg.model.capture import Output, Schedule
 from vmapdbg.model.vocabulary import ValueLeft, ValueStatus
 from vmapdbg.values.tolerance import Tolerance, make_tolerance, spell_dtype
 
-# Smaller arrays are compared as if they had this size: a gradient that cancels to noise is a different noise if its
-# sums have another order. `check` has the graph and measures such rounding.
+# Arrays with smaller elements only are compared as if these had this size: a gradient that cancels to noise is another
+# noise if its sums have another order. `check` has the graph and measures such rounding.
 _LEAST_SCALE = 1.0
 _BY_SEVERITY: tuple[ValueStatus, ...] = ("unknown", "equal", "close", "different")
 
@@ -29,8 +29,8 @@ def compare_outputs(before: Schedule, after: Schedule, terms: int, left: ValueLe
 
 def estimate_terms(schedules: Iterable[Schedule]) -> list[int]:
     """Estimates for each schedule how many numbers are summed for an output element: the size of the largest reduce so
-    far, because a schedule inherits the rounding of what it reads. (`vmapdbg check` counts them in the graph; in a
-    capture, outputs cannot be followed to their nodes.)"""
+    far, because a schedule inherits the rounding of what it reads. Outputs of a capture cannot be followed to their
+    nodes; `vmapdbg check` counts in the graph."""
     reduced = (
         [item.size for item in schedule.ranges if item.axis_type == "REDUCE" and isinstance(item.size, int)]
         for schedule in schedules

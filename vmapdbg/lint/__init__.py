@@ -1,7 +1,7 @@
 """Finds the faults of a capture without running anything. Each rule has a stable code.
 
-The rules decide from facts of the capture (`Kernel.accesses`, `Bufferize.left_open`, counts of work), so they need no
-tinygrad. A rule reports nothing if its facts are undecided. To add one, decorate a function with `rule` (`rule.py`).
+The rules decide from facts of the capture, which may be a saved one, without tinygrad. A rule reports nothing if its
+facts are undecided. To add a rule, decorate a function with `rule` (`rule.py`) in one of the modules below.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ NEED_BASELINE = frozenset(rule.code for rule in RULES if rule.compares)
 def lint_capture(
     capture: Capture, baseline: Capture | None = None, codes: Collection[str] = CODES
 ) -> tuple[Finding, ...]:
-    """Returns the findings of the rules in `codes`: errors before warnings, then in the order of the schedules; a
-    kernel that runs again once. `baseline` is a capture of the snippet with other patches; without it VD103 finds
-    nothing."""
+    """Returns the findings of the rules in `codes`, of repeated kernels once: errors before warnings, then by schedule.
+    `baseline` is a capture of the snippet with other patches; without it VD103 finds nothing."""
     found: dict[tuple[object, ...], Finding] = {}
     for rule in RULES:
         if rule.code in codes:

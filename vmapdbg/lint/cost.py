@@ -128,7 +128,7 @@ def find_redundant_work(capture: Capture, baseline: Capture | None) -> Iterator[
 
 def _pair_kernels(capture: Capture, baseline: Capture | None) -> Iterator[tuple[Schedule, int, list[Kernel]]]:
     """Yields each kernel (its schedule, its number) with the baseline's kernels whose work it does. Compares only
-    schedules of the same graph: the same ops in order, of two tinygrad releases by what they mean."""
+    schedules of the same graph: the same ops in order, or in two tinygrad releases the same meanings."""
     if baseline is None or capture.target != baseline.target:
         return
     # the processes of `run --lint` import this module and have no baseline

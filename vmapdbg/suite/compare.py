@@ -331,9 +331,8 @@ _SideKernel = tuple[Literal["before", "after"], int]
 
 
 def join_related(changes: Sequence[KernelChange], same: Mapping[int, int]) -> list[list[KernelChange]]:
-    """Joins changes in which values moved from kernel to kernel: two changes with a common kernel, and a kernel of one
-    side with the changed kernels of the other side that compute its outputs. `same` maps node ids of before to ids of
-    after."""
+    """Joins changes with a common kernel, and a kernel of one side with the changed kernels of the other side that
+    compute its outputs: values moved between kernels. `same` maps node ids of before to ids of after."""
     back = {after: before for before, after in same.items()}
     groups: list[tuple[set[_SideKernel], list[KernelChange]]] = []
     for item in changes:
@@ -396,7 +395,7 @@ def _find_ratios(before: int, after: int) -> tuple[float, ...]:
 
 def find_causes(left: Sequence[Kernel], right: Sequence[Kernel], before: Schedule, after: Schedule) -> tuple[str, ...]:
     """Returns the realize points that only one side's kernels write, each kind once: `-REDUCE_AXIS: ending-ranges`.
-    None if both sides have as many kernels: then buffers only moved."""
+    None of them if both sides have as many kernels: then buffers only moved to other nodes."""
     if len(left) == len(right):
         return ()
     written = [Counter(_describe_outputs(kernels, side)) for kernels, side in ((left, before), (right, after))]

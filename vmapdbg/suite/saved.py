@@ -90,7 +90,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def start_run(folder: Path, run: SavedRun) -> Path:
-    """Creates, names in `run.json` and returns a run's folder, in each process. Raises OSError, StoreError."""
+    """Creates a run's folder, names it in `run.json` and returns it, in each process. Raises OSError, StoreError."""
     files = folder / run.folder
     if not (files / "schedules").is_dir():
         for part in ("tests", "schedules"):

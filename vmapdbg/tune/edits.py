@@ -32,8 +32,8 @@ _MOST_SHOWN, _END_SHOWN = 40, 14
 
 @dataclass(frozen=True, order=True)
 class Edit:
-    """One change: in `file`, bytes `start` to `end`, which are `old`, become `new`; `line` is the place. Without a
-    file, `new` is what to type: an environment variable or options."""
+    """One change. In `file`, the bytes from `start` to `end` are `old` and become `new`; `line` is its place. Without a
+    file it changes how the program runs: `new` is what to type, an environment variable or options."""
 
     file: str = ""
     start: int = 0

@@ -25,8 +25,8 @@ tolerance of the largest element. The reference decides whether the value is rig
 
 @dataclass(frozen=True)
 class Trial:
-    """A run with edits. `number` is in seconds or bytes, None if it failed or has other values, as `about` says. A run
-    for memory counts no kernels. `key` is equal for equal kernels."""
+    """A run with edits. `number` is what was measured, in seconds or bytes, None if the run failed or has other values:
+    `about` says how. A run for memory records no kernels: its counts are zero. `key` is equal for equal kernels."""
 
     edits: Edits
     outcome: TuneOutcome
@@ -123,7 +123,7 @@ class Searcher:
         return trial
 
     def _is_less(self, one: Trial, other: Trial) -> bool:
-        """Whether a trial saves more than the noise, or less time and ops, too: runs in turns decide later."""
+        """Whether a trial saves more than the noise, or ops and a share within it: runs in turns decide later."""
         less, more = one.number or 0.0, other.number or 0.0
         noise = 0.0 if one.executed_ops < other.executed_ops else self.noise
         return more - less > max(noise, LEAST_SAVED * more)

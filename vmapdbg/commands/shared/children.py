@@ -192,8 +192,8 @@ def ask_child(
 
 
 def import_meanwhile(*modules: str) -> None:
-    """Imports msgspec, which reads what the child sends, and modules in a thread while a child runs. Ctrl-C reaches
-    only the main thread: Python that makes a dataclass would die of it, and the tool could not choose its exit code."""
+    """Imports msgspec, which reads what the child sends, then modules, in a thread while a child runs. Ctrl-C reaches
+    only the main thread: it would end a Python that makes a dataclass, and the tool could not choose its exit code."""
     threading.Thread(target=lambda: list(map(importlib.import_module, ("msgspec", *modules)))).start()
 
 

@@ -63,7 +63,7 @@ def is_saved(snippet: str | None) -> TypeGuard[str]:
 
 
 def load_saved(file: str, given: JobOptions) -> Capture:
-    """Reads a saved capture. Raises Failure if options are given that cannot change it; --memory shows what it has."""
+    """Reads a saved capture. Raises Failure for options, which cannot change it, or if --memory has nothing to show."""
     if given.values.keys() - {"memory"}:
         raise Failure(f"{file} is a saved capture: it has its own code, arguments, patches, target, tinygrad and times")
     capture = load_capture(file)

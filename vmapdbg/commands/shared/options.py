@@ -174,7 +174,7 @@ class JobOptions:
 
 
 class SnippetCommand(click.Command):
-    """A command with a snippet, arguments after `--`, and the options `of_job`, which it gets as one JobOptions, `given`."""
+    """A command with a snippet, its arguments after `--`, and the options `of_job` as one JobOptions, `given`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
