@@ -33,10 +33,8 @@ class NamedOutcome:
 
 
 class Outcomes:
-    """Sorts runs into outcomes (tolerance as in `vmapdbg diff`). `runs` has the first run of each `known` outcome.
-
-    Before a second outcome is known, the first run is repeated: its `unstable` outputs (schedule, output) do not count.
-    """
+    """Sorts runs into outcomes (tolerance as in `vmapdbg diff`). `runs` has the first run of each `known` outcome. It
+    repeats the first run before a second outcome is known: `unstable` outputs (schedule, output) do not count."""
 
     def __init__(self, kind: str, find_findings: FindFindings):
         self.kind, self.find_findings = kind, find_findings

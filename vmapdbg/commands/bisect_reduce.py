@@ -43,9 +43,8 @@ def reduce_job(
 ) -> tuple[Reduced, KeyboardInterrupt | None]:
     """Reduces the program of a job for at most `seconds`, and runs the result, `output`, once more.
 
-    Two sets of patches keep outcomes that differ by `kind`; if all sets of the search have the same outcome, the
-    smaller program keeps the fault of the `run`. The last result is what interrupted the search: the smallest program
-    so far counts.
+    Two sets of patches keep outcomes that differ by `kind`; if all sets have the same outcome, the smaller program
+    keeps the fault of the `run`. The last result is what interrupted the search: the smallest program until then counts.
     """
     chosen = choose_jobs(job, search)
     error = run.capture.error

@@ -209,12 +209,9 @@ def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> 
 
 
 def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
-    """Prints the first commit of a span (`GOOD..BAD`) that changed the `kind` of outcome of a job. Returns the exit
-    code.
-
-    The commits are from the checkout of the job's tree, else of the working directory. Raises Failure if there is no
-    such span, or if an end of it cannot be run.
-    """
+    """Prints the first commit of a span (`GOOD..BAD`, in the checkout of the job's tree, else of the working directory)
+    that changed the `kind` of outcome of a job. Returns the exit code. Raises Failure if there is no such span, or if
+    an end of it cannot be run."""
     top = repository_of(parse_name(job.tree or ".").path)
     line = list_span(top, span)
     with console.show_progress(f"bisecting {job.snippet}") as progress:

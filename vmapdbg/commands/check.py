@@ -75,8 +75,7 @@ def check(snippet: str | None, as_json: bool, strict: bool, given: options.JobOp
 
 def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
     """Runs the job once, with its output on stderr, and compares its values meanwhile and afterwards in another child.
-    The last result is what ended the comparison early: then the report has what was compared before. Raises ChildDied.
-    """
+    The last result is what ended the comparison early: then the report is incomplete. Raises ChildDied."""
     stderr = sys.stderr.fileno()
     with contextlib.ExitStack() as stack:
         evidence = stack.enter_context(tempfile.TemporaryDirectory(prefix="vmapdbg-"))

@@ -123,8 +123,7 @@ def print_values(job: Job, subject: str | None, schedule: int | None, as_json: b
 
 
 def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Capture, ValueReport]:
-    """Runs the job, and evaluates its outputs after each pass (of the schedules of `subject`). Ctrl-C returns the
-    values so far."""
+    """Runs the job, and evaluates outputs after each pass; a `subject` chooses schedules. Ctrl-C keeps what exists."""
     from vmapdbg.check.result import ValueReport
 
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:

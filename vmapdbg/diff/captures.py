@@ -34,11 +34,9 @@ def diff_captures(
     names: tuple[str, str] = ("", ""),
     same_lines: Mapping[str, str] | None = None,
 ) -> result.CaptureDiff:
-    """Compares two captures, of two tinygrads by the meaning of their nodes. `diff_captures(c, c)` is empty.
-
-    `printed` is what their snippets wrote to stdout, `names` are the files that they were read from. `same_lines` maps
-    lines of before to lines of after if the snippets are two files.
-    """
+    """Compares two captures, of two tinygrads by the meaning of their nodes. `diff_captures(c, c)` is empty. `printed`
+    is what their snippets wrote to stdout, `names` are the files that they were read from. `same_lines` maps lines of
+    before to lines of after if the snippets are two files."""
     read = read_plainly if have_same_tinygrad(before.versions, after.versions) else read_neutrally
     left, right = list(map(read, before.schedules)), list(map(read, after.schedules))
     lines = dict(same_lines or {})

@@ -34,11 +34,9 @@ class HeadView:
 
 
 class Meanings:
-    """The heads of a schedule, and for each node the view that shows its value.
-
-    A head is a node with other fields: `op` is its name in all releases, `arg` its argument and the positions of its
-    sources' axes, `shape` the axes along which its value varies. Its sources are heads.
-    """
+    """The heads of a schedule, and for each node the view that shows its value. A head is a node with other fields:
+    `op` is its name in all releases, `arg` its argument and the positions of its sources' axes, `shape` the axes along
+    which its value varies. Its sources are heads."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.index = index_of(schedule)

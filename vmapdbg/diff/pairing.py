@@ -91,11 +91,8 @@ def share(common: int, whole: int) -> float:
 
 
 def find_opcodes(before: Sequence[Hashable], after: Sequence[Hashable]) -> Sequence[Opcode]:
-    """Returns `SequenceMatcher.get_opcodes`: (tag, start and end before, start and end after).
-
-    Only equality of items matters: the result is cached for the numbers of their first appearance, because the layers
-    of a network ask for the same result again and again.
-    """
+    """Returns `SequenceMatcher.get_opcodes`: (tag, start and end before, start and end after). The layers of a network
+    ask for the same result again and again: it is cached for numbers, because only equality of items matters."""
     numbers = make_numbers()
     return _compare_numbers(tuple([numbers[item] for item in before]), tuple([numbers[item] for item in after]))
 
@@ -210,11 +207,9 @@ def _forget_place(reason: Reason) -> Reason:
 def choose_ranges(
     pairs: Iterable[tuple[tuple[str, ...], tuple[str, ...], int]], before: Iterable[Range], after: Iterable[Range]
 ) -> dict[str, str]:
-    """Maps the ranges of before to those of after.
-
-    `pairs` are expressions of matched things with a weight: expressions of the same form vote for their ranges. Ranges
-    without votes are paired by size and axis type, in order. A vmap range keeps its name.
-    """
+    """Maps the ranges of before to those of after. `pairs` are expressions of matched things with a weight: expressions
+    of the same form vote for their ranges. Ranges without votes are paired by size and axis type, in order. A vmap
+    range keeps its name."""
     kinds_before, kinds_after = range_kinds(before), range_kinds(after)
 
     def may_pair(one: str, other: str) -> bool:

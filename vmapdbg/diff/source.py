@@ -102,10 +102,8 @@ def blank_lines(source: str, name: str) -> list[str]:
 
 
 def align_sources(before: str, after: str, names: Collection[str]) -> list[LinePair]:
-    """Returns the lines of two sources side by side; `names` are the names of their kernels.
-
-    A variable corresponds to the variable of after that has its place in most lines. It is marked where another has.
-    """
+    """Returns the lines of two sources side by side; `names` are the names of their kernels. A variable corresponds to
+    the variable of after that has its place in most lines, and is marked where another has."""
     pairs = _pair_lines(_read_lines(before, names), _read_lines(after, names))
     votes: Counter[tuple[str, str]] = Counter()
     for one, other in pairs:

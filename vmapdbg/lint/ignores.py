@@ -17,9 +17,7 @@ def split_ignored(
     findings: Iterable[Finding], sources: Mapping[str, str] | None = None
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Returns the findings that stay and the findings that a comment hides. A comment without codes hides all.
-
-    `sources` are the user's files as in a Capture; None reads them now, and an unreadable file hides nothing.
-    """
+    `sources` are the user's files as in a Capture; None reads them now, and an unreadable file hides nothing."""
     read = UserLines(sources)
     kept: list[Finding] = []
     ignored: list[Finding] = []

@@ -1,7 +1,7 @@
 """The sections of a schedule that `show` and `diff` print and `report` shows.
 
-Imports no printer, because the command line reads the names for `--help`. To add a section, write its function in a
-module of `page/text/` and name it here.
+To add a section, write its function in a module of `page/text/` and name it here. No printer is imported, because
+`--help` needs only the names.
 """
 
 from __future__ import annotations

@@ -116,9 +116,7 @@ def select_schedules(view: View, schedule: int | None) -> list[result.ScheduleDi
 def select_kernels(view: View, asked: str, schedule: int | None) -> list[result.ScheduleDiff]:
     """Returns for each schedule that has them the kernels with a name or a number, on either side, and their nodes. If
     no kernel has this name, `asked` is a part of what kernels compute: an op, a method, a shape, a phase, or a line.
-
-    Raises Failure if there is no such kernel, and for a number that several schedules have.
-    """
+    Raises Failure if there is no such kernel, and for a number that several schedules have."""
     chosen = select_schedules(view, schedule)
     found: list[result.ScheduleDiff] = []
     for is_named in (_has_name, _has_words):

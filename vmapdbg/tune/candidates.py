@@ -123,8 +123,7 @@ def _rank_places(capture: Capture, by: str) -> dict[Place, float]:
 
 def _measure_work(schedule: Schedule, kernel: Kernel, share: float | None) -> dict[int, tuple[float, float]]:
     """Returns for each value inside a kernel, by node id, what a kernel saves that reads it, and what computing each
-    element once costs: parts of the kernel's `share` of the time. None: bytes of the buffers it is computed from, and
-    its own.
+    element once costs: parts of the kernel's `share` of the time; if None, bytes of its source buffers, and its own.
 
     A source is computed as often as its reader, in a reduce for each number added. Both are upper bounds, to rank by:
     what does not change in a loop is not computed again there.

@@ -66,10 +66,8 @@ class Child(Generic[R]):
         self, name: str, timeout: float | None, progress: Progress = drop_progress
     ) -> tuple[str, BaseException | None]:
         """Waits for the JSON text of the answer. If the child died, or Ctrl-C stopped it, returns what it wrote before,
-        and the reason: a ChildDied or a KeyboardInterrupt. Raises the reason if there is no answer.
-
-        Error messages call the child `name`.
-        """
+        and the reason: a ChildDied or a KeyboardInterrupt. Raises the reason if there is no answer. Messages call the
+        child `name`."""
         ended: BaseException | None
         try:
             died = self.wait(name, timeout, progress)
@@ -84,11 +82,9 @@ class Child(Generic[R]):
         return self.request.output.read_text(encoding="utf-8"), ended
 
     def wait(self, name: str, timeout: float | None, progress: Progress = drop_progress) -> str:
-        """Waits for the end of the child, and passes the lines that it writes to `progress`.
-
-        Returns how the child died if there is an output nevertheless, its own or its shadow's; else "". Raises
-        ChildDied without an output, and Failure if the child could not write it.
-        """
+        """Waits for the end of the child, and passes the lines that it writes to `progress`. Returns how the child died
+        if there is an output nevertheless, its own or its shadow's; else "". Raises ChildDied without an output, and
+        Failure if the child could not write it."""
         end = time.monotonic() + (timeout or math.inf)
         died = too_soon = ""
         try:
@@ -145,10 +141,7 @@ def started_child(
     stdin: Stream = None,
 ) -> Generator[Child[R]]:
     """Starts the child for a request, in a temporary folder; the child and all its processes end with the block.
-
-    `patches` None: a process without the overlay. With `one_thread` its numpy uses one thread, unless the user's
-    environment has another number.
-    """
+    `patches` None: no overlay. `one_thread`: its numpy uses one thread, unless the environment has another number."""
     if request.job.tree:
         tree = find_tree(request.job.tree)
         request = replace(request, tinygrad=str(tree.folder), commit=tree.commit)
@@ -211,9 +204,8 @@ def run_job(
     """Runs the snippet in a child and returns its capture. An error of the snippet is part of the capture.
 
     `evidence` is the folder for what `check` compares. `progress` gets lines after the snippet has ended. With
-    `shadow`, a child that dies leaves what it captured before, with an error, a ChildDied, that says how it died.
-    Ctrl-C ends the child's processes. Raises ChildDied if there is no capture, and Failure if the overlay cannot be
-    installed.
+    `shadow`, a child that dies leaves what it captured before, and its error, a ChildDied, says how it died. Ctrl-C
+    ends all its processes. Raises ChildDied without a capture, Failure if the overlay cannot be installed.
     """
     request = Request(job=job, evidence=evidence, shadow=shadow)
     with started_child(request, job.patches, stdout, stderr) as child:

@@ -158,8 +158,7 @@ def drop_progress(line: str) -> None:
 def show_progress(text: str, wait: bool = False) -> Generator[Progress]:
     """Shows `text` on stderr while the block runs, with the lines that the block passes to the function it gets;
     nothing stays. Without a terminal, the function is `drop_progress`. With `wait`, shows nothing before the first
-    line: until then the snippet uses the terminal.
-    """
+    line: until then the snippet uses the terminal."""
     if not sys.stderr.isatty():
         yield drop_progress
         return

@@ -86,8 +86,7 @@ def capture_job(job: Job, quiet_stdout: bool = True) -> Capture:
 
 
 def add_findings(capture: Capture, file: str | None = None) -> Capture:
-    """Returns the capture with lint's findings, except those that comments or the settings (for `file`, else for the
-    snippet) exclude."""
+    """Returns the capture with lint's findings, unless comments or settings (of `file` or the snippet) exclude them."""
     from vmapdbg.lint import lint_capture
     from vmapdbg.lint.ignores import split_ignored
 

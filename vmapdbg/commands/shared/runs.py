@@ -48,11 +48,9 @@ class Sides:
 
 
 def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, old: str | None = None) -> Sides:
-    """Returns the two sides: a snippet with its baseline or with another snippet, `old`, or two saved captures.
-
-    `snippet` None: the remembered one. `baseline` is `none`, `stock`, a patch list, another tinygrad or a saved
-    capture; None if the user names none. Raises Failure.
-    """
+    """Returns the two sides: a snippet (None: the remembered one) with its baseline or with another snippet, `old`, or
+    two saved captures. `baseline` is `none`, `stock`, a patch list, another tinygrad or a saved capture; None if the
+    user names none. Raises Failure."""
     for name in (baseline, snippet):
         if given.times and is_saved(name):
             raise Failure(f"--time runs both sides, and {name} is a saved capture: save them with show --time --save")

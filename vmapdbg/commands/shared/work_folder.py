@@ -60,9 +60,8 @@ def check_target(output: Path, snippet: str | None, endings: Sequence[str] = ())
 
 
 def file_of_code(snippet: str | None, code: str | None) -> tuple[str | None, str]:
-    """Returns the file of a SNIPPET or of the `code` after -c, and `-c` or `-` if the code was typed or read from
-    stdin, else "". Such code is written to a file: its lines have names, and a later command can use it. Raises
-    Failure."""
+    """Returns the file of a SNIPPET or of `code`, and `-c` or `-` if the code was typed or read from stdin, else "".
+    Such code is written to a file: its lines have names, and a later command can use it. Raises Failure."""
     if code is not None:
         if snippet is not None:
             raise Failure(f"-c CODE is the snippet, and {snippet} is another one: give one of them")
@@ -75,8 +74,7 @@ def file_of_code(snippet: str | None, code: str | None) -> tuple[str | None, str
 
 
 def keep_code(code: bytes) -> str:
-    """Writes code to a file and returns its name, which depends on the code: simultaneous runs do not collide. Raises
-    Failure."""
+    """Writes code to a file, named after the code, so that parallel runs do not collide; returns it. Raises Failure."""
     import hashlib
 
     try:

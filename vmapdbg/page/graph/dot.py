@@ -265,8 +265,7 @@ def check_format(kind: str) -> None:
 
 
 def draw_dots(sources: Sequence[str], kind: str, seconds: float) -> list[bytes]:
-    """Returns a picture of each DOT source. Raises TooSlow after `seconds` (with `dot`, of each), GraphError if one
-    cannot be drawn."""
+    """Returns a picture of each DOT source. Raises TooSlow after `seconds` (with `dot`, for each), or GraphError."""
     check_format(kind)
     dot = shutil.which("dot")
     if dot is not None:

