@@ -44,7 +44,7 @@ def reduce_job(
     """Reduces the program of a job for at most `seconds`, and runs the result, `output`, once more.
 
     Two sets of patches keep outcomes that differ by `kind`; if all sets have the same outcome, the smaller program
-    keeps the fault of the `run`. The last result is what interrupted the search: the smallest program until then counts.
+    keeps the fault of the `run`. The last result is what interrupted the search; the smallest program so far counts.
     """
     chosen = choose_jobs(job, search)
     error = run.capture.error

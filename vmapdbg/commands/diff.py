@@ -131,7 +131,7 @@ def compare_inputs(inputs: Sequence[str], baseline: str | None, output: Path | N
 
 
 def print_part(view: View, part: options.Part, output: Path | None) -> None:
-    """Prints a diff, its part, or an overview if it is long; with a page, the verdict. Raises Failure (no such part)."""
+    """Prints a diff, a part, or an overview if it is long; with a page, the verdict. Raises Failure (no such part)."""
     from vmapdbg.page.overview import is_long
     from vmapdbg.page.text.run import print_diff, print_head, print_overview, print_peaks
 

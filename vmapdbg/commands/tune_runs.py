@@ -34,7 +34,7 @@ _PATIENCE, _LEAST_TIMEOUT = 5, 60.0
 
 
 def tune_job(job: Job, by: str, budget: float) -> tuple[TuneDocument, Tuner]:
-    """Tries edits and measures the best. Ends the tool if the program fails. Raises Failure if it cannot be measured."""
+    """Tries edits and measures the best. Ends the tool if the program fails; raises Failure if it has no measure."""
     began = time.monotonic()
     console.say(f"running {job.snippet} for {budget:g} seconds, and then in turns, with all that it does")
     progress, temporary = console.show_progress(f"tuning {job.snippet}"), tempfile.TemporaryDirectory(prefix="vmapdbg-")
@@ -151,7 +151,7 @@ class Tuner:
         return number + timing.parts.get("launching", 0.0)
 
     def propose(self, best: Sequence[Trial]) -> list[Proposal]:
-        """Measures trials and the unchanged program in turns. Returns edits that help and keep values; refuses others."""
+        """Measures trials and the unchanged program in turns. Returns edits that help and keep the values."""
         turns = COUNTED_RUNS if self.by == "memory" else TURNS
         proposals: list[Proposal] = []
         if best:

@@ -334,7 +334,7 @@ def _count_costs(capture: Capture, by: By) -> dict[str, Cost]:
 
 @dataclass
 class RuleCount:
-    """The nodes at which a rule asks for a buffer; `bytes` sums the `kept` buffers, `example` is the first node."""
+    """The nodes at which a rule asks for a buffer. `bytes` sums the `kept` ones; `example` names the first node."""
 
     rule: str
     why: str

@@ -83,7 +83,7 @@ def _find_limit(kernel: Kernel, device: Device, ops_share: float, bytes_share: f
 
 
 def find_noise(capture: Capture) -> float | None:
-    """Returns the spread of kernels' times as an average share of the median; None if small, or launches too few."""
+    """Returns the spread of kernels' times as a share of their median, weighted by time; None if small or unknown."""
     spread = whole = 0.0
     for measured in find_times(capture.kernels).values():
         if measured.spread is not None:

@@ -1,7 +1,7 @@
 """One view of one run and of two: everything that `show`, `diff` and `report` draw is a pair (before, after).
 
 A `ScheduleDiff` has pairs of nodes, BUFFERIZEs and kernels. `View.of_one` pairs each schedule of one run with itself,
-so each part of a page is written once.
+so each part of a page is written once: it asks `is_pair` for the layout, and walks `schedules` or the overview's rows.
 
 - A **section** shows one subject of a schedule, such as its kernels. It is registered in `sections.py`; `show`, `diff`
   and the selections (`--only`, `--kernel`, `--line`) then have it.

@@ -190,8 +190,8 @@ def _write_legend(dot: graphviz.Digraph, legend: Sequence[model.LegendEntry]) ->
 
 
 def escape_tip(text: str) -> str:
-    """Returns `text` as a tooltip, newlines kept. Graphviz reads escapes of a tooltip twice, but of a label once: a
-    backslash is four characters here, two there."""
+    """Returns `text` as a tooltip, newlines kept: Graphviz reads no quote, entity or escape of it. Graphviz reads
+    escapes of a tooltip twice, but of a label once: a backslash is four characters here, two there."""
     return html.escape(clean_text(text)).replace("\\", "\\\\\\\\").replace("\n", "\\n")
 
 

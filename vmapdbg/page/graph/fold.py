@@ -56,8 +56,8 @@ class Subject:
 @dataclass(eq=False)
 class Box:
     """Nodes drawn as one box (ids, without their buffers), which share the first `depth` steps of their paths. If they
-    are copies of a layer, `layer` has the nodes of the last of `copies`. A box that `is_part` has only some of the
-    consecutive nodes of a function or a line."""
+    are copies of a layer, `copies` counts them, and `layer` has the nodes of the last. A box that `is_part` has only
+    some of the consecutive nodes of a function or a line."""
 
     members: list[str]
     depth: int = 0

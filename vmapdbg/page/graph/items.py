@@ -58,7 +58,7 @@ class DrawnSchedule:
 
 @dataclass(frozen=True)
 class DrawnPair:
-    """Two schedules drawn over each other, or one twice. `nodes` and `kernels` map ids and numbers to partners."""
+    """Two schedules drawn over each other, or one twice. `nodes` and `kernels` map ids and numbers, before to after."""
 
     before: DrawnSchedule
     after: DrawnSchedule
