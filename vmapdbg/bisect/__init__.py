@@ -1,7 +1,5 @@
-"""Finds what changes the outcome of a snippet: sets of patches, single decisions, or a commit of tinygrad.
-
-Nothing here knows tinygrad or runs anything: searches ask for outcomes, and `outcome` compares runs.
-"""
+"""Finds what changes the outcome of a snippet: sets of patches, single decisions, or a commit of tinygrad. Nothing
+here knows tinygrad or runs anything: searches ask for outcomes, and `outcome` compares runs."""
 
 from __future__ import annotations
 

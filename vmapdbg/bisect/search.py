@@ -1,7 +1,5 @@
-"""Searches which sets of patches, which decisions of the scheduler, or which commit changes the outcome.
-
-Outcomes are names. Nothing is assumed about how they depend on a set, in particular not that more patches are better.
-"""
+"""Searches which sets of patches, which decisions of the scheduler, or which commit changes the outcome, a name.
+Nothing is assumed about how it depends on a set, in particular not that more patches are better."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The sections of a schedule that `show` and `diff` print and `report` shows.
-
-To add a section, write its function in a module of `page/text/` and name it here. No printer is imported, because
-`--help` needs only the names.
-"""
+"""The sections of a schedule that `show` and `diff` print and `report` shows. To add a section, write its function in
+a module of `page/text/` and name it here. No printer is imported, because `--help` needs only the names."""
 
 from __future__ import annotations
 

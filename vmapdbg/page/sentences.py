@@ -1,7 +1,5 @@
-"""The sentences that say why a buffer is asked for or kept, and where tinygrad failed or did not end.
-
-`fill_sentences` writes the first kind into a capture, for readers of the JSON.
-"""
+"""The sentences that say why a buffer is asked for or kept (`fill_sentences` writes these into a capture, for readers
+of the JSON), and where tinygrad failed or did not end."""
 
 from __future__ import annotations
 

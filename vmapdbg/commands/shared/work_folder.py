@@ -1,8 +1,6 @@
-"""What the tool remembers for a working directory: the last job, and code from -c or stdin.
-
-It is in the user's state folder (`XDG_STATE_HOME`, else `~/.local/state`): in the working directory, somebody else
-could name a program that the next command would run.
-"""
+"""What the tool remembers for a working directory: the last job, and code from -c or stdin. It is in the user's state
+folder (`XDG_STATE_HOME`, else `~/.local/state`): in the working directory, somebody else could name a program that the
+next command would run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The kernels of a schedule and their buffers, laid out by Graphviz: SVG without colours (the page's style has them).
-
-The inside of a box of several kernels is a drawing of its own.
-"""
+The inside of a box of several kernels is a drawing of its own."""
 
 from __future__ import annotations
 

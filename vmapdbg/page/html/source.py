@@ -1,7 +1,5 @@
-"""The user's files as one listing: each line with its cost, why its nodes ask for buffers, and its findings.
-
-Below: cuts every source text of the page into lines, and lines into coloured parts.
-"""
+"""The user's files as one listing: each line with its cost, why its nodes ask for buffers, and its findings. Below:
+cuts every source text of the page into lines, and lines into coloured parts."""
 
 from __future__ import annotations
 
