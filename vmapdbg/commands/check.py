@@ -46,8 +46,7 @@ def check(snippet: str | None, as_json: bool, strict: bool, given: options.JobOp
       vmapdbg check samples/lost_range.py --patches all,-ambient-ranges
       vmapdbg check samples/softmax.py --json
     """
-    job = jobs.make_job(snippet, given)
-    capture, report, ended = check_job(job)
+    capture, report, ended = check_job(jobs.make_job(snippet, given))
     from vmapdbg.page.check_sentences import make_findings
 
     capture, account = replace(capture, findings=make_findings(capture, report)), report.settle(capture)

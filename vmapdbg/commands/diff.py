@@ -141,8 +141,7 @@ def print_part(view: View, part: options.Part, output: Path | None) -> None:
     if part.is_whole and is_long(view):
         print_overview(view, console.make_console(), _SEE_MORE)
         return
-    selected = part.select(view)
-    print_diff(view.diff, console.make_console(), selected=selected, show_all=part.show_all)
+    print_diff(view.diff, console.make_console(), selected=part.select(view), show_all=part.show_all)
     print_peaks(view, console.make_console())
 
 

@@ -77,9 +77,7 @@ def _find_limit(kernel: Kernel, device: Device, ops_share: float, bytes_share: f
         return "arithmetic" if ops_share > bytes_share else "memory"
     if kernel.threads == 1 and device.threads != 1:
         return "one thread"
-    if kernel.lanes == 1:
-        return "missing vectors"
-    return ""
+    return "missing vectors" if kernel.lanes == 1 else ""
 
 
 def find_noise(capture: Capture) -> float | None:

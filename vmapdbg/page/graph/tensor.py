@@ -139,9 +139,7 @@ class _Draft:
 
 def name_node(item: items.Item) -> str:
     """Returns the id in the SVG: `node7`, or `before7` if only the baseline has the node."""
-    if item.mark == model.REMOVED:
-        return f"before{item.node.id}"
-    return f"node{item.node.id}"
+    return f"{'before' if item.mark == model.REMOVED else 'node'}{item.node.id}"
 
 
 def _name_buffer(buffer: items.BufferMark) -> str:
