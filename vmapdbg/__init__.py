@@ -9,7 +9,6 @@ listeners: list[Callable[[str | None], None]] = []
 
 
 def mark(name: str | None) -> None:
-    """Names the phase of the program that begins here, for `show --time`; None ends the phase before it. Does nothing
-    if nobody times the program."""
+    """Names the phase that begins here, for `show --time`; None ends the phase. Does nothing in an untimed program."""
     for listen in listeners:
         listen(name)

@@ -1,9 +1,8 @@
 """`import vmapdbg.patched` at the top of a program, before tinygrad is imported, patches tinygrad in it.
 
-All patches are on, or the patches in `VMAPDBG_PATCHES`, written as for `--patches`. Under `vmapdbg run` and in a
-snippet the overlay is there already, with the patches of the command, and this import does nothing. Python processes
-that the program starts get the same overlay. Raises OverlayError (an ImportError) if tinygrad is imported already or
-is not 0.12.0, or if `VMAPDBG_PATCHES` names an unknown patch.
+All patches are on, or the patches in `VMAPDBG_PATCHES`, written as for `--patches`. Does nothing under `vmapdbg run` or
+in a snippet, which have the overlay already. Python processes that the program starts get the same overlay. Raises
+OverlayError (an ImportError) if tinygrad is imported already or is not 0.12.0, or for an unknown patch.
 """
 
 import os

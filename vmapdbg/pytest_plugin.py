@@ -1,14 +1,12 @@
 """The pytest plugin: `pytest --vmapdbg` runs tests on patched tinygrad, or observes the installed one, with fixtures
-that compare schedules.
-
-It is off by default and then imports nothing; tests that use its fixtures are skipped.
+that compare schedules. Off by default: then it imports nothing, and tests that use its fixtures are skipped.
 
     capture                  `with capture() as c: ...`, then `c.kernels`, `c.schedules`, `c.findings`
     assert_kernels(n)        the last capture has n kernels
     assert_no_findings()     lint finds nothing in it
 
-The table `[tool.vmapdbg]` of a pyproject.toml has the defaults: `target` and `patches` come from pytest's rootdir,
-because all tests run in one process; `select` and `ignore` come from the folder of the test's file, or above it.
+In `[tool.vmapdbg]` of a pyproject.toml, `target` and `patches` come from pytest's rootdir, because all tests run in one
+process; `select` and `ignore` come from the folder of the test's file, or above it.
 """
 
 from __future__ import annotations
@@ -41,8 +39,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def install(root: Path) -> tuple[Recorder, str]:
-    """Installs the overlay, or observes the tinygrad of the tests, with the settings of the folder `root`. Returns the
-    paused recorder, and the target. Raises pytest.UsageError, with one line."""
+    """Installs the overlay, or observes the tests' tinygrad, with the settings of `root`. Returns the paused recorder
+    and the target. Raises pytest.UsageError, with one line."""
     from vmapdbg.child.listen import hooks
     from vmapdbg.child.listen.recorder import Recorder
     from vmapdbg.commands.shared.jobs import apply_settings, choose_tinygrad

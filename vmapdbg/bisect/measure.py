@@ -13,8 +13,8 @@ TIMED_RUNS, COUNTED_RUNS = 9, 2
 
 
 def measure(kind: str, run: Run) -> float | None:
-    """Returns the number of a run, by a kind of `MEASURES`. None if it failed, or if there are no kernels to measure, a
-    kernel without numbers, or launches of other kernels."""
+    """Returns the number of a run, by a kind of `MEASURES`. None if it failed, has no kernels to measure, a kernel
+    without numbers, or launches of other kernels."""
     capture, kernels = run.capture, run.capture.kernels
     if capture.error is not None:
         return None
@@ -35,8 +35,7 @@ def measure_noise(numbers: Sequence[float]) -> float:
 
 
 class Measurements:
-    """The numbers of commits: the smallest of all their runs. The first commits that are added are the ends; their
-    noise is the `floor`."""
+    """The smallest number of each commit's runs. The first commits added are the ends; `floor` is their noise."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, float] = {}
@@ -56,8 +55,8 @@ class Measurements:
         return abs(self.numbers[one] - self.numbers[other]) > self.floor
 
     def name(self, commit: str) -> str | None:
-        """Returns A for a commit whose number is nearer to the first commit's, B for one nearer to the last commit's.
-        All are A if the ends do not differ. None for a commit without a number."""
+        """Returns A if a commit's number is nearer to the first commit's (or the ends do not differ), B if to the
+        last's; None without a number."""
         if commit not in self.numbers or len(self.numbers) < 2:
             return None
         first, last, *_ = self.numbers

@@ -33,12 +33,8 @@ class NamedOutcome:
 
 
 class Outcomes:
-    """Sorts runs into outcomes. Values within the tolerance of `vmapdbg diff` are the same outcome. `runs` has the
-    first run of each outcome that is `known`.
-
-    Before a second outcome is known, the first run is repeated: its `unstable` outputs, each a pair of numbers of its
-    schedule and of itself, are not compared.
-    """
+    """Sorts runs into outcomes (tolerance as in `vmapdbg diff`). `runs` has the first run of each `known` outcome. It
+    repeats the first run before a second outcome is known: `unstable` outputs (schedule, output) do not count."""
 
     def __init__(self, kind: str, find_findings: FindFindings):
         self.kind, self.find_findings = kind, find_findings
@@ -49,7 +45,7 @@ class Outcomes:
         self.unstable: frozenset[tuple[int, int]] = frozenset()
 
     def sort_in(self, run: Run, again: Callable[[], Run] | None = None) -> str:
-        """Returns the name of the run's outcome; a new name if no earlier run is equal. `again` repeats the run. Raises
+        """Returns the name of the run's outcome, a new one if no earlier run is equal. `again` repeats the run. Raises
         Failure if the first run and its repetition have nothing in common."""
         facts = self._facts_of(run)
         for outcome, first, known in zip(self.known, self.runs, self._facts, strict=True):
@@ -154,8 +150,8 @@ def _differing_outputs(
 
 
 def find_wrong_schedule(right: Capture, capture: Capture, unstable: Container[tuple[int, int]] = ()) -> int | None:
-    """Returns the index of the first schedule with an output that differs from the right capture, except `unstable`
-    outputs. None if there is none, or if the runs made different schedules."""
+    """Returns the index of the first schedule with another output than the right capture, except `unstable` ones; None
+    if there is none, or if the runs made different schedules."""
     if len(right.schedules) != len(capture.schedules):
         return None
     return next((index for index, _ in _differing_outputs(right, capture, unstable)), None)

@@ -1,8 +1,5 @@
-"""Searches: which sets of patches, or which decisions of the scheduler, change the outcome, and which commit does.
-
-An outcome is a name; equal names are equal outcomes. Nothing is assumed about how outcomes depend on a set, in
-particular not that more patches are better.
-"""
+"""Searches which sets of patches, which decisions of the scheduler, or which commit changes the outcome, a name.
+Nothing is assumed about how it depends on a set, in particular not that more patches are better."""
 
 from __future__ import annotations
 
@@ -123,11 +120,11 @@ class Searcher(Generic[T]):
     def find_minimal(
         self, make: Transform[T], matters: Matters, is_limited: bool = False
     ) -> tuple[frozenset[T] | None, bool]:
-        """Removes members from the whole set as long as it still matters: delta debugging (Zeller and Hildebrandt,
-        "Simplifying and isolating failure-inducing input", 2002), a half first, then less.
+        """Removes members from the whole set as long as it still matters, a half first, then less: delta debugging
+        (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002).
 
-        Returns the part, None if the whole set does not matter, and whether it is minimal. If `is_limited`, the search
-        ends when its next step exceeds the budget; then the part may not be minimal.
+        Returns the part, None if the whole set does not matter, and whether it is minimal. If `is_limited`, ends when
+        the next step exceeds the budget; then the part may not be minimal.
         """
         part: frozenset[T] = self.given
         if not self._filter([part], make, matters):
@@ -200,10 +197,9 @@ class DecisionSearcher(Searcher[Choice]):
         self.schedules, self.forceable = capture.schedules, forceable
 
     def find_mending(self, is_right: Matters) -> tuple[list[Choices], bool]:
-        """Forces all nodes, or all reduces if these are enough, then as few as still make the outcome right. If forcing
-        does not help, realize points are let go.
-
-        Returns one minimal set of choices, or single choices that each suffice, and whether the budget was enough."""
+        """Forces all nodes, or all reduces if these suffice, then as few as still make the outcome right. If that does
+        not help, lets realize points go. Returns one minimal set of choices, or single choices that each suffice, and
+        whether the budget was enough."""
         reduces = frozenset(choice for choice in self.forceable if choice.op in REDUCES)
         if reduces and is_right(self.look([reduces])[0]):
             self.given = reduces
@@ -213,8 +209,8 @@ class DecisionSearcher(Searcher[Choice]):
         return [smallest], is_minimal
 
     def find_single(self, does: Matters) -> tuple[list[Choices], bool]:
-        """Tries single decisions as far as the budget allows: lets realize points go, then forces nodes, reduces
-        first. Returns the single decisions that give the outcome, and whether all were tried."""
+        """Tries single decisions within the budget: lets realize points go, then forces nodes, reduces first. Returns
+        those that give the outcome, and whether all were tried."""
         forced = sorted(self.forceable, key=lambda choice: (choice.op not in REDUCES, choice))
         released = [choice for schedule in self.schedules for choice in list_releasable(schedule)]
         singles = [frozenset({choice}) for choice in (*released, *forced)]
@@ -239,9 +235,8 @@ def search_commits(line: Sequence[str], ask: AskCommits, width: int = 1) -> tupl
     """Searches a line of commits, the good commit first and the bad commit last, for a change of the outcome. Returns
     the outcomes of the commits that were run, and the step; None if both ends have the same outcome.
 
-    `width` commits are asked for at the same time. If the outcome changes several times, one of the changes from the
-    first commit's outcome is found. Commits that cannot be run are skipped, as `git bisect skip` does. Raises
-    ValueError if an end of the line cannot be run.
+    Asks for `width` commits at once. Of several changes, finds one from the first commit's outcome. Skips commits that
+    cannot be run, as `git bisect skip` does. Raises ValueError if an end of the line cannot be run.
     """
     outcomes: dict[str, str | None] = {}
 

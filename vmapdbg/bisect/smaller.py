@@ -1,7 +1,7 @@
-"""Smaller programs made from one by delta debugging on its syntax tree: statements deleted, the body in the place of a
-loop or a function, an operand in the place of an expression, arguments left out, integers made smaller.
+"""Smaller programs by delta debugging on the syntax tree: statements deleted, a body in the place of its loop or
+function, an operand in the place of its expression, arguments left out, integers made smaller.
 
-Whether a smaller program still shows the fault is asked. Nothing here runs a program, or knows tinygrad.
+Asks whether a smaller program still shows the fault. Nothing here runs a program, or knows tinygrad.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def normalize(source: str) -> str:
 
 
 def shrink(source: str, ask: AskEach, width: int, seconds: float) -> Iterator[str]:
-    """Yields smaller and smaller programs that show the fault, until none is left or the time is over. `ask` gets up
-    to `width` programs at once, and a refused program only once."""
+    """Yields smaller and smaller programs that show the fault, until none is left or time is over. Asks for up to
+    `width` programs at once, and never again for a refused one."""
     end = time.monotonic() + seconds
     refused = {source}
     limit = math.inf
@@ -57,8 +57,8 @@ def shrink(source: str, ask: AskEach, width: int, seconds: float) -> Iterator[st
 
 
 def list_smaller(source: str, limit: float = math.inf) -> Iterator[tuple[float, str]]:
-    """Yields programs that are one cut smaller, the biggest cut first, each with the size of its cut, which is at most
-    `limit`. A statement that reads a deleted name goes, too."""
+    """Yields the size of a cut (at most `limit`) and the program without it, the biggest cut first. A statement that
+    reads a deleted name goes, too."""
     tree = ast.parse(source)
     unknown = _Names(tree).read - _Names(tree).bound
     seeds, is_random = _find_seeds(tree), _draws_without_seed(tree)
@@ -87,8 +87,7 @@ def _find_seeds(tree: ast.AST) -> set[str]:
 
 
 def _draws_without_seed(tree: ast.AST) -> bool:
-    """Returns whether a program calls `np.random.standard_normal()` or the like, or makes a generator without a
-    seed."""
+    """Whether a program calls `np.random.standard_normal()` or the like, or makes a generator without a seed."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="random"), attr=name), args=given):
@@ -124,8 +123,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Cut:
-    """A change of the tree: each place gets `value`. `gain` counts the nodes that go; it is less than 1 for a number
-    that becomes smaller."""
+    """A change of the tree: each place gets `value`. `gain` counts removed nodes; below 1: a number becomes smaller."""
 
     places: tuple[_Place, ...]
     value: object
@@ -270,8 +268,7 @@ class _Names:
 
 
 def _repair(tree: ast.Module, unknown: set[str]) -> None:
-    """Deletes statements that read a name that nothing binds (except names in `unknown`), then imports that nothing
-    reads."""
+    """Deletes statements that read a name that nothing binds (not if in `unknown`), then imports that nothing reads."""
     names = _Names(tree)
     while "*" not in names.bound and (missing := names.read - names.bound - unknown):
         _delete(tree, lambda statement, missing=missing: bool(_read_by(statement) & missing))

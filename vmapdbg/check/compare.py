@@ -1,5 +1,4 @@
-"""Compares two arrays element by element, and finds how a wrong array follows from the right array: a lost range, a
-shift, zeros, a transposed read."""
+"""Compares arrays by element; finds how a wrong one follows from the right one: lost range, shift, zeros, transpose."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ from vmapdbg.check.result import Comparison, Filling, Pattern
 from vmapdbg.values.numbers import Array, Numbers, decode, find_close, find_index, find_largest, make_plain, widen
 from vmapdbg.values.tolerance import SMALLEST, Tolerance, make_tolerance
 
-# How much further from the exact value than the expected value an element may be if both only round: the expected value
-# may be near by luck.
+# An element may be so many times further from the exact value than the expected value, which may be near by luck.
 _LUCK = 8
 # The median element may move by any share of itself if sums cancel: this many relative tolerances count.
 _MOST_SHARE = 4
@@ -72,13 +70,12 @@ def _find_median(numbers: NDArray[np.float64]) -> float:
 def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Sequence[ArrayLike]) -> Comparison:
     """Compares again, allowing for the rounding of the computation itself.
 
-    `precise` is the same array in double precision: first exact, then, if that is not enough, with each input and the
-    result of each op moved by as much as its dtype rounds. An element may be away from the exact value by 8 times the
-    distance of `expected` from it plus what the exact value moves, plus the tolerance. A few runs may hardly move some
-    elements, by chance. So each element moves at least as far as the median element, and by at least the median share
-    of its value, up to 4 times the tolerance. An element of `got` that is not finite is wrong. If only `expected` is
-    not finite, a step of its computation was too large for its dtype, and tinygrad may have rewritten the graph into
-    one without that step.
+    `precise` is the array in double precision: first exact, then, if needed, with each input and each op's result moved
+    by as much as its dtype rounds. An element may be away from the exact value by 8 times the distance of `expected`
+    from it, plus what the exact value moves, plus the tolerance. A few runs may hardly move some elements, by chance:
+    each moves at least as far as the median element and the median share of its value, up to 4 times the tolerance.
+    An element of `got` that is not finite is wrong; if only `expected` is not finite, a step was too large for its
+    dtype, and tinygrad may have rewritten the graph into one without that step.
     """
     ours, theirs = decode(got), decode(expected)
     offsets = _find_wrong(ours, theirs, found.tolerance)
@@ -109,11 +106,8 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Seq
 def find_pattern(
     ours: Numbers, theirs: Numbers, shape: Shape, offsets: NDArray[np.intp], tolerance: Tolerance
 ) -> Pattern | None:
-    """Returns how `ours` follows from `theirs`, the right values; None if no pattern fits. Both are flat.
-
-    Patterns that explain every element are tried first, then the place of the wrong elements, which are at `offsets`.
-    Integers are added as in a kernel: they wrap around.
-    """
+    """Returns how `ours` follows from `theirs`, the right values, both flat; None if no pattern fits. Patterns that
+    explain all elements come first, then the place of the wrong ones, at `offsets`. Integers wrap as in a kernel."""
     if not offsets.size or ours.size > _LARGEST:
         return None
     arrays = _Arrays(_make_addable(ours), _make_addable(theirs), shape, offsets, tolerance)
@@ -161,8 +155,8 @@ def _split(numbers: Numbers, shape: Shape, axis: int) -> Numbers:
 
 
 def _spread(offsets: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Returns some of the offsets, from everywhere. Steps of the golden ratio do not meet the same index of an axis
-    again and again, as steps of one length do if the size of the axis divides it."""
+    """Returns some of the offsets, from everywhere. Equal steps meet the same index of an axis if its size divides
+    them; steps of the golden ratio do not."""
     if offsets.size <= _SAMPLED:
         return offsets
     fractions = np.arange(_SAMPLED) * (math.sqrt(5) - 1) / 2 % 1

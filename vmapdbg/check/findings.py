@@ -48,8 +48,8 @@ def name_wrong(check: ScheduleCheck, output: OutputCheck) -> str:
 
 
 def fails_with_patches(capture: Capture, check: ScheduleCheck) -> bool:
-    """Returns whether only the patches make a schedule fail: stock tinygrad computes the graph, or it has a vmap scope,
-    which stock tinygrad lacks, and numpy computes it."""
+    """Whether only the patches make a schedule fail: stock tinygrad computes it, or numpy does and it has a vmap scope,
+    which stock tinygrad lacks."""
     if check.stock_runs is not None:
         return check.stock_runs
     # a missing device or compiler is not the fault of the patches
@@ -126,8 +126,8 @@ class ProgramCheck:
 
 
 def sum_up(checks: Iterable[CheckedSchedule], counted: Account | None = None, rest: str = UNKNOWN) -> ProgramCheck:
-    """Sums up the schedules of all processes, without the program and its status. The same wrong value in several tests
-    is one finding. `counted` is what happened; for what has no other reason, `rest` says why it was not compared."""
+    """Sums up the schedules of all processes, without program and status; a wrong value of several tests is one
+    finding. `counted` is what happened; `rest` says why the remainder was not compared."""
     counts: Counter[str] = Counter()
     unchecked: Counter[str] = Counter()
     wrong: dict[object, ProgramFinding] = {}

@@ -1,6 +1,5 @@
-"""The subcommands, one module each: `vmapdbg NAME` is the function NAME of the module NAME.
+"""The subcommands, one module each: `vmapdbg NAME` is the function NAME of the module NAME; a NAME with an underscore
+(bisect_searches) is part of a command. What they share is in `shared/`.
 
-A module with an underscore in its name (bisect_searches) is part of a command. What the commands share is in `shared/`.
-A command imports the modules that compute and print its result when it needs them, so that --help and usage errors are
-fast.
+A command imports what computes and prints its result when it needs it, so that --help and usage errors are fast.
 """

@@ -15,8 +15,7 @@ from vmapdbg.model.failure import Failure
 
 
 def read_kind(text: str) -> str:
-    """Returns a kind of outcome, what is measured, or a number of kernels: `12 kernels` distinguishes runs with 12
-    kernels from all others. Raises ValueError."""
+    """Returns a kind of outcome, a measure, or a count: `12 kernels` means 12 or any other count. Raises ValueError."""
     kind = " ".join(text.split())
     known = (*KINDS, *MEASURES)
     if kind not in known and KERNEL_COUNT.fullmatch(kind) is None:

@@ -41,11 +41,10 @@ _SHORTEST = 20.0
 def reduce_job(
     job: Job, kind: str, search: Search, run: Run, seconds: float, output: Path | None
 ) -> tuple[Reduced, KeyboardInterrupt | None]:
-    """Reduces the program of a job for at most `seconds`, and runs the result once more. `output` is its file.
+    """Reduces the program of a job for at most `seconds`, and runs the result, `output`, once more.
 
-    Two sets of patches keep outcomes that differ by `kind`. If all sets of the search have the same outcome, the
-    smaller program keeps the fault of the `run`. The last result is what interrupted the search: the smallest program
-    until then is the result.
+    Two sets of patches keep outcomes that differ by `kind`; if all sets have the same outcome, the smaller program
+    keeps the fault of the `run`. The last result is what interrupted the search; the smallest program so far counts.
     """
     chosen = choose_jobs(job, search)
     error = run.capture.error
@@ -145,8 +144,7 @@ class TrialServer:
 
 
 class Judge:
-    """Runs smaller programs in the place of the snippet of a job, or of two jobs that must differ by `kind`. `wanted`
-    is the fault that they must show. `tried` counts them."""
+    """Runs smaller programs as one job, or as two that must differ by `kind`; `wanted` is the fault to show."""
 
     def __init__(
         self, chosen: Sequence[Job], kind: str, source: str, preloads: bool, stack: contextlib.ExitStack
@@ -249,8 +247,7 @@ def ends_of(captures: Sequence[Capture]) -> Fault:
 
 
 def list_wrong(capture: Capture, report: CheckReport) -> Iterator[Fault]:
-    """Yields the code of each fault that `check` found; for a wrong value also what is wrong, and who made the first
-    wrong buffer."""
+    """Yields each fault's code; of a wrong value also what is wrong, and who made the first wrong buffer."""
     for check in report.schedules:
         if (code := findings.failure_code_of(capture, check)) is not None:
             yield (code,)

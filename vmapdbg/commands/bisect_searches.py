@@ -35,8 +35,7 @@ V = TypeVar("V", str, Patches, Choices)
 
 
 class Trials(Generic[V]):
-    """Runs a job in several variants, each once, and sorts the runs into outcomes by their `kind`. `job_of` returns the
-    job of a variant."""
+    """Runs a job in variants (`job_of`), each once, and sorts the runs into outcomes by their `kind`."""
 
     def __init__(self, kind: str, job_of: Callable[[V], Job], progress: console.Progress) -> None:
         self.kind, self.job_of, self.progress = kind, job_of, progress
@@ -69,8 +68,8 @@ RIGHT_OR_WRONG = ("values", "crash")
 
 def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output: Path | None, as_json: bool) -> int:
     """Runs the job with sets of its patches, and prints what changes its `kind` of outcome. Returns the exit code. With
-    `seconds` the snippet is reduced for at most this long, and written to `output` (None: stdout). A tinygrad as it is
-    has no patches: then the snippet is only reduced. Raises Failure if nothing is left to do."""
+    `seconds`, reduces the snippet for at most this long, to `output` (None: stdout). Without patches (an observed
+    tinygrad), only reduces. Raises Failure if nothing is left to do."""
     if job.patches is None and kind not in RIGHT_OR_WRONG:
         raise Failure(
             f"without patches, --reduce is for --by values and crash: the {kind} of one run differ from nothing"
@@ -210,12 +209,9 @@ def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> 
 
 
 def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
-    """Prints the first commit of a span (`GOOD..BAD`) that changed the `kind` of outcome of a job. Returns the exit
-    code.
-
-    The commits are from the checkout of the job's tree, else of the working directory. Raises Failure if there is no
-    such span, or if an end of it cannot be run.
-    """
+    """Prints the first commit of a span (`GOOD..BAD`, in the checkout of the job's tree, else of the working directory)
+    that changed the `kind` of outcome of a job. Returns the exit code. Raises Failure if there is no such span, or if
+    an end of it cannot be run."""
     top = repository_of(parse_name(job.tree or ".").path)
     line = list_span(top, span)
     with console.show_progress(f"bisecting {job.snippet}") as progress:
@@ -256,8 +252,8 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
 
 
 class CommitTrials(Trials[str]):
-    """Runs a job on commits, and names their outcomes. By a kind of `MEASURES`, each is measured instead, and is as the
-    first or as the last commit, whichever is nearer. `width` commits run at the same time."""
+    """Runs a job on `width` commits at once. By a kind of `MEASURES`, a commit counts as the first or the last,
+    whichever number is nearer."""
 
     def __init__(self, job: Job, top: Path, kind: str, progress: console.Progress) -> None:
         self.measurements = Measurements() if kind in MEASURES else None
@@ -268,10 +264,8 @@ class CommitTrials(Trials[str]):
         super().__init__(kind, lambda commit: replace(job, tree=f"{top}@{commit}"), progress)
 
     def name_outcomes(self, commits: Sequence[str]) -> list[str | None]:
-        """Returns the name of the outcome of each commit, None if it has none: then it is skipped.
-
-        A snippet that fails before its first schedule says nothing about values, kernels or findings.
-        """
+        """Returns the outcome of each commit, None to skip it: a snippet that fails before its first schedule says
+        nothing about values, kernels or findings."""
         if self.measurements is None:
             failed = [run.capture.error is not None and not run.capture.schedules for run in self.run(commits)]
             is_named = [self.kind == "crash" or not failed_at_once for failed_at_once in failed]

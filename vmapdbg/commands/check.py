@@ -46,8 +46,7 @@ def check(snippet: str | None, as_json: bool, strict: bool, given: options.JobOp
       vmapdbg check samples/lost_range.py --patches all,-ambient-ranges
       vmapdbg check samples/softmax.py --json
     """
-    job = jobs.make_job(snippet, given)
-    capture, report, ended = check_job(job)
+    capture, report, ended = check_job(jobs.make_job(snippet, given))
     from vmapdbg.page.check_sentences import make_findings
 
     capture, account = replace(capture, findings=make_findings(capture, report)), report.settle(capture)
@@ -74,11 +73,8 @@ def check(snippet: str | None, as_json: bool, strict: bool, given: options.JobOp
 
 
 def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
-    """Runs the job once, and compares its values in another child while it runs and afterwards.
-
-    What the snippet prints goes to stderr. The last result is what ended the comparison early, if anything: then the
-    report has what was compared before. Raises ChildDied.
-    """
+    """Runs the job once, with its output on stderr, and compares its values meanwhile and afterwards in another child.
+    The last result is what ended the comparison early: then the report is incomplete. Raises ChildDied."""
     stderr = sys.stderr.fileno()
     with contextlib.ExitStack() as stack:
         evidence = stack.enter_context(tempfile.TemporaryDirectory(prefix="vmapdbg-"))
@@ -99,8 +95,7 @@ def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
 
 
 def read_report(text: str, count: int) -> CheckReport:
-    """Returns the report of `count` schedules and replays, in their order. `text` has a line for each check; the last
-    check of a schedule counts."""
+    """Returns the report of `count` schedules and replays, in order. The last line of `text` for a schedule counts."""
     from vmapdbg.check.result import CheckReport, ScheduleCheck
 
     checks = [build_data(ScheduleCheck, data) for data in read_lines(text)]

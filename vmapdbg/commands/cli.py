@@ -41,8 +41,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def stop_at_signals() -> None:
-    """Makes SIGTERM (`timeout`, `kill`) and SIGHUP (a closed terminal) raise Stopped. A signal that is ignored, as with
-    nohup, stays ignored."""
+    """Makes SIGTERM (`timeout`) and SIGHUP (a closed terminal) raise Stopped; ignored signals (nohup) stay ignored."""
 
     def stop(signal_number: int, _: Any) -> NoReturn:
         raise Stopped(signal_number)

@@ -131,8 +131,7 @@ def compare_inputs(inputs: Sequence[str], baseline: str | None, output: Path | N
 
 
 def print_part(view: View, part: options.Part, output: Path | None) -> None:
-    """Prints a diff, or a part of it; an overview of a long diff; with a page, only the verdict. Raises Failure for a
-    part that the diff does not have."""
+    """Prints a diff, a part, or an overview if it is long; with a page, the verdict. Raises Failure (no such part)."""
     from vmapdbg.page.overview import is_long
     from vmapdbg.page.text.run import print_diff, print_head, print_overview, print_peaks
 
@@ -142,8 +141,7 @@ def print_part(view: View, part: options.Part, output: Path | None) -> None:
     if part.is_whole and is_long(view):
         print_overview(view, console.make_console(), _SEE_MORE)
         return
-    selected = part.select(view)
-    print_diff(view.diff, console.make_console(), selected=selected, show_all=part.show_all)
+    print_diff(view.diff, console.make_console(), selected=part.select(view), show_all=part.show_all)
     print_peaks(view, console.make_console())
 
 
@@ -151,9 +149,8 @@ def print_part(view: View, part: options.Part, output: Path | None) -> None:
 
 
 def diff_folders(folders: tuple[str, ...], test: str | None, show_all: bool, as_json: bool, exit_code: bool) -> bool:
-    """Prints how two saved runs differ, or like a diff of two captures, how a `test` of them does. Returns whether
-    they are equal. With `exit_code`, damaged files end the tool with 2, because the comparison is not complete. Raises
-    Failure."""
+    """Prints how two saved runs differ, or a `test` of them, like two captures. Returns whether they are equal. With
+    `exit_code`, damaged files end the tool with 2: the comparison is not complete. Raises Failure."""
     from vmapdbg.page.text.run import print_diff
     from vmapdbg.page.text.suite import print_suite
     from vmapdbg.suite.compare import compare_runs, diff_test

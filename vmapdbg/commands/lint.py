@@ -178,7 +178,7 @@ def lint(
             check_target(output, name)
         if name is not None and name != "-":
             jobs.check_snippet(name)
-    # all of them are known before the first one runs: a refusal loses no findings
+    # all are known before the first one runs: a refusal loses no findings
     subjects = [find_subject(name, baseline, given, select, ignore) for name in names]
     linted = [lint_subject(subject, baseline) for subject in subjects]
     if len(linted) > 1 or not linted[0].is_dead:

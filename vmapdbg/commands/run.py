@@ -1,7 +1,4 @@
-"""`vmapdbg run`: a whole program, whose processes are patched or observed.
-
-With --lint, --save and --check, `vmapdbg.child.run_program` runs in them.
-"""
+"""`vmapdbg run`: patches or observes a program's processes, in which `child/run_program.py` lints, saves and checks."""
 
 from __future__ import annotations
 
@@ -113,17 +110,15 @@ def command_of(job: Job) -> list[str]:
 
 
 def environment_of(job: Job, observes: bool = False) -> dict[str, str]:
-    """Returns the environment of the program's processes, with the patches of the job, or its tree. With `observes`,
-    processes without patches are observed."""
+    """Returns the environment for the job's patches or tree; `observes`: processes without patches are observed."""
     patches = None if job.patches is None else format_patches(job.patches)
     folder = str(find_tree(job.tree).folder) if job.tree else ""
     return child_environment(patches, dict(os.environ), folder, observes=observes)
 
 
 def collect(job: Job, kind: str, folder: Path, stdout: IO[str] | None = None, **needed: Any) -> int:
-    """Runs the program of a job, whose processes lint, save or check (`kind`) what they schedule, and write to a
-    folder. Returns its exit code: 128 + the number of the signal that killed it, as in a shell. `stdout` is where it
-    prints, None for the tool's stdout; `needed` is what the kind needs."""
+    """Runs a program whose processes lint, save or check (`kind`) what they schedule, and write to a folder. Returns
+    its exit code: 128 + the signal that killed it. `stdout` None is the tool's; `needed` is what the kind needs."""
     # set if a test of another project runs this tool
     os.environ.pop("PYTEST_CURRENT_TEST", None)
     asked = {"kind": kind, "folder": str(folder), **needed}
@@ -143,10 +138,8 @@ def collect(job: Job, kind: str, folder: Path, stdout: IO[str] | None = None, **
 
 
 def run_and_lint(job: Job, output: Path | None, strict: bool) -> int:
-    """Runs a program, prints what lint found to stderr and writes it to `output`.
-
-    Returns the exit code: the program's own, or 1 for findings; with `strict` also for kernels that have no program.
-    """
+    """Runs a program, prints what lint found to stderr and writes it to `output`. Returns the exit code: the program's
+    own, or 1 for findings; with `strict` also for kernels without a program."""
     from vmapdbg.lint.ignores import split_ignored
     from vmapdbg.page.documents import RunDocument
     from vmapdbg.page.text.lint import print_run
@@ -262,8 +255,8 @@ def read_found(root: Path, compared: str, died: bool, status: int = 0) -> Progra
 
 
 def run_and_save(job: Job, folder: Path) -> int:
-    """Runs a program whose processes save what they schedule. Returns the exit code: the program's own, or 2 if it
-    ended well and not everything could be saved. Raises Failure, before it runs, if the folder cannot be used."""
+    """Runs a program whose processes save what they schedule. Returns its exit code, or 2 if it ended well and not all
+    could be saved. Raises Failure, before it runs, if the folder cannot be used."""
     prepare_folder(folder)
     folder = folder.absolute()
     run = SavedRun(

@@ -102,8 +102,7 @@ def show(
 
 
 def list_searched(capture: Capture, part: options.Part) -> tuple[str, ...]:
-    """Returns the keys of the kernels that --beam searches for: of the part, the kernels that take most of the time.
-    Raises Failure if the capture does not have the part."""
+    """Returns the keys of a part's kernels that take most time, for --beam. Raises Failure for a missing part."""
     from vmapdbg.page.view import View
 
     selected = part.select(View.of_one(capture))
@@ -136,8 +135,8 @@ def draw_lifetimes(capture: Capture, output: Path) -> None:
 def print_report(
     capture: Capture, only: tuple[str, ...] | None, part: options.Part, of_memory: bool, sort: Sort | None
 ) -> None:
-    """Prints a capture, a part of it, or the page `of_memory`; an overview of a long capture, or of one to `sort`.
-    Raises Failure if it does not have the part, or times to sort by."""
+    """Prints a capture, a part, or the page `of_memory`; an overview if it is long, timed or sorted. Raises Failure if
+    it lacks the part, or times to sort by."""
     if not capture.schedules:
         console.report_no_schedule(capture)
         return

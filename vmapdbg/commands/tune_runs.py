@@ -34,8 +34,7 @@ _PATIENCE, _LEAST_TIMEOUT = 5, 60.0
 
 
 def tune_job(job: Job, by: str, budget: float) -> tuple[TuneDocument, Tuner]:
-    """Tries edits of a job's program and measures the best. If the program fails, ends the tool. Raises Failure if it
-    cannot be measured."""
+    """Tries edits and measures the best. Ends the tool if the program fails; raises Failure if it has no measure."""
     began = time.monotonic()
     console.say(f"running {job.snippet} for {budget:g} seconds, and then in turns, with all that it does")
     progress, temporary = console.show_progress(f"tuning {job.snippet}"), tempfile.TemporaryDirectory(prefix="vmapdbg-")
@@ -71,8 +70,8 @@ _WATCHED = {"measured": "memory"}
 
 
 class Tuner:
-    """Runs a program with edits. `capture`, `sources` (its files) and `unchanged` belong to the unchanged program:
-    `unchanged` is the better of two runs, and `noise` is their difference."""
+    """Runs a program with edits. `capture`, `sources` (its files) and `unchanged` (the better of two runs, which differ
+    by `noise`) belong to the unchanged program."""
 
     def __init__(self, job: Job, by: str, folder: Path, progress: console.Progress) -> None:
         self.job, self.by, self.folder, self.progress = job, by, folder, progress
@@ -152,8 +151,7 @@ class Tuner:
         return number + timing.parts.get("launching", 0.0)
 
     def propose(self, best: Sequence[Trial]) -> list[Proposal]:
-        """Measures trials in turns with the unchanged program. Returns the edits that help and give the right values;
-        the other trials go to `refused`."""
+        """Measures trials and the unchanged program in turns. Returns edits that help and keep the values."""
         turns = COUNTED_RUNS if self.by == "memory" else TURNS
         proposals: list[Proposal] = []
         if best:
@@ -196,8 +194,7 @@ class Tuner:
         )
 
     def write(self, edits: Edits) -> None:
-        """Makes edits in the user's files. Raises Failure, and writes nothing, if one of them changed or is
-        read-only."""
+        """Writes edits into the user's files. If one changed or is read-only, raises Failure and writes nothing."""
         files = {edit.file: Path(edit.file).resolve() for edit in edits if edit.file}
         for file, path in files.items():
             if not path.is_file() or path.read_bytes() != self.sources[file].data:

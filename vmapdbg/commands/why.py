@@ -123,8 +123,7 @@ def print_values(job: Job, subject: str | None, schedule: int | None, as_json: b
 
 
 def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Capture, ValueReport]:
-    """Runs the job, and evaluates its outputs after each pass; with a `subject` only in its schedules. Ctrl-C ends
-    that, and the values so far are returned."""
+    """Runs the job, and evaluates outputs after each pass; a `subject` chooses schedules. Ctrl-C keeps what exists."""
     from vmapdbg.check.result import ValueReport
 
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
@@ -140,8 +139,7 @@ def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Cap
 
 
 def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule: int | None) -> ValueReport:
-    """Returns the outputs that a node, the nodes of a line, or the result of a kernel feeds. Raises Failure if there is
-    no such output, or no such subject."""
+    """Returns the outputs that a node, a line's nodes, or a kernel's result feeds. Raises Failure if there are none."""
     from vmapdbg.page.why import explain
 
     wanted: dict[int, set[int]] = {}

@@ -34,12 +34,9 @@ def diff_captures(
     names: tuple[str, str] = ("", ""),
     same_lines: Mapping[str, str] | None = None,
 ) -> result.CaptureDiff:
-    """Compares two captures.
-
-    `printed` is what their snippets wrote to stdout, `names` are the files that they were read from. `same_lines` maps
-    lines of before to lines of after if the snippets are two files. Captures of two tinygrads are compared by the
-    meaning of their nodes. `diff_captures(c, c)` is empty.
-    """
+    """Compares two captures, of two tinygrads by the meaning of their nodes. `diff_captures(c, c)` is empty. `printed`
+    is what their snippets wrote to stdout, `names` are the files that they were read from. `same_lines` maps lines of
+    before to lines of after if the snippets are two files."""
     read = read_plainly if have_same_tinygrad(before.versions, after.versions) else read_neutrally
     left, right = list(map(read, before.schedules)), list(map(read, after.schedules))
     lines = dict(same_lines or {})
@@ -92,10 +89,8 @@ def _settle(schedules: Sequence[result.ScheduleDiff], counted: Sequence[Account]
 def leave_unstable(
     diff: result.CaptureDiff, repeated: result.CaptureDiff, printed: tuple[str, str, str]
 ) -> result.CaptureDiff:
-    """Returns a diff without what two runs of before did differently: that is no change.
-
-    `repeated` compares these two runs. `printed` is what before, after, and before in its second run printed.
-    """
+    """Returns a diff without what two runs of before, compared in `repeated`, did differently: that is no change.
+    `printed` is what before, after, and before in its second run printed."""
     unstable = {
         (item.before, found.number)
         for item in repeated.schedules
@@ -122,8 +117,8 @@ def leave_unstable(
 
 
 def _may_be_edited(before: Capture, after: Capture) -> bool:
-    """Returns whether the program of a saved capture may have other lines than the other side's: then schedules were
-    asked for at other lines, though not because a side ended early."""
+    """Whether the program of a saved capture may have other lines than the other side's: then schedules are asked for
+    at other lines, though no side ended early."""
     lines = [{schedule.line for schedule in side.schedules} for side in (before, after)]
     ended = [side.error is not None for side in (before, after)]
     return not all(ended[i] or lines[1 - i] <= lines[i] for i in range(2))
@@ -138,8 +133,7 @@ def diff_schedules(before: Schedule, after: Schedule, *, same_tinygrad: bool) ->
 def _subtract_findings(
     some: tuple[Finding, ...], others: tuple[Finding, ...], lines: Mapping[str, str]
 ) -> tuple[Finding, ...]:
-    """Returns the findings that the others do not have, by code and line: the others may have other kernels and nodes.
-    `lines` maps lines to lines of the others."""
+    """Returns findings that the others lack, by code and line (`lines` maps them): kernels and nodes may differ."""
     known = {(found.code, found.line) for found in others}
     return tuple(found for found in some if (found.code, lines.get(found.line or "", found.line)) not in known)
 
@@ -244,8 +238,8 @@ def choose_renaming(before: Schedule, after: Schedule, nodes: Mapping[int, int])
 def compare_nodes(
     before: Reading, after: Reading, renaming: Renaming, edited: Container[int] = ()
 ) -> tuple[list[result.NodeChange], list[result.SameNode], list[result.VmapChange]]:
-    """Returns the paired nodes that changed, the unchanged pairs, and the pairs whose ambient ranges in `vmap_map`
-    changed, by their ids after. `edited` are nodes of before that may compute something else than their partners."""
+    """Returns the paired nodes that changed, the unchanged pairs, and the pairs whose ambient ranges changed, by ids
+    after. `edited` are nodes of before that may compute something else than their partners."""
     nodes_before, nodes_after = index_of(before.compared).nodes, index_of(after.compared).nodes
     ambient_before = {entry.node: entry.ranges for entry in before.compared.vmap_map}
     ambient_after = {entry.node: entry.ranges for entry in after.compared.vmap_map}

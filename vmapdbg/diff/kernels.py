@@ -60,11 +60,9 @@ class _Program:
 
 
 def compare_kernels(before: Reading, after: Reading, nodes: Mapping[int, int]) -> tuple[KernelChange, ...]:
-    """Returns all kernels of both sides, paired by what they write, then by key, by source, by likeness.
-
-    `nodes` maps node ids of before to ids of after. The order is that of after; kernels of before alone come last. In
-    the neutral form kernels that write another node of the same computation are paired, too.
-    """
+    """Returns the kernels of both sides, paired by what they write, then key, source, likeness; in the order of after,
+    then those of before alone. `nodes` maps node ids of before to ids of after. In the neutral form, kernels that write
+    another node of the same computation are paired, too."""
     left, right = _list_programs(before, nodes), _list_programs(after)
     same_outputs = _match_by("outputs", left, right)
     moved: dict[int, int] = {}
@@ -133,8 +131,8 @@ def _match_by(way: MatchedBy, before: Sequence[_Program], after: Sequence[_Progr
 def _find_absorbed(
     status: KernelStatus, whole: Sequence[_Program], parts: Sequence[_Program], partners: Mapping[int, int]
 ) -> list[KernelChange]:
-    """Returns a change for each program of `whole` that computes the outputs of several programs of `parts`: of its
-    partner, the part with the same outputs, and of parts whose outputs no program of `whole` writes."""
+    """Returns a change for each program of `whole` that computes the outputs of several `parts`: of the part with the
+    same outputs, its partner, and of parts whose outputs no program of `whole` writes."""
     loose = _without_common_outputs(parts, whole)
     sides = {part.number: part.side for part in parts}
     found: list[KernelChange] = []
@@ -159,8 +157,8 @@ def _compare(matched_by: MatchedBy, before: _Program, after: _Program) -> Kernel
 
 
 def _match_alike(way: MatchedBy, before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
-    """Pairs numbers of programs by the share of nodes that both compute, or of lines that both have. By `nodes` lines
-    do not count, and one program must compute what the other writes."""
+    """Pairs numbers of programs by the share of common nodes or lines. By `nodes`, lines do not count, and one program
+    must compute what the other writes."""
 
     def measure(one: _Program, other: _Program) -> float:
         alike = share(len(one.nodes & other.nodes), len(one.nodes) + len(other.nodes))

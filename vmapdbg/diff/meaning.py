@@ -1,9 +1,8 @@
 """What each node of a graph means, in a form that is the same for all tinygrad releases.
 
-Releases write the same value in different ways: with an EXPAND or by broadcasting, with the reduced axes in the
-argument or moved to the front, as an ASSIGN or as a STORE and an AFTER. Here a node that only shows the value of
-another node in another shape is a **view** of it. The other nodes are **heads**: they compute something. A head has
-only the axes along which its value varies.
+Releases write a value in different ways: with an EXPAND or by broadcasting, with the reduced axes in the argument or
+moved to the front, as an ASSIGN or as a STORE and an AFTER. Here a node that only shows another node's value in another
+shape is a **view** of it. The other nodes are **heads**: they compute. A head has only axes along which it varies.
 """
 
 from __future__ import annotations
@@ -35,11 +34,9 @@ class HeadView:
 
 
 class Meanings:
-    """The heads of a schedule, and for each node the view that shows its value.
-
-    A head is a node with other fields: `op` is its name in all releases, `arg` its argument and the positions of its
-    sources' axes, `shape` the axes along which its value varies. Its sources are heads.
-    """
+    """The heads of a schedule, and for each node the view that shows its value. A head is a node with other fields:
+    `op` is its name in all releases, `arg` its argument and the positions of its sources' axes, `shape` the axes along
+    which its value varies. Its sources are heads."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.index = index_of(schedule)
@@ -125,8 +122,7 @@ class Meanings:
         return self.views[node_id].head in self.constants
 
     def _is_mere_cast(self, node: Node, source: int) -> bool:
-        """Returns whether a CAST keeps the value: of a weak number, of a constant that the dtype can hold, or of a bool
-        that is cast back to bool."""
+        """Whether a CAST keeps the value: of a weak number, a constant that fits, or a bool that is cast back."""
         head = self.heads[self.views[source].head]
         if self.index.nodes[source].dtype.startswith("weak") or (head.op == "CONST" and _holds(node.dtype, head.arg)):
             return True
@@ -207,9 +203,8 @@ class Meanings:
         constant: bool = False,
         places: bool = True,
     ) -> HeadView:
-        """Adds a head and returns its view. `varies` says for each axis whether the value may vary along it (default:
-        along all). `arg` replaces the node's argument. With `places` the positions of the sources' axes are compared.
-        """
+        """Adds a head and returns its view. `varies` says for each axis whether the value may vary along it (None:
+        along all). `arg` replaces the node's argument. With `places`, positions of sources' axes are compared."""
         op, shape = op or name_op(node.op), _shape_of(node)
         varies = varies or [True] * len(shape)
         axes = _spread(range(len(shape)), [it and size != 1 for it, size in zip(varies, shape, strict=True)])

@@ -1,7 +1,5 @@
-"""A schedule in a neutral form that is the same for all tinygrad releases, so that two releases can be compared.
-
-Only the comparison uses this form. The diff that the user sees has the nodes and buffers of the schedule itself.
-"""
+"""A schedule in a form that is the same for all tinygrad releases, so that two releases can be compared. Only the
+comparison uses it: the diff that the user sees has the schedule's own nodes and buffers."""
 
 from __future__ import annotations
 

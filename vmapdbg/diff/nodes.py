@@ -27,11 +27,8 @@ _WINDOW = 64
 
 
 def match_nodes(before: Schedule, after: Schedule) -> dict[int, int]:
-    """Maps the node ids of `before` to the ids of the same nodes in `after`.
-
-    Two nodes are the same if op, dtype, shape, arg and all their sources are. Of several candidates the node with the
-    same readers is taken, then with the same decisions, then by order.
-    """
+    """Maps node ids of `before` to ids of the same nodes in `after`: with equal op, dtype, shape, arg and sources. Of
+    several candidates it takes the node with the same readers, then with the same decisions, then the next in order."""
     numbers = make_numbers()
     return match_by_levels(_number_graph(before, numbers), _number_graph(after, numbers))
 
@@ -41,9 +38,8 @@ def match_rest(
 ) -> dict[int, int]:
     """Maps nodes of `before` that are not in `known` to nodes of the same kind in `after`, whatever their sources are.
 
-    Nodes of a kind have the same op, dtype, shape and, except `loosely`, the same argument. Nodes are paired that have
-    the same readers, then nodes of a line, then the others in order. `same_lines` maps lines of before to lines of
-    after.
+    Nodes of a kind have the same op, dtype, shape and, except `loosely`, argument. Nodes with the same readers are
+    paired first, then nodes of a line (`same_lines` maps lines of before to lines of after), then the others in order.
     """
     if len(known) == min(len(before.nodes), len(after.nodes)):
         return {}
@@ -110,9 +106,8 @@ def _number_uses(nodes: Iterable[Node], values: Mapping[int, int], numbers: Numb
 class SchedulePair(NamedTuple):
     """The positions of two schedules, None for a side without one, and what they have in common.
 
-    `line`: the same line of the program asked for both, in the same order. `order`: of two programs whose lines are not
-    known to be the same, all schedules have the same graphs in the same order. Only these are the same values. `graph`
-    and `alike`: their graphs are the same, or similar; the values may be others.
+    `line`: the same line asked for both, in the same order. `order`: the lines may differ, but all schedules have the
+    same graphs in the same order. Only these two are the same values. `graph`, `alike`: equal or similar graphs.
     """
 
     before: int | None
@@ -129,11 +124,10 @@ def match_schedules(
 ) -> list[SchedulePair]:
     """Pairs the schedules of two runs: first by line and order, then by what they compute.
 
-    `same_lines` maps lines of before to lines of after. With `edited` an equal line may be another statement. The
-    schedules of one line are paired in order, between those with equal graphs. Of the rest equal graphs are paired,
-    then schedules with the most nodes in common, then with the most nodes of a kind.
-
-    The result is in the order of `after`. A schedule of `before` alone follows its predecessor in `before`.
+    `same_lines` maps lines of before to lines of after; with `edited` an equal line may be another statement. The
+    schedules of a line are paired in order, between those with equal graphs; the rest by equal graphs, then by most
+    common nodes, then by most nodes of a kind. The result is in the order of `after`; a schedule of `before` alone
+    follows its predecessor.
     """
     numbers = make_numbers()
     counts: list[list[Counter[int]]] = []
@@ -186,8 +180,8 @@ def _group_by_line(schedules: Sequence[Schedule], names: Mapping[str, str]) -> d
 def _pair_in_order(
     left: Sequence[int], right: Sequence[int], graphs_left: Mapping[int, int], graphs_right: Mapping[int, int]
 ) -> Iterator[tuple[int, int]]:
-    """Yields the schedules of one line that must be the same: all if none is missing, else those with equal graphs, and
-    as many between them. Of a graph that one side has more often, it is not known which one is missing."""
+    """Yields the schedules of one line that must be the same: all if none is missing, else those with equal graphs and
+    as many between them. If one side has a graph more often, it is unknown which one is missing."""
     before, after = [graphs_left[i] for i in left], [graphs_right[j] for j in right]
     if before == after:
         yield from zip(left, right, strict=True)

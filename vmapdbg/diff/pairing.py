@@ -32,14 +32,13 @@ _NUMBERED = re.compile(r"\br\d\w*")
 
 
 def make_numbers() -> Numbers:
-    """Returns a table that numbers its keys as they come (hash-consing). The key of a compound thing holds the numbers
-    of its parts, so two graphs are compared without recursion."""
+    """Returns a table that numbers its keys as they come (hash-consing). A compound key holds the numbers of its parts,
+    so graphs are compared without recursion."""
     return defaultdict(count().__next__)
 
 
 def match_by_levels(before: Sequence[Mapping[int, Key]], after: Sequence[Mapping[int, Key]]) -> dict[int, int]:
-    """Pairs things with equal keys: first by the keys of the first level, then the rest by the next level. Of several
-    things with the same key, the first is paired with the first."""
+    """Pairs things with equal keys of the first level, then the rest by the next level; of one key, in their order."""
     matched: dict[int, int] = {}
     taken: set[int] = set()
     for keys_before, keys_after in zip(before, after, strict=True):
@@ -92,11 +91,8 @@ def share(common: int, whole: int) -> float:
 
 
 def find_opcodes(before: Sequence[Hashable], after: Sequence[Hashable]) -> Sequence[Opcode]:
-    """Returns what `SequenceMatcher.get_opcodes` returns: (tag, start and end before, start and end after).
-
-    Only the equality of items matters, so each item becomes the number of its first appearance, and the result is
-    cached for these numbers: the layers of a network ask for the same result again and again.
-    """
+    """Returns `SequenceMatcher.get_opcodes`: (tag, start and end before, start and end after). The layers of a network
+    ask for the same result again and again: it is cached for numbers, because only equality of items matters."""
     numbers = make_numbers()
     return _compare_numbers(tuple([numbers[item] for item in before]), tuple([numbers[item] for item in after]))
 
@@ -211,11 +207,9 @@ def _forget_place(reason: Reason) -> Reason:
 def choose_ranges(
     pairs: Iterable[tuple[tuple[str, ...], tuple[str, ...], int]], before: Iterable[Range], after: Iterable[Range]
 ) -> dict[str, str]:
-    """Maps the ranges of before to those of after.
-
-    `pairs` are the expressions of matched things and a weight: expressions of the same form vote for the ranges that
-    they name. Ranges without votes are paired by size and axis type, in order. A vmap range keeps its name.
-    """
+    """Maps the ranges of before to those of after. `pairs` are expressions of matched things with a weight: expressions
+    of the same form vote for their ranges. Ranges without votes are paired by size and axis type, in order. A vmap
+    range keeps its name."""
     kinds_before, kinds_after = range_kinds(before), range_kinds(after)
 
     def may_pair(one: str, other: str) -> bool:

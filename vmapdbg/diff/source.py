@@ -11,8 +11,7 @@ from functools import cached_property, lru_cache
 
 from vmapdbg.diff.pairing import Numbers, align, choose_names, find_opcodes, make_numbers, share
 
-# Names that tinygrad's renderers number: registers, loop variables, labels. The number of a buffer is followed by its
-# size, which is a difference.
+# Names that tinygrad's renderers number: registers, loops, labels. A buffer's size follows its number: it is compared.
 _VARIABLE = re.compile(
     r"(?P<prefix>alu|val|acc|cast|bitcast|temp|wmma|gep|const|bidx|buf|[A-Za-z]*idx|data|loop_[a-z]+_)"
     r"(?P<number>\d+(?:_\d+)*?)(?P<rest>(?<=\d)_\d+|phi|cmp)?"
@@ -38,8 +37,7 @@ MarkedSpan = tuple[int, int]
 
 @dataclass(frozen=True)
 class LinePair:
-    """A line of before next to its line of after; None if that side has no line here. `marks` are the (start, end)
-    offsets of the changes inside a line that both sides have."""
+    """A line of before and its line of after, None if there is none. `marks` are (start, end) offsets of changes."""
 
     before: str | None
     after: str | None
@@ -104,11 +102,8 @@ def blank_lines(source: str, name: str) -> list[str]:
 
 
 def align_sources(before: str, after: str, names: Collection[str]) -> list[LinePair]:
-    """Returns the lines of two sources side by side; `names` are the names of their kernels.
-
-    A variable of before corresponds to the variable of after that has its place in most lines. A variable is marked
-    only in lines where another variable has its place.
-    """
+    """Returns the lines of two sources side by side; `names` are the names of their kernels. A variable corresponds to
+    the variable of after that has its place in most lines, and is marked where another has."""
     pairs = _pair_lines(_read_lines(before, names), _read_lines(after, names))
     votes: Counter[tuple[str, str]] = Counter()
     for one, other in pairs:
@@ -197,10 +192,8 @@ def _mark_tokens(
 
 
 def unify_spelling(source: str, kernel: str) -> str:
-    """Returns a source with numbers in one spelling, without the integer arguments that the kernel does not use.
-
-    Integer arguments are thread numbers and variables of the schedule; used arguments are named by their order.
-    """
+    """Returns a source with numbers in one spelling, without integer arguments (thread numbers, variables of the
+    schedule) that the kernel does not use; the others are named by their order."""
     start = source.find(f"{kernel}(")
     end = source.find(")", start)
     if start < 0 or end < 0:

@@ -12,16 +12,15 @@ from vmapdbg.model.capture import Output, Schedule
 from vmapdbg.model.vocabulary import ValueLeft, ValueStatus
 from vmapdbg.values.tolerance import Tolerance, make_tolerance, spell_dtype
 
-# If all elements are smaller than this, they are compared as if they had this size: a gradient that cancels to noise is
-# a different noise if its sums have another order. `check` has the graph and measures such rounding.
+# Arrays with smaller elements only are compared as if these had this size: a gradient that cancels to noise is another
+# noise if its sums have another order. `check` has the graph and measures such rounding.
 _LEAST_SCALE = 1.0
 _BY_SEVERITY: tuple[ValueStatus, ...] = ("unknown", "equal", "close", "different")
 
 
 def compare_outputs(before: Schedule, after: Schedule, terms: int, left: ValueLeft = "") -> tuple[ValueDiff, ...]:
     """Compares the outputs of a pair of schedules, in order, within the tolerance of `terms` (see `estimate_terms`).
-    `left` is why they are not compared, if they are not: that two tensors have one shape does not make them the same.
-    """
+    `left` is why they are not compared, or "": tensors of one shape may be different values."""
     if not left and len(before.outputs) != len(after.outputs):
         left = "output-count"
     pairs = zip_longest(before.outputs, after.outputs)
@@ -29,11 +28,9 @@ def compare_outputs(before: Schedule, after: Schedule, terms: int, left: ValueLe
 
 
 def estimate_terms(schedules: Iterable[Schedule]) -> list[int]:
-    """Estimates for each schedule how many numbers are summed for an element of an output: the size of the largest
-    reduce up to there, because a schedule inherits the rounding of what it reads.
-
-    `vmapdbg check` counts them in the graph. In a capture, outputs cannot be followed to their nodes.
-    """
+    """Estimates for each schedule how many numbers are summed for an output element: the size of the largest reduce so
+    far, because a schedule inherits the rounding of what it reads. Outputs of a capture cannot be followed to their
+    nodes; `vmapdbg check` counts in the graph."""
     reduced = (
         [item.size for item in schedule.ranges if item.axis_type == "REDUCE" and isinstance(item.size, int)]
         for schedule in schedules
@@ -82,8 +79,7 @@ def find_worst(statuses: Iterable[ValueStatus]) -> ValueStatus:
 
 
 def compare_printed(before: str, after: str, again: str | None = None) -> PrintedDiff:
-    """Compares what two snippets printed, line by line. `again` is what another run of before printed: lines that
-    differ from it are no change."""
+    """Compares printed text by line. A line that differs `again`, in a second run of before, is no change."""
     if before == after:
         return PrintedDiff(True, None, None, None)
     left, right = before.splitlines(), after.splitlines()
@@ -100,8 +96,8 @@ def compare_printed(before: str, after: str, again: str | None = None) -> Printe
 
 
 def _make_tolerance(before: Output, after: Output, terms: int) -> Tolerance:
-    """Returns the smaller of the two sides' tolerances, by the smaller of their largest elements: a huge wrong element
-    must not let other elements pass."""
+    """Returns the smaller tolerance of both sides, by the smaller of their largest elements: a huge wrong element must
+    not let others pass."""
     from vmapdbg.values.numbers import find_largest  # imports numpy, which reading a capture does not need
 
     largest = max(_LEAST_SCALE, min(find_largest(_read_sample(side)) for side in (before, after)))

@@ -1,9 +1,7 @@
 """Finds the faults of a capture without running anything. Each rule has a stable code.
 
-The rules decide from facts that the capture has (`Kernel.accesses`, `Bufferize.left_open`, the counts of work). So they
-need no tinygrad and work on a saved capture. A rule reports nothing if its facts are undecided.
-
-To add a code, write a function with the decorator `rule` (see `rule.py`) in one of the modules below.
+The rules decide from facts of the capture, which may be a saved one, without tinygrad. A rule reports nothing if its
+facts are undecided. To add a rule, decorate a function with `rule` (`rule.py`) in one of the modules below.
 """
 
 from __future__ import annotations
@@ -24,11 +22,8 @@ NEED_BASELINE = frozenset(rule.code for rule in RULES if rule.compares)
 def lint_capture(
     capture: Capture, baseline: Capture | None = None, codes: Collection[str] = CODES
 ) -> tuple[Finding, ...]:
-    """Returns the findings of the rules in `codes`: errors before warnings, then in the order of the schedules.
-
-    `baseline` is a capture of the same snippet with other patches; without it VD103 finds nothing. A kernel that runs
-    again in a later schedule is reported once.
-    """
+    """Returns the findings of the rules in `codes`, of repeated kernels once: errors before warnings, then by schedule.
+    `baseline` is a capture of the snippet with other patches; without it VD103 finds nothing."""
     found: dict[tuple[object, ...], Finding] = {}
     for rule in RULES:
         if rule.code in codes:

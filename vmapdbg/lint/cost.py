@@ -127,11 +127,8 @@ def find_redundant_work(capture: Capture, baseline: Capture | None) -> Iterator[
 
 
 def _pair_kernels(capture: Capture, baseline: Capture | None) -> Iterator[tuple[Schedule, int, list[Kernel]]]:
-    """Yields each kernel (its schedule, its number) with the baseline's kernels whose work it does.
-
-    Only schedules of the same graph are compared: the same ops in the same order. Nodes of two tinygrad releases are
-    the same if they mean the same.
-    """
+    """Yields each kernel (its schedule, its number) with the baseline's kernels whose work it does. Compares only
+    schedules of the same graph: the same ops in order, or in two tinygrad releases the same meanings."""
     if baseline is None or capture.target != baseline.target:
         return
     # the processes of `run --lint` import this module and have no baseline
@@ -233,8 +230,7 @@ def _strip(node: Node, index: ScheduleIndex) -> int:
 
 
 def _replaces_what_it_reads(producer: Kernel, load: Access, store: Access) -> bool:
-    """Returns whether a kernel may write where a copy of its result is stored: of the target it reads in a step only
-    the element that it replaces."""
+    """Whether a kernel may write where its result is copied to: a step reads only the element that it replaces."""
     accesses = producer.accesses or ()
     written = [access.address for access in accesses if access.kind == "store"]
     # a buffer of the target's size may be the target

@@ -17,10 +17,7 @@ def split_ignored(
     findings: Iterable[Finding], sources: Mapping[str, str] | None = None
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Returns the findings that stay and the findings that a comment hides. A comment without codes hides all.
-
-    `sources` are the texts of the user's files, as a Capture has them. With None they are read as they are now; an
-    unreadable file hides nothing.
-    """
+    `sources` are the user's files as in a Capture; None reads them now, and an unreadable file hides nothing."""
     read = UserLines(sources)
     kept: list[Finding] = []
     ignored: list[Finding] = []
@@ -41,8 +38,8 @@ def _list_codes(comment: re.Match[str]) -> list[str]:
 def list_mistakes(
     findings: Iterable[Finding], known: Collection[str], sources: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """Yields a sentence for each mistake in the ignore comments on the lines of some findings: an unknown code, or no
-    `]` at the end. `sources` is what `split_ignored` takes."""
+    """Yields a sentence for each mistake in the ignore comments on findings' lines: an unknown code, or no `]` at the
+    end. `sources`: see `split_ignored`."""
     read = UserLines(sources)
     for place in dict.fromkeys(finding.line for finding in findings):
         comment = _COMMENT.search(read.find(place))

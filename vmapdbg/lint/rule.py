@@ -16,11 +16,8 @@ FindFaults = Callable[[Capture, Capture | None], Iterable[Finding]]
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. An `error` may give wrong values or prevent the run, a `warning` is about speed.
-
-    `explanation` is what `--explain` prints: what the fault is, how it is found, what to try. `compares` is true if the
-    rule reads the baseline.
-    """
+    """One rule. An `error` may give wrong values or prevent the run, a `warning` is about speed. `explanation` is what
+    `--explain` prints: the fault, how it is found, what to try. `compares`: the rule reads the baseline."""
 
     code: str
     name: str

@@ -21,8 +21,7 @@ _MOST_REPLAYS = 12
 
 
 class Sentence(NamedTuple):
-    """A sentence about a wrong value, and the user's line of the node that it names. `is_cause`: it names a fault, not
-    only who made it."""
+    """A sentence about a wrong value, and the line of its node. `is_cause`: it names a fault, not only who made it."""
 
     text: str
     line: str | None = None
@@ -176,9 +175,8 @@ def bracket_pattern(found: result.Comparison) -> str:
 
 
 def explain_output(index: ScheduleIndex, check: result.ScheduleCheck, output: result.OutputCheck) -> list[Sentence]:
-    """Returns what is known about a wrong output alone: which kernel changed memory, or when a value was read.
-
-    For an item assignment whose graph was computed correctly, returns that the graph is wrong."""
+    """Returns what is known about a wrong output alone: the kernel that changed memory, when a value was read, or that
+    the graph of an item assignment is wrong although it was computed correctly."""
     if output.of == "unchosen":
         if any(one.of == "assigned" and one.number == output.number for one in check.wrong):
             return []
@@ -220,8 +218,7 @@ def explain_buffer(index: ScheduleIndex, check: result.ScheduleCheck, buffer: re
 
 
 def describe_misread(misread: result.Misread, index: ScheduleIndex) -> str:
-    """Returns `what it reads is right, but the buffer of CONTIGUOUS 7 is read at other steps of its ambient ranges rm1,
-    rm2: at step (0, 1) it gets what belongs to (1, 0); so at 4 of 6 steps`."""
+    """Returns `what it reads is right, but the buffer of X is read at other steps of its ambient ranges ...`."""
     ranges, step, read = "ranges", str(misread.step), str(misread.read)
     if len(misread.ranges) == 1:
         ranges, step, read = "range", str(misread.step[0]), str(misread.read[0])
@@ -233,8 +230,7 @@ def describe_misread(misread: result.Misread, index: ScheduleIndex) -> str:
 
 
 def describe_stale(index: ScheduleIndex, stale: result.StaleRead, reader_number: int | None) -> str:
-    """Returns `it reads data1_2 after E_2 #1 has written it, and should before: with what was there then it computes
-    the right values`."""
+    """Returns `it reads data1_2 after E_2 #1 has written it, and should before: ...`."""
     reader = index.kernel(reader_number)
     name = f"argument {stale.argument}"
     if reader is not None and stale.argument < len(reader.buffers):
@@ -280,8 +276,8 @@ def describe_endless(call: findings.ProgramFinding | result.ScheduleCheck) -> li
 
 
 def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding, ...]:
-    """Returns a finding for each wrong output, lost write, cut gradient and read of memory that was never written, and
-    for each schedule that ends the snippet, or that fails only with the patches."""
+    """Returns a finding for each wrong output, lost write, cut gradient and read of memory never written, and for each
+    schedule that ends the snippet or fails only with the patches."""
     found: list[Finding] = []
     repeats = Repeats(report)
     for check in report.schedules:
@@ -326,8 +322,7 @@ def _make_failure(capture: Capture, check: result.ScheduleCheck, code: str) -> F
 
 
 def find_failed_node(check: result.ScheduleCheck, kernel: Kernel | None) -> int | None:
-    """Returns the id of the node that a schedule failed at: the node that the kernel writes, or the last of the nodes
-    that the scheduler was busy with."""
+    """Returns the id of the node that a schedule failed at: the kernel's output, or the scheduler's last node."""
     if check.failed_node is not None:
         return check.failed_node
     if kernel is not None:
@@ -338,8 +333,8 @@ def find_failed_node(check: result.ScheduleCheck, kernel: Kernel | None) -> int 
 def _make_wrong(
     capture: Capture, check: result.ScheduleCheck, output: result.OutputCheck, repeated: Sequence[str]
 ) -> Finding:
-    """Returns the finding of a wrong output, at the node that changed memory, or that is wrong first. `repeated` says
-    in which replays it is wrong, too."""
+    """Returns the finding of a wrong output, at the node that changed memory or is wrong first. `repeated`: in which
+    replays it is wrong, too."""
     index, code = index_of(capture.schedules[check.schedule]), findings.name_wrong(check, output)
     sentences = [f"{name_output(output)} of {name_check(check)}: {describe_wrong(output.comparison)}", *repeated]
     sentences += [one.text for one in explain_output(index, check, output)]

@@ -1,5 +1,5 @@
-"""What the tool claims of a whole run. Only this module says that all is right, that nothing changed, or that there is
-nothing to find; and it does so only if the account of the run is balanced. Else the numbers come first."""
+"""What the tool claims of a whole run. Only this module says that all is right, unchanged, or that there is nothing to
+find; and only if the account of the run is balanced. Else the numbers come first."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ GOOD, OPEN = "bold green", "bold yellow"
 
 
 class Words(NamedTuple):
-    """What a command says of a run: what it did with each thing, if all of it is right, if what it looked at is, and if
-    there was nothing to look at."""
+    """What a command says: what it did; if all is right; if what it looked at is; if there was nothing to look at."""
 
     done: str
     good: str
@@ -47,8 +46,7 @@ FOLLOWED = Words("followed", "right after every pass", "none found wrong", "no o
 
 
 def claim(words: Words, account: Account, ended: str = "") -> tuple[str, str]:
-    """Returns what can be claimed of a run in which nothing was found, and its style. `ended` says how it failed: what
-    it did not come to is not known."""
+    """Returns the claim about a run without findings, and its style. `ended` says how the run failed, or nothing."""
     names = [what for what, count in account.seen.items() if count and not what.startswith("other")]
     if not any(account.compared.get(what, 0) for what in names):
         return words.nothing, OPEN

@@ -145,8 +145,7 @@ def compare_sides(before: Side | SuiteSide, after: Side | SuiteSide) -> dict[str
 
 
 def label_patches(states: Mapping[str, bool], others: Mapping[str, bool]) -> list[str]:
-    """Returns `patches on ...` and `patches off ...` of a side: only patches that the other side switches the other
-    way. A patch that a side does not name is off."""
+    """Returns `patches on ...` and `patches off ...`: the patches that both sides switch differently (unnamed: off)."""
     labels: list[str] = []
     for word, state in (("on", True), ("off", False)):
         names = [name for name in {**states, **others} if states.get(name, False) == state != others.get(name, False)]
@@ -156,8 +155,7 @@ def label_patches(states: Mapping[str, bool], others: Mapping[str, bool]) -> lis
 
 
 def compare_totals(before: Totals, after: Totals) -> list[tuple[str, str, str, str]]:
-    """Returns the totals that differ: a name, before, after, and the ratio or nothing. The time in kernels is there if
-    both sides were timed."""
+    """Returns the totals that differ: name, before, after, ratio or nothing. Time in kernels needs both sides timed."""
     found: list[tuple[str, str, str, str]] = []
     for label, name, write in (
         ("kernels", "kernels", str),
@@ -197,8 +195,7 @@ def describe_times(kernel: Kernel) -> str:
 
 
 def list_facts(kernel: Kernel) -> dict[str, list[str]]:
-    """Returns the buffers of a kernel by what it does with them, and how it is launched. An empty value keeps its place
-    in a list."""
+    """Returns a kernel's buffers by access, and its launch. An empty value keeps its place in a list."""
     facts: dict[str, list[str]] = {verb: [] for verb in _VERBS.values()}
     for buffer in kernel.buffers:
         values = facts.setdefault(_VERBS.get(buffer.access, buffer.access), [])
@@ -228,8 +225,8 @@ def compare_facts(before: Kernel, after: Kernel) -> list[tuple[str, str, str]]:
 
 
 class Places:
-    """Short names for the user's `file:number` places: the shortest end of the path that no other file has. `full` maps
-    short names to paths, for files whose short name is not the path."""
+    """Short names for `file:number` places: the shortest end of the path that no other file has. `full` maps short
+    names to paths if they differ."""
 
     def __init__(self, places: Iterable[str | None], snippet: str) -> None:
         files = {split_place(place)[0] for place in places if place is not None}

@@ -16,8 +16,8 @@ Key = tuple[int, str | None]
 
 
 class FunctionRow(NamedTuple):
-    """A function of the user with all that it calls, or one line of it: its name, or `file:number`, its cost, and
-    the rows below it. A kernel counts once: at the line of its main node."""
+    """A function of the user with all that it calls, or a line of it (`file:number`). A kernel counts once: at the line
+    of its main node."""
 
     name: str
     cost: Cost
@@ -31,8 +31,7 @@ class FunctionRow(NamedTuple):
 
 
 def path_of(capture: Capture, node: Node) -> tuple[Key, ...]:
-    """Returns the way to a node down the tree: the functions from the outermost on, and its line; nothing if its
-    function is not known."""
+    """Returns the functions of a node from the outermost on, then its line; nothing if its function is unknown."""
     function = node.function
     path: list[Key] = [] if function is None else [(function, node.line)]
     while function is not None:
@@ -42,8 +41,8 @@ def path_of(capture: Capture, node: Node) -> tuple[Key, ...]:
 
 
 def count_functions(capture: Capture, least: float = 0, sort: Sort | None = None) -> list[FunctionRow]:
-    """Returns the tree of the user's functions as it is sorted, else the most costly first, without those that have a
-    smaller share of the whole than `least`. A function that only calls one other is one row with it."""
+    """Returns the tree of the user's functions, sorted (None: the most costly first), without those with a smaller
+    share than `least`. A function that only calls one other is one row with it."""
 
     def list_keys(index: ScheduleIndex, node_id: int | None) -> Sequence[Key]:
         node = index.node(node_id)

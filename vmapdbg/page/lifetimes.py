@@ -28,7 +28,7 @@ class Picture:
     def __init__(self, memory: Memory, places: Places) -> None:
         self.memory, self.rows = memory, memory.live[:_MOST_ROWS]
         self.labels = [f"{format_bytes(row.value.bytes):>9} {name_buffer(row, places)}" for row in self.rows]
-        # of a long run: when the buffers come that the run lets go of again, unless all stay
+        # of a long run: when the buffers come that it frees again, unless all stay
         passing = [row for row in self.rows if row.until < memory.launches or row.is_planned]
         if not any(row.since <= memory.at.launch <= row.until for row in passing):
             passing = []

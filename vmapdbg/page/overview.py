@@ -33,10 +33,9 @@ NO_PHASE = "unknown"
 
 @dataclass
 class Cost:
-    """Sums over some kernels; `seconds` is 0 if they were not timed. `works` counts the kernels that do the same, and
-    `programs` has their programs. `peak` is the most bytes that values have while one of the kernels runs, `median` the
-    longest launch. A line, a method or a phase has the number of buffers that it keeps, too, a method the user's lines,
-    and a function the bytes that its buffers hold."""
+    """Sums over kernels; `seconds` is 0 if not timed. `works` counts kernels that do the same, `programs` has their
+    programs. `peak` is the most bytes that values have during one kernel, `median` the longest launch. Lines, methods
+    and phases also count the buffers they keep, methods the user's lines; a function has the bytes of its buffers."""
 
     kernels: int = 0
     launches: int = 0
@@ -143,8 +142,7 @@ class Place(NamedTuple):
 
 @dataclass
 class KernelRow:
-    """Equal kernels of a run, or equal changes of kernels, as one row. `before` and `after` are sums over all places.
-    `lines` are the user's, by their names after."""
+    """Equal kernels, or equal changes, as one row, with sums over all places. `lines` have their names after."""
 
     places: list[Place]
     before: Cost
@@ -183,9 +181,8 @@ def _rank_kernels(row: KernelRow) -> tuple[float, ...]:
 
 
 def group_kernels(view: View, *, unchanged: bool = False) -> list[KernelRow]:
-    """Returns the kernels of a view, equal ones as one row. One run: all kernels as they are sorted, else the longest
-    first if they were timed, else those with the most work. Two runs: the kernels that changed, the largest change
-    first, and with `unchanged` also the equal kernels."""
+    """Returns the kernels of a view, equal ones as one row. One run: all, sorted as asked, else the longest or the most
+    work first. Two runs: those that changed, the largest change first, and with `unchanged` also the equal kernels."""
     every = [Place(pair, position) for pair in view.schedules for position in range(len(pair.kernels))]
     if view.is_pair and not unchanged:
         every = [place for place in every if place.change.status != "unchanged"]
@@ -217,8 +214,7 @@ def identify_change(change: KernelChange) -> Hashable:
 
 
 def is_long(view: View) -> bool:
-    """Tells whether a view is too long to be shown whole. The parts of a run that repeat or are trivial do not count.
-    Of two runs only the changes count, and their source."""
+    """Whether a view is too long to be shown whole, without repeated and trivial parts; of two runs, its changes."""
     if not view.is_pair:
         distinct = map(view.after.schedules.__getitem__, schedule_index.find_distinct(view.after))
         shown = [schedule for schedule in distinct if not say_trivial(schedule)]
@@ -286,13 +282,13 @@ class CostRow(NamedTuple):
 
 
 By = Literal["line", "method", "phase"]
-"""A kernel counts for each line and each method of Tensor that it computes a value of (a reshape computes none), so
-their sum is more than the run. It has the phase (forward, backward, ...) of its main node."""
+"""A kernel counts for each line and method that it computes a value of (a reshape computes none), so their sum is more
+than the run. It has the phase (forward, backward, ...) of its main node."""
 
 
 def count_costs(view: View, by: By) -> list[CostRow]:
-    """Returns each line, or each method or phase of after, that has kernels or buffers. One run: the most work first.
-    Two runs: those that changed, the largest change first."""
+    """Returns lines, methods or phases with kernels or buffers, most work first; of two runs those that changed, the
+    largest change first."""
     rows = pair_costs(view, by)
     if view.is_pair:
         return sorted((row for row in rows if row.is_changed), key=lambda row: (*_rank_change(row), row.name))
@@ -338,8 +334,7 @@ def _count_costs(capture: Capture, by: By) -> dict[str, Cost]:
 
 @dataclass
 class RuleCount:
-    """The nodes at which one rule asks for a buffer, and what became of these: `bytes` is the sum over the `kept` ones.
-    `example` names the first of the nodes, and `why` says what the rule means."""
+    """The nodes at which a rule asks for a buffer. `bytes` sums the `kept` ones; `example` names the first node."""
 
     rule: str
     why: str
@@ -363,9 +358,8 @@ class RuleRow(NamedTuple):
 
 
 def count_rules(view: View, *, by_line: bool = False) -> list[RuleRow]:
-    """Returns each rule that asks for buffers, of the run or of each line: those with most nodes, or with two runs the
-    largest change, first."""
-    # each release of tinygrad has a statement on another line: two runs are compared by the statement itself
+    """Returns the rules that ask for buffers, of the run or by line: most nodes first, of two runs largest change."""
+    # a statement of tinygrad is on another line in each release: compare two runs by the statement itself
     before = after = _count_rules(view.after, str if by_line else None, by_statement=view.is_pair)
     if view.is_pair:
         before = _count_rules(view.before, view.name_line if by_line else None, by_statement=True)
@@ -378,8 +372,7 @@ def count_rules(view: View, *, by_line: bool = False) -> list[RuleRow]:
 def _count_rules(
     capture: Capture, name_line: Callable[[str], str] | None, *, by_statement: bool
 ) -> dict[tuple[str, str, Hashable], RuleCount]:
-    """Returns the counts by line, if lines are named, and by rule. A decision without a rule is known by its statement
-    in tinygrad, or by its line there."""
+    """Returns counts by line (if named) and rule; without a rule, by the statement or line in tinygrad that decided."""
     found: dict[tuple[str, str, Hashable], RuleCount] = {}
     for schedule in capture.schedules:
         index = index_of(schedule)

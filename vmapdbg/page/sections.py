@@ -1,8 +1,5 @@
-"""The sections of a schedule that `show` and `diff` print and `report` shows.
-
-This module imports no printer: the command line reads the names for `--help`. To add a section, write its function in a
-module of `page/text/` and name it here.
-"""
+"""The sections of a schedule that `show` and `diff` print and `report` shows. To add a section, write its function in
+a module of `page/text/` and name it here. No printer is imported, because `--help` needs only the names."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ SECTIONS = {
     "kernels": "kernels:print_kernels",
     "source": "source:print_source",
 }
-"""The name of each section, as `--only` takes it, and its function as `module of page/text:function`, in the order of
-the page. The function adds lines to the page of a ScheduleView, of one run or of two; no lines if nothing changed."""
+"""Section name, as `--only` takes it, -> `module of page/text:function`, in the order of the page. The function adds
+lines to the page of a ScheduleView, of one run or two; no lines if nothing changed."""
 
 
 def load_section(name: str) -> Any:

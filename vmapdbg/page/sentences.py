@@ -1,8 +1,5 @@
-"""The sentences that say why a buffer is asked for, or kept: made from a rule and its operands; and where
-tinygrad failed or did not end.
-
-`fill_sentences` writes the first into a capture, for readers of the JSON.
-"""
+"""The sentences that say why a buffer is asked for or kept (`fill_sentences` writes these into a capture, for readers
+of the JSON), and where tinygrad failed or did not end."""
 
 from __future__ import annotations
 
@@ -27,9 +24,8 @@ MOST_NAMED = 3
 
 
 class Names:
-    """Names the operands of a reason: `EXPAND 50` for a node, tinygrad's own name for a range. `op_of` returns the op
-    of a node. A `renaming` gives the nodes and ranges of before their names after, with a `'` for a node or range
-    without a partner."""
+    """Names the operands of a reason: `EXPAND 50` for a node, tinygrad's own name for a range. A `renaming` gives nodes
+    and ranges of before their names after, with a `'` if they have no partner."""
 
     def __init__(self, op_of: Callable[[int], str], renaming: Renaming | None = None) -> None:
         self.op_of, self.renaming = op_of, renaming
@@ -70,8 +66,7 @@ def say_all(reasons: Iterable[Reason], names: Names) -> str:
 
 
 def fill_sentences(capture: Capture) -> Capture:
-    """Returns the capture with a sentence for each reason, in `Realized.detail` and `Bufferize.reason`. Call it once
-    for each new Capture, before anything reads the sentences."""
+    """Returns the capture with a sentence for each reason. Call it once for a new Capture, before they are read."""
     return replace(capture, schedules=tuple(map(_fill_schedule, capture.schedules)))
 
 
@@ -119,8 +114,7 @@ def find_reason(realized: Realized) -> Reason:
 
 
 def say_briefly(realized: Realized, names: Names) -> str:
-    """Returns what the rule that asks for a buffer means, for a count of nodes; for other rules the sentence of its
-    reason."""
+    """Returns what the rule that asks for a buffer means, for a count of nodes; else the sentence of its reason."""
     reason = find_reason(realized)
     return _MEANINGS.get(reason.rule) or say_reason(reason, names)
 
@@ -191,7 +185,7 @@ def _say_unknown(reason: Reason, names: Names) -> str:
 
 
 def _count_up(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds what the sentence of an overlay decision needs: ratios, kernels. The model that predicts times compares two
+    """Adds what the sentence of an overlay decision needs. It has ratios, because the model of times compares two
     schedules of one kernel well, but is off by up to half in microseconds."""
     known = dict(numbers)
     if "stock_kernels" in known:
@@ -390,8 +384,7 @@ def describe_unwritten(read: UnwrittenRead) -> str:
 
 
 def describe_left_out(left: LostWrite | CutGradient) -> str:
-    """Returns what tinygrad leaves out: `a write of (2, 4) to a buffer of 16 float is in no schedule, ...: it is lost`,
-    `the gradient of a tensor (2,) float is zero, although ...`."""
+    """Returns a sentence about a write that is lost or a gradient that is cut to zero."""
     if isinstance(left, LostWrite):
         what = f"a write of {format_shape(left.shape)} to a buffer of {left.size:,} {left.dtype}"
         return f"{what} is in no schedule, and no Tensor has it any more: it is lost"

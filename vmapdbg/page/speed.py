@@ -18,8 +18,8 @@ _NOISY = 0.2
 
 
 class Speed(NamedTuple):
-    """What a launch of a kernel reaches: ops and bytes a second, their shares of the device's peaks, and what limits
-    the kernel; "" if that is unknown. Each byte of a buffer counts once."""
+    """What a launch reaches: ops and bytes a second (each byte of a buffer counts once), shares of the device's peaks,
+    and what limits the kernel; "" if unknown."""
 
     ops: float
     bytes: float
@@ -77,14 +77,11 @@ def _find_limit(kernel: Kernel, device: Device, ops_share: float, bytes_share: f
         return "arithmetic" if ops_share > bytes_share else "memory"
     if kernel.threads == 1 and device.threads != 1:
         return "one thread"
-    if kernel.lanes == 1:
-        return "missing vectors"
-    return ""
+    return "missing vectors" if kernel.lanes == 1 else ""
 
 
 def find_noise(capture: Capture) -> float | None:
-    """Returns by which share of their median the times of a kernel vary, on average over the time in kernels; None if
-    they vary little, or if kernels were launched too rarely."""
+    """Returns the spread of kernels' times as a share of their median, weighted by time; None if small or unknown."""
     spread = whole = 0.0
     for measured in find_times(capture.kernels).values():
         if measured.spread is not None:

@@ -1,16 +1,14 @@
 """One view of one run and of two: everything that `show`, `diff` and `report` draw is a pair (before, after).
 
-A comparison of two runs is made of pairs already: a `ScheduleDiff` has pairs of nodes, BUFFERIZEs and kernels. One run
-is the same with equal sides: `View.of_one` pairs each schedule with itself. So each part of a page is written once.
+A `ScheduleDiff` has pairs of nodes, BUFFERIZEs and kernels. `View.of_one` pairs each schedule of one run with itself,
+so each part of a page is written once: it asks `is_pair` for the layout, and walks `schedules` or the overview's rows.
 
-- A **section** shows one subject of a schedule, its kernels for example. It is registered once, in `sections.py`:
-  `show`, `diff` and the selections (`--only`, `--kernel`, `--line`) then have it.
-- A **row** of a section is a pair, or several pairs that look the same. With one run each pair has a row; with two only
-  the pairs that changed, with a mark (`~ - +`) in front.
-- A **cell** of a row has a value before and a value after: draw the value once if both are equal, else mark both.
+- A **section** shows one subject of a schedule, such as its kernels. It is registered in `sections.py`; `show`, `diff`
+  and the selections (`--only`, `--kernel`, `--line`) then have it.
+- A **row** of a section is a pair, or several pairs that look the same. One run: each pair has a row. Two: only
+  changed pairs, with a mark (`~ - +`) in front.
+- A **cell** of a row has a value before and a value after, drawn once if both are equal, else both marked.
 - A **row of the overview** (`overview.py`) sums up a whole run, `before` and `after`.
-
-To draw a page, make a `View`, ask `is_pair` for the layout, and walk its `schedules`, or the rows of the overview.
 """
 
 from __future__ import annotations
@@ -30,8 +28,8 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class View:
-    """One run, or two runs and their `comparison`. With one run `before` and `after` are the same capture, and its
-    kernels and functions are sorted by `sort`; by None the most important is first."""
+    """One run (`before` is `after`), or two and their `comparison`. `sort` is for the kernels and functions of one
+    run; None: the most important first."""
 
     before: Capture
     after: Capture
@@ -116,12 +114,9 @@ def select_schedules(view: View, schedule: int | None) -> list[result.ScheduleDi
 
 
 def select_kernels(view: View, asked: str, schedule: int | None) -> list[result.ScheduleDiff]:
-    """Returns for each schedule that has them the kernels with a name, or the kernel with a number, on either side, and
-    the nodes that they compute. If no kernel has this name, `asked` is a part of what kernels compute: an op, a method,
-    a shape, a phase, or a line.
-
-    Raises Failure if there is no such kernel, and for a number that several schedules have.
-    """
+    """Returns for each schedule that has them the kernels with a name or a number, on either side, and their nodes. If
+    no kernel has this name, `asked` is a part of what kernels compute: an op, a method, a shape, a phase, or a line.
+    Raises Failure if there is no such kernel, and for a number that several schedules have."""
     chosen = select_schedules(view, schedule)
     found: list[result.ScheduleDiff] = []
     for is_named in (_has_name, _has_words):
@@ -154,8 +149,7 @@ def _list_computed(sides: Iterable[result.KernelSide]) -> set[int]:
 
 
 def select_line(view: View, asked: str, schedule: int | None) -> list[result.ScheduleDiff]:
-    """Returns for each schedule that has them the nodes and kernels of a line of the user, on either side. Raises
-    Failure if there are none."""
+    """Returns each schedule's nodes and kernels of a user's line, on either side. Raises Failure if there are none."""
 
     def has(*lines: str | None) -> bool:
         return any(line is not None and is_line(line, asked) for line in lines)

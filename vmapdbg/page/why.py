@@ -34,9 +34,8 @@ class Topic(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """All decisions about one subject of a schedule: the node with an id, the kernel with a number, or the buffer
-    between two kernels: a boundary, which has both. `name` is the subject's name alone. Equal subjects, those of the
-    layers of a network, have the same `kind`. `cost` ranks them: the ops, then the bytes."""
+    """All decisions about a node, a kernel, or the buffer between two kernels (a boundary, which has both numbers).
+    `name` is the subject's name alone. Equal subjects, such as those of layers, share a `kind`. `cost`: ops, bytes."""
 
     schedule: int
     node: int | None
@@ -55,9 +54,9 @@ class Explanation:
 
 
 def explain(capture: Capture, subject: str | None, schedule: int | None) -> list[Explanation]:
-    """Returns what was decided about `subject`, what costs most first: a node id, a node id after its schedule
-    (`55/36`), a kernel's name, a `file:line`, or None for every boundary. Without a schedule number, a node id is
-    looked up in the last schedule with kernels, a name or a line in all. Raises UnknownSubject."""
+    """Returns what was decided about `subject`, the most costly first: a node id, `SCHEDULE/NODE`, a kernel's name, a
+    `file:line`, or None for every boundary. Without `schedule`, a node id is looked up in the last schedule with
+    kernels; a name or a line in all. Raises UnknownSubject."""
     schedules = [s for s in capture.schedules if schedule is None or s.index == schedule]
     if not schedules:
         raise UnknownSubject(f"there is no schedule {schedule}: {capture.snippet} made {len(capture.schedules)}")

@@ -1,2 +1,1 @@
-"""Whole programs: what each test of a run scheduled, saved in a folder, and two such runs compared. Nothing here knows
-tinygrad."""
+"""Whole programs: what each test scheduled, saved in a folder, and two such runs compared; without tinygrad."""

@@ -1,8 +1,7 @@
 """Compares two saved runs. The same change in many tests is one entry.
 
-A cost is the time that a kernel would take on a made-up machine; it only ranks changes. The machine executes 1 op a
-nanosecond on each thread, on at most 1,000 threads at a time, moves 100 bytes a nanosecond, and takes 1,000 nanoseconds
-for a launch. A kernel takes the longer of computing and moving (a roofline), and its launches.
+A cost is a kernel's time on a made-up machine, only to rank changes: 1 op a ns on each of at most 1,000 threads, 100
+bytes a ns, 1,000 ns a launch. A kernel takes the longer of computing and moving (a roofline), and its launches.
 """
 
 from __future__ import annotations
@@ -239,8 +238,8 @@ def diff_test(before: LoadedRun, after: LoadedRun, test: str) -> CaptureDiff:
 
 
 def find_changes(test: str, diff: ScheduleDiff, before: Capture, after: Capture) -> Iterator[SuiteGroup]:
-    """Yields the changes of a pair of schedules, or of a schedule that one side has: groups with one example.
-    `before` and `after` have the schedules of the test."""
+    """Yields the changes of a pair of schedules, or of a schedule of one side, as groups with one example. `before` and
+    `after` have the schedules of the test."""
     left, right = _list_kernels(diff.kernels)
     if diff.before is None or diff.after is None:
         kind = "schedule-new" if diff.before is None else "schedule-gone"
@@ -331,11 +330,8 @@ _SideKernel = tuple[Literal["before", "after"], int]
 
 
 def join_related(changes: Sequence[KernelChange], same: Mapping[int, int]) -> list[list[KernelChange]]:
-    """Joins changes in which values moved from kernel to kernel.
-
-    Two changes are joined if they have a kernel in common. A kernel of one side is joined with the changed kernels of
-    the other side that compute its outputs. `same` maps node ids of before to ids of after.
-    """
+    """Joins changes with a common kernel, and a kernel of one side with the changed kernels of the other side that
+    compute its outputs: values moved between kernels. `same` maps node ids of before to ids of after."""
     back = {after: before for before, after in same.items()}
     groups: list[tuple[set[_SideKernel], list[KernelChange]]] = []
     for item in changes:
@@ -397,8 +393,8 @@ def _find_ratios(before: int, after: int) -> tuple[float, ...]:
 
 
 def find_causes(left: Sequence[Kernel], right: Sequence[Kernel], before: Schedule, after: Schedule) -> tuple[str, ...]:
-    """Returns the realize points that kernels write on one side alone, each kind once: `-REDUCE_AXIS: ending-ranges`.
-    With as many kernels on both sides there are none: the buffers only moved to other nodes."""
+    """Returns the realize points that only one side's kernels write, each kind once: `-REDUCE_AXIS: ending-ranges`.
+    None of them if both sides have as many kernels: then buffers only moved to other nodes."""
     if len(left) == len(right):
         return ()
     written = [Counter(_describe_outputs(kernels, side)) for kernels, side in ((left, before), (right, after))]

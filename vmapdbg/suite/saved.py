@@ -4,8 +4,7 @@
     run-ID/tests/       what each test asked for, a file for each process that it ran in: a line for each schedule
     run-ID/schedules/   a capture of each different schedule
 
-The first process of a run that writes replaces `run.json`. Then the files of the earlier run no longer belong to the
-folder, and the tool removes them at the end.
+The first process of a run that writes replaces `run.json`; the tool removes the files of the earlier run at the end.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ def name_test(test: str) -> str:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Creates the folder of a run. Raises Failure if it cannot be written, or holds anything but a saved run: the tool
-    removes earlier runs in it, and must not share the folder with files of the user."""
+    """Creates the folder of a run. Raises Failure if it cannot be written, or holds more than a saved run: the tool
+    removes earlier runs in it, and must not touch the user's files."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = [item.name for item in folder.iterdir()]
@@ -91,8 +90,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def start_run(folder: Path, run: SavedRun) -> Path:
-    """Creates and returns the folder of a run's files, and names it in `run.json`. Each process of the run calls this.
-    Raises OSError or StoreError."""
+    """Creates a run's folder, names it in `run.json` and returns it, in each process. Raises OSError, StoreError."""
     files = folder / run.folder
     if not (files / "schedules").is_dir():
         for part in ("tests", "schedules"):
@@ -115,8 +113,7 @@ def end_run(folder: Path, run: SavedRun) -> bool:
 
 
 def strip_schedule(schedule: Schedule) -> Schedule:
-    """Returns a schedule without what depends on the rest of the process, and without what comparing two runs does not
-    need: ranges, buffers that are decided about, accesses."""
+    """Returns a schedule without what depends on the process, or what no comparison needs (ranges, accesses, ...)."""
     return replace(
         schedule,
         index=0,
@@ -147,8 +144,7 @@ def _strip_kernel(kernel: Kernel) -> Kernel:
 
 
 def save_schedule(files: Path, capture: Capture) -> str:
-    """Writes the stripped schedule of a capture, unless a process of the run has. Returns its file's name. Raises
-    StoreError."""
+    """Writes a capture's stripped schedule once for all processes, and returns its file's name. Raises StoreError."""
     stripped = strip_schedule(capture.schedules[0])
     name = hashlib.sha256(dump_compact(stripped).encode()).hexdigest()[:24]
     file = files / "schedules" / f"{name}.json"
@@ -162,7 +158,7 @@ def save_schedule(files: Path, capture: Capture) -> str:
 
 @dataclass
 class LoadedRun:
-    """A saved run. `tests` has what each test asked for, in order. `unread` names tests that have an unreadable file,
+    """A saved run. `tests` has what each test asked for, in order. `unread` names tests with an unreadable file;
     `damaged` has a line for each such file."""
 
     folder: Path
@@ -192,8 +188,8 @@ class LoadedRun:
         return name_test(test) not in self.unread and None not in map(self.schedule, self.count_asked(test))
 
     def make_capture(self, test: str, left_out: Mapping[str, int] | None = None) -> Capture:
-        """Returns the schedules of a whole test in order, each as often as it was asked for, as a capture. `left_out`
-        maps names of files to how often a schedule is left out."""
+        """Returns the schedules of a test in order, as often as asked for, as a capture. `left_out` maps names of files
+        to how often a schedule is left out."""
         left = Counter(left_out)
         schedules: list[Schedule] = []
         for asked in self.tests[test]:

@@ -1,5 +1,5 @@
-"""Which edits are worth trying: values that kernels compute more often than they have elements, ranked by the time that
-storing them may save; for memory, by the bytes that are read to compute them."""
+"""Which edits are worth trying: values computed more often than they have elements, by the time that storing may save;
+for memory, by the bytes that are read to compute them."""
 
 from __future__ import annotations
 
@@ -98,8 +98,7 @@ def _rank_scans(capture: Capture) -> dict[str, float]:
 
 
 def _rank_places(capture: Capture, by: str) -> dict[Place, float]:
-    """Returns the share of the time that storing the value of a place may save; for memory, a share of the largest
-    saving."""
+    """Returns the share of the time, for memory of the largest saving, that storing the value of a place may save."""
     shares = _share_time(capture)
     found: dict[Place, float] = defaultdict(float)
     for schedule in capture.schedules:
@@ -123,12 +122,11 @@ def _rank_places(capture: Capture, by: str) -> dict[Place, float]:
 
 
 def _measure_work(schedule: Schedule, kernel: Kernel, share: float | None) -> dict[int, tuple[float, float]]:
-    """Returns for each value of a kernel that is not its output, by node id, what a kernel saves that reads it, and
-    what computing each element once costs: as a part of the kernel's `share` of the time. Without a share, the bytes of
-    buffers that it is computed from, and its own.
+    """Returns for each value inside a kernel, by node id, what a kernel saves that reads it, and what computing each
+    element once costs: parts of the kernel's `share` of the time; if None, bytes of its source buffers, and its own.
 
-    A source is computed as often as its reader, in a reduce for each number that is added up. These are upper bounds to
-    rank by: what does not change in a loop is not computed again there.
+    A source is computed as often as its reader, in a reduce for each number added. Both are upper bounds, to rank by:
+    what does not change in a loop is not computed again there.
     """
     index, inside = index_of(schedule), set(kernel.nodes)
     times: dict[int, float] = defaultdict(float, {number: _size(index.nodes[number]) for number in kernel.outputs})

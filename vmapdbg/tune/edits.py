@@ -1,8 +1,5 @@
-"""Edits of the user's source: where a value can be stored, and where one is.
-
-A node of a capture has a line and a method of Tensor: its value can be stored at the expressions of that line that call
-the method.
-"""
+"""Edits of the user's source. A node has a line and a method of Tensor: its value can be stored at the expressions of
+that line that call the method."""
 
 from __future__ import annotations
 
@@ -66,8 +63,7 @@ class Source:
         self._values = [node for node in _walk(self.tree) if isinstance(node, _VALUES) and not self._is_stored(node)]
 
     def find_values(self, line: int, method: str | None) -> Sequence[ast.expr]:
-        """Returns the expressions at a line that call a method of Tensor; if there is none, the values that the
-        statement of that line assigns or returns."""
+        """Returns a line's expressions that call a method of Tensor, else the values that it assigns or returns."""
         here = [node for node in self._values if node.lineno <= line <= (node.end_lineno or line)]
         found = [node for node in here if method is not None and _calls(node, method.strip("_"))]
         if found:
@@ -91,8 +87,8 @@ class Source:
         )
 
     def split_scan(self, node: ast.expr) -> Iterator[Edit]:
-        """Yields the edit that computes `x.cumsum(axis)` in blocks of 16: the sums in each block, and the sum of the
-        blocks before. The program fails with it if the axis is no multiple of 16."""
+        """Yields the edit that computes `x.cumsum(axis)` in blocks of 16, each with the sum of the blocks before. The
+        program fails with it if the axis is no multiple of 16."""
         match node:
             case ast.Call(func=ast.Attribute(attr="cumsum") as method, args=args, keywords=[]):
                 pass

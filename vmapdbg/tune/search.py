@@ -19,8 +19,8 @@ LEAST_SAVED = 0.03
 """The share that an edit must save, beyond the noise."""
 _NEAR = 2.0
 _ROUNDING = 6400
-"""A program amplifies roundings that an edit moves: an element may differ by so many absolute tolerances, each a
-hundredth of the relative tolerance of the largest element. Whether the value is right, the reference decides."""
+"""A program amplifies roundings: an element may differ by so many absolute tolerances, each a hundredth of the relative
+tolerance of the largest element. The reference decides whether the value is right."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Proposal:
 
 
 def saves(before: Sequence[float], after: Sequence[float]) -> bool:
-    """Returns whether runs of one program need less than those of another: their medians differ by a share that is
-    worth an edit, and by more than the noise of both, or each run needs less than each of the other."""
+    """Whether one program's runs need less: medians differ by a share worth an edit, and by more than the noise of
+    both, or each run needs less than each of the other."""
     saved, is_apart = median(before) - median(after), max(after) < min(before)
     is_beyond = saved > max(measure_noise(before), measure_noise(after))
     return saved > LEAST_SAVED * median(before) and (is_apart or is_beyond)
@@ -75,11 +75,9 @@ class Searcher:
         self.untried: list[Trial] = []
 
     def search(self, candidates: Iterable[Candidate]) -> tuple[Trial, Trial]:
-        """Tries each candidate on top of the best edits so far, in the place of those that change the same, then leaves
-        out edits that bring nothing. Other ways to run the program are tried alone.
-
-        Returns the best edits and the best way; the unchanged program if none helps.
-        """
+        """Tries each candidate on top of the best edits so far, replacing edits of the same place; then leaves out
+        edits that bring nothing. Tries other ways to run the program alone. Returns the best edits and the best way,
+        each the unchanged program if none helps."""
         best = way = self.unchanged
         for _, edits in sorted(candidates, key=lambda one: -one[0]):
             if set(edits) <= set(best.edits):
@@ -125,17 +123,15 @@ class Searcher:
         return trial
 
     def _is_less(self, one: Trial, other: Trial) -> bool:
-        """Returns whether a trial saves more than the noise, or a share within the noise and ops, too: runs in turns
-        decide later."""
+        """Whether a trial saves more than the noise, or ops and a share within it: runs in turns decide later."""
         less, more = one.number or 0.0, other.number or 0.0
         noise = 0.0 if one.executed_ops < other.executed_ops else self.noise
         return more - less > max(noise, LEAST_SAVED * more)
 
 
 def find_other_value(before: Capture, after: Capture) -> str:
-    """Returns which output of a program differs from the unchanged program's, "" if none does. Of a Tensor that is left
-    lazy, an edit may make a buffer: then it is no output at the end, and the others must be among the unchanged
-    program's, in order."""
+    """Returns which output differs from the unchanged program's, "" if none. An edit may store a Tensor that was left
+    lazy, which then is no output at the end: the others must be among the unchanged program's, in order."""
     terms = max([*estimate_terms(before.schedules), *estimate_terms(after.schedules)], default=0)
     ones, others = ([output for schedule in side.schedules for output in schedule.outputs] for side in (before, after))
     if len(others) > len(ones) or (ones and not others):

@@ -38,8 +38,8 @@ _LONGEST_REPORT = 60.0
 _MOST_SOURCE = 400_000
 """A capture does not have the text of a file with more bytes."""
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "VECLIB_MAXIMUM_THREADS": "1"}
-"""For a process that uses numpy while a program runs. Its matrices are small; if other processes need the cores,
-several threads wait for each other much longer than they multiply."""
+"""For a process that uses numpy while a program runs. Its matrices are small: on busy cores, threads wait for each
+other much longer than they multiply."""
 
 R = TypeVar("R", bound=Request)
 T = TypeVar("T")
@@ -65,11 +65,9 @@ class Child(Generic[R]):
     def answer(
         self, name: str, timeout: float | None, progress: Progress = drop_progress
     ) -> tuple[str, BaseException | None]:
-        """Waits for the JSON text of the answer. If the child died, or Ctrl-C stopped it, the answer has what it wrote
-        before, and the second value is the reason: a ChildDied or a KeyboardInterrupt.
-
-        `name` is what error messages call the child. Raises the reason if there is no answer.
-        """
+        """Waits for the JSON text of the answer. If the child died, or Ctrl-C stopped it, returns what it wrote before,
+        and the reason: a ChildDied or a KeyboardInterrupt. Raises the reason if there is no answer. Messages call the
+        child `name`."""
         ended: BaseException | None
         try:
             died = self.wait(name, timeout, progress)
@@ -84,11 +82,9 @@ class Child(Generic[R]):
         return self.request.output.read_text(encoding="utf-8"), ended
 
     def wait(self, name: str, timeout: float | None, progress: Progress = drop_progress) -> str:
-        """Waits for the end of the child. `progress` gets the lines that it writes.
-
-        Returns how the child died if it died after it wrote an output, or its shadow wrote it; else "". Raises
-        ChildDied without an output, with `name` in the message, and Failure if the child could not write it.
-        """
+        """Waits for the end of the child, and passes the lines that it writes to `progress`. Returns how the child died
+        if there is an output nevertheless, its own or its shadow's; else "". Raises ChildDied without an output, and
+        Failure if the child could not write it."""
         end = time.monotonic() + (timeout or math.inf)
         died = too_soon = ""
         try:
@@ -144,12 +140,8 @@ def started_child(
     one_thread: bool = False,
     stdin: Stream = None,
 ) -> Generator[Child[R]]:
-    """Starts the child for a request, in a temporary folder of its own. With the block, the child and all processes
-    that it started end.
-
-    `patches` is None for a process without the overlay. With `one_thread` its numpy uses one thread, unless the user's
-    environment has another number.
-    """
+    """Starts the child for a request, in a temporary folder; the child and all its processes end with the block.
+    `patches` None: no overlay. `one_thread`: its numpy uses one thread, unless the environment has another number."""
     if request.job.tree:
         tree = find_tree(request.job.tree)
         request = replace(request, tinygrad=str(tree.folder), commit=tree.commit)
@@ -186,16 +178,15 @@ def started_child(
 def ask_child(
     request: Request, patches: Patches | None, name: str, timeout: float | None, progress: Progress = drop_progress
 ) -> tuple[str, BaseException | None]:
-    """Starts a child for a request and returns its answer, as `Child.answer` does. The child's stdout goes to stderr,
-    because stdout is for the tool's result. Raises ChildDied."""
+    """Returns the answer of a new child, as `Child.answer` does; its stdout goes to stderr, because stdout is for the
+    result. Raises ChildDied."""
     with started_child(request, patches, sys.stderr.fileno(), one_thread=patches is None) as child:
         return child.answer(name, timeout, progress)
 
 
 def import_meanwhile(*modules: str) -> None:
-    """Imports modules in a thread, while a child runs, and first msgspec, which reads what the child sends. Ctrl-C
-    reaches only the main thread: if it came while Python makes a dataclass, Python would end by the signal, and the
-    tool could not choose its exit code."""
+    """Imports msgspec, which reads what the child sends, then modules, in a thread while a child runs. Ctrl-C reaches
+    only the main thread: it would end a Python that makes a dataclass, and the tool could not choose its exit code."""
     threading.Thread(target=lambda: list(map(importlib.import_module, ("msgspec", *modules)))).start()
 
 
@@ -212,10 +203,9 @@ def run_job(
 ) -> Capture:
     """Runs the snippet in a child and returns its capture. An error of the snippet is part of the capture.
 
-    `evidence` is the folder for what `check` compares. `progress` gets lines about the progress after the snippet has
-    ended. With `shadow`, a child that dies leaves what it captured before; the error of that capture, a ChildDied, says
-    how it died. Ctrl-C ends the child and all processes that it started. Raises ChildDied if there is no capture, and
-    Failure if the overlay cannot be installed.
+    `evidence` is the folder for what `check` compares. `progress` gets lines after the snippet has ended. With
+    `shadow`, a child that dies leaves what it captured before, and its error, a ChildDied, says how it died. Ctrl-C
+    ends all its processes. Raises ChildDied without a capture, Failure if the overlay cannot be installed.
     """
     request = Request(job=job, evidence=evidence, shadow=shadow)
     with started_child(request, job.patches, stdout, stderr) as child:
@@ -227,8 +217,7 @@ def run_job(
 
 
 def finish_capture(capture: Capture) -> Capture:
-    """Returns the capture of a child with its sentences. Raises Failure if the overlay could not be installed: that is
-    not an error of the snippet."""
+    """Returns a child's capture with its sentences. Raises Failure if the overlay could not be installed."""
     # imported here because it imports rich
     from vmapdbg.page.sentences import fill_sentences
 
@@ -268,10 +257,8 @@ def run_quietly(job: Job, progress: Progress = drop_progress) -> Run:
 
 
 def run_many(jobs: Sequence[Job], most: int | None = None, progress: Progress = drop_progress) -> list[Run]:
-    """Runs jobs at the same time and returns their runs, in the same order. Keeps what the snippets print.
-
-    `most` is explained in `do_many`. `progress` gets lines about the last job, and how many runs have ended.
-    """
+    """Runs jobs at the same time, at most `most` (see `do_many`), and returns their runs in order, with what they
+    print. `progress` gets lines about the last job, and how many runs have ended."""
     tasks = [partial(run_quietly, job) for job in jobs[:-1]]
     tasks += [partial(run_quietly, job, progress) for job in jobs[-1:]]
     return do_many(tasks, most, lambda count: progress(f"{count} of {len(tasks)} runs"))
@@ -280,8 +267,8 @@ def run_many(jobs: Sequence[Job], most: int | None = None, progress: Progress = 
 def do_many(
     tasks: Sequence[Callable[[], T]], most: int | None = None, count_done: Callable[[int], object] = lambda count: None
 ) -> list[T]:
-    """Does tasks that start children, at the same time, and returns their results in the same order. At most `most` are
-    done at once; the default is the number of cores. Ctrl-C ends all children."""
+    """Does tasks that start children, at most `most` (None: number of cores) at once, and returns their results in
+    order. Ctrl-C ends all children."""
     with ThreadPoolExecutor(max_workers=most or count_cores()) as pool:
         try:
             started = [pool.submit(task) for task in tasks]

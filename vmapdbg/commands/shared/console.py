@@ -73,8 +73,8 @@ _HUNG = frozenset({DIED, "EndlessRewrite"})
 
 
 def end_after(capture: Capture, names_status: bool = True) -> None:
-    """Ends the command if the snippet failed, with the exit code of its failure. Its traceback is on stderr already.
-    With `names_status`, says which status the snippet exited with."""
+    """Ends the command with the failure's exit code if the snippet failed; its traceback is on stderr already. With
+    `names_status`, says which status the snippet exited with."""
     if names_status and capture.error is not None and capture.error.type == "SystemExit":
         say(f"{capture.snippet} exited with status {capture.error.message}")
     if capture.error is None:
@@ -126,8 +126,7 @@ def print_result(document: Any, as_json: bool, print_text: Callable[[Any, Any], 
 
 
 def make_console(stderr: bool = False) -> Any:
-    """Returns a console for stdout or stderr, with the width and colours of the terminal and the options. It is plain
-    in a pipe and honours NO_COLOR."""
+    """Returns a console with the terminal's and options' width and colours; plain in a pipe or with NO_COLOR."""
     from vmapdbg.page.text.layout import LegibleConsole
 
     context = click.get_current_context(silent=True)
@@ -157,11 +156,9 @@ def drop_progress(line: str) -> None:
 
 @contextlib.contextmanager
 def show_progress(text: str, wait: bool = False) -> Generator[Progress]:
-    """Shows `text` on stderr while the block runs, with the lines that the block passes to the function it gets. The
-    function is `drop_progress` if stderr is not a terminal. Nothing stays on the screen.
-
-    With `wait`, nothing is shown before the first line: until then the snippet uses the terminal.
-    """
+    """Shows `text` on stderr while the block runs, with the lines that the block passes to the function it gets;
+    nothing stays. Without a terminal, the function is `drop_progress`. With `wait`, shows nothing before the first
+    line: until then the snippet uses the terminal."""
     if not sys.stderr.isatty():
         yield drop_progress
         return

@@ -1,5 +1,4 @@
-"""From the command line to a capture: which snippet, with which options and settings, on which tinygrad; then runs it,
-or reads a saved capture."""
+"""From the command line to a capture: decides snippet, options, settings and tinygrad; runs it, or reads a file."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ print(*sys.version_info[:2], spec is not None and spec.origin is not None)"""
 
 def load_or_run(snippet: str | None, given: JobOptions, quiet_stdout: bool = True) -> Capture:
     """Returns the capture of a saved file, or of a run of the snippet, which is remembered if it ends well. The snippet
-    prints to stderr, or with `quiet_stdout=False` to stdout. Raises Failure for a saved capture with an option that
-    cannot change it."""
+    prints to stderr, or with `quiet_stdout=False` to stdout. Raises Failure as `load_saved` does."""
     if is_saved(snippet):
         return load_saved(snippet, given)
     job = read_job(snippet, given)
@@ -65,8 +63,7 @@ def is_saved(snippet: str | None) -> TypeGuard[str]:
 
 
 def load_saved(file: str, given: JobOptions) -> Capture:
-    """Reads a saved capture. Raises Failure if options are given, because they cannot change it; --memory shows the
-    memory that it has."""
+    """Reads a saved capture. Raises Failure for options, which cannot change it, or if --memory has nothing to show."""
     if given.values.keys() - {"memory"}:
         raise Failure(f"{file} is a saved capture: it has its own code, arguments, patches, target, tinygrad and times")
     capture = load_capture(file)
@@ -89,8 +86,7 @@ def capture_job(job: Job, quiet_stdout: bool = True) -> Capture:
 
 
 def add_findings(capture: Capture, file: str | None = None) -> Capture:
-    """Returns the capture with the findings of lint, without the findings that comments on the user's lines or the
-    settings exclude. The settings are for `file`, else for the snippet."""
+    """Returns the capture with lint's findings, unless comments or settings (of `file` or the snippet) exclude them."""
     from vmapdbg.lint import lint_capture
     from vmapdbg.lint.ignores import split_ignored
 
@@ -103,8 +99,7 @@ def findings_of(capture: Capture) -> tuple[Finding, ...]:
 
 
 def report_mistakes(findings: Iterable[Finding], sources: Mapping[str, str] | None = None) -> None:
-    """Says, once each, which comments on the lines of some findings try to ignore a code and cannot. `sources` is what
-    `split_ignored` takes."""
+    """Says, once each, which comments on the findings' lines cannot ignore a code. `sources`: see `split_ignored`."""
     from vmapdbg.lint import CODES
     from vmapdbg.lint.ignores import list_mistakes
 
@@ -116,8 +111,8 @@ def report_mistakes(findings: Iterable[Finding], sources: Mapping[str, str] | No
 
 
 def make_job(snippet: str | None, given: JobOptions) -> Job:
-    """Returns the job for a snippet, and remembers it. Without a snippet, returns the remembered job with the given
-    options in place of its own. Its tinygrad is chosen: see `choose_tinygrad`. Raises Failure."""
+    """Returns and remembers the job for a snippet, or the remembered job with the given options, with its tinygrad
+    chosen (`choose_tinygrad`). Raises Failure."""
     return choose_tinygrad(make_open_job(snippet, given), given.patches)
 
 
@@ -135,8 +130,7 @@ def remember(job: Job, snippet: str | None, given: JobOptions) -> None:
 
 
 def read_job(snippet: str | None, given: JobOptions) -> Job:
-    """Returns the job for a snippet, or the remembered job with the given options in place of its own. Raises
-    Failure."""
+    """Returns the job for a snippet, or the remembered job with the given options. Raises Failure."""
     snippet, typed = file_of_code(snippet, given.code)
     if snippet is None:
         job = recall_job()
@@ -192,7 +186,7 @@ def check_snippet(snippet: str) -> None:
 
 def choose_tinygrad(job: Job, given: Patches | None) -> Job:
     """Returns the job with its tree, and without patches if its tinygrad is not the release that the overlay patches:
-    then it is observed. If the user did not name that tinygrad, a line on stderr says which one it is.
+    then it is observed. Names on stderr a tinygrad that the user did not name.
 
     `given` are the patches on the command line. Raises Failure if the tinygrad does not exist or cannot be patched.
     """
@@ -226,8 +220,7 @@ def choose_tinygrad(job: Job, given: Patches | None) -> Job:
 
 
 def find_installed(folder: Path) -> Tree:
-    """Returns the tinygrad that a snippet imports: from `folder`, where it imports from first, else from the path of
-    the tool's Python. Raises Failure if there is none."""
+    """Returns the tinygrad that a snippet imports: from its `folder`, else the tool's Python path. Raises Failure."""
     # in the child, the snippet's folder replaces the working directory
     others = [entry for entry in sys.path if Path(entry or os.curdir).resolve() != Path.cwd()]
     tree = find_imported([str(folder), *others])

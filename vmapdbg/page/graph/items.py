@@ -58,8 +58,7 @@ class DrawnSchedule:
 
 @dataclass(frozen=True)
 class DrawnPair:
-    """Two schedules drawn over each other; the sides of one schedule are equal. `nodes` and `kernels` map ids and
-    numbers of before to their partners after."""
+    """Two schedules drawn over each other, or one twice. `nodes` and `kernels` map ids and numbers, before to after."""
 
     before: DrawnSchedule
     after: DrawnSchedule
@@ -113,10 +112,9 @@ class DrawnPair:
 class Stage:
     """How a stage of a schedule is drawn.
 
-    `title` is its name above the drawing. `build` gets the pair to draw, the level of folding and the title of the
-    drawing. `legend` says what each kind of node is; `sample` is the kind that shows marks. A reader can look at
-    `most` nodes (`Graph.count_drawn`); a drawing of more than `pleasant` boxes is folded. It can be folded to
-    so many `levels`.
+    `title` is its name. `build` gets the pair, the level of folding and the drawing's title. `legend` explains each
+    kind of node; `sample` is the kind that shows marks. A reader can look at `most` nodes (`Graph.count_drawn`); a
+    drawing of more than `pleasant` boxes is folded, to at most so many `levels`.
     """
 
     title: str
@@ -147,9 +145,9 @@ class BufferMark:
 
 @dataclass(frozen=True)
 class Item:
-    """A node to draw. `key` is its id, or `b7` for node 7 if only the baseline has it; `src` are keys. `before` is the
-    baseline's node if both sides have it, else the node. `ambient` ranges are outermost first. `path` has the ambient
-    ranges of its scope; for a VMAPOUT also the ranges that it ends."""
+    """A node to draw. `key` is its id, or `b7` for node 7 of the baseline alone; `src` are keys. `before` is the
+    baseline's node, or the node itself. `ambient` is outermost first. `path` has the ambient ranges of the scope; for a
+    VMAPOUT also the ranges that it ends."""
 
     key: str
     node: Node
@@ -279,9 +277,8 @@ class Group:
 
 
 class Folding:
-    """Items (sources first) folded to a level. `groups` has sources first, `of` the key of each item's group (None if
-    it is not drawn), `folded` the number of folded items by reason. The groups and these numbers add up to the
-    items."""
+    """Items (sources first) folded to a level. `groups` has sources first, `of` the key of each item's group (None: not
+    drawn), `folded` the count of folded items by reason. Groups' items and these counts add up to all items."""
 
     def __init__(self, items: list[Item], level: int) -> None:
         self.items = items

@@ -22,9 +22,8 @@ _INPUTS = frozenset({"BUFFER", "COPY", "PARAM", "DEFINE_GLOBAL", "BUFFER_VIEW", 
 
 
 def build_kernel_graph(pair: DrawnPair, level: int, title: str) -> model.Graph:
-    """Returns the kernels of a pair of schedules and their buffers. From `level` 1 on, the optimizer is one box and
-    repeated layers are drawn once. At level 2, the boxes are functions of the user. Raises GraphError if the schedules
-    have no kernels."""
+    """Returns the kernels and buffers of a pair of schedules. From `level` 1 on, the optimizer is one box and repeated
+    layers are drawn once; at level 2, boxes are functions. Raises GraphError if there are no kernels."""
     if not pair.after.schedule.kernels and not pair.before.schedule.kernels:
         raise model.GraphError(f"schedule {pair.after.schedule.index} has no kernels, only copies or nothing")
     new, old = _Part(pair.after, model.ADDED), _Part(pair.before, model.REMOVED)
@@ -80,8 +79,7 @@ class _Part:
         return found
 
     def share_names(self, after: _Part, pair: DrawnPair) -> None:
-        """Gives what both sides have the name after and no mark: equal kernels, and buffers with equal nodes, sizes and
-        lost ranges."""
+        """Gives equal kernels, and buffers with equal nodes, sizes and lost ranges, the name after and no mark."""
         for number in self.buffers:
             other = pair.nodes.get(number)
             if other in after.buffer_names and self._measure(number) == after._measure(other):
@@ -138,8 +136,8 @@ class _Part:
 
 
 def fold_kernels(graph: model.Graph, pair: DrawnPair, most: int | None = None) -> fold.Folded:
-    """Returns the graph with functions of the user as boxes, at most `most` if there is a level of that size; without
-    `most` only with repeated layers and the optimizer as boxes."""
+    """Returns the graph with functions as boxes, at most `most` if a level has that size; if None, folds only repeated
+    layers and the optimizer."""
     sides = (model.PREFIXES[model.REMOVED], pair.before), ("", pair.after)
     kernels = {f"{side}kernel{n}": k for side, drawn in sides for n, k in enumerate(drawn.schedule.kernels)}
 

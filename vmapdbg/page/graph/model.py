@@ -165,8 +165,8 @@ def sort_names(tails: Mapping[str, Collection[str]], heads: Mapping[str, Collect
 
 
 def measure_steps(graph: Graph, centre: Iterable[str]) -> dict[str, int]:
-    """Returns how many edges each connected node is from `centre`, either way; near nodes come first. A step to a
-    BUFFERIZE does not count. In a table, the next row is one step away."""
+    """Returns how many edges each connected node is from `centre`, either way, near nodes first. A step to a BUFFERIZE
+    does not count. In a table, the next row is one step away."""
     pairs = [(edge.tail, edge.head) for edge in graph.edges]
     if graph.is_table:
         pairs = list(pairwise(node.id for node in graph.nodes[1:]))

@@ -34,8 +34,8 @@ def build_tensor_graph(pair: items.DrawnPair, level: int, title: str) -> model.G
 
 
 def fold_nodes(graph: model.Graph, pair: items.DrawnPair, most: int | None = None) -> model.Graph:
-    """Returns the graph with functions of the user as boxes, at most `most` if there is a level of that size; without
-    `most` only with repeated layers and the optimizer as boxes."""
+    """Returns the graph with functions as boxes, at most `most` if a level has that size; if None, folds only repeated
+    layers and the optimizer."""
 
     def node_of(node: model.GraphNode) -> Node | None:
         return pair.side_of(node.mark).index.node(next(reversed(node.members), None))
@@ -139,9 +139,7 @@ class _Draft:
 
 def name_node(item: items.Item) -> str:
     """Returns the id in the SVG: `node7`, or `before7` if only the baseline has the node."""
-    if item.mark == model.REMOVED:
-        return f"before{item.node.id}"
-    return f"node{item.node.id}"
+    return f"{'before' if item.mark == model.REMOVED else 'node'}{item.node.id}"
 
 
 def _name_buffer(buffer: items.BufferMark) -> str:

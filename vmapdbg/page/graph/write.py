@@ -42,10 +42,9 @@ def write_graph(
     """Draws one schedule of `capture` to `path` and returns notes for the user, one line each.
 
     The ending of `path` chooses the format (ENDINGS). `other` is the baseline, drawn under it. `around` keeps the nodes
-    at most `depth` edges from a node; `depth` alone keeps the nodes near the outputs. `fold` from 0 to 4 says how much
-    to fold; by default a picture is folded until a reader can look at it. If the layout takes more than `_TIME_LIMIT`
-    seconds, only a part is drawn. The command line checks `depth` and `fold`. Raises GraphError, or StoreError if the
-    file cannot be written; an existing file is then unchanged.
+    at most `depth` edges from a node; `depth` alone those near the outputs. `fold` is 0 to 4; None folds until a reader
+    can look at the picture. If the layout takes over `_TIME_LIMIT` seconds, draws only a part. The command line checks
+    `depth` and `fold`. Raises GraphError, or StoreError if the file cannot be written, which leaves it unchanged.
     """
     target = Path(path)
     check_output(target, endings=ENDINGS)
@@ -185,8 +184,8 @@ class Drawing:
         return replace(graph, legend=tuple(entries) if self.stage.legend else ())
 
     def draw(self, kind: str) -> bytes:
-        """Returns the first picture that is small enough and quick to lay out. Adds to the notes what is left out; the
-        picture says it, too, except for what every picture folds."""
+        """Returns the first picture that is small enough and quick to lay out. Notes and picture say what is left
+        out; what every picture folds is only in the notes."""
         left = _TIME_LIMIT
         for graph, level, least_seconds, note in self._list_attempts():
             notes = [*self.list_notes(graph, level), *filter(None, [note])]
@@ -206,8 +205,7 @@ class Drawing:
         raise GraphError("the graph is too large to draw: use --around NODE with --depth N, or write .dot or .json")
 
     def _list_attempts(self) -> Iterator[tuple[Graph, int, float, str]]:
-        """Yields graphs to lay out, with the level of each, its least seconds, and a note: each level of folding first,
-        then parts near the outputs."""
+        """Yields graphs with level, least seconds and a note: each level of folding, then parts near the outputs."""
         *levels, last = self.list_levels()
         for level in levels:
             graph = self.build(level)
@@ -221,7 +219,7 @@ class Drawing:
         if self.around is not None:
             where = f"node {self.around}"
         nearest = list(self._measure_steps(graph))
-        # wait longer for the last and smallest: on a busy machine the start of the layout alone takes seconds
+        # wait longer for the smallest: on a busy machine the start of the layout alone takes seconds
         for most, least_seconds in ((self.stage.most, 2.0), (_SMALL_PART, 15.0)):
             part = self._add_legend(_keep_near(graph, nearest[:most]))
             if part.count_drawn() == graph.count_drawn():

@@ -6,6 +6,5 @@
     nodes.py    explanations of kernels and nodes, as compact data
     drawing.py  the graph of each schedule as SVG, and what is inside its boxes
 
-The templates, `page.css` and `page.js` are ours, without a library. Python makes everything that can be made
-beforehand. The script links, searches and zooms.
+Python makes all that it can; our script (`page.js`, no library) links, searches and zooms.
 """

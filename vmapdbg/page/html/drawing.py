@@ -1,8 +1,5 @@
-"""The drawings of a page: the kernels of a schedule and their buffers, laid out by Graphviz, as SVG without colours.
-
-The colours are in the page's style, light or dark. Of two runs, the drawings of both sides are next to each other. What
-is inside a box of several kernels is a drawing of its own.
-"""
+"""The kernels of a schedule and their buffers, laid out by Graphviz: SVG without colours (the page's style has them).
+The inside of a box of several kernels is a drawing of its own."""
 
 from __future__ import annotations
 
@@ -42,9 +39,8 @@ _MARKS = dict.fromkeys(("changed", "fused-from", "split-into"), "changed") | {
 
 @dataclass
 class DrawingPart:
-    """A whole schedule, or the inside of a box of the part with the number `outer`, as SVG. `note` says what is folded
-    or left out, or why the SVG is empty. `opens` has for a box the number of the part inside it, and `hidden` its
-    kernels."""
+    """A whole schedule, or the inside of a box of part `outer`, as SVG. `note` says what is folded or left out, or why
+    the SVG is empty. For each box, `opens` has the part inside it and `hidden` its kernels."""
 
     note: str
     title: str = ""
@@ -56,8 +52,7 @@ class DrawingPart:
 
 @dataclass(frozen=True)
 class Drawing:
-    """The drawings of a schedule with the names of their sides: before and after, or one without a name. The first part
-    of a side is the whole schedule."""
+    """The drawings of a schedule by side (one run: one side without a name). The first part of a side is the whole."""
 
     title: str
     sides: list[tuple[str, list[DrawingPart]]]
@@ -71,8 +66,7 @@ class Drawing:
 def draw_view(
     view: View, rows: Sequence[KernelRow], name_node: Callable[[str, NodeKey], str]
 ) -> tuple[list[Drawing], int]:
-    """Returns the drawings of a page, and how many more schedules could be drawn. `rows` are the rows of kernels, the
-    most important first. `name_node` names a node of a side."""
+    """Returns the drawings of a page (`rows`: the most important first), and how many more schedules could be drawn."""
     chosen, undrawn = _choose_schedules(view, rows)
     drawers = [_Drawer("after", view, rows, name_node)]
     if view.is_pair:
@@ -179,7 +173,7 @@ class _Drawer:
 def _plan_parts(graph: Graph, pair: DrawnPair) -> list[tuple[DrawingPart, Graph]]:
     """Returns the parts of a schedule with what each draws: the whole first, then the inside of boxes."""
     planned, left = list[tuple[DrawingPart, Graph]](), _MOST_INSIDE
-    # the title of each part, its graph, and the part that it is in
+    # title, graph and outer part of each part
     waiting = [("all", graph, 0)]
     for number, (title, whole, outer) in enumerate(waiting):
         made, notes = _fold(whole, pair)

@@ -33,8 +33,7 @@ _AROUND = 3
 
 @dataclass(frozen=True)
 class CodeLine:
-    """A line of a kernel's source. `node` is the name of the node whose buffer it stores, if the capture says so;
-    `says` what it accesses; `codes` are the codes of its findings."""
+    """A line of a kernel's source; `node` names the node whose buffer it stores, `says` what it accesses."""
 
     parts: Sequence[Part]
     node: str = ""
@@ -48,8 +47,7 @@ class CodeLine:
 
 @dataclass(frozen=True)
 class CodeRow:
-    """A line of both sources; None if a side has none here. A source alone is `after`, whatever its side. `gap` counts
-    the equal lines that are left out above."""
+    """A line of both sources, or None. A source alone is `after`. `gap` counts the equal lines left out above."""
 
     before: CodeLine | None = None
     after: CodeLine | None = None
@@ -59,8 +57,7 @@ class CodeRow:
 
 @dataclass
 class KernelView:
-    """A row of the kernels. `facts` are names with their values before and after. `rows` are the source, of two sides
-    that differ both; `cut` says what of the source is not in the page."""
+    """A row of the kernels. `facts` are names with both values; `cut` says what of the source is not in the page."""
 
     row: KernelRow
     name: str

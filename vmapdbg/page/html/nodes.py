@@ -68,7 +68,7 @@ class Explainer:
         self.view = view
         captures = {"before": view.before, "after": view.after}
         self.schedules = {side: {s.index: s for s in capture.schedules} for side, capture in captures.items()}
-        # the nodes of before that after has, too, with the names after
+        # nodes of before that after has, too, with the names after
         self._names: dict[NodeKey, str] = {}
         for pair in view.schedules:
             if view.is_pair and pair.before is not None and pair.after is not None:
@@ -91,11 +91,10 @@ class Explainer:
         shown.kernels += [number for number in numbers if number not in shown.kernels]
 
     def choose(self, rows: Sequence[KernelRow], drawn: Iterable[str]) -> None:
-        """Chooses the nodes to explain, first the most important; `rows` are rows of kernels, `drawn` names of nodes.
+        """Chooses the nodes to explain, the most important first: `rows` are rows of kernels, `drawn` names of nodes.
 
-        These are the nodes that the sides treated differently or that are on one side only, the nodes that the first
-        kernel of each row computes (the other kernels are the same program), and nodes that no kernel may have: with a
-        finding, or decided in a schedule that failed before it had kernels.
+        These are the nodes that differ between the sides, the nodes of the first kernel of each row (the others are the
+        same program), and nodes with a finding, or decided in a schedule that failed before it had kernels.
         """
         for pair in self.view.schedules:
             if self.view.is_pair and pair.before is not None and pair.after is not None:
@@ -125,9 +124,8 @@ class Explainer:
                     self.add("after", (schedule.index, node))
 
     def describe_nodes(self, lines: dict[str, int], texts: Texts) -> dict[str, list[object]]:
-        """Returns for each node what it is, the number of its line (-1 without one), the rows of kernels that compute
-        it, the outcome of its BUFFERIZE (or nothing), and why, as a title and steps. The steps are None for a node
-        without a BUFFERIZE if the page would become too large."""
+        """Returns for each node: what it is, its line's number (-1: none), the rows of its kernels, the outcome of its
+        BUFFERIZE or nothing, and why: title and steps (None for a node without a BUFFERIZE on a too large page)."""
         described: dict[str, list[object]] = {}
         most = _MOST_CHARACTERS / (2 if self.view.is_pair else 1)
         for name, shown in self.nodes.items():

@@ -44,14 +44,13 @@ _TEXT_WIDTH = 160
 def render_report(
     view: View, files: Sequence[SourceFile], made: str = "", files_before: Sequence[SourceFile] = ()
 ) -> str:
-    """Returns a view as one HTML document that loads nothing. `files` are the user's, as `read_sources` returns them;
-    `files_before` are the files of the first of two runs. `made` says when and from what the report is made."""
+    """Returns a view as one HTML document that loads nothing; `made` says when and from what it is made."""
     report = Report(view, files, files_before)
     known = {"formats": _FILTERS, "marks": MARKS, "words": TITLES, "compare_totals": formats.compare_totals}
     folder = resources.files("vmapdbg.page.html")
     style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
-    # nothing is loaded, and only our script and style are used
+    # load nothing, and use only our script and style
     sources = f"style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'"
     environment = Environment(
         loader=PackageLoader("vmapdbg.page.html", ""),
@@ -171,8 +170,7 @@ class Report:
         return len(find_distinct(self.after))
 
     def list_sections(self) -> Iterator[tuple[str, str]]:
-        """Yields the title and the text of each part without a drawing of its own: of the overview, then the sections
-        of each schedule."""
+        """Yields title and text of each part without a drawing: of the overview, then of each schedule."""
         overview = Overview(self.view, self.page)
         # the lines of one run are in its tree
         overview.add_lines() if self.is_pair else overview.add_methods()

@@ -1,7 +1,5 @@
-"""The user's files as one listing: the text of each line, what it costs, why its nodes ask for buffers, and findings.
-
-At the end: how every source text of the page is cut into lines, and lines into coloured parts.
-"""
+"""The user's files as one listing: each line with its cost, why its nodes ask for buffers, and its findings. Below:
+cuts every source text of the page into lines, and lines into coloured parts."""
 
 from __future__ import annotations
 
@@ -54,8 +52,7 @@ def list_sources(capture: Capture) -> list[SourceFile]:
 @dataclass
 class LineNotes:
     """What is known of a line of the user's code. `number` is its number in the page; `remarks` are the rules that
-    asked for its buffers. `findings` are all findings of one run, or of two runs the new ones; `gone` are the findings
-    that only before has."""
+    asked for its buffers. Of two runs, `findings` are the new findings, and `gone` those that only before has."""
 
     number: int
     line: str
@@ -94,8 +91,7 @@ def collect_notes(view: View) -> dict[str, LineNotes]:
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line to show: its numbers before and after, and whether it is `same`, `removed` or `added`. `gap` counts the
-    lines that are left out above it."""
+    """A line to show, with its numbers; `kind` is `same`, `removed` or `added`; `gap` counts lines left out above."""
 
     kind: str
     before: int | None
@@ -112,8 +108,7 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class SourceView:
-    """A file to show, or both edits of it. `unplaced` are lines that the file does not have: it is not here, or it has
-    changed."""
+    """A file to show, or both its edits. `unplaced` are lines that it lacks: the file is not here, or has changed."""
 
     names: tuple[str, ...]
     note: str
@@ -184,8 +179,7 @@ _MOST_COLOURED = 60_000
 
 
 def keep_near(lines: Sequence[Line], important: Iterable[int], around: int) -> list[Line]:
-    """Returns the lines that are at most `around` from an important line; the `gap` of each counts the lines that are
-    left out above it."""
+    """Returns lines at most `around` from an important line; the `gap` of each counts lines left out above it."""
     near = {number + step for number in important for step in range(-around, around + 1)}
     shown: list[Line] = []
     gap = 0

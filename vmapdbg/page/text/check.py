@@ -162,8 +162,7 @@ def _describe_first(found: Comparison) -> str:
 
 
 def _print_blame(page: Page, capture: Capture, check: ScheduleCheck) -> None:
-    """Prints the first wrong buffer, and the buffers that could not be compared: the first wrong one may be among
-    them."""
+    """Prints the first wrong buffer, and the buffers not compared: the first wrong one may be among them."""
     buffer = check.first_wrong_buffer
     if buffer is None:
         reason = "is wrong" if check.buffers else "was kept"

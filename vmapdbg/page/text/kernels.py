@@ -80,8 +80,7 @@ def name_kernel(side: KernelSide) -> str:
 
 
 def name_change(change: KernelChange, name: Callable[[KernelSide], str]) -> tuple[str, str]:
-    """Returns the names of a kernel before and after, equal for a kernel of one side. The kernel that is fused from
-    several, or split, names the change."""
+    """Returns the names of a kernel before and after; equal for a kernel of one side, fused from several, or split."""
     if len(change.before) == len(change.after) == 1:
         return name(change.before[0]), name(change.after[0])
     alone = name((change.after if len(change.after) == 1 else change.before)[0])

@@ -1,8 +1,7 @@
 """Lays text out for a terminal or a pipe: a page of a fixed width, and tables that fold instead of cutting.
 
-A page collects lines (rich Text) that are no wider than the page. Only ASCII is drawn, no boxes, because the output
-must survive a pipe, a log and a copy. A table that is too wide moves whole columns to a second line of each row before
-it folds a cell.
+A page collects lines (rich Text) no wider than itself, in ASCII without boxes: output must survive a pipe, a log and
+a copy. A table that is too wide moves whole columns to a second line of each row before it folds a cell.
 """
 
 from __future__ import annotations
@@ -98,8 +97,7 @@ class Page:
     # *** lines
 
     def add(self, *parts: Piece, indent: int = 0, hang: int = 2) -> None:
-        """Adds the parts as lines of the page's width, after `indent` spaces; `hang` more after the first. No parts: an
-        empty line."""
+        """Adds the parts, wrapped, after `indent` spaces, `hang` more after the first line; no parts: an empty line."""
         self.lines += self.wrap(*parts, indent=indent, hang=hang)
 
     def head(self, title: str, *about: Piece) -> None:
@@ -118,8 +116,7 @@ class Page:
     def first(
         self, items: Sequence[_T], most: int, more: str, *, noun: str = "", indent: int = 2, style: str = "dim"
     ) -> Iterator[_T]:
-        """Yields the first `most` items, all with `show_all`; then adds a line such as `... {} more` for the others,
-        their number with the `noun`."""
+        """Yields the first `most` items, or with `show_all` all; then adds `more` with the number of others."""
         if self.show_all:
             most = len(items)
         yield from items[:most]
@@ -172,12 +169,11 @@ class Page:
 
 
 class Cell(NamedTuple):
-    """A cell of a table, and how its column is drawn: the cells of the first row decide.
+    """A cell of a table; the cells of the first row decide how each column is drawn.
 
-    `comfort` is the width that a column keeps before others leave the row, `most` the width it never exceeds.
-    Columns with `leaves` go to a second line when the page is too narrow, the smallest number first, as
-    `label content` (`label` None: the title). `optional` ones are left out instead. `own_line` is for
-    sentences.
+    `comfort` is the width that a column keeps before others leave the row, `most` the width it never exceeds. If the
+    page is too narrow, columns with `leaves` go to a second line, the smallest number first, as `label content`
+    (`label` None: the title); `optional` ones are left out. `own_line` is for sentences.
     """
 
     title: str
@@ -192,8 +188,7 @@ class Cell(NamedTuple):
 
 
 class Row:
-    """A row of a table; below it, over the whole width, facts and notes, without the empty ones. Facts share a line if
-    they fit; each note has a line of its own."""
+    """A row of a table, and below it the facts (several on a line) and notes (a line each) that are not empty."""
 
     def __init__(self, *cells: Cell, facts: Sequence[Piece] = (), notes: Sequence[Piece] = (), style: str = "") -> None:
         self.cells, self.facts, self.notes, self.style = cells, facts, notes, style
@@ -311,18 +306,14 @@ LEGIBLE = {"red": 160, "green": 28, "yellow": 130, "blue": 27, "magenta": 133, "
 
 
 class LegibleConsole(Console):
-    """Shows the colours of `LEGIBLE` instead of the terminal's own.
-
-    A user chooses what the terminal shows for its 16 colours, and on white, yellow, cyan and bright colours are often
-    invisible. The 256 colours have fixed values, and some of them can be read on white and on black.
-    """
+    """Shows the fixed colours of `LEGIBLE` instead of the terminal's 16, of which yellow, cyan and bright colours are
+    often invisible on white; some of the 256 can be read on white and on black."""
 
     def get_style(self, name: str | Style, *, default: Style | str | None = None) -> Style:
         return make_legible(super().get_style(name, default=default))
 
     def on_broken_pipe(self) -> None:
-        """Raises if the reader of stdout closed it: rich would end the tool with exit code 1. If the reader closed the
-        pager, drops the rest."""
+        """Raises if the reader closed stdout: rich would exit with 1. Drops the rest if the reader closed the pager."""
         if self.file in (sys.stdout, sys.stderr):
             raise
         self.quiet = True

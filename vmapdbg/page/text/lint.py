@@ -1,5 +1,4 @@
-"""Findings as text: a block each with the user's line and the kernel's line, one line each, or a summary; and in
-formats of other programs: GitHub's workflow commands, SARIF 2.1.0."""
+"""Findings as text (blocks with source lines, one line each, or a summary), GitHub workflow commands, SARIF 2.1.0."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ _MOST_FAILURES = 3
 
 
 def print_text(capture: Capture, ignored: int, console: Console) -> None:
-    """Prints how much was checked, then each finding of a capture with its source lines and what to try. `ignored`
-    counts the findings that comments excluded."""
+    """Prints how much was checked, then each finding with its source lines and what to try. `ignored` counts the
+    findings that comments excluded."""
     page, lines = Page(console, Places.of(capture)), UserLines(capture.sources)
     _print_headline(page, capture, ignored)
     for finding in capture.findings:

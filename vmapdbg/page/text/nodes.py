@@ -49,9 +49,9 @@ def print_nodes(view: ScheduleView) -> None:
 
 
 def _choose_nodes(view: ScheduleView, nodes: Sequence[Node]) -> list[Node]:
-    """Returns the nodes worth a row, outputs first. In a long graph these are the nodes at which a buffer is asked for,
-    the borders of vmap scopes, the reduces, the nodes where different ambient ranges meet, and the nodes with findings.
-    Constants and their movement ops, devices and index arithmetic without ranges are noise even in a short graph."""
+    """Returns the nodes worth a row, outputs first. In a long graph: nodes that ask for a buffer or have a finding,
+    borders of vmap scopes, reduces, and nodes where different ambient ranges meet. Constants and their movement ops,
+    devices and index arithmetic without ranges are noise even in a short graph."""
     # the pass numbers sources before consumers
     ordered = sorted(nodes, key=lambda node: -node.id)
     if view.page.show_all:
@@ -59,7 +59,7 @@ def _choose_nodes(view: ScheduleView, nodes: Sequence[Node]) -> list[Node]:
     noise: set[int] = set()
     for node in reversed(ordered):
         plain = node.op in _NOISE or (not node.in_ranges and not node.out_ranges and node.op not in _ALWAYS_SHOWN)
-        # a node whose sources are all noise is noise, too
+        # noise, too, if all its sources are noise
         constant = node.op in _ONLY_MOVES and bool(node.src) and noise.issuperset(node.src)
         if node.realized is None and (plain or constant):
             noise.add(node.id)

@@ -74,8 +74,7 @@ def add_overview(view: View, page: Page, hidden: str) -> None:
 
 
 def add_part(view: View, page: Page, asked: str) -> None:
-    """Adds a page on a part of one run, a line or a kernel: its kernels and the buffers that it keeps, what costs most
-    first, and the source if it is one program."""
+    """Adds a page on a line or a kernel of one run: kernels, buffers kept, most costly first; source of one program."""
     printer = Overview(view, page)
     kernels, ops = sum(row.after.kernels for row in printer.kernels), sum(row.after.ops for row in printer.kernels)
     share = format_share(ops, printer.total.ops) or "0%"

@@ -1,5 +1,4 @@
-"""Prints one run or two on a terminal or into a pipe: the head, then each schedule section by section. Of two runs the
-head is the verdict and the two sides, and only what changed is printed."""
+"""Prints one run or two: the head, then each schedule by section. Of two runs: the verdict, and only what changed."""
 
 from __future__ import annotations
 
@@ -48,10 +47,9 @@ def print_capture(
 ) -> None:
     """Prints a capture: header, schedules, and the findings that belong to nothing printed.
 
-    `only` chooses sections. `schedule` is the index of one schedule, or `all`. None prints all schedules, those with
-    nothing new to see in one line each. `show_all` prints every node and every kernel in a row of its own. `selected`
-    are the parts of schedules to print; None prints everything. Raises ValueError for an unknown section, Failure for
-    an unknown index.
+    `only` chooses sections. `schedule` is an index, or `all`; None prints schedules with nothing new in one line each.
+    `show_all` prints every node and every kernel in a row of its own. `selected` are parts of schedules; None prints
+    all. Raises ValueError for an unknown section, Failure for an unknown index.
     """
     if unknown := sorted(set(only) - set(SECTIONS)):
         raise ValueError(f"unknown section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
@@ -78,8 +76,7 @@ def print_capture(
 def print_diff(
     diff: CaptureDiff, console: Console, *, selected: Sequence[ScheduleDiff] | None = None, show_all: bool = False
 ) -> None:
-    """Prints a diff: first the verdict in one line, then what changed; with `show_all` equal parts, too. `selected`
-    are the parts to print; None prints all schedules."""
+    """Prints the verdict, then what changed, with `show_all` equal parts, too; of `selected` parts, None: of all."""
     page = print_head(diff, console, show_all=show_all)
     items = [(part, "") for part in (diff.schedules if selected is None else selected)]
     if selected is None and not show_all:
@@ -253,8 +250,7 @@ def _list_brief_reasons(capture: Capture) -> dict[int, str]:
 
 
 def print_patches(patches: Sequence[Patch], states: Mapping[str, bool], console: Console) -> None:
-    """Prints the table of patches. `states` maps a patch's name to whether it is on; a patch that it does not
-    name is off."""
+    """Prints the table of patches; a patch that `states` does not name is off."""
     page = Page(console)
     page.table((_format_patch(patch, states.get(patch.name, False)) for patch in patches), indent=0)
     page.print()

@@ -1,5 +1,4 @@
-"""The source of kernels as text, highlighted and folded between tokens: each program once, and of two runs each
-change once."""
+"""The source of kernels as text, highlighted and folded between tokens: each program once, each change once."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ _SIGN_STYLES = {" ": ("", ""), "-": (BEFORE, "bold reverse red"), "+": (AFTER, "
 
 
 def print_source(view: ScheduleView) -> None:
-    """Prints the source of each kernel; with two runs only of kernels whose source differs. A source that was printed
-    before, in this schedule or another, gets one line."""
+    """Prints the source of each kernel, of two runs only if it differs. A source printed before gets one line."""
     page, start = view.page, len(view.page.lines)
     again: dict[tuple[str, str], list[int]] = {}
     for item in view.pair.kernels:
@@ -152,8 +150,7 @@ def _fold_line(line: Text, width: int) -> list[Text]:
 
 
 def _add_changes(page: Page, pairs: Sequence[LinePair], coloured: tuple[list[Text], list[Text]]) -> None:
-    """Adds an equal pair as one line, else the line of before above the line of after. Equal pairs that are not near a
-    change are only counted."""
+    """Adds an equal pair as one line, else before above after; far from a change, equal pairs are only counted."""
     left, right = map(iter, coloured)
     lines_before = [None if pair.before is None else next(left) for pair in pairs]
     lines_after = [None if pair.after is None else next(right) for pair in pairs]

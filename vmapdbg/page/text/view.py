@@ -38,8 +38,7 @@ _VMAP_NAME = re.compile(r"(?<!\w)rm\d\w*'?\*?")
 
 
 class RunView:
-    """What all schedules of a page share: the page, its run or its diff, and the sources that are printed already.
-    `copies_source` prints source as it is, to be copied."""
+    """What the schedules of a page share. `copies_source` prints source as it is, to be copied."""
 
     def __init__(self, page: Page, shown: Capture | CaptureDiff, *, copies_source: bool = False) -> None:
         self.page, self.copies_source = page, copies_source
@@ -52,8 +51,7 @@ class RunView:
 
 
 class ScheduleView:
-    """A schedule as a pair, or the part of it that is asked for. With one run both sides are equal. `whole` is the
-    whole schedule: names come from it."""
+    """A schedule as a pair, or a part of it; of one run both sides are equal. Names come from the `whole` schedule."""
 
     def __init__(self, run: RunView, pair: ScheduleDiff) -> None:
         self.run, self.pair = run, pair
@@ -280,7 +278,7 @@ def _print_same(view: ScheduleView) -> None:
 
 def _print_values(view: ScheduleView) -> None:
     page, outputs = view.page, view.pair.outputs
-    # it is said why a value is not compared, but not for all values of a file without any
+    # say why a value is not compared, but not for all values of a file without any
     told = [item for item in outputs if item.status in ("different", "close") or item.left not in ("", "not-read")]
     shown = outputs if page.show_all else told
     if not shown:

@@ -1,5 +1,4 @@
-"""Prints what `why` found: decisions as sentences by topic; or how values go through the passes of the scheduler, with
-a table for each output that is wrong, then the step that makes it so."""
+"""Prints what `why` found: decisions by topic; or how values go through the scheduler's passes, to the wrong step."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ _STEPS = {
 
 
 def print_explanations(explanations: Sequence[Explanation], console: Console, *, show_all: bool = False) -> None:
-    """Prints each explanation under its title. Equal subjects are explained once. Unless `show_all`, a page has the
-    first explanations, then the titles of others, and says how many are left."""
+    """Prints each kind of explanation once; unless `show_all`, the first in full, then some titles and a count."""
     page = Page(console, show_all=show_all)
     groups = group_equal(explanations, lambda one: id(one) if show_all else one.kind)
     groups.sort(
