@@ -62,8 +62,8 @@ def report_unrendered(capture: Capture) -> None:
     for schedule in capture.schedules:
         for number, kernel in enumerate(schedule.kernels):
             if kernel.failed is not None:
-                place = f"kernel #{number} of schedule {schedule.index}"
-                say_once(f"{place} has no program for {capture.target}: {describe_error(kernel.failed)}")
+                place = f"kernel #{number} of schedule {schedule.index}, target {capture.target},"
+                say_once(f"{place} has no program: {describe_error(kernel.failed)}")
 
 
 # *** the end of a command
