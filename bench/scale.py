@@ -3,11 +3,10 @@
 Each case is a program of a size: nodes, kernels, schedules, replays of TinyJit, bytes of tensors. Each command runs on
 it once, and so does the program itself, plain and with DEBUG=4:
 
-- `time` is CPU time of all processes, over the time with DEBUG=4 (or over the plain time, if DEBUG=4 is faster)
-- `memory` is the largest resident set of a process, over the plain program's
-- `output` is what the command prints or writes
-- `grows` is the exponent of the time against the size, between a case and the next larger one of its kind; beside it
-  the exponent of DEBUG=4. 1 is linear
+- CPU time of all processes; in brackets over the time with DEBUG=4, or over the plain time, if that is longer
+- the largest resident set of a process
+- what the command prints or writes
+- `grows`: the exponent of the time against the size, between each size and the next. 1 is linear
 
 Python's and tinygrad's start, a second, is in every figure: the ratios of small cases say little. The last case starts
 20 commands at once in one folder. The exit status is 1 if a command fails, or grows faster than linear and than
@@ -26,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -173,34 +173,33 @@ def measure_at_once(tree: Sequence[str]) -> tuple[float, float, int]:
     return show, debug, sum(one != printed[0] or one == b"failed" for one in printed)
 
 
-def find_exponent(sizes: tuple[int, int], times: tuple[float, float]) -> float:
-    """Returns how a time grows with a size: 1 is linear, 2 quadratic."""
-    return math.log(times[1] / times[0]) / math.log(sizes[1] / sizes[0])
-
-
 def print_kind(kind: str, costs: dict[int, dict[str, Cost]]) -> bool:
     """Prints the table of one kind of program. Returns whether a command failed, or grew faster than it may."""
-    is_bad = False
-    print(f"\n| {kind} | command | time | over DEBUG=4 | memory | over plain | output | grows | DEBUG=4 grows |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    sizes = sorted(costs)
-    for number, size in enumerate(sizes):
-        plain, debug = costs[size]["plain"], costs[size]["DEBUG=4"]
-        slower = max(plain.seconds, debug.seconds)
-        for command, cost in costs[size].items():
-            grows = stock = ""
-            if number:
-                before, pair = costs[sizes[number - 1]], (sizes[number - 1], size)
-                exponent = find_exponent(pair, (before[command].seconds, cost.seconds))
-                own = find_exponent(pair, (before["DEBUG=4"].seconds, debug.seconds))
-                grows, stock = f"{exponent:.2f}", f"{own:.2f}"
-                is_bad |= command in COMMANDS and exponent > max(LINEAR, own * 1.1)
+    is_bad, sizes = False, sorted(costs)
+    print(f"\n| {kind} |", " | ".join(f"{size:,}" for size in sizes), "| grows |")
+    print("|---" * (len(sizes) + 2) + "|")
+    for command in costs[sizes[0]]:
+        cells: list[str] = []
+        for size in sizes:
+            cost, plain = costs[size][command], costs[size]["plain"]
+            slower = max(plain.seconds, costs[size]["DEBUG=4"].seconds)
+            ratios = "" if command == "plain" else f" ({cost.seconds / slower:.1f}x)"
+            memory = f"{cost.bytes / 2**20:,.0f} MiB"
+            failed = " FAILED" if cost.failed else ""
+            cells.append(f"{cost.seconds:.1f} s{ratios}, {memory}, {cost.output / 1e3:,.0f} kB{failed}")
             is_bad |= cost.failed
-            name = f"{command} FAILED" if cost.failed else command
-            times, memory = f"{cost.seconds / slower:.1f}", f"{cost.bytes / plain.bytes:.1f}"
-            row = [size, name, f"{cost.seconds:.1f} s", times, f"{cost.bytes / 2**20:.0f} MiB", memory]
-            print("|", " | ".join(map(str, [*row, f"{cost.output / 1e3:,.0f} kB", grows, stock])), "|", flush=True)
+        grows = [find_growth(costs, pair, command) for pair in pairwise(sizes)]
+        stock = [find_growth(costs, pair, "DEBUG=4") for pair in pairwise(sizes)]
+        if command in COMMANDS:
+            is_bad |= any(one > max(LINEAR, other * 1.1) for one, other in zip(grows, stock, strict=True))
+        print(f"| {command} |", " | ".join(cells), "|", ", ".join(f"{one:.2f}" for one in grows), "|", flush=True)
     return is_bad
+
+
+def find_growth(costs: dict[int, dict[str, Cost]], sizes: tuple[int, int], command: str) -> float:
+    """Returns how the time of a command grows between two sizes: 1 is linear, 2 quadratic."""
+    before, after = (costs[size][command].seconds for size in sizes)
+    return math.log(after / before) / math.log(sizes[1] / sizes[0])
 
 
 def main() -> None:
