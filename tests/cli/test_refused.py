@@ -96,7 +96,7 @@ REFUSED = {
     "why 9999 all.json": "there is no node 9999: schedule 4 has 57 nodes",
     "why r_nonsense all.json": "no kernel and no line of samples/lost_range.py is called 'r_nonsense'",
     "why 3 all.json --schedule 7": "there is no schedule 7: samples/lost_range.py made 5",
-    "show all.json --schedule 7": "there is no schedule 7: there are 5",
+    "show all.json --schedule 7": "there is no schedule 7: the last is 4",
     "show all.json --kernel nix": "there is no kernel nix: ",
     "show all.json --line nix.py:3": "no node is made at nix.py:3",
     "show all.json --kernel 0 --line a.py:1": "--kernel and --line: choose one",
