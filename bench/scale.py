@@ -80,7 +80,8 @@ print(sum(kept[1:], kept[0]).mean().item())
 PROGRAMS = {"network": NETWORK, "kernels": KERNELS, "schedules": SCHEDULES, "replays": REPLAYS, "bytes": BYTES}
 SIZES = {
     # branches: about 46 nodes and 6 kernels each
-    "network": (22, 110, 440, 1100),
+    # with more than 1,024 a kernel has more arguments than ctypes takes: the CPU device waits for its thread for ever
+    "network": (22, 110, 440),
     "kernels": (100, 1000),
     "schedules": (10, 100),
     "replays": (100, 1000),
