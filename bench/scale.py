@@ -79,7 +79,7 @@ print(sum(kept[1:], kept[0]).mean().item())
 """
 PROGRAMS = {"network": NETWORK, "kernels": KERNELS, "schedules": SCHEDULES, "replays": REPLAYS, "bytes": BYTES}
 SIZES = {
-    # branches: about 46 nodes and 6 kernels each
+    # branches: about 42 nodes and 6 kernels each
     # with 1,100, the program itself does not end on tinygrad 0.12.0: it waits for a thread of the CPU device
     "network": (22, 110, 440),
     "kernels": (100, 1000),
@@ -145,8 +145,8 @@ def measure_case(kind: str, size: int, commands: Sequence[str], tree: Sequence[s
 
 
 def measure_at_once(tree: Sequence[str]) -> tuple[float, float, int]:
-    """Runs many commands at once in one folder. Returns the seconds until all have ended, those of as many runs with
-    DEBUG=4, and how many commands printed something else than the first, or failed."""
+    """Runs `show` many times at once in one folder, and the program as often with DEBUG=4. Returns the seconds of
+    each, and how many `show` failed or printed something else than the first."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "program.py").write_text(NETWORK, encoding="utf-8")
@@ -164,7 +164,10 @@ def measure_at_once(tree: Sequence[str]) -> tuple[float, float, int]:
                 )
                 for _ in range(AT_ONCE)
             ]
-            printed = [process.communicate()[0] if process.wait() == 0 else b"failed" for process in running]
+            outputs = [process.communicate()[0] for process in running]
+            printed = [
+                text if process.returncode == 0 else b"failed" for process, text in zip(running, outputs, strict=True)
+            ]
             return time.perf_counter() - begun, printed
 
         plain = [sys.executable, "program.py", "20"]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -18,6 +16,7 @@ from typing import TypedDict
 
 from tests.mutate.places import REPORT, Place, add_reports
 from tests.mutate.plugin import NOTES, ORDER, TEST, read_lines
+from vmapdbg.install.system import end_group
 
 ROOT = Path(__file__).parent.parent.parent
 EVERY = ("-m", "not browser")
@@ -87,14 +86,9 @@ class Copy:
                 status = None
             finally:
                 # also the children that it left
-                _end(running)
+                end_group(running)
+                running.wait()
         return status, output.read_text(encoding="utf-8", errors="replace")
-
-
-def _end(running: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(running.pid, signal.SIGKILL)
-    running.wait()
 
 
 def limit_memory() -> None:

@@ -210,7 +210,7 @@ class DecisionSearcher(Searcher[Choice]):
 
     def find_single(self, does: Matters) -> tuple[list[Choices], bool]:
         """Tries single decisions within the budget: lets realize points go, then forces nodes, reduces first. Returns
-        those that give the outcome, and whether all were tried."""
+        the decisions that give the outcome, and whether the budget was enough for all."""
         forced = sorted(self.forceable, key=lambda choice: (choice.op not in REDUCES, choice))
         released = [choice for schedule in self.schedules for choice in list_releasable(schedule)]
         singles = [frozenset({choice}) for choice in (*released, *forced)]

@@ -154,8 +154,7 @@ class Linter(ScheduleFeed):
             return LintedSchedule(failed=f"{type(error).__name__}: {error}"[:300])
         from vmapdbg.lint import lint_capture
 
-        # kernels with an access whose addresses are unknown
-        undecided = sum(any(access.lowest is None for access in kernel.accesses or ()) for kernel in capture.kernels)
+        undecided = sum(kernel.is_undecided for kernel in capture.kernels)
         return LintedSchedule(len(new), undecided, lint_capture(capture))
 
 

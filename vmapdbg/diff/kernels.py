@@ -60,9 +60,9 @@ class _Program:
 
 
 def compare_kernels(before: Reading, after: Reading, nodes: Mapping[int, int]) -> tuple[KernelChange, ...]:
-    """Returns the kernels of both sides, paired by what they write, then key, source, likeness; in the order of after,
-    then those of before alone. `nodes` maps node ids of before to ids of after. In the neutral form, kernels that write
-    another node of the same computation are paired, too."""
+    """Returns the kernels of both sides, paired by what they write, then by key, source and likeness: in the order of
+    after, and then the kernels that only before has. `nodes` maps node ids of before to ids of after. In the neutral
+    form, kernels that write different nodes of one computation are paired, too."""
     left, right = _list_programs(before, nodes), _list_programs(after)
     same_outputs = _match_by("outputs", left, right)
     moved: dict[int, int] = {}

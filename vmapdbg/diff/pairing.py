@@ -207,9 +207,9 @@ def _forget_place(reason: Reason) -> Reason:
 def choose_ranges(
     pairs: Iterable[tuple[tuple[str, ...], tuple[str, ...], int]], before: Iterable[Range], after: Iterable[Range]
 ) -> dict[str, str]:
-    """Maps the ranges of before to those of after. `pairs` are expressions of matched things with a weight: expressions
-    of the same form vote for their ranges. Ranges without votes are paired by size and axis type, in order. A vmap
-    range keeps its name."""
+    """Maps each range of before to a range of after. `pairs` has the expressions of something matched, before and
+    after, and their weight: if both have the same form, they vote for their ranges. Ranges without votes are paired by
+    size and axis type, in order. A vmap range keeps its name."""
     kinds_before, kinds_after = range_kinds(before), range_kinds(after)
 
     def may_pair(one: str, other: str) -> bool:

@@ -344,6 +344,11 @@ class Kernel:
     beam: float | None = None
     peak: int | None = None
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether an access has an unknown address: lint cannot judge it."""
+        return any(access.lowest is None for access in self.accesses or ())
+
 
 @dataclass(frozen=True)
 class Output:

@@ -73,8 +73,8 @@ def account_of_shown(capture: Capture) -> Account:
 def account_of_linted(capture: Capture) -> Account:
     """Returns the account of what lint looks at: the launches that a capture shows, and its kernels."""
     shown, kernels = account_of_shown(capture), capture.kernels
-    unknown = [k for k in kernels if k.failed is None and any(access.lowest is None for access in k.accesses or ())]
-    reasons = {"it has no program": sum(k.failed is not None for k in kernels), "an address is unknown": len(unknown)}
+    failed, undecided = sum(k.failed is not None for k in kernels), sum(k.is_undecided for k in kernels)
+    reasons = {"it has no program": failed, "an address is unknown": undecided}
     left = tuple(Left("kernels", count, reason) for reason, count in reasons.items() if count)
     return replace(shown, left=(*shown.left, *left))
 

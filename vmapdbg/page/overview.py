@@ -181,8 +181,8 @@ def _rank_kernels(row: KernelRow) -> tuple[float, ...]:
 
 
 def group_kernels(view: View, *, unchanged: bool = False) -> list[KernelRow]:
-    """Returns the kernels of a view, equal ones as one row. One run: all, sorted as asked, else the longest or the most
-    work first. Two runs: those that changed, the largest change first, and with `unchanged` also the equal kernels."""
+    """Returns the kernels of a view; equal kernels share a row. Of one run: all kernels, sorted as asked, or else by
+    time or work. Of two runs: the changed kernels, the largest change first; with `unchanged` also the others."""
     every = [Place(pair, position) for pair in view.schedules for position in range(len(pair.kernels))]
     if view.is_pair and not unchanged:
         every = [place for place in every if place.change.status != "unchanged"]

@@ -275,8 +275,9 @@ def _written_memory(arguments: Sequence[UOp]) -> UOp | None:
 
 
 def find_ambient(toposort: Iterable[UOp], scope_ranges: frozenset[UOp]) -> dict[UOp, tuple[UOp, ...]]:
-    """Maps a node to the RANGEs of vmap scopes that its value depends on, outer loops first: those of its sources that
-    do not end at it. `UOp.ranges` says the same only if this tinygrad ends the RANGEs of a VMAPOUT."""
+    """Maps a node to the RANGEs of vmap scopes that its value depends on, outer loops first. It depends on the RANGEs
+    of its sources, without the RANGEs that end at it. `UOp.ranges` is the same if tinygrad itself ends the RANGEs of a
+    VMAPOUT."""
     found: dict[UOp, tuple[UOp, ...]] = {}
     for u in toposort if scope_ranges else ():
         inside = {r for s in u.src for r in found.get(s, ())}

@@ -86,7 +86,7 @@ def compiled_for_cpu() -> dict[bytes, Any]:
         if is_cpu and program.arg is not None:
             found[ast_key] = program
     if not found:
-        # up to 0.13 the name of a kernel has a number, which counts kernels: those of another device do not count
+        # up to 0.13 the names of kernels are numbered; kernels of another device must not use up numbers
         getattr(importlib.import_module("tinygrad.codegen.opt.postrange").Scheduler, "kernel_cnt", {}).clear()
     return found
 

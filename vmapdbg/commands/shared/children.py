@@ -43,7 +43,6 @@ other much longer than they multiply."""
 
 R = TypeVar("R", bound=Request)
 T = TypeVar("T")
-"""Where a child's stdout or stderr goes; None is the tool's stream."""
 
 
 class ChildDied(Failure):

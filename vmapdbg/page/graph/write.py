@@ -222,12 +222,12 @@ class Drawing:
         # wait longer for the smallest: on a busy machine the start of the layout alone takes seconds
         for most, least_seconds in ((self.stage.most, 2.0), (_SMALL_PART, 15.0)):
             part = self._add_legend(_keep_near(graph, nearest[:most]))
-            if part.count_drawn() == graph.count_drawn():
-                # on a busy machine
-                yield part, last, least_seconds, ""
-                continue
-            drawn = f"only {part.count_drawn():,} of {graph.count_drawn():,} drawn, those near {where}"
-            yield part, last, least_seconds, f"{drawn}: all would {why} (--around NODE --depth N draws others)"
+            note = ""
+            # a busy machine may be too slow for a small graph, too
+            if part.count_drawn() < graph.count_drawn():
+                drawn = f"only {part.count_drawn():,} of {graph.count_drawn():,} drawn, those near {where}"
+                note = f"{drawn}: all would {why} (--around NODE --depth N draws others)"
+            yield part, last, least_seconds, note
 
     def is_too_much(self, graph: Graph) -> bool:
         """Whether a graph is too large to look at. A folding that the user asked for never is."""

@@ -52,7 +52,7 @@ def list_sources(capture: Capture) -> list[SourceFile]:
 @dataclass
 class LineNotes:
     """What is known of a line of the user's code. `number` is its number in the page; `remarks` are the rules that
-    asked for its buffers. Of two runs, `findings` are the new findings, and `gone` those that only before has."""
+    asked for its buffers. Of two runs, `findings` has the new findings, and `gone` the findings of before alone."""
 
     number: int
     line: str
