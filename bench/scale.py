@@ -39,6 +39,9 @@ for i in range(int(sys.argv[1])):
     h = (h - h.mean(-1, keepdim=True)) * ((h - h.mean(-1, keepdim=True)).square().mean(-1, keepdim=True) + 1e-5).rsqrt()
     h = h.softmax() + x * float(i % 5)
     total = h if total is None else total + h
+    if i % 50 == 49:
+        # a kernel of tinygrad 0.12.0 with a thousand buffers does not end
+        total = total.contiguous()
 total.realize()
 """
 KERNELS = """\
@@ -80,8 +83,7 @@ print(sum(kept[1:], kept[0]).mean().item())
 PROGRAMS = {"network": NETWORK, "kernels": KERNELS, "schedules": SCHEDULES, "replays": REPLAYS, "bytes": BYTES}
 SIZES = {
     # branches: about 42 nodes and 6 kernels each
-    # with 1,100, the program itself does not end on tinygrad 0.12.0: it waits for a thread of the CPU device
-    "network": (22, 110, 440),
+    "network": (24, 120, 1200),
     "kernels": (100, 1000),
     "schedules": (10, 100),
     "replays": (100, 1000),

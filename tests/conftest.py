@@ -18,6 +18,10 @@ os.environ.setdefault("XDG_STATE_HOME", tempfile.mkdtemp(prefix="vmapdbg-state-"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# to look for LLVM and Mesa takes a tenth of a small child, which uses neither: this file is no library
+for name in ("LLVM_PATH", "MESA_PATH"):
+    os.environ.setdefault(name, __file__)
+
 # a loaded machine is no fault of the code
 settings.register_profile("quick", max_examples=20, deadline=None)
 settings.register_profile("thorough", max_examples=200, deadline=None)

@@ -150,17 +150,25 @@ def freeze(pattern:UPat, function:Callable) -> Callable:
   """Returns the function of a rule with the globals that it names now, as a matcher of tinygrad keeps it."""
   return FunctionType(*ops.deconstruct_function(function))
 
+# to compile a rule takes as long as to interpret it about a hundred times
+COMPILED_AFTER = 100
+
 def defer(pattern:UPat, function:Callable, entry:list) -> Callable:
-  """Returns a match that compiles its rule when it is first tried, and takes its own place in the rule's entry."""
+  """Returns a match that interprets its rule, and compiles it when it is often tried; then it takes its own place in the rule's entry."""
+  tries, interpret = 0, None
   def match(uop:UOp, ctx):
+    nonlocal tries, interpret
+    tries += 1
+    if interpret is None: interpret = ops.upat_interpret(pattern, function)
+    if tries < COMPILED_AFTER: return interpret(uop, ctx)
     from tinygrad.uop.upat import upat_compile
-    entry[1] = upat_compile(pattern, function) or ops.upat_interpret(pattern, function)
+    entry[1] = upat_compile(pattern, function) or interpret
     return entry[1](uop, ctx)
   return match
 
 def build_matcher(self, patterns, compiled=bool(getenv("UPAT_COMPILE", 1))) -> None:
-  """Builds a PatternMatcher. Compiles a rule when it is first tried, as tinygrad does since 0.13: that is half of the time of `import tinygrad`, and
-  a short program tries less than half of the rules."""
+  """Builds a PatternMatcher that compiles only rules that are tried often: to compile all is half of the time of `import tinygrad`, and a short program
+  tries less than half of the rules, few of them often."""
   self.patterns = [(p, FunctionType(*fxn) if isinstance(fxn, tuple) else fxn) for p,fxn in patterns]
   self.pdict = {}
   for p,fxn in self.patterns:

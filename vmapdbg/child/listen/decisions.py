@@ -14,7 +14,7 @@ import ast
 import functools
 import linecache
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from types import FrameType
 from typing import Any, Literal
@@ -224,14 +224,16 @@ class Deciding:
 _known: dict[str, dict[tuple[int, str], Deciding]] = {}
 
 
-def instrument(source: str | bytes, filename: str) -> ast.Module | None:
-    """Returns a module's tree whose deciding functions keep what they see, for `deciding_of`; None if it has none."""
+def instrument(source: str | bytes, filename: str) -> tuple[ast.Module, list[Deciding]]:
+    """Returns a module's tree whose deciding functions keep what they see, and these functions. Raises SyntaxError."""
     tree = ast.parse(source, filename)
     rewritten = [rewrite_function(function, kind) for function, kind in find_deciding(tree).items()]
-    if not rewritten:
-        return None
-    _known[filename] = {(function.line, function.name): function for function in rewritten}
-    return ast.fix_missing_locations(tree)
+    return ast.fix_missing_locations(tree), rewritten
+
+
+def know(filename: str, functions: Sequence[Deciding]) -> None:
+    """Has `deciding_of` find the deciding functions of a file."""
+    _known[filename] = {(function.line, function.name): function for function in functions}
 
 
 def rewrite_function(function: Function, kind: Kind) -> Deciding:

@@ -12,7 +12,8 @@ from itertools import islice
 from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 
-from vmapdbg.child.listen.decisions import RETURNED, instrument
+from vmapdbg.child.listen.deciding_code import compile_deciding
+from vmapdbg.child.listen.decisions import RETURNED
 from vmapdbg.child.listen.guard import Watched, leaving_out, put_after, put_around, report_to
 from vmapdbg.child.listen.launches import SCHEDULE_MAKERS, jit_class
 from vmapdbg.child.listen.recorder import Recorder
@@ -109,9 +110,7 @@ class _Hooks:
         setattr(module, RETURNED, self.recorder.returned)
         source: Any = loader
         with leaving_out("reasons of the scheduler"):
-            # compiled each time: a .pyc of the changed module would be loaded by the next process that imports tinygrad
-            tree = instrument(source.get_data(file), file)
-            return tree and compile(tree, file, "exec", dont_inherit=True)
+            return compile_deciding(source.get_data(file), file)
         return None
 
     def ready(self, module: ModuleType) -> None:
