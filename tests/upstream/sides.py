@@ -63,11 +63,13 @@ class Side:
 
 @dataclass(frozen=True)
 class Bench:
-    """What both sides share: where upstream's tests are, where the cache is, and how many workers run."""
+    """What both sides share: where upstream's tests are, where the cache is, how many workers run, and which `shard` of
+    the tests, such as 2/3."""
 
     upstream: Path
     cache_dir: Path
     workers: int
+    shard: str = "1/1"
 
     def run(self, side: Side, tests: Sequence[str], workers: int | None = None) -> SideResult:
         """Runs `tests` (files or test ids) on `side`, the output goes to a log file. Raises RunError."""
@@ -113,11 +115,12 @@ class Bench:
         return make_environment(self.cache_dir, PLUGIN_DIR) | {
             "HYPOTHESIS_STORAGE_DIRECTORY": str(report / "hypothesis"),
             "VMAPDBG_UPSTREAM_REPORT": str(report),
+            "VMAPDBG_UPSTREAM_SHARD": self.shard,
         }
 
     def stock_cache_file(self, tests: Sequence[str]) -> Path:
         """Returns where stock's result is kept: one file for each set of things that can change it."""
-        return self.cache_dir / f"stock-{hash_conditions(self.upstream, tests)}.json"
+        return self.cache_dir / f"stock-{hash_conditions(self.upstream, tests, self.shard)}.json"
 
 
 def make_environment(cache_dir: Path, imports: Path) -> dict[str, str]:
@@ -190,7 +193,7 @@ def read_report(report: Path) -> dict[str, TestResult]:
     return results
 
 
-def hash_conditions(upstream: Path, tests: Sequence[str]) -> str:
+def hash_conditions(upstream: Path, tests: Sequence[str], shard: str) -> str:
     versions = {}
     for name in ("tinygrad", "torch", "numpy", "pytest", "hypothesis"):
         try:
@@ -203,7 +206,7 @@ def hash_conditions(upstream: Path, tests: Sequence[str]) -> str:
         asked.append(subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout)
     sources = [PLUGIN_DIR / f"{PLUGIN_NAME}.py", Path(__file__), *(upstream / test for test in tests)]
     digest = hashlib.sha256()
-    for part in (sys.version, platform.platform(), platform.processor(), versions, asked, list(tests)):
+    for part in (sys.version, platform.platform(), platform.processor(), versions, asked, list(tests), shard):
         digest.update(json.dumps(part).encode())
     for source in sources:
         digest.update(source.read_bytes())
