@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves the tests of a shard, every Nth one of those that `-m` and `-k` have left."""
-    shard, shards = map(int, config.getoption("--shard").split("/"))
+    shard, shards = map(int, str(config.getoption("--shard")).split("/"))
     chosen = items[shard - 1 :: shards]
     if len(chosen) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])

@@ -34,7 +34,8 @@ runner.ask({program!r})
 }
 
 
-@pytest.mark.parametrize("on", ["patches", pytest.param("0.12.0,0.13.0,0.14.0", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("on", ["patches", "0.12.0,0.13.0,0.14.0"])
 def test_a_program_that_equals_its_numpy_twin_is_not_accused(on: str) -> None:
     assert twins.main(["--programs", "10", "--on", on]) == 0
 

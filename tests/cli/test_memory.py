@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from lanes import one_of
 from memory_programs import LARGE, MEASURED, PROGRAMS, check_peak, measure_alone, watch
 from tool import RunSample, run_tool
 
@@ -54,7 +55,7 @@ EDITS = {
 """What somebody types who follows the advice."""
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", one_of(PROGRAMS, 3))
 def test_the_peak_is_the_programs_own(name: str, run_sample: RunSample, tmp_path: Path) -> None:
     text = PROGRAMS[name]
     memory = check_peak(watch(run_sample, text, "--patches", "none"), measure_alone(tmp_path, text, *STOCK))
@@ -121,6 +122,7 @@ def test_memory_of_a_schedule_cannot_be_freed_while_it_runs(run_sample: RunSampl
     assert "free" not in {one["kind"] for one in watch(run_sample, STEPS)["memory"]["advice"]}
 
 
+@pytest.mark.slow
 def test_lazy_gradients_that_hold_activations_are_found_and_dropping_them_gives_the_predicted_peak(
     run_sample: RunSample, tmp_path: Path
 ) -> None:

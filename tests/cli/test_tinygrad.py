@@ -176,6 +176,7 @@ def blamed_of(folder: Path, *options: str, **variables: str) -> tuple[int, list[
     return done.returncode, [commit.split(" ", 2)[2] for commit in found["suspects"]], found
 
 
+@pytest.mark.slow
 def test_a_kernel_with_another_source_is_the_same_kernel(measured: Path) -> None:
     """A commit that only renders in another way is not blamed for the kernel that a later commit adds."""
     assert blamed_of(measured, "--commits", "HEAD~4..HEAD~1", "--by", "kernels")[:2] == (1, ["a relu of its own"])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from lanes import one_of
 from tool import ROOT, run_tool, show_json, write
 from vmap_tree import make_vmap_tree
 
@@ -30,7 +31,7 @@ def run_on(tree: str, command: str, *arguments: str, cwd: Path) -> tuple[int, st
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("has_map", [True, False])
+@pytest.mark.parametrize("has_map", one_of([False, True], 2))
 def test_a_branch_with_its_own_scopes_is_shown_like_the_overlay(trees: Trees, has_map: bool, tmp_path: Path) -> None:
     """The ambient ranges, their `*` and the buffer that does not close them; without a `vmap_map` they are derived."""
     tree = trees[not has_map]
@@ -51,6 +52,7 @@ def test_a_branch_with_its_own_scopes_is_shown_like_the_overlay(trees: Trees, ha
         assert ("rm1*, r" in text, "ambient rm1 is NOT closed" in text) == (has_map, not has_map)
 
 
+@pytest.mark.slow
 def test_lint_and_check_find_the_fault_of_such_a_branch_only_without_its_map(trees: Trees, tmp_path: Path) -> None:
     for tree, code in zip(trees, (0, 1), strict=True):
         linted, findings = run_on(tree, "lint", LOST_RANGE, cwd=tmp_path)

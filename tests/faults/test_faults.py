@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lanes import make_once
 
 ROOT = Path(__file__).parent.parent.parent
 # without tinygrad in this process: the names alone
@@ -23,13 +24,18 @@ EXAMPLES = re.findall(r"<!-- fault: (\S+) -->\n```\n(.*?)\n```", DOCS, re.DOTALL
 NUMBER = re.compile(r"(?<=\d)n\d+\b")
 
 
-@pytest.fixture(scope="module")
-def outcomes() -> dict[str, dict[str, Any]]:
-    """What lint says of each fault; all of them are planted in one child process."""
+def plant_faults(folder: Path) -> None:
+    """Writes what lint says of each fault; all of them are planted in one child process."""
     command = [sys.executable, "-m", "tests.faults.runner"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    (folder / "outcomes.jsonl").write_text(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[str, dict[str, Any]]:
+    folder = make_once(tmp_path_factory, worker_id, "faults", plant_faults)
+    rows = [json.loads(line) for line in (folder / "outcomes.jsonl").read_text().splitlines()]
     return {row["name"]: row for row in rows}
 
 

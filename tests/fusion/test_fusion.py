@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from devices import choose_device
+from lanes import make_once
 
 sys.path.insert(0, str(Path(__file__).parent))  # `patterns`, which importlib mode would not find
 
@@ -73,27 +73,14 @@ Results = dict[str, Result]
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Results:
-    """Runs all processes, two at a time, when the first test asks. Workers of pytest-xdist share the results."""
-    shared = tmp_path_factory.getbasetemp() if worker_id == "master" else tmp_path_factory.getbasetemp().parent
-    folder, done = shared / "fusion", shared / "fusion-done"
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        wait_for(done)
-    else:
-        try:
-            with ThreadPoolExecutor(max_workers=2) as pool:
-                list(pool.map(lambda item: run_programs(folder / item[0], *item[1]), RUNS.items()))
-        finally:
-            done.touch()
+    """Runs all processes, two at a time, when the first test asks."""
+
+    def run_all(folder: Path) -> None:
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            list(pool.map(lambda item: run_programs(folder / item[0], *item[1]), RUNS.items()))
+
+    folder = make_once(tmp_path_factory, worker_id, "fusion", run_all)
     return {name: Result(folder / name) for name in RUNS}
-
-
-def wait_for(done: Path) -> None:
-    deadline = time.monotonic() + 900
-    while not done.exists():
-        assert time.monotonic() < deadline, "the other worker did not finish"
-        time.sleep(0.2)
 
 
 def assert_close(found: np.ndarray, expected: np.ndarray, what: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lanes import one_of
 from tinygrad import Device
 
 ROOT = Path(__file__).parent.parent.parent
@@ -133,10 +134,7 @@ def describe(outcome: dict[str, Any]) -> str:
     return LAST_ROW if is_last and got == [got[0]] * len(want) else WRONG
 
 
-SLOW = f"{ALL_BUT}close-ranges,-ambient-ranges"
-
-
-@pytest.mark.parametrize("patches", [pytest.param(p, marks=pytest.mark.slow) if p == SLOW else p for p in EXPECTED])
+@pytest.mark.parametrize("patches", one_of(EXPECTED, 2))
 def test_what_programs_give(patches: str, tmp_path: Path) -> None:
     outcomes = run_program(patches, tmp_path)["outcomes"]
     for outcome, names in EXPECTED[patches].items():

@@ -56,6 +56,7 @@ def test_a_scan_takes_few_ops_for_each_element(name: str, monkeypatch: pytest.Mo
     assert 4 * ops < count_ops(getattr(x, name)(1))
 
 
+@pytest.mark.slow
 def test_the_gradient_of_a_logcumsumexp() -> None:
     x, weight = make(16, 1500), make(16, 1500)
     t = Tensor(x, requires_grad=True)

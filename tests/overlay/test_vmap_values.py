@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from func_ops.table import OPS
+from lanes import one_of
 from scopes import (
     LOOP,
     OUTER,
@@ -150,7 +151,7 @@ def check_function(
 
 
 # `python -m tests.overlay.func_ops` runs the whole table
-EACH_OP = [*OPS][::3]
+EACH_OP = one_of([*OPS][::3], 2)
 
 
 @pytest.mark.parametrize("name", EACH_OP)
@@ -182,7 +183,7 @@ OUTER_FUNCTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", OUTER_FUNCTIONS)
+@pytest.mark.parametrize("name", one_of(OUTER_FUNCTIONS, 2))
 def test_function_with_an_outer_range(name: str) -> None:
     check_function(name, out_axis=-1, axis_type=OUTER)
 
@@ -285,7 +286,7 @@ SCOPES: dict[str, tuple[Program, tuple[np.ndarray, ...]]] = {
 
 
 @BOTH
-@pytest.mark.parametrize("name", SCOPES)
+@pytest.mark.parametrize("name", one_of(SCOPES, 2))
 def test_one_scope(name: str, axis_type: AxisType) -> None:
     program, arrays = SCOPES[name]
     check(program, *arrays, axis_type=axis_type)
@@ -381,7 +382,9 @@ BEFORE: dict[str, Callable[[Tensor], Tensor]] = {
 AFTER_OUTER = [("reduce", after, OUTER) for after in ("flip", "sum of the batch", "contiguous", "reshape", "stack")]
 
 
-@pytest.mark.parametrize(("before", "after", "axis_type"), [*itertools.product(BEFORE, AFTER, [LOOP]), *AFTER_OUTER])
+@pytest.mark.parametrize(
+    ("before", "after", "axis_type"), one_of([*itertools.product(BEFORE, AFTER, [LOOP]), *AFTER_OUTER], 2)
+)
 def test_after_the_scope(before: str, after: str, axis_type: AxisType) -> None:
     check(lambda m, x: AFTER[after](m(BEFORE[before])(x)), X, axis_type=axis_type)
 
@@ -427,7 +430,7 @@ CONTENTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @BOTH
-@pytest.mark.parametrize("between", BETWEEN)
+@pytest.mark.parametrize("between", one_of(BETWEEN, 2))
 @pytest.mark.parametrize("contents", CONTENTS)
 def test_the_same_range_again_in_a_later_scope(contents: str, between: str, axis_type: AxisType) -> None:
     """One VMAPOUT feeds another scope that has an equal RANGE: its steps are other steps."""
@@ -509,7 +512,7 @@ def test_two_ranges_with_the_same_id_and_different_sizes(ids: tuple[int, int], a
 
 @pytest.mark.parametrize("inner_type", [LOOP, OUTER])
 @pytest.mark.parametrize("outer_type", [LOOP, OUTER])
-@pytest.mark.parametrize("out_axis", [0, -1])
+@pytest.mark.parametrize("out_axis", one_of([0, -1], 2))
 def test_nested_softmax(outer_type: AxisType, inner_type: AxisType, out_axis: int) -> None:
     def program(m: Map, x: Tensor) -> Tensor:
         def outer(b: Tensor) -> Tensor:
@@ -673,9 +676,7 @@ def check_gradients(loss: Callable[..., Tensor], *arrays: np.ndarray, axis_type:
 GX, GW = numbers(3, 4, dtype=F64), numbers(4, 4, dtype=F64, seed=1)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "sort" else name for name in GRADIENTS]
-)
+@pytest.mark.parametrize("name", one_of(GRADIENTS, 2))
 def test_backward_through_a_scope(name: str) -> None:
     fn = GRADIENTS[name]
     check_gradients(lambda m, x, w: m(fn, (0, None))(x, w).square().sum(), GX, GW)
@@ -739,7 +740,7 @@ LOSSES: dict[str, Callable[[Map, Tensor, Tensor], Tensor]] = {
 
 
 @BOTH
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", one_of(LOSSES, 3))
 def test_backward_through(name: str, axis_type: AxisType) -> None:
     check_gradients(LOSSES[name], GX, GW, axis_type=axis_type)
 
@@ -774,7 +775,7 @@ def hessian_of_each(m: Map, x: Tensor, w: Tensor, eye: Tensor) -> Tensor:
 
 
 @BOTH
-@pytest.mark.parametrize("program", [over_cotangents, of_a_scope, jacobian_of_each, hessian_of_each])
+@pytest.mark.parametrize("program", one_of([over_cotangents, of_a_scope, jacobian_of_each, hessian_of_each], 2))
 def test_vmap_over_cotangents(program: Program, axis_type: AxisType) -> None:
     arrays = GX, GW, np.eye(4)
     got, want = (program(m, *map(Tensor, arrays)) for m in (functools.partial(vmap, axis_type=axis_type), unroll))
