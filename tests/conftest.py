@@ -5,6 +5,7 @@ How many random examples a property is tried on: `pytest --hypothesis-profile=th
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -41,3 +42,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if len(chosen) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
         items[:] = chosen
+
+
+def pytest_collection_finish() -> None:
+    """Has no garbage collection look at the modules and tests again and again: a tenth of the time of many tests."""
+    gc.collect()
+    gc.freeze()

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from lanes import one_of
 from tool import ROOT, is_running, run_command, run_tool, show_json, start_tool, wait_until, write
 
 PLAIN = "from tinygrad import Tensor\nx = Tensor.empty(3) + 1\n"
@@ -115,7 +116,7 @@ ODD_IMPORTS = [
 ]
 
 
-@pytest.mark.parametrize("imports", ODD_IMPORTS)
+@pytest.mark.parametrize("imports", one_of(ODD_IMPORTS, 2))
 def test_overlay_is_there_however_tinygrad_is_imported(imports: str, tmp_path: Path) -> None:
     body = (
         "from tinygrad import Tensor, UOp\n"

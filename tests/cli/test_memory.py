@@ -150,6 +150,7 @@ def test_the_page_the_overview_the_picture_and_the_report_have_the_peak(tmp_path
     assert "<polygon" in page
 
 
+@pytest.mark.slow
 def test_a_diff_compares_two_peaks(tmp_path: Path) -> None:
     for name, text in (("a", LARGE), ("b", LARGE.replace("5000", "2500"))):
         (tmp_path / f"{name}.py").write_text(text)

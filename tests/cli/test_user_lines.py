@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from lanes import one_of
 from tool import ROOT, STEPS, RunSample, run_tool, share_without_line
 
 ATTENTION = next(step for step in STEPS if step.stem == "attention")
@@ -14,7 +15,7 @@ SAMPLES = [ROOT / "samples" / f"{name}.py" for name in ("rotary", "softmax", "lo
 IN_THE_SLOW_LANE = [pytest.param(step, marks=pytest.mark.slow) for step in STEPS]
 
 
-@pytest.mark.parametrize("program", [*IN_THE_SLOW_LANE, *SAMPLES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("program", [*IN_THE_SLOW_LANE, *one_of(SAMPLES, 2)], ids=lambda path: path.stem)
 def test_hardly_an_op_has_no_line(program: Path, run_sample: RunSample) -> None:
     """Else the longest kernels of a program may have no line, and nothing leads from them to the user's code."""
     done = run_sample("show", str(program), "--json")

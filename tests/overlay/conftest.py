@@ -28,7 +28,6 @@ _state.process.keeps_decisions = False
 
 # tinygrad and its patterns stay, and a test makes many small objects: to walk them all at every 700 new ones takes a
 # seventh of the time
-gc.freeze()
 gc.set_threshold(50_000)
 
 if "DEV" not in os.environ:

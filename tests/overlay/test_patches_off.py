@@ -134,13 +134,14 @@ def describe(outcome: dict[str, Any]) -> str:
     return LAST_ROW if is_last and got == [got[0]] * len(want) else WRONG
 
 
-@pytest.mark.parametrize("patches", one_of(EXPECTED, 2))
+@pytest.mark.parametrize("patches", one_of(EXPECTED, 3))
 def test_what_programs_give(patches: str, tmp_path: Path) -> None:
     outcomes = run_program(patches, tmp_path)["outcomes"]
     for outcome, names in EXPECTED[patches].items():
         assert [name for name in names if not describe(outcomes[name]).startswith(outcome)] == []
 
 
+@pytest.mark.slow
 def test_the_store_uses_the_loop_variable_if_its_buffer_has_the_batch(tmp_path: Path) -> None:
     """Two listings of an index into a stack: `r_3_2_2_2` with `data0_2`, the store at a fixed place; and `data0_6`."""
     without, fixed = (store_kernel(patches, tmp_path) for patches in (f"{ALL_BUT}ambient-ranges", ALL_BUT[:-2]))
