@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lanes import one_of
 from tool import ROOT, RunSample
 
 SAMPLES = sorted((ROOT / "samples").glob("*.py"))
@@ -73,7 +72,7 @@ def check(expected: str, capture: dict[str, Any], printed: list[str]) -> None:
         assert texts[0] in capture["error"]["message"]
 
 
-@pytest.mark.parametrize(("sample", "patches", "expected"), one_of(list_cases(), 2))
+@pytest.mark.parametrize(("sample", "patches", "expected"), list(list_cases()))
 def test_sample_shows_what_its_header_says(
     sample: Path, patches: str, expected: list[str], run_sample: RunSample
 ) -> None:
