@@ -1,12 +1,10 @@
 """Compares the values of a snippet or a program with the numpy reference, in a process of its own without tinygrad.
 
-While a snippet runs, it computes the outputs of the running schedule and compares the schedules that have run; the rest
-when the snippet has ended. The output gets a line for each ScheduleCheck. A schedule may be compared again when more is
-known about it: its last line counts.
+While a snippet runs, it computes the outputs of the running schedule and compares schedules that have run. The output
+has a line for each ScheduleCheck. A schedule is compared again if more is known about it: its last line counts.
 
-For `vmapdbg run --check` it compares the evidence of all processes (`vmapdbg.child.evidence.suite`), removes it, and
-adds a CheckedSchedule for each schedule. It ends when the program has ended and no evidence is left.
-"""
+For `vmapdbg run --check` it compares and removes the evidence of all processes (`vmapdbg.child.evidence.suite`), and
+adds a CheckedSchedule for each schedule. It ends when the program has ended and no evidence is left."""
 
 from __future__ import annotations
 
@@ -33,10 +31,8 @@ from vmapdbg.model.store import append_line, write_atomically
 from vmapdbg.model.wording import first_line
 from vmapdbg.reference.graph import OpGraph
 
-_LOOK = 0.01
-"""Seconds between two looks at what the snippet or the program has written."""
-_MOST_SECONDS = 120
-"""The most seconds for one schedule of a program."""
+_LOOK = 0.01  # seconds between two looks at what the snippet or the program has written
+_MOST_SECONDS = 120  # the most seconds for one schedule of a program
 
 
 def main() -> None:
@@ -97,14 +93,12 @@ class RunChecker:
         """Notes what the snippet has written since the last call."""
         names, self._read = self.folder.read_written(self._read)
         for name in names:
-            # the outputs of a schedule that has ended are computed when they are compared
-            self.next_precisions = []
+            self.next_precisions = []  # the outputs of a schedule that has ended are computed when they are compared
             if name == ASKED:
                 self.next_precisions = [None, DOUBLE, *MOVED]
                 self.asked, self.known = pickle.loads((self.folder.path / ASKED).read_bytes()), {}
                 continue
-            # what is written again has more than before
-            self.done.discard(name)
+            self.done.discard(name)  # what is written again has more than before
             if name not in self.waiting:
                 self.waiting.append(name)
 

@@ -22,8 +22,7 @@ from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.numbers import Array, decode, encode, find_close
 from vmapdbg.values.tolerance import Tolerance
 
-_MOST_STEPS = 2000
-"""For how many steps of a scope a kernel's value is computed from the part of one step alone."""
+_MOST_STEPS = 2000  # for how many steps of a scope a kernel's value is computed from the part of one step alone
 _MOST_COMPARED = 40_000_000
 """The most elements times steps that are compared: about a second, and two bytes for each."""
 
@@ -31,11 +30,12 @@ GotAndRight = tuple[Array, Array]
 
 
 class BufferWalk:
-    """Walks through the buffers of a schedule. `graph` is the graph that the pass of the scheduler saw."""
+    """Walks through a schedule's buffers. `graph` is what the scheduler's pass saw, `wrong` the first wrong buffer."""
 
     def __init__(self, evidence: Evidence, graph: ComparedGraph):
         self.evidence, self.graph = evidence, graph
         self.values = graph.values
+        self.wrong: WrongBuffer | None = None
 
     def walk(self) -> list[BufferCheck]:
         """Compares the buffers in the order of the schedule, up to the first wrong one."""
@@ -46,7 +46,8 @@ class BufferWalk:
             if check.comparison is not None and check.is_wrong:
                 assert arrays is not None
                 tolerance = check.comparison.tolerance
-                fault = find_fault(self.evidence, self._make_wrong_buffer(slot, buffer, tolerance, *arrays))
+                self.wrong = self._make_wrong_buffer(slot, buffer, tolerance, *arrays)
+                fault = find_fault(self.evidence, self.wrong)
                 return [*checks, replace(self.explain(index, check, checks, tolerance, *arrays), fault=fault)]
             checks.append(check)
         return checks
@@ -154,8 +155,7 @@ def find_steps_read(
     a wrong element depends on several steps or on none, or the elements of one step were read at different steps."""
     if np.size(got) * len(by_step) > _MOST_COMPARED:
         return {}
-    # one row a step, one column an element
-    gives_right = np.array([find_close(value, right, tolerance) for value in by_step])
+    gives_right = np.array([find_close(value, right, tolerance) for value in by_step])  # (steps, elements)
     gives_got = np.array([find_close(value, got, tolerance) for value in by_step])
     # an element of no step is the same whatever is read, or depends on many steps
     of_one_step = gives_right.sum(axis=0) == 1

@@ -3,7 +3,7 @@ fault. Runs in the process that compares.
 
 If the kernel as scheduled gives the wrong values, too, the scheduler made the fault, or the kernel read memory at a
 wrong time: with other contents of its arguments it is right. If the kernel as scheduled is right, its linear program
-runs. If that takes long, it runs once for each of some wrong elements, with its loops fixed to the steps that write it.
+runs; if that takes long, its graph is computed for some of the wrong elements.
 """
 
 from __future__ import annotations
@@ -20,29 +20,23 @@ from numpy.typing import NDArray
 from vmapdbg.check.result import Comparison, KernelFault, StaleRead
 from vmapdbg.child.compare.reference_values import ReadContents
 from vmapdbg.child.evidence.evidence import Evidence, KernelRun, WrittenBuffer
-from vmapdbg.child.program.accesses import carries_values
-from vmapdbg.child.program.linear import MemoryAccess, ProgramLoop, UOp, Value, find_loops
+from vmapdbg.child.program.interpret import Interpreter
 from vmapdbg.child.program.linear_reader import read_linear
 from vmapdbg.child.program.programs import LeavesMemory, count_steps, load_program, run_program
-from vmapdbg.child.program.reach import evaluate_sums
 from vmapdbg.reference.arithmetic import Promoted, Rounding, load
 from vmapdbg.reference.graph import ScheduledKernel, Unknown
 from vmapdbg.reference.kernels import run_kernel
-from vmapdbg.values.numbers import Array, decode, encode, find_close, view_elements
+from vmapdbg.values.numbers import Array, Numbers, decode, encode, find_close, view_elements
 from vmapdbg.values.tolerance import ITEMSIZE, Tolerance
 
 MOST_STEPS = 400_000
 """The most ops of a linear program that run: about two seconds."""
 _MOST_SHOWN = 16
 """How many of the wrong elements are computed if not all are."""
-_MOST_ADDRESSES = 1 << 23
-"""The most steps of the loops around a store whose addresses are compared with the places of the wrong elements."""
 _MOST_TRIED = 64
 """How many times a kernel runs on what its arguments held at other times."""
 
 Flags = NDArray[np.bool_]
-Whole = NDArray[np.int64]
-Fixed = dict[UOp, int]
 
 
 @dataclass(frozen=True)
@@ -61,6 +55,15 @@ class WrongBuffer:
     def align(self, data: bytes, dtype: str) -> Array:
         """Returns contents of the buffer in the shape of the right value. Raises Unknown."""
         return align_buffer(self.buffer, data, dtype, self.right.shape, self.ambient)
+
+    def mark_elements(self, most: int | None = None) -> Flags:
+        """Returns which elements of the buffer are wrong, or some of them. Raises Unknown."""
+        chosen = np.flatnonzero(~np.asarray(find_close(decode(self.got), decode(self.right), self.tolerance)))
+        if most is not None:
+            chosen = chosen[np.unique(np.linspace(0, len(chosen) - 1, most).astype(np.int64))]
+        marked = np.zeros(self.buffer.size, np.bool_)
+        marked[decode(self.align(np.arange(self.buffer.size, dtype=np.int64).tobytes(), "long"))[chosen]] = True
+        return marked
 
 
 def find_fault(evidence: Evidence, wrong: WrongBuffer) -> KernelFault:
@@ -91,7 +94,7 @@ def _numpy_refusals() -> Iterator[None]:
         raise Unknown(f"the reference failed: {type(error).__name__}: {error}") from error
 
 
-def _read_arguments(dtypes: Mapping[int, str], names: Sequence[str | None], wrong: WrongBuffer) -> dict[int, Array]:
+def read_arguments(dtypes: Mapping[int, str], names: Sequence[str | None], wrong: WrongBuffer) -> dict[int, Array]:
     """Returns what the arguments of a kernel held before it ran; `names` are their contents. Raises Unknown."""
     found: dict[int, Array] = {}
     for number, dtype in dtypes.items():
@@ -151,7 +154,7 @@ def _run_scheduled(
 ) -> tuple[Array, Flags]:
     """Returns what a kernel writes to the buffer, in the right shape, and what of it is undefined. Raises Unknown."""
     with _numpy_refusals():
-        contents = _read_arguments(kernel.dtypes, names, wrong)
+        contents = read_arguments(kernel.dtypes, names, wrong)
         written = run_kernel(kernel, {number: load(array) for number, array in contents.items()}, rounding)
     if 0 not in written:
         raise Unknown("it does not write its first buffer")
@@ -228,96 +231,34 @@ def find_linear_fault(wrong: WrongBuffer) -> KernelFault:
         return KernelFault("lowering", str(error))
 
 
-def _compare_linear(wrong: WrongBuffer, program: bytes) -> KernelFault:
-    run = LinearRun(wrong, program)
-    if not run.stores:
-        return KernelFault("codegen", "it does not write its first buffer")
-    got, right = decode(wrong.got), decode(wrong.right)
-    is_wrong = ~np.asarray(find_close(got, right, wrong.tolerance))
-    data, is_computed = run.compute(is_wrong)
-    found = wrong.align(data, wrong.right.dtype)
+def _compare_linear(wrong: WrongBuffer, data: bytes) -> KernelFault:
+    found, is_computed = _run_linear(wrong, data)
     # what was not computed is not compared
-    computed = np.where(is_computed, decode(found), right)
+    computed = np.where(is_computed, found, decode(wrong.right))
     if wrong.compare(encode(computed.reshape(wrong.right.shape), wrong.right.dtype)).status != "wrong":
         return KernelFault("compiler")
-    is_same = np.asarray(find_close(got, computed, wrong.tolerance)) | ~is_computed
+    is_same = np.asarray(find_close(decode(wrong.got), computed, wrong.tolerance)) | ~is_computed
     return KernelFault("codegen", is_same=bool(is_same.all()))
 
 
-class LinearRun:
-    """Runs the linear program of the kernel that wrote a wrong buffer, its argument 0. Raises Unknown."""
-
-    def __init__(self, wrong: WrongBuffer, data: bytes):
-        self.wrong = wrong
-        self.uops, self.variables = load_program(data)
-        self.program = read_linear(self.uops)
-        dtypes = {buffer.slot: buffer.dtype for buffer in self.program.buffers if buffer.space == "global"}
-        contents = _read_arguments(dtypes, wrong.buffer.run.arguments, wrong)
-        self.memories = {slot: bytearray(array.data) for slot, array in contents.items()}
-        accesses = [one for one in self.program.accesses if (one.buffer.space, one.buffer.slot) == ("global", 0)]
-        self.stores = [access for access in accesses if access.is_store]
-        self.reads_result = len(self.stores) < len(accesses)
-
-    def compute(self, is_wrong: Flags) -> tuple[bytes, Flags]:
-        """Returns what the program writes, and which of the elements it computed. Raises Unknown, LeavesMemory."""
-        is_computed = np.ones(is_wrong.shape, np.bool_)
-        if count_steps(self.program) > MOST_STEPS:
-            is_computed = self.run_some(is_wrong)
-        else:
-            run_program(self.uops, self.variables, self.memories)
-        return bytes(self.memories[0]), is_computed
-
-    def run_some(self, is_wrong: Flags) -> Flags:
-        """Computes some of the wrong elements: loops are fixed to the steps that write them. Returns which."""
-        found = np.flatnonzero(is_wrong)
-        # the first wrong elements, and some of the others
-        spread = np.linspace(0, len(found) - 1, _MOST_SHOWN // 2).astype(np.int64)
-        chosen = np.unique(np.concatenate([found[: _MOST_SHOWN // 2], found[spread]]))
-        # element of the right value -> its index in the buffer
-        numbers = np.arange(self.wrong.buffer.size, dtype=np.int64)
-        places = decode(self.wrong.align(numbers.tobytes(), "long"))
-        is_computed = np.zeros(is_wrong.shape, np.bool_)
-        left = MOST_STEPS
-        for element, fixed in zip(chosen, self._find_steps(places[chosen]), strict=True):
-            left -= count_steps(self.program, fixed)
-            if left < 0:
-                break
-            run_program(self.uops, self.variables, self.memories, fixed)
-            is_computed[element] = True
-        if not is_computed.any():
-            raise Unknown(f"its linear program is too long to be run: over {MOST_STEPS:,} steps")
-        return is_computed
-
-    def _find_steps(self, places: Whole) -> list[Fixed]:
-        """Returns for some elements the steps of loops and threads that write each; none if unknown or also read."""
-        found: list[list[Fixed]] = [[] for _ in places]
-        try:
-            if self.reads_result:
-                raise Unknown
-            for store in self.stores:
-                for known, steps in zip(found, self._find_steps_of(store, places), strict=True):
-                    known += steps
-        except Unknown:
-            return [{} for _ in places]
-        return [known[0] if len(known) == 1 else {} for known in found]
-
-    def _find_steps_of(self, store: MemoryAccess, places: Whole) -> Iterator[list[Fixed]]:
-        """Yields for each of some elements the steps at which a store writes it. Raises Unknown."""
-        used = find_loops(store.index, {loop: loop.trips for loop in store.loops})
-        sizes: dict[Value, int] = {loop: loop.trips for loop in store.loops if loop in used}
-        if math.prod(sizes.values()) > _MOST_ADDRESSES:
-            raise Unknown
-        addresses = np.concatenate(list(evaluate_sums([(store.index, 1)], [], sizes)))
-        free = [loop for loop in store.loops if loop in used and self._is_independent(loop)]
-        for place in places:
-            hits = np.flatnonzero((addresses <= place) & (place < addresses + store.width))
-            # one axis more: numpy has no index of no axis
-            steps = dict(zip(sizes, np.unravel_index(hits, (*sizes.values(), 1)), strict=False))
-            yield [{loop.uop: int(steps[loop][hit]) for loop in free} for hit in range(len(hits))]
-
-    def _is_independent(self, loop: ProgramLoop) -> bool:
-        """Returns whether a step of a loop does the same if the other steps do not run."""
-        if loop.op == "thread":
-            # the threads of a group share memory
-            return not loop.name.startswith("l")
-        return not carries_values(self.program, loop)
+def _run_linear(wrong: WrongBuffer, data: bytes) -> tuple[Numbers, Flags]:
+    """Runs the linear program of the kernel that wrote a wrong buffer, its argument 0: op after op, or if that takes
+    long, as a graph, for some of the wrong elements. Returns the elements of the right value, and which of them were
+    computed. Raises Unknown, LeavesMemory."""
+    uops, variables = load_program(data)
+    program = read_linear(uops)
+    if not any(one.is_store and (one.buffer.space, one.buffer.slot) == ("global", 0) for one in program.accesses):
+        raise LeavesMemory("it does not write its first buffer")
+    dtypes = {buffer.slot: buffer.dtype for buffer in program.buffers if buffer.space == "global"}
+    contents = read_arguments(dtypes, wrong.buffer.run.arguments, wrong)
+    is_computed = np.ones(wrong.buffer.size, np.bool_)
+    if count_steps(program) <= MOST_STEPS:
+        memories = {slot: bytearray(array.data) for slot, array in contents.items()}
+        run_program(uops, variables, memories)
+        held = bytes(memories[0])
+    else:
+        run = Interpreter({slot: load(array) for slot, array in contents.items()}, variables)
+        numbers, is_computed = run.run_stores(uops[-1], 0, wrong.mark_elements(_MOST_SHOWN))
+        held = encode(numbers, dtypes[0]).data
+    found, is_known = wrong.align(held, wrong.right.dtype), wrong.align(is_computed.tobytes(), "bool")
+    return decode(found), decode(is_known)

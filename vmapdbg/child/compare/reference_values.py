@@ -120,8 +120,7 @@ class ComparedGraph:
         self.graph, self.read, self.left, self.known = graph, read, left, known
         self.opened: list[ReferenceValues] = []
         self.together: Sequence[int] = ()
-        # precision -> node -> its value
-        self._precise: dict[int, dict[int, Array | str]] = {}
+        self._precise: dict[int, dict[int, Array | str]] = {}  # precision -> node -> its value
         self.values = self.open()
 
     def open(self, precision: int | None = None, given: Mapping[int, RangedArray] = {}) -> ReferenceValues:
@@ -150,8 +149,7 @@ class ComparedGraph:
                     return found
                 if isinstance(wide, str):
                     return found
-                # a value that several devices have is repeated
-                numbers.append(np.resize(decode(wide), decode(right).size))
+                numbers.append(np.resize(decode(wide), decode(right).size))  # repeated if several devices have it
             excused = excuse_rounding(got, right, found, numbers)
             if excused.status != "wrong":
                 break

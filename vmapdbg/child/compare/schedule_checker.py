@@ -22,10 +22,8 @@ from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.numbers import Array, decode, make_plain
 
 _Found = TypeVar("_Found")
-_SHOWN = 8
-"""How many elements of an expected output are reported."""
-_MOST_BUFFERS = 16
-"""How many buffers of one schedule are tried as memory that is read at the wrong time."""
+_SHOWN = 8  # how many elements of an expected output are reported
+_MOST_BUFFERS = 16  # how many buffers of one schedule are tried as memory that is read at the wrong time
 
 IsGot = Callable[[ReferenceValues], bool]
 """Returns whether other values of the graph give exactly the wrong output that the snippet got."""
@@ -36,10 +34,8 @@ class ScheduleChecker:
 
     def __init__(self, evidence: Evidence, folder: EvidenceFolder, known: Mapping[int | None, KnownValues] = {}):
         self.evidence, self.read, self.known = evidence, folder.read_data, known
-        # why something was not compared
-        self.left = evidence.left
-        # the graph as the snippet asked for it, then the graph as the pass of the scheduler saw it
-        self.graphs: list[ComparedGraph] = []
+        self.left = evidence.left  # why something was not compared
+        self.graphs: list[ComparedGraph] = []  # as the snippet asked for it, then as the pass saw it
 
     def check(self) -> ScheduleCheck:
         """Returns how the schedule compares."""
@@ -55,7 +51,6 @@ class ScheduleChecker:
         buffers: list[BufferCheck] = []
         passed = evidence.graphs.get("passed")
         if passed is not None and any(output.comparison.status == "wrong" for output in outputs):
-            # the buffers between the kernels, up to the first wrong buffer
             walk = BufferWalk(evidence, self.open(passed)).walk
             buffers = self.attempt(Left("launches", 0, "the buffers between its kernels: "), walk) or []
         failed_kernel = evidence.failed_kernel
@@ -139,12 +134,10 @@ class ScheduleChecker:
         """Compares an output."""
         values = graph.values
         root = values.roots[number]
-        # each of several devices may have the whole
-        copies = len(data) // max(len(right.data), 1)
+        copies = len(data) // max(len(right.data), 1)  # each of several devices may have the whole
         right = _repeat(right, copies)
         if DEVICES in values.ambient_of(root):
-            # the right values of all devices were joined to one value
-            data *= max(1, len(right.data) // max(len(data), 1))
+            data *= max(1, len(right.data) // max(len(data), 1))  # right values of all devices are joined
         got = Array(data, right.dtype, right.shape)
         found = graph.compare(root, got, right)
         check = OutputCheck(number=number, shape=right.shape, dtype=right.dtype, comparison=found)
@@ -203,8 +196,7 @@ class ScheduleChecker:
             if check is None:
                 continue
             if not is_whole:
-                # what an item assignment changed: the assigned buffer has the rest
-                del self.left[reasons:]
+                del self.left[reasons:]  # what the item assignment changed; the assigned buffer has the rest
             if is_whole or check.comparison.status == "wrong":
                 checks.append(check)
         return checks

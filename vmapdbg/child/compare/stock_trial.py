@@ -1,7 +1,5 @@
 """Runs the graph of a failed schedule without any patch, in a process of its own: do only the patches make it fail?
-
-stdin is a pickled (pickled PackedGraph, contents of its buffers, switches, target), the exit code the answer.
-"""
+stdin is a pickled (pickled PackedGraph, contents of its buffers, switches, target), the exit code the answer."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ from vmapdbg.child.listen.rendering import make_renderer
 from vmapdbg.child.memory import make_buffer, read_switches
 from vmapdbg.install import overlay
 
-_PATIENCE = 60.0
-"""Seconds that stock tinygrad may take for the graph."""
+_PATIENCE = 60.0  # seconds that stock tinygrad may take for the graph
 _SWITCH_IS_MISSING = 75
 """The exit code if the graph was not tried: stock tinygrad does not have a switch of the snippet."""
 _DEVICES: dict[Any, Any] = {"NPY": "PYTHON"}
@@ -39,8 +36,7 @@ def runs_on_stock(
         done = subprocess.run(
             [sys.executable, "-m", __name__],
             input=pickle.dumps((graph, contents, switches, target)),
-            # the snippet's process has the job's patches in it
-            env=overlay.child_environment(None, dict(environment or os.environ)),
+            env=overlay.child_environment(None, dict(environment or os.environ)),  # the snippet's has the patches
             capture_output=True,
             timeout=_PATIENCE,
         )

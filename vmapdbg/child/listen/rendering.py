@@ -1,8 +1,6 @@
-"""Renders kernels for any target, without its device or its compiler, on any release.
-
-A renderer's constructor opens the target's compiler, which needs its libraries. So the modules with compilers are
-replaced while it runs; all else (tensor cores, rules for the architecture) stays as in the release.
-"""
+"""Renders kernels for any target, without its device or its compiler, on any release. A renderer's constructor opens
+the target's compiler, which needs its libraries. So the modules with compilers are replaced while it runs; all else
+(tensor cores, rules for the architecture) stays as in the release."""
 
 from __future__ import annotations
 
@@ -21,8 +19,7 @@ from vmapdbg.install.targets import TARGETS, Target
 
 UOp = Any
 
-# the renderers of the CPU device over the releases: its source is the source of the target c
-_CLANG = ("ClangJITRenderer", "ClangRenderer")
+_CLANG = ("ClangJITRenderer", "ClangRenderer")  # the CPU's renderers over the releases: their source is target c's
 
 
 class RendererMissing(Exception):
@@ -45,26 +42,45 @@ class CompiledKernel:
 
 def compile_kernel(ast: UOp, target: str) -> CompiledKernel:
     """Renders the AST of a compute kernel for a target. Raises what tinygrad raises, and RendererMissing."""
-    from tinygrad import codegen
-    from tinygrad.engine import realize
     from tinygrad.helpers import Context
 
-    # its name until May 2026; before 0.12 realize had it
-    places: tuple[Any, ...] = (codegen, realize)
-    lower: Any = next((m.get_program for m in places if hasattr(m, "get_program")), None) or places[0].to_program
     program: Any = compiled_for_cpu().get(ast.key) if target == "c" else None
     if program is None:
         # BEAM times kernels on the device; without the device there is nothing to time
         with Context(BEAM=0):
-            program = lower(ast, make_renderer(target))
+            program = _find_lower()(ast, make_renderer(target))
     if hasattr(program, "function_name"):
-        # a ProgramSpec: until May 2026
-        info, source, uops = program, program.src, program.uops or ()
+        info, source, uops = program, program.src, program.uops or ()  # a ProgramSpec: until May 2026
     else:
         parts = {part.op.name: part for part in program.src}
         info, source, uops = program.arg, parts["SOURCE"].arg, parts["LINEAR"].src
     sizes = tuple(info.global_size), info.local_size
     return CompiledKernel(info.function_name, source, *sizes, tuple(info.outs), tuple(info.ins), tuple(uops))
+
+
+def lower_again(ast: UOp, device: str) -> None:
+    """Lowers the AST of a kernel for its device, also if it is known. Raises what tinygrad raises."""
+    import tinygrad.codegen as codegen
+    from tinygrad.device import Device
+    from tinygrad.helpers import Context
+
+    known: dict[Any, Any] = getattr(codegen, "to_program_cache", {})
+    before = dict(known)
+    known.clear()
+    try:
+        with Context(BEAM=0):
+            _find_lower()(ast, Device[device].renderer)
+    finally:
+        known.update(before)
+
+
+def _find_lower() -> Any:
+    """Returns the function that lowers an AST for a renderer: its name until May 2026; before 0.12 realize had it."""
+    from tinygrad import codegen
+    from tinygrad.engine import realize
+
+    places: tuple[Any, ...] = (codegen, realize)
+    return next((m.get_program for m in places if hasattr(m, "get_program")), None) or places[0].to_program
 
 
 @functools.cache

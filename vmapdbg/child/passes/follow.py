@@ -4,6 +4,7 @@ each schedule."""
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,12 +14,12 @@ from typing import Any
 
 from vmapdbg.check import result
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
-from vmapdbg.child.evidence.evidence import EvidenceFolder
 from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack, find_argument_sizes
 from vmapdbg.child.failures.diagnose import KnownNodes, list_known
 from vmapdbg.child.failures.endless import Watcher
 from vmapdbg.child.listen.releases import find_inputs
+from vmapdbg.child.passes.codegen import find_codegen_path
 from vmapdbg.child.passes.outputs import BufferFollower, OrderedKernels, choose_chains, note_outputs
 from vmapdbg.child.passes.steps import MOST_SECONDS, StepFinder, ValueComparer
 from vmapdbg.child.passes.watch import FollowedCall, FollowingCollector, PassRun
@@ -45,8 +46,9 @@ it is. Raises CannotPack."""
 class ScheduleFollower:
     """Follows one schedule."""
 
-    def __init__(self, one: FollowedCall, nodes: KnownNodes, folder: EvidenceFolder):
-        self.one, self.nodes, self.folder = one, nodes, folder
+    def __init__(self, one: FollowedCall, nodes: KnownNodes, collector: FollowingCollector):
+        self.one, self.nodes, self.folder = one, nodes, collector.folder
+        self.watch_lowering = collector.watch_lowering
         self._end = time.monotonic() + MOST_SECONDS_IN_ALL
         self.chains = choose_chains(one)
         # until 0.12 the scheduler replaces the BUFFERs of the snippet
@@ -56,7 +58,7 @@ class ScheduleFollower:
         inputs = one.call.inputs
         variables = one.call.variables | find_argument_sizes(one.scheduled)
         self.packer = LoopPacker(lambda u: inputs.get(self._snippet_buffer_of(u)) or None, variables)
-        self.comparer = ValueComparer(self.packer.graph, folder.read_data)
+        self.comparer = ValueComparer(self.packer.graph, self.folder.read_data)
         # how the real results compare
         self.checks: list[result.OutputCheck] = []
         # the outputs in the graph before the first pass
@@ -108,7 +110,18 @@ class ScheduleFollower:
         # `find` also finds a state of memory by its buffer, which is another node
         found = list(map(self.nodes.ids.get, states)) + list(map(self.nodes.find, states))
         node_id = next((known for known in found if known is not None), None)
-        return self._explain(result.OutputPath(number, node.shape, node.dtype, without_doubtful(passes), node_id))
+        path = result.OutputPath(number, node.shape, node.dtype, without_doubtful(passes), node_id)
+        first = path.first_wrong
+        if first is None or first.kind != "run":
+            return self._explain(path)
+        rows, rewrite, reason = self.codegen
+        return replace(path, passes=(*path.passes[:-1], *rows, first), rewrite=rewrite, reason=reason)
+
+    @functools.cached_property
+    def codegen(self) -> tuple[list[result.PassValue], result.WrongRewrite | None, str | None]:
+        """The stages of the first wrong kernel."""
+        launches = self.one.created[0] if len(self.one.created) == 1 else []
+        return find_codegen_path(self.one.call.evidence, self.folder, launches, self.watch_lowering)
 
     # *** buffers of the snippet
 
@@ -275,7 +288,7 @@ def main() -> None:
         schedule = capture.schedules[one.schedule]
         write_atomically(request.progress, f"schedule {one.schedule}")
         try:
-            path = ScheduleFollower(one, known, mode.collector.folder).follow(schedule.line)
+            path = ScheduleFollower(one, known, mode.collector).follow(schedule.line)
         except Exception as unexpected:  # the other schedules are followed all the same
             reason = f"its graphs cannot be read: {type(unexpected).__name__}: {first_line(unexpected)}"
             asked = one.call.evidence.asked.get("outputs", 0)

@@ -87,6 +87,8 @@ class FollowingCollector(Collector):
         # of the current call
         self.chains: list[Chain] = []
         self.created: list[list[Launch]] = []
+        # the passes of the kernel that is lowered again
+        self._lowering: list[PassRun] | None = None
         # id of a RewriteContext -> the pass that it belongs to
         self._runs: dict[int, PassRun] = {}
 
@@ -132,26 +134,39 @@ class FollowingCollector(Collector):
             self.created.append(list_launches(sched_sink, made))
         return made
 
+    def watch_lowering(self, lower: Callable[[], object]) -> list[PassRun]:
+        """Lowers a kernel, and returns its passes."""
+        self._lowering = []
+        try:
+            lower()
+            return self._lowering
+        finally:
+            self._lowering = None
+
     def _on_rewrite(self, rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:
+        if self._lowering is not None and not self._runs:
+            return self._keep(self._lowering, rewrite, context, root)
         if self.call is None or not is_whole(root):
             return rewrite(context, root)
         # it may be a rewrite in a rewrite, or estimate costs for the overlay
         frame = find_frame(sys._getframe(1), *SCHEDULERS, *_REWRITES, _DECIDES)
         if frame is None or frame.f_code.co_name not in SCHEDULERS:
             return rewrite(context, root)
-        name, place = find_rewrite_at(sys._getframe(1))
-        run = PassRun(name or _NAMELESS, place, root, context)
         known = (chain for chain in self.chains if chain.frame is frame)
         chain = next(known, None) or Chain(frame.f_code.co_name, frame)
         # a known chain moves to the end: another call may have run in it
         self.chains = [*(other for other in self.chains if other is not chain), chain]
-        self._runs[id(context)] = run
+        return self._keep(chain.runs, rewrite, context, root)
+
+    def _keep(self, runs: list[PassRun], rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:
+        """Runs a pass and adds it to `runs`; a pass that raises is left out."""
+        name, place = find_rewrite_at(sys._getframe(2))
+        run = self._runs[id(context)] = PassRun(name or _NAMELESS, place, root, context)
         try:
             run.after = rewrite(context, root)
         finally:
             del self._runs[id(context)]
-        # a pass that raises is left out
-        chain.runs.append(run)
+        runs.append(run)
         return run.after
 
     def _on_rule(self, rewrite: Callable[..., UOp | None], context: Any, x: UOp) -> UOp | None:

@@ -1,8 +1,6 @@
-"""Facts for `lint` about the loads and stores of a linear program. Runs in the child.
-
-Every fact is certain: no step of any loop or thread leaves a bound, some step reaches each address that is called
-outside, and all steps of a loop that is called lost store to the same address. What cannot be decided is None.
-"""
+"""Facts for `lint` about the loads and stores of a linear program, in the child. All are certain: no step of any loop
+or thread leaves a bound, some step reaches each address that is called outside, and all steps of a loop that is called
+lost store to the same address. What cannot be decided is None."""
 
 from __future__ import annotations
 
@@ -122,8 +120,7 @@ def find_bounds(access: linear.MemoryAccess, reach: Reach | None) -> tuple[int, 
     """Returns the lowest and highest element that is accessed; None if it may leave the buffer, or may not."""
     if reach is not None:
         if not reach.steps:
-            # nothing is accessed
-            return 0, 0
+            return 0, 0  # nothing is accessed
         return reach.lowest, reach.highest
     lowest, highest = bound_address(access.index, access.gate)
     highest += access.width - 1
@@ -135,11 +132,9 @@ def find_bounds(access: linear.MemoryAccess, reach: Reach | None) -> tuple[int, 
 def find_lost(
     program: linear.LinearProgram, access: linear.MemoryAccess, reach: Reach | None
 ) -> tuple[linear.ProgramLoop, ...]:
-    """Returns the loops and threads whose steps store different values to the same address: the last value stays.
-
-    A loop counts if neither address nor gate uses it and the value does. LOCAL memory belongs to one group of threads
-    and is used again in each step of a loop: there only the threads of the group count.
-    """
+    """Returns the loops and threads whose steps store different values to the same address, so that the last value
+    stays: neither address nor gate uses the loop, but the value does. LOCAL memory belongs to one group of threads and
+    is used again in each step of a loop: there only the threads of the group count."""
     if not access.is_store or (reach is not None and not reach.steps):
         return ()
     candidates = [loop for loop in access.loops if loop.trips > 1]
@@ -249,17 +244,3 @@ def has_same_place(initial: linear.MemoryAccess, read: linear.MemoryAccess) -> b
     if first is None or wanted is None:
         return False
     return first <= wanted and wanted + read.width <= first + initial.width
-
-
-def carries_values(program: linear.LinearProgram, loop: linear.ProgramLoop) -> bool:
-    """Returns whether a step of a loop may use what another step left in a register or in the memory of its group."""
-    first: dict[linear.Buffer, linear.MemoryAccess] = {}
-    for access in program.accesses:
-        if loop not in access.loops:
-            continue
-        if access.is_store and access.buffer.space == "local":
-            return True
-        earlier = first.setdefault(access.buffer, access)
-        if access.is_store and not earlier.is_store and access.buffer.space == "register":
-            return True
-    return False

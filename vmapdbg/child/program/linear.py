@@ -1,10 +1,9 @@
 """A linear program in terms that no tinygrad release owns: buffers, accesses, loops, threads, variables, expressions.
 
 `linear_reader.read_linear(uops)` takes the linear UOps of a compiled kernel (`CompiledKernel.uops`, `ProgramSpec.uops`)
-of any release from 0.12.0 on. What differs between them ends here: DEFINE_GLOBAL/LOCAL/REG and PARAM/BUFFER, PtrDType
-or none, the gate on INDEX or LOAD or in an IF, IDIV/MOD and CDIV/CMOD/FLOORDIV/FLOORMOD, constants with or without a
-cast, a vector access as a cast pointer or as a SHRINK. A UOp has one Value, so equal values are one object.
-"""
+from 0.12.0 on. The releases' differences end here: DEFINE_GLOBAL/LOCAL/REG or PARAM/BUFFER, PtrDType or none, the gate
+on INDEX or LOAD or in an IF, IDIV/MOD or CDIV/CMOD/FLOORDIV/FLOORMOD, constants with or without a cast, a vector access
+as a cast pointer or a SHRINK. A UOp has one Value, so equal values are one object."""
 
 from __future__ import annotations
 
@@ -30,10 +29,9 @@ for _name, _bits in {"char": 8, "short": 16, "int": 32, "long": 64}.items():
 @dataclass(eq=False)
 class Value:
     """One value of the program. `op` is "const", "loop", "thread", "variable", "load", "cast", a name of
-    `model.ops.ARITHMETIC`, or tinygrad's own name in lower case. `dtype` is tinygrad's name of the scalar ("int",
-    "float", "bool"), `itemsize` its bytes, `lanes` how many of them. `bounds` of an integer are None if unknown.
-    `sources` of a load are its result if its gate does not hold. `operations` counts its arithmetic ops, 0 if it only
-    moves or packs values."""
+    `model.ops.ARITHMETIC`, or tinygrad's own name in lower case. `dtype` is tinygrad's scalar ("int", "float", "bool"),
+    `itemsize` its bytes, `lanes` their number. `bounds` of an integer: None if unknown. `sources` of a load are its
+    result if its gate does not hold. `operations` counts its arithmetic ops, 0 if it only moves or packs values."""
 
     op: str
     sources: tuple[Value, ...]
@@ -71,15 +69,13 @@ class ProgramLoop(Value):
 
     @property
     def is_thread(self) -> bool:
-        # from 0.13 on the CPU's threads are a variable
-        return self.op == "thread" or self.name == CORE
+        return self.op == "thread" or self.name == CORE  # from 0.13 on the CPU's threads are a variable
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of the program: `space` is "global", "local" (of a group of threads), "register", or "image" (global, and
-    indexed by a pair). `name` is the name in the source, `slot` the number of the argument if it is global or an image;
-    `size` is in elements, negative if it is not known."""
+    """Memory. `space`: "global", "local" (of a group of threads), "register" or "image" (global, indexed by pairs).
+    `name` is its name in the source, `slot` its argument number, `size` in elements (negative: unknown)."""
 
     slot: int
     name: str
@@ -91,9 +87,8 @@ class Buffer:
 
 @dataclass(eq=False)
 class MemoryAccess:
-    """One load or store. `index` is the first element, `width` the number of elements; `gate` is the condition (None:
-    always). `value` is what is stored, or what is loaded. `loops` are the threads, and the loops around it from
-    the outermost. `follows` are the stores that it is ordered after, whose values a load may find."""
+    """An access of `width` elements from `index` on, if `gate` holds (None: always). `value` is stored, or loaded.
+    `loops`: threads, then loops around it, outermost first. `follows`: stores before it that a load may read."""
 
     buffer: Buffer
     index: Value
@@ -112,10 +107,9 @@ class MemoryAccess:
 
 @dataclass
 class LinearProgram:
-    """A whole program. `computed` are its values in order, without constants, loaded values and loops, each with the
-    threads and the loops around it from the outermost. `threads` are also variables that a launch goes through
-    (`core_id`). `addressing` are the addresses, the gates (also of ops that are no access), and the numbers of threads.
-    `open_loops` are loops without an END."""
+    """A whole program. `computed`: its values in order, without constants, loaded values and loops, each with the
+    threads and loops around it, outermost first. `threads` are also variables that a launch goes through (`core_id`).
+    `addressing`: addresses, gates (also of ops that are no access), numbers of threads. `open_loops` have no END."""
 
     buffers: list[Buffer] = field(default_factory=list)
     accesses: list[MemoryAccess] = field(default_factory=list)

@@ -46,8 +46,7 @@ class Reader:
         self.values: dict[UOp, Value] = {}
         self.buffers: dict[UOp, Buffer] = {}
         self.stores: dict[UOp, MemoryAccess] = {}
-        # the threads, and the loops around the current op
-        self.around: tuple[ProgramLoop, ...] = ()
+        self.around: tuple[ProgramLoop, ...] = ()  # the threads, and the loops around the current op
         self.gates: list[Value] = []
 
     def read(self, uops: Sequence[UOp]) -> LinearProgram:
@@ -122,8 +121,7 @@ class Reader:
         gates += [gate for gate in self.gates if gate not in gates]
         gate = next(iter(gates), None)
         for other in gates[1:]:
-            # all of the gates must hold
-            assert gate is not None
+            assert gate is not None  # all of the gates must hold
             gate = Value("and", (gate, other), "bool", 1, bounds=(0, 1))
         width = width or value.lanes
         access = MemoryAccess(buffer, index, gate, is_store, value, width, self.around, tuple(follows))
@@ -202,7 +200,7 @@ class Reader:
                 # the value for a closed gate comes after the pointer; other sources only order it
                 sources = u.src[1:2]
         values = tuple(self.value_of(s) for s in sources if s.op.name not in _ORDERS and not is_pointer(s))
-        value = Value(op, values, name_dtype(dtype), getattr(dtype, "itemsize", 0), _lanes_of(u), constant)
+        value = Value(op, values, name_dtype(dtype), getattr(dtype, "itemsize", 0), lanes_of(u), constant)
         value.bounds, value.operations = _bounds_of(u), _count_operations(u, value.lanes)
         self.values[u] = value
         return value
@@ -280,8 +278,7 @@ def _count_operations(u: UOp, lanes: int) -> int:
         # a product of matrices with these dimensions, by some threads
         dimensions, threads = u.arg[0], u.arg[3]
         if isinstance(u.arg[0], str):
-            # before 0.14 a name comes first
-            dimensions, threads = u.arg[1], u.arg[5]
+            dimensions, threads = u.arg[1], u.arg[5]  # before 0.14 a name comes first
         return 2 * math.prod(dimensions) // threads
     if u.op not in GroupOp.ALU:
         return 0
@@ -300,7 +297,7 @@ def _bounds_of(u: UOp) -> tuple[int, int] | None:
     return int(lowest), int(highest)
 
 
-def _lanes_of(u: UOp) -> int:
+def lanes_of(u: UOp) -> int:
     """How many scalars a value has: in its dtype, or in its shape (from the summer of 2026 on)."""
     count = getattr(u.dtype, "count", 1)
     if count > 1:

@@ -1,8 +1,6 @@
-"""Renders kernels for a target, without its device or compiler, counts what they execute, and runs them.
-
-Linear programs run by tinygrad's PYTHON program, op after op, for any release from 0.12.0 on. One process keeps a
-program, and another process without the overlay runs it. Only what runs it imports tinygrad.
-"""
+"""Renders kernels for a target, without its device or compiler, counts what they execute, and runs them: tinygrad's
+PYTHON program runs them op after op, from 0.12.0 on. One process keeps a program, and another without the overlay runs
+it. Only what runs it imports tinygrad."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ import itertools
 import math
 import pickle
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -92,10 +90,10 @@ def count_work(program: LinearProgram) -> Work:
     return Work(ops, moved, local, count(program.threads), lanes)
 
 
-def count_steps(program: LinearProgram, fixed: Container[UOp] = ()) -> int:
-    """Returns how many ops a program runs in all its threads; of loops and threads in `fixed` one step runs."""
+def count_steps(program: LinearProgram) -> int:
+    """Returns how many ops a program runs in all its threads."""
     around = [loops for _, loops in program.computed] + [access.loops for access in program.accesses]
-    return sum(math.prod(loop.trips for loop in loops if loop.uop not in fixed) for loops in around)
+    return sum(math.prod(loop.trips for loop in loops) for loops in around)
 
 
 @functools.cache
@@ -152,25 +150,22 @@ def load_program(data: bytes) -> tuple[list[UOp], dict[str, int]]:
         raise Unknown(f"its linear program cannot be loaded: {type(error).__name__}: {error}") from error
 
 
-def run_program(
-    uops: Sequence[UOp], variables: Mapping[str, int], memories: Mapping[int, bytearray], fixed: Mapping[UOp, int] = {}
-) -> None:
-    """Runs a linear program on `memories` (by argument); `fixed` has loops' only steps. Raises Unknown,
-    LeavesMemory."""
+def run_program(uops: Sequence[UOp], variables: Mapping[str, int], memories: Mapping[int, bytearray]) -> None:
+    """Runs a linear program on `memories` (by argument). Raises Unknown, LeavesMemory."""
     buffers = linear_reader.read_memories(uops)
     if any(buffer.space == "image" for buffer in buffers):
         raise Unknown("its linear program reads or writes an image")
     arguments = [memories[buffer.slot] for buffer in buffers if buffer.space == "global"]
     sizes = {"g": [1, 1, 1], "l": [1, 1, 1]}
     for u in uops:
-        if u.op.name == "SPECIAL" and u not in fixed:
+        if u.op.name == "SPECIAL":
             size = linear_reader.find_constant(u.src[0])
             if size is None:
                 raise Unknown("the number of its threads depends on a variable")
             kind, axis = str(u.arg)[0], int(str(u.arg)[-1])
             sizes[kind][axis] = int(size)
-    program = _make_program(_fix_loops(uops, fixed))
-    for values in _list_values([u for u in uops if linear_reader.is_variable(u)], variables, fixed):
+    program = _make_program(_drop_order(uops))
+    for values in _list_values([u for u in uops if linear_reader.is_variable(u)], variables):
         views = list(map(memoryview, arguments))
         try:
             program(*views, global_size=tuple(sizes["g"]), local_size=tuple(sizes["l"]), vals=values)
@@ -183,16 +178,12 @@ def run_program(
             raise Unknown(f"tinygrad's PYTHON device cannot run its linear program: {reason}") from error
 
 
-def _list_values(
-    declared: Sequence[UOp], variables: Mapping[str, int], fixed: Mapping[UOp, int]
-) -> Iterator[tuple[int, ...]]:
+def _list_values(declared: Sequence[UOp], variables: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
     """Yields the values of the variables, in their order, once for each thread of the CPU."""
     choices: list[Sequence[int]] = []
     for u in declared:
         name = linear_reader.loop_name(u)
-        if u in fixed:
-            choices.append([fixed[u]])
-        elif name == CORE:
+        if name == CORE:
             choices.append(range(int(u.vmax) + 1))
         elif name in variables:
             choices.append([variables[name]])
@@ -201,23 +192,14 @@ def _list_values(
     return itertools.product(*choices)
 
 
-def _fix_loops(uops: Sequence[UOp], fixed: Mapping[UOp, int]) -> list[UOp]:
-    """Returns a program in which loops and threads are replaced by one of their steps."""
-    from tinygrad.uop import Ops
-    from tinygrad.uop.ops import UOp as TinygradUOp
-
+def _drop_order(uops: Sequence[UOp]) -> list[UOp]:
+    """Returns a program without what loops and AFTERs wait for: it may be a loop that has ended, which has no value."""
     made: dict[UOp, UOp] = {}
     # equal ops are one op: the tag keeps ops apart that differ in what they wait for
     for tag, u in enumerate(uops):
-        if u in fixed and not linear_reader.is_variable(u):
-            made[u] = TinygradUOp(Ops.CONST, u.dtype, (), fixed[u])
-        elif u.op.name == "END" and u.src[1] in fixed:
-            made[u] = TinygradUOp(Ops.NOOP, u.dtype, tag=tag)
-        elif u.op.name in {"AFTER", "RANGE"}:
-            # what they wait for may be a loop that has ended, which has no value
-            made[u] = u.replace(src=tuple(made.get(source, source) for source in u.src[:1]), tag=tag)
-        else:
-            made[u] = u.replace(src=tuple(made.get(source, source) for source in u.src))
+        is_order = u.op.name in {"AFTER", "RANGE"}
+        src = tuple(made.get(source, source) for source in u.src[: 1 if is_order else None])
+        made[u] = u.replace(src=src, tag=tag) if is_order else u.replace(src=src)
     return list(made.values())
 
 
@@ -228,11 +210,9 @@ def _make_program(uops: list[UOp]) -> Any:
 
     # renderers have it, the PYTHON device has not
     python_alu.setdefault(Ops.FDIV, lambda x, y: x * python_alu[Ops.RECIPROCAL](y))
-    # its constructor only chooses tensor cores
-    renderer = object.__new__(PythonRenderer)
+    renderer = object.__new__(PythonRenderer)  # its constructor only chooses tensor cores
     lib = PythonCompiler().compile(renderer.render(uops))
     make: Any = PythonProgram
     if "obj" in inspect.signature(PythonProgram.__init__).parameters:
-        # 0.14 on
-        return make(None, SimpleNamespace(lib=lib))
+        return make(None, SimpleNamespace(lib=lib))  # 0.14 on
     return make("kernel", lib)

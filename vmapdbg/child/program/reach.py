@@ -1,11 +1,9 @@
 """What addresses of a linear program reach if their gates hold. Runs in the child.
 
-An address is a sum of terms. Terms that share no loop are independent. Terms that share a loop are gone through
-together, step by step, and give one set; the whole is one value of each set, added: exact, and small even if the
-kernel has millions of steps. A set that takes more than `MOST_STEPS` stays undecided (None) and is never guessed.
-
-numpy takes a tenth of a second to import, and most kernels do not need it: only the functions that need it import it.
-"""
+An address is a sum of terms. Terms that share no loop are independent; terms that share a loop are gone through step by
+step and give one set. The whole is one value of each set, added: exact, and small even for millions of steps. A set
+that takes more than `MOST_STEPS` stays undecided (None). numpy takes a tenth of a second to import, and most kernels do
+not need it: only the functions that need it import it."""
 
 from __future__ import annotations
 
@@ -27,17 +25,14 @@ Values: TypeAlias = "range | list[int] | Integers"
 
 MOST_STEPS = 100 << 14
 """How many steps of one group of loops, or elements of one buffer, are gone through one by one: a tenth of a second."""
-_BLOCK = 1 << 16
-"""How many steps are computed at once: all the parts of an expression fit into the cache."""
-_LIMIT = 1 << 62
-"""No part of an expression may be larger: int64 would wrap around."""
+_BLOCK = 1 << 16  # how many steps are computed at once: all the parts of an expression fit into the cache
+_LIMIT = 1 << 62  # no part of an expression may be larger: int64 would wrap around
 
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """The addresses of one access: `base` + one value of each set + 0..`width`-1, in elements. A set has the values
-    that terms with common loops add, each once, sorted; none if no step passes the gate. `steps` counts steps that pass
-    it, of the loops in address or gate."""
+    """The addresses of an access, in elements: `base` + one value of each set + 0..`width`-1. A set has the sums of
+    terms with common loops, sorted, each once; none if no step passes the gate. `steps`: how many do, of its loops."""
 
     base: int
     sets: tuple[range | Integers, ...]
@@ -105,8 +100,7 @@ def _find_values(
 def evaluate_sums(
     terms: list[tuple[Value, int]], conditions: list[Value], loops: Mapping[Value, int]
 ) -> Iterator[Integers]:
-    """Yields the sum of the terms, (expression, factor) each, at all steps of the loops at which the conditions hold.
-    `loops` have their trip counts. The sums come block by block. Raises Unknown."""
+    """Yields in blocks sums of (expression, factor) terms at all steps where the conditions hold. Raises Unknown."""
     import numpy as np
 
     parts = walk([*conditions, *(value for value, _ in terms)], loops)
@@ -295,8 +289,7 @@ def _read_comparison(condition: Value) -> tuple[Value, int, int] | None:
     if right.constant is not None:
         value, edge = left, int(right.constant)
     elif left.constant is not None:
-        # edge < value is not value < edge + 1
-        value, edge, flipped = right, int(left.constant) + 1, not flipped
+        value, edge, flipped = right, int(left.constant) + 1, not flipped  # edge < value is not value < edge + 1
     else:
         return None
     lowest, highest = value.limits
@@ -306,9 +299,8 @@ def _read_comparison(condition: Value) -> tuple[Value, int, int] | None:
 
 
 def find_outside(index: Any, size: int) -> tuple[int, int] | None:
-    """Returns the bounds of a range (a UOp of the scheduler) that indexes an axis of `size` elements, if a step leaves
-    it; None if not, or unknown. tinygrad wraps such an index around when it flattens the axes: its address stays in the
-    buffer, but reads something else."""
+    """Returns the bounds of an index (a UOp of the scheduler) into an axis of `size` elements, if a step leaves it;
+    None if not, or unknown. With flattened axes such an address stays in the buffer, but reads something else."""
     low, high = index.vmin, index.vmax
     if isinstance(low, int) and isinstance(high, int) and low >= 0 and high < size:
         return None

@@ -199,7 +199,7 @@ def _print_first_wrong(page: Page, capture: Capture, check: ScheduleCheck, buffe
         page.add((f"patches off: {capture.patches_off}", "yellow"), indent=4)
     culprit = buffer.misread or buffer
     page.add((f"more: vmapdbg why {name_node(check.schedule, culprit.node)}", "dim"), indent=4)
-    if buffer.fault is not None and buffer.fault.made_by == "scheduler":
+    if buffer.fault is not None and buffer.fault.made_by in {"scheduler", "codegen", "lowering"}:
         page.add((f"by which rewrite: {_describe_rewrite(capture, check)}", "dim"), indent=4)
 
 
@@ -210,9 +210,6 @@ def _describe_rewrite(capture: Capture, check: ScheduleCheck) -> str:
     if capture.schedules[check.schedule].cached:
         return "not known: tinygrad had this schedule in its cache, and no pass ran"
     return f"vmapdbg why --value --schedule {check.schedule}"
-
-
-# *** a whole program
 
 
 def print_run_check(document: findings.ProgramCheck, console: Console) -> None:

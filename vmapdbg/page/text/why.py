@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from rich.console import Console
 from rich.text import Text
@@ -145,8 +146,16 @@ def _print_output(page: Page, index: ScheduleIndex, output: OutputPath) -> None:
 
 
 def _format_passes(passes: Sequence[PassValue]) -> Iterator[Row]:
+    first = next((one for one in passes if one.status == "wrong"), None)
+
+    def find_group(one: PassValue) -> object:
+        # the passes of code generation are many; those that are alike, but for the first wrong one, are one row
+        is_alone = one.kind != "codegen" or one is first
+        return one if is_alone else (one.status, one.difference, one.reason)
+
     last: Difference | None = None
-    for one in passes:
+    for _, alike in groupby(passes, find_group):
+        one, *others = alike
         found, about = one.difference, one.reason or ""
         if found is not None and found == last:
             about = "in the same way"
@@ -155,7 +164,7 @@ def _format_passes(passes: Sequence[PassValue]) -> Iterator[Row]:
             about = f"[{where}] is {found.got}, should be {found.expected}; {found.wrong} of {found.total}"
         last = found
         yield Row(
-            Cell("pass", one.name, comfort=30),
+            Cell("pass", one.name + format_known(" to {}", others[-1].name if others else None), comfort=30),
             Cell("value", _VALUES[one.status], comfort=7),
             Cell("", about, comfort=40, most=60, label=""),
             Cell("asked for at", one.place or "", comfort=34, leaves=1, optional=True),
@@ -170,8 +179,11 @@ def _explain(page: Page, index: ScheduleIndex, output: OutputPath, first: PassVa
         _explain_rewrite(page, index, output.rewrite, first)
     elif first.kind in _AFTERWARDS:
         sentence = _AFTERWARDS[first.kind]
-        if any(one.status != "right" for one in output.passes[: output.passes.index(first)]):
+        before = output.passes[: output.passes.index(first)]
+        if any(one.status != "right" for one in before):
             sentence = _NOT_KNOWN
+        elif before[-1].kind == "codegen":
+            sentence = "its linear program is right: the renderer, the compiler or the machine makes it wrong"
         page.add(sentence, indent=4)
         page.add(("more: vmapdbg check", "dim"), indent=4)
     else:

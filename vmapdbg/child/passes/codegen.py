@@ -1,0 +1,181 @@
+"""Follows the kernel of the first wrong buffer through code generation, if the scheduler made it right: lowers its AST
+once more, and computes the wrong elements after each pass from what the kernel really read. Runs in the child."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from vmapdbg.check import result
+from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
+from vmapdbg.child.compare.kernel_rerun import WrongBuffer, find_linear_fault, read_arguments
+from vmapdbg.child.compare.reference_values import ComparedGraph
+from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder
+from vmapdbg.child.evidence.packer import UNEXPECTED
+from vmapdbg.child.listen.records import Launch
+from vmapdbg.child.listen.rendering import lower_again
+from vmapdbg.child.passes.steps import describe_uop, find_difference, find_rule_of
+from vmapdbg.child.passes.watch import PassRun
+from vmapdbg.child.program.interpret import Interpreter, Rows, dtype_of, dtype_of_memory, find_loops
+from vmapdbg.child.program.linear_reader import find_space, is_memory, is_pointer, lanes_of, loop_name, slot_of
+from vmapdbg.reference.arithmetic import load
+from vmapdbg.reference.graph import Unknown
+from vmapdbg.reference.value import RangedArray
+from vmapdbg.values.numbers import Numbers, decode, encode
+
+UOp = Any
+LINEAR = "the linear program"
+_MOST_ROWS = 16
+"""At how many steps around the wrong elements the rewrites of a wrong pass are compared."""
+_TERMS = 64
+"""How many roundings the two sides of a rewrite may differ by."""
+_OTHER_VALUE = frozenset({"SINK", "END", "GROUP", "BARRIER", "AFTER", "RANGE", "SPECIAL"})
+Watch = Callable[[Callable[[], object]], list[PassRun]]
+"""Runs a function and returns the rewrites of whole graphs that it made."""
+
+
+def find_codegen_path(
+    evidence: Evidence, folder: EvidenceFolder, launches: Sequence[Launch], watch: Watch
+) -> tuple[list[result.PassValue], result.WrongRewrite | None, str | None]:
+    """Returns the rows of the stages of the first wrong kernel, the first rewrite that makes it wrong, and its name or
+    why it is not followed. No rows: code generation does not make it wrong, or that is unknown."""
+    passed = evidence.graphs.get("passed")
+    if passed is None:
+        return [], None, "the buffers between its kernels were not kept"
+    walk = BufferWalk(evidence, ComparedGraph(passed, folder.read_data, evidence.left))
+    checks = walk.walk()
+    wrong, fault = walk.wrong, checks[-1].fault if checks else None
+    if wrong is None or fault is None or fault.made_by not in {"codegen", "lowering", "compiler"}:
+        return [], None, None
+    launch = wrong.buffer.launch
+    if launch is None or launch >= len(launches):
+        return [], None, "the kernel that makes it wrong is not known"
+    try:
+        return KernelFollower(wrong, launches[launch], watch).follow()
+    except (Unknown, *UNEXPECTED) as error:
+        return [], None, str(error)
+
+
+class KernelFollower:
+    """Follows the kernel that wrote `wrong`, its argument 0."""
+
+    def __init__(self, wrong: WrongBuffer, launch: Launch, watch: Watch):
+        self.wrong, self.launch = wrong, launch
+        self.runs = [
+            run
+            for run in watch(lambda: lower_again(launch.ast, launch.buffers[0].device))
+            if run.after.op.name == "SINK"
+        ]
+        memories = [u for u in launch.ast.toposort() if is_memory(u) and find_space(u) == "global"]
+        dtypes = {slot_of(u): dtype_of_memory(u) for u in memories}
+        read = read_arguments(dtypes, wrong.buffer.run.arguments, wrong)
+        self.contents: dict[int, Numbers] = {slot: load(array) for slot, array in read.items()}
+        self.dtype = dtypes[0]
+        self.wanted = wrong.mark_elements()
+        self.tried = self.skipped = 0
+
+    def follow(self) -> tuple[list[result.PassValue], result.WrongRewrite | None, str | None]:
+        rows = [self._judge(f"the AST of kernel #{self.wrong.buffer.kernel}", None, self.launch.ast)]
+        rewrite: result.WrongRewrite | None = None
+        reason: str | None = None
+        for run in self.runs:
+            rows.append(self._judge(run.name, run.place, run.after))
+            if rows[-1].status == "wrong" and not any(row.status == "wrong" for row in rows[:-1]):
+                if self._judge(run.name, run.place, run.before).status == "wrong":
+                    reason = "it is wrong before this pass: tinygrad changes the graph without a rewrite"
+                else:
+                    rewrite = self._find_rewrite(run)
+        fault = find_linear_fault(self.wrong)
+        status: dict[str, result.PassStatus] = {"compiler": "right", "codegen": "wrong"}
+        linear = result.PassValue(
+            LINEAR, None, status.get(fault.made_by, "unknown"), None, fault.reason, kind="codegen"
+        )
+        return [*rows, linear], rewrite, reason
+
+    def _judge(self, name: str, place: str | None, sink: UOp) -> result.PassValue:
+        """Returns the row of a stage: how it computes the elements that are wrong."""
+        try:
+            held, _ = self._open().run_stores(sink, 0, self.wanted)
+            found = self._compare(held)
+        except (Unknown, *UNEXPECTED) as error:
+            return result.PassValue(name, place, "unknown", reason=str(error), kind="codegen")
+        return result.PassValue(name, place, "right" if found is None else "wrong", found, kind="codegen")
+
+    def _open(self) -> Interpreter:
+        return Interpreter(self.contents, self.launch.variables)
+
+    def _compare(self, held: Numbers) -> result.Difference | None:
+        right = decode(self.wrong.right)
+        found = decode(self.wrong.align(encode(held, self.dtype).data, self.wrong.right.dtype))
+        is_asked = decode(self.wrong.align(self.wanted.tobytes(), "bool"))
+        numbers = np.where(is_asked, found, right).reshape(self.wrong.right.shape)
+        compared = self.wrong.compare(encode(numbers, self.wrong.right.dtype))
+        if compared.status != "wrong" or compared.index is None:
+            return None
+        assert compared.got is not None
+        assert compared.expected is not None
+        return result.Difference(compared.index, compared.got, compared.expected, compared.wrong, compared.total)
+
+    # *** the first rewrite of a wrong pass
+
+    def _find_rewrite(self, run: PassRun) -> result.WrongRewrite | None:
+        """Returns the first rewrite that changes a value at the steps that write wrong elements."""
+        try:
+            around = self._open().find_rows(run.before, 0, self.wanted, _MOST_ROWS)
+        except Unknown:
+            return None
+        for old, new in run.rewrites:
+            if old.op.name in _OTHER_VALUE or new.op.name in _OTHER_VALUE:
+                continue
+            self.tried += 1
+            try:
+                found, loops = self._differ(old, new, around)
+            except (Unknown, *UNEXPECTED):
+                self.skipped += 1
+                continue
+            if found is not None:
+                sides, rule = (describe_uop(old), describe_uop(new)), find_rule_of(run, old, new)
+                names = tuple(map(loop_name, loops))
+                return result.WrongRewrite("rule", *sides, rule, found, names, None, None, self.tried, self.skipped)
+        return None
+
+    def _differ(self, old: UOp, new: UOp, around: Rows) -> tuple[result.Difference | None, list[UOp]]:
+        """Returns how two UOps differ, and the loops that both depend on. Raises Unknown."""
+        if (old.op.name == "STORE") != (new.op.name == "STORE"):
+            raise Unknown("a store has no value")
+        sides = [(old, new)]
+        if old.op.name == "STORE":
+            sides = [(one, other) for one, other in zip(old.src[:2], new.src[:2], strict=True) if one is not other]
+        for one, other in sides:
+            loops = find_loops(one)
+            if not loops.keys() >= find_loops(other).keys():
+                raise Unknown("it depends on other loops")
+            # each side has registers of its own
+            left, right = (Rows(self._open(), around.steps, around.count).spread(loops) for _ in sides[:1] * 2)
+            found = _find_difference(one, other, left, right)
+            if found is not None:
+                return self._locate(found, left), list(left.steps)
+        return None, []
+
+    @staticmethod
+    def _locate(found: result.Difference, rows: Rows) -> result.Difference:
+        """Returns a difference whose index has the steps of the loops in place of a row."""
+        row, *lane = found.index
+        steps = [int(step[min(row, len(step) - 1), 0]) for step in rows.steps.values()]
+        return result.Difference((*steps, *lane), found.got, found.expected, found.wrong, found.total)
+
+
+def _find_difference(old: UOp, new: UOp, left: Rows, right: Rows) -> result.Difference | None:
+    """Returns how two UOps differ: pointers by the elements that they address. Raises Unknown."""
+    if is_pointer(old) and is_pointer(new):
+        width = max(lanes_of(old), lanes_of(new))
+        (before, is_before), (after, is_after) = (
+            rows.find_elements(u, width, 1 << 60) for u, rows in ((old, left), (new, right))
+        )
+        sides = RangedArray(np.where(is_before, before, -1)), RangedArray(np.where(is_after, after, -1))
+        return find_difference(*sides, "long", 1)
+    if dtype_of(old) != dtype_of(new) or lanes_of(old) != lanes_of(new):
+        raise Unknown("it has another dtype")
+    return find_difference(RangedArray(left.get(old)), RangedArray(right.get(new)), dtype_of(old), _TERMS)

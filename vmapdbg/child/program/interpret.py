@@ -1,0 +1,407 @@
+"""Computes a kernel by numpy at any stage of code generation: from its AST, with ranges and reduces, to the graph of
+its linear program, with vectors, registers and loops. Runs where tinygrad is.
+
+The steps of the loops around a store are the rows of an array, the lanes of a value its columns, so that one numpy call
+computes an op for all of them. The loops that write to a register run one step after the other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vmapdbg.child.memory import name_dtype
+from vmapdbg.child.program.linear_reader import find_space, is_memory, is_variable, lanes_of, loop_name, slot_of
+from vmapdbg.model.ops import ARITHMETIC
+from vmapdbg.reference.arithmetic import OF_FLOATS, bitcast, carrier_of, cast, compute, settle
+from vmapdbg.reference.graph import Unknown
+from vmapdbg.values.numbers import Numbers, wrap_integer
+
+UOp = Any
+Whole = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+MOST_ROWS = 1 << 20
+"""The most steps that are computed at a time."""
+MOST_OPS = 400_000
+"""The most numpy calls for a kernel: some seconds."""
+_UNSIZED = {"index": "long", "weakint": "long", "weakfloat": "double"}
+_COMPARISONS = frozenset({"lt", "ne", "eq"})
+_SAME = frozenset({"CONTIGUOUS", "NOOP", "DETACH", "RESHAPE"})
+_JOINS = frozenset({"VECTORIZE", "CAT", "STACK"})
+_OF_FIRST = _SAME | {"EXPAND", "PERMUTE", "GEP", "CAST", "BITCAST"}
+_SHOWN = frozenset({"CAST", "EXPAND", "RESHAPE", "AFTER"})
+_POINTERS = _SHOWN | _JOINS | {"INDEX", "SHRINK", "PTRCAT", "GEP"}
+_EFFECTS = frozenset({"SINK", "GROUP", "NOOP", "BARRIER", "END", "STORE", "AFTER"})
+# an invalid index: no sum of it and a valid index is an element
+_INVALID = -(1 << 60)
+_REDUCES: dict[str, Any] = {"ADD": np.add, "MUL": np.multiply, "MAX": np.maximum}
+Place = tuple[UOp, Whole, Flags | None]
+"""What a pointer addresses: memory, an element for each row and lane, and which of them are valid (None: all)."""
+
+
+class Interpreter:
+    """One run of a kernel. `contents` has the elements of each argument by its slot, `variables` their values."""
+
+    def __init__(self, contents: Mapping[int, Numbers], variables: Mapping[str, int]):
+        self.contents, self.variables = contents, variables
+        self.calls = 0
+        # register -> its elements for each row; LOCAL memory -> its elements for each group of rows
+        self.registers: dict[UOp, Numbers] = {}
+        self.threads = 1  # how many rows are the threads of one group
+
+    def run_stores(self, sink: UOp, slot: int, wanted: Flags) -> tuple[Numbers, Flags]:
+        """Returns what an argument holds after the stores of wanted elements, and which were stored. Raises Unknown."""
+        held = self.contents[slot].copy()
+        is_stored = np.zeros(held.shape, np.bool_)
+        for store, rows in self._list_stores(sink, slot, wanted):
+            self.registers = {}
+            places, is_valid = rows.find_elements(store.src[0], lanes_of(store.src[1]), held.size)
+            held[places[is_valid]] = np.broadcast_to(rows.get(store.src[1]), is_valid.shape)[is_valid]
+            is_stored[places[is_valid]] = True
+        return held, is_stored
+
+    def find_rows(self, sink: UOp, slot: int, wanted: Flags, most: int) -> Rows:
+        """Returns the first rows that store wanted elements of an argument. Raises Unknown."""
+        for _, rows in self._list_stores(sink, slot, wanted):
+            return rows.take(np.arange(min(most, rows.count)))
+        raise Unknown("it does not write the wrong elements")
+
+    def _list_stores(self, sink: UOp, slot: int, wanted: Flags) -> Iterator[tuple[UOp, Rows]]:
+        """Yields each store to an argument, with the rows that store wanted elements. Raises Unknown."""
+        uops = sink.toposort()
+        threads = [u for u in uops if u.op.name == "SPECIAL" and str(u.arg).startswith("l")]
+        if not any(is_memory(u) and find_space(u) == "local" for u in uops):
+            threads = []
+        self.threads = math.prod(map(self.count_trips, threads))
+        for store in uops:
+            memory = find_memory(store.src[0]) if store.op.name == "STORE" else None
+            if memory is None or find_space(memory) != "global" or slot_of(memory) != slot:
+                continue
+            rows = Rows(self, {}, 1).spread(find_loops(store))
+            places, is_valid = rows.find_elements(store.src[0], lanes_of(store.src[1]), wanted.size)
+            rows = rows.take(np.flatnonzero((is_valid & wanted[np.clip(places, 0, wanted.size - 1)]).any(axis=1)))
+            if rows.count:
+                yield store, rows.add_threads(threads)
+
+    def count_trips(self, loop: UOp) -> int:
+        """Returns how often a RANGE or a SPECIAL runs. Raises Unknown."""
+        end = loop.src[0]
+        return int(end.vmax if end.vmin == end.vmax else Rows(self, {}, 1).get(end)[0, 0])
+
+
+class Rows:
+    """The values of UOps in some rows: `steps` has the step of each loop in each row. In a loop, `outer` has the values
+    of all UOps that are not `inside` it."""
+
+    def __init__(
+        self,
+        run: Interpreter,
+        steps: Mapping[UOp, Whole],
+        count: int,
+        outer: Rows | None = None,
+        inside: frozenset[UOp] = frozenset(),
+    ):
+        self.run, self.steps, self.count, self.outer, self.inside = run, steps, count, outer, inside
+        self._known: dict[UOp, Numbers] = {}
+        self._done: set[UOp] = set()
+
+    def take(self, rows: Whole) -> Rows:
+        """Returns some of the rows."""
+        return Rows(self.run, {loop: step[rows] for loop, step in self.steps.items()}, len(rows))
+
+    def spread(self, loops: Iterable[UOp]) -> Rows:
+        """Returns each row once for each step of other loops. Raises Unknown."""
+        new = [loop for loop in dict.fromkeys(loops) if loop not in self.steps]
+        sizes = list(map(self.run.count_trips, new))
+        times = math.prod(sizes)
+        if self.count * times > MOST_ROWS:
+            raise Unknown(f"its loops have {self.count * times:,} steps")
+        steps = {loop: np.repeat(step, times, axis=0) for loop, step in self.steps.items()}
+        for loop, step in zip(new, np.indices(sizes, np.int64).reshape(len(sizes), times), strict=True):
+            steps[loop] = np.tile(step, self.count)[:, None]
+        return Rows(self.run, steps, self.count * times)
+
+    def add_threads(self, threads: Sequence[UOp]) -> Rows:
+        """Returns the rows of all threads of the groups that some rows are in, group by group."""
+        if not threads:
+            return self
+        steps = {loop: step[:, 0] for loop, step in self.steps.items() if loop not in threads}
+        groups = np.unique(np.stack([*steps.values(), np.zeros(self.count, np.int64)], axis=1), axis=0)
+        kept = {loop: groups[:, [number]] for number, loop in enumerate(steps)}
+        return Rows(self.run, kept, len(groups)).spread(threads)
+
+    def get(self, u: UOp) -> Numbers:
+        """Returns the value of a UOp: a row each, or one for all, and its lanes as columns. Raises Unknown."""
+        # without recursion: an unrolled sum is deeper than Python's stack
+        waiting = [u]
+        while waiting:
+            one = waiting[-1]
+            if self.outer is not None and one not in self.inside:
+                self._known[one] = self.outer.get(one)
+            elif missing := [s for s in _sources(one) if s not in self._known]:
+                waiting += missing
+                continue
+            elif one not in self._known:
+                self.run.calls += 1
+                if self.run.calls > MOST_OPS:
+                    raise Unknown(f"it takes more than {MOST_OPS:,} steps")
+                self._known[one] = self._make(one)
+            waiting.pop()
+        return self._known[u]
+
+    def _make(self, u: UOp) -> Numbers:
+        op, dtype, sources = u.op.name, dtype_of(u), [self._known[s] for s in _sources(u)]
+        if u in self.steps:
+            return self.steps[u]
+        if is_variable(u) and loop_name(u) in self.run.variables:
+            return np.full((1, 1), self.run.variables[loop_name(u)], carrier_of(dtype))
+        if op in {"CONST", "VCONST"}:
+            constants = u.arg if isinstance(u.arg, tuple) else [u.arg] * lanes_of(u)
+            return np.array([[_constant(one, dtype) for one in constants]], carrier_of(dtype))
+        if op in ARITHMETIC:
+            return self._arithmetic(u, sources)
+        if op in _JOINS:
+            rows = max(map(len, sources))
+            spread = (np.broadcast_to(one, (rows, lanes_of(s))) for one, s in zip(sources, u.src, strict=True))
+            return np.concatenate(list(spread), axis=1)
+        if op in _OF_FIRST:
+            return self._show(u, sources[0])
+        if op == "INDEX" and (find_memory(u) is None or _is_element(u)):
+            return self._select(u, self.get(u.src[0]))
+        if op in {"INDEX", "LOAD"}:
+            return self._load(u)
+        if op == "AFTER":
+            self._run_all(u.src[1:])
+            return self.get(u.src[0])
+        if op == "REDUCE":
+            return self._reduce(u)
+        raise Unknown(f"the reference does not compute {op}")
+
+    def _arithmetic(self, u: UOp, sources: Sequence[Numbers]) -> Numbers:
+        name, dtype, shape = ARITHMETIC[u.op.name].name, dtype_of(u), shape_of(u)
+        if name in _COMPARISONS:
+            # a constant without a size has the dtype of the other side
+            dtype = dtype_of(next((s for s in u.src if name_dtype(s.dtype) not in _UNSIZED), u.src[0]))
+        operands = [_spread(one, s, shape) for one, s in zip(sources, u.src, strict=True)]
+        if name in OF_FLOATS or name != "where":
+            operands = [one.astype(carrier_of(dtype), copy=False) for one in operands]
+        return settle(compute(name, operands)[0], dtype_of(u))
+
+    def _show(self, u: UOp, numbers: Numbers) -> Numbers:
+        op, source = u.op.name, u.src[0]
+        if op == "CAST":
+            return cast(numbers, dtype_of(source), dtype_of(u))[0]
+        if op == "BITCAST":
+            return bitcast(numbers, dtype_of(source), dtype_of(u))
+        if op == "EXPAND":
+            return _spread(numbers, source, shape_of(u))
+        if op in _SAME:
+            return numbers
+        lanes = np.arange(lanes_of(source))
+        chosen = lanes[list(u.arg)] if op == "GEP" else lanes.reshape(shape_of(source)).transpose(u.marg).reshape(-1)
+        return np.broadcast_to(numbers, (len(numbers), len(lanes)))[:, chosen]
+
+    def _select(self, u: UOp, numbers: Numbers) -> Any:
+        """Returns what an INDEX selects of the lanes of its first source."""
+        value, *indices = u.src
+        held = np.broadcast_to(numbers, (self.count, lanes_of(value))).reshape(self.count, *shape_of(value))
+        places = (np.broadcast_to(self.get(index), (self.count, 1))[:, 0] for index in indices)
+        return held[(np.arange(self.count), *places)].reshape(self.count, lanes_of(u))
+
+    def _reduce(self, u: UOp) -> Numbers:
+        """All steps of its loops are rows, if there are not too many."""
+        value, loops, lanes = u.src[0], self._list_new(u.src[1:]), lanes_of(u)
+        times = math.prod(map(self.run.count_trips, loops))
+        if self.count > 1 and self.count * times > MOST_ROWS:
+            halves = [self.take(rows) for rows in np.array_split(np.arange(self.count), 2)]
+            return np.concatenate([np.broadcast_to(one.get(u), (one.count, lanes)) for one in halves])
+        rows = self.spread(loops)
+        found = np.broadcast_to(rows.get(value), (rows.count, lanes_of(value)))
+        parts = found.reshape(self.count, times, lanes, -1)
+        if getattr(value.dtype, "count", 1) == 1:
+            # from 0.14 on the lanes that are reduced are the first axes, not the last
+            parts = found.reshape(self.count, times, -1, lanes).swapaxes(2, 3)
+        function = _REDUCES[(u.arg[0] if isinstance(u.arg, tuple) else u.arg).name]
+        with np.errstate(all="ignore"):
+            return settle(function.reduce(function.reduce(parts, axis=3), axis=1), dtype_of(u))
+
+    def _list_new(self, ended: Iterable[UOp]) -> list[UOp]:
+        """Returns the loops that a UOp ends; while a loop is split, it ends the sum of its parts."""
+        loops = dict.fromkeys(r for one in ended for r in ([one] if one.op.name == "RANGE" else one.ranges))
+        return [loop for loop in loops if loop not in self.steps]
+
+    # *** memory
+
+    def find_elements(self, pointer: UOp, width: int, size: int) -> tuple[Whole, Flags]:
+        """Returns the elements that a pointer addresses in memory of a size, and which of them are in it."""
+        _, places, gate = self._place_of(pointer, width)
+        return places, (places >= 0) & (places < size) & (True if gate is None else gate)
+
+    def _place_of(self, pointer: UOp, width: int) -> Place:
+        """Returns what a pointer addresses: each element, and those after it up to `width`. Raises Unknown."""
+        op, memory = pointer.op.name, find_memory(pointer)
+        if memory is None or op not in _POINTERS:
+            raise Unknown(f"the reference does not know the pointer {op}")
+        if op in _SHOWN:
+            self._run_all(pointer.src[1:])
+            return self._place_of(pointer.src[0], width)
+        if op in {"PTRCAT", "STACK"}:
+            each = [self._place_of(one, width // len(pointer.src)) for one in pointer.src]
+            parts = [np.broadcast_to(True if gate is None else gate, places.shape) for _, places, gate in each]
+            return memory, _join([places for _, places, _ in each]), _join(parts)
+        if _is_element(pointer):
+            _, places, gate = self._place_of(pointer.src[0], lanes_of(pointer.src[0]))
+            return memory, self._select(pointer, places), None if gate is None else self._select(pointer, gate)
+        self._run_all(pointer.src[0].src[1:] if pointer.src[0].op.name == "AFTER" else ())
+        indices = [s for s in pointer.src[1:] if dtype_of(s) != "bool"]
+        if op != "SHRINK" and len(indices) != 1:
+            raise Unknown("the reference does not know its indices")
+        # an element of a register may be a vector; the other sources of a SHRINK are sizes
+        places = self.get(indices[0]).astype(np.int64) * getattr(base_of(memory), "count", 1)
+        if places.shape[1] < width:
+            places = (places[:, :, None] + np.arange(width // places.shape[1])).reshape(len(places), width)
+        gates = [self.get(s) for s in pointer.src[1:] if dtype_of(s) == "bool"]
+        rows = max([1 if find_space(memory) == "global" else self.count, len(places), *map(len, gates)])
+        places = np.broadcast_to(places, (rows, places.shape[1]))
+        return memory, places, np.broadcast_to(gates[0], places.shape) if gates else None
+
+    def _load(self, u: UOp) -> Numbers:
+        others: tuple[UOp, ...] = u.src[1:] if u.op.name == "LOAD" else ()
+        pointer = u.src[0] if u.op.name == "LOAD" else u
+        memory, places, gate = self._place_of(pointer, lanes_of(u))
+        # from 0.13 on the gate comes after the value for a closed gate
+        if len(others) > 1 and dtype_of(others[-1]) == "bool":
+            gate = np.broadcast_to(self.get(others[-1]), places.shape)
+        is_global = find_space(memory) == "global"
+        held = self.run.contents[slot_of(memory)] if is_global else self._register(memory)
+        is_valid = (places >= 0) & (places < held.shape[-1]) & (True if gate is None else gate)
+        clipped = np.clip(places, 0, held.shape[-1] - 1)
+        found = held[clipped] if is_global else held[self._list_owners(memory), clipped]
+        closed = next((one for one in others[:1] if dtype_of(one) == dtype_of(u)), None)
+        instead = np.zeros((1, 1), found.dtype) if closed is None else self.get(closed)
+        return np.where(is_valid, found, instead).astype(found.dtype, copy=False)
+
+    def _list_owners(self, memory: UOp) -> Whole:
+        """Returns the number of the row, or of its group, that has a register or LOCAL memory."""
+        return np.arange(self.count)[:, None] // (self.run.threads if find_space(memory) == "local" else 1)
+
+    def _register(self, memory: UOp) -> Numbers:
+        if find_space(memory) == "local" and self.run.threads == 1:
+            raise Unknown("it has memory that threads share")
+        if memory not in self.run.registers:
+            owners = int(self._list_owners(memory)[-1, 0]) + 1
+            size = (getattr(memory.dtype, "size", None) or int(memory.src[0].vmax)) * getattr(
+                base_of(memory), "count", 1
+            )
+            self.run.registers[memory] = np.zeros((owners, size), carrier_of(dtype_of_memory(memory)))
+        return self.run.registers[memory]
+
+    # *** effects
+
+    def _run_all(self, effects: Iterable[UOp]) -> None:
+        """Runs what an AFTER waits for, once."""
+        for u in effects:
+            if u.op.name not in _EFFECTS or u in self._done:
+                continue
+            self._done.add(u)
+            if self.outer is not None and u not in self.inside:
+                self.outer._run_all([u])
+            elif u.op.name == "STORE":
+                self._store(u)
+            elif u.op.name == "END":
+                self._loop(u)
+            else:
+                self._run_all(u.src)
+
+    def _loop(self, end: UOp) -> None:
+        body, loops = end.src[0], self._list_new(end.src[1:])
+        inside = set(loops)
+        for u in body.toposort():
+            if not inside.isdisjoint(u.src):
+                inside.add(u)
+        for step in itertools.product(*(range(self.run.count_trips(loop)) for loop in loops)):
+            chosen = {loop: np.full((1, 1), one, np.int64) for loop, one in zip(loops, step, strict=True)}
+            Rows(self.run, {**self.steps, **chosen}, self.count, self, frozenset(inside))._run_all([body])
+
+    def _store(self, u: UOp) -> None:
+        memory, places, gate = self._place_of(u.src[0], lanes_of(u.src[1]))
+        if find_space(memory) == "global":
+            # `run_stores` has its rows
+            return
+        held, numbers = self._register(memory), np.broadcast_to(self.get(u.src[1]), places.shape)
+        owners = np.broadcast_to(self._list_owners(memory), places.shape)
+        is_stored = np.ones(places.shape, np.bool_) if gate is None else gate
+        held[owners[is_stored], places[is_stored]] = numbers[is_stored]
+
+
+# *** a single UOp
+
+
+def find_memory(pointer: UOp) -> UOp | None:
+    """Returns the memory that a pointer addresses, None for a value."""
+    while pointer.op.name in _POINTERS:
+        pointer = pointer.src[0]
+    return pointer if is_memory(pointer) else None
+
+
+def find_loops(u: UOp) -> dict[UOp, None]:
+    """Returns the loops that a UOp is in, and the threads that it depends on."""
+    return {**dict.fromkeys(u.ranges), **dict.fromkeys(s for s in u.toposort() if s.op.name == "SPECIAL")}
+
+
+def dtype_of(u: UOp) -> str:
+    """Returns the name of the dtype of each lane, with a size."""
+    name = name_dtype(u.dtype.scalar() if hasattr(u.dtype, "scalar") else u.dtype)
+    return _UNSIZED.get(name, name)
+
+
+def base_of(memory: UOp) -> Any:
+    """Returns the dtype of an element of memory."""
+    return getattr(memory.dtype, "base", memory.dtype)
+
+
+def dtype_of_memory(memory: UOp) -> str:
+    """Returns the name of the dtype of each lane of an element of memory."""
+    base = base_of(memory)
+    return name_dtype(base.scalar() if hasattr(base, "scalar") else base)
+
+
+def shape_of(u: UOp) -> tuple[int, ...]:
+    """Returns the axes of a value's lanes; from 0.14 on a value has a shape."""
+    return (lanes_of(u),) if getattr(u.dtype, "count", 1) > 1 or lanes_of(u) == 1 else tuple(map(int, u.shape))
+
+
+def _is_element(u: UOp) -> bool:
+    """Whether an INDEX is one of the elements that another INDEX addresses (from 0.14 on)."""
+    return u.op.name == u.src[0].op.name == "INDEX" and not hasattr(u.src[0].dtype, "addrspace")
+
+
+def _sources(u: UOp) -> tuple[UOp, ...]:
+    """Returns the sources whose values a UOp needs first."""
+    return u.src if u.op.name in ARITHMETIC or u.op.name in _JOINS else u.src[: u.op.name in _OF_FIRST]
+
+
+def _spread(numbers: Numbers, u: UOp, shape: tuple[int, ...]) -> Numbers:
+    """Returns the value of a UOp broadcast to the lanes of a shape, which may have more axes."""
+    if numbers.shape[1] in {1, math.prod(shape)}:
+        return numbers
+    own = shape_of(u)
+    parts = numbers.reshape(len(numbers), *[1] * (len(shape) - len(own)), *own)
+    return np.broadcast_to(parts, (len(numbers), *shape)).reshape(len(numbers), -1)
+
+
+def _join(parts: Sequence[Any]) -> Any:
+    rows = max(map(len, parts))
+    return np.concatenate([np.broadcast_to(part, (rows, part.shape[1])) for part in parts], axis=1)
+
+
+def _constant(number: Any, dtype: str) -> Any:
+    if str(number) == "Invalid":
+        return _INVALID
+    carrier = carrier_of(dtype)
+    return wrap_integer(number, carrier) if carrier.kind in "iu" else number
