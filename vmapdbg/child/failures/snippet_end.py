@@ -23,8 +23,7 @@ from vmapdbg.install.overlay import overlay_dir
 from vmapdbg.install.system import IS_LINUX, fork_unseen
 from vmapdbg.model.capture import SnippetError
 
-_FREE, _SHARE = 0.1, 0.02
-"""The copies of the process may take so many seconds, or this share of the snippet's time."""
+_FREE, _SHARE = 0.1, 0.02  # the copies of the process may take so many seconds, or this share of the snippet's time
 _NONE = -1
 
 
@@ -65,8 +64,7 @@ def print_traceback(error: BaseException) -> None:
     for one in todo:
         # Python prints the innermost 1,000 frames
         frames = [frame for frame in one.stack if not _is_ours(frame.filename)][-1000:]
-        # without frames, Python prints no head
-        one.stack = traceback.StackSummary.from_list(frames) if frames else None
+        one.stack = traceback.StackSummary.from_list(frames) if frames else None  # else no head
         todo += filter(None, [one.__cause__, one.__context__])
     print("".join(whole.format()), end="", file=sys.stderr)
 
@@ -82,23 +80,19 @@ def _is_ours(file: str) -> bool:
 
 class Shadow:
     """A copy of the snippet's process that reports what was captured if the process dies: by a segmentation fault in a
-    kernel, by `os._exit`, or killed.
-
-    The process forks a new copy before each schedule runs. The copy is no child of the process, whose `os.wait()` does
-    not find it. If forking takes long, the process stops it, and the report says that it lacks a later schedule. Only
-    on Linux: elsewhere a copy of a process with threads, or with a GPU, may not go on. `file` gets the copy's process
-    id, `report` the end of a sentence about what ran, and writes the capture. Kernels are for `target`.
-    """
+    kernel, by `os._exit`, or killed. The process forks a new copy before each schedule runs. The copy is no child of
+    it, so `os.wait()` does not find it. If forking takes long, it stops, and the report says that a later schedule is
+    missing. Only on Linux: elsewhere a copy of a process with threads or a GPU may not go on. `file` gets the copy's
+    process id, `report` the end of a sentence about what ran, and writes the capture. Kernels are for `target`."""
 
     def __init__(self, target: str, file: Path, report: Callable[[str], None]) -> None:
         self.target, self.file, self.report = target, file, report
         self.owner = os.getpid()
         self.copy = 0
         self.started, self.spent = time.monotonic(), 0.0
-        # how many schedules have begun to run, and the launches of the last
-        self.begun = 0
-        self.steps: Sequence[PlannedLaunch] = ()
-        # the number of the current schedule, and of its launch, in memory that the copy shares
+        self.begun = 0  # how many schedules have begun to run
+        self.steps: Sequence[PlannedLaunch] = ()  # the launches of the last
+        # numbers of the current schedule and its launch, shared with the copy
         self.place = memoryview(mmap.mmap(-1, 16)).cast("q")
         self.note(_NONE)
 
@@ -135,15 +129,16 @@ class Shadow:
 
     def renew(self) -> None:
         """Replaces the copy by a new copy."""
-        begins = time.monotonic()
+        # in CPU time, which no other process prolongs
+        begins = time.process_time()
         # a process that the snippet forks has no report of its own
-        if os.getpid() != self.owner or self.spent > max(_FREE, _SHARE * (begins - self.started)):
+        if os.getpid() != self.owner or self.spent > max(_FREE, _SHARE * (time.monotonic() - self.started)):
             return
         copy = fork_unseen(self.process, lambda: self.report(self.describe_place()))
         self.file.write_text(str(copy), encoding="utf-8")
         self.stop()
         self.copy = copy
-        self.spent += time.monotonic() - begins
+        self.spent += time.process_time() - begins
 
     def stop(self) -> None:
         """Ends the copy: the process reports itself."""
